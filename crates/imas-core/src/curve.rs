@@ -24,13 +24,13 @@ pub struct Curve {
 /// One look at a process's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MemorySnapshot {
-    /// See [`Curve::ms`].
+    /// Time of the look, as [`Curve::ms`].
     pub ms: u64,
-    /// See [`Curve::resident_kib`].
+    /// Resident memory, as [`Curve::resident_kib`].
     pub resident_kib: u64,
-    /// See [`Curve::heap_kib`].
+    /// Heap, as [`Curve::heap_kib`].
     pub heap_kib: u64,
-    /// See [`Curve::live_kib`].
+    /// Live bytes, as [`Curve::live_kib`].
     pub live_kib: u64,
 }
 

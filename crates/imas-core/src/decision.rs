@@ -34,9 +34,9 @@ impl Evidence {
 pub struct Decision {
     /// Name in the catalogue.
     pub candidate: String,
-    /// True: the start is a trial, under the hook.
+    /// Whether the start is a trial, under the hook.
     pub trial: bool,
-    /// Why.
+    /// Reason of the decision.
     pub reason: Reason,
     /// The evidence.
     pub evidence: Vec<Evidence>,

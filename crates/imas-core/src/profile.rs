@@ -20,9 +20,10 @@ use crate::split::Split;
 /// the cause may lie in a library, whose change the program's build-id does not show.
 pub const INELIGIBLE_FOR_S: f64 = 7.0 * 24.0 * 3600.0;
 
-/// Number of trials in a row in which the hook did nothing, whatever the reason, after which ...
+/// Number of trials in a row in which the hook did nothing, whatever the reason, after which the program is
+/// left alone.
 const ASIDE_TRIALS: usize = 3;
-/// ... the program is left alone for this time, seconds (a day): under a seccomp filter, a limit of its
+/// Time for which such a program is left alone, seconds (a day). Under a seccomp filter, a limit of its
 /// address space or a switch, the next trial would give nothing either.
 pub const ASIDE_LASTS_S: f64 = 24.0 * 3600.0;
 
@@ -75,7 +76,7 @@ impl CandidateView {
 pub struct UncountedTrial {
     /// Id of the trial.
     pub trial_id: String,
-    /// Why.
+    /// Reason why it does not count.
     pub why: NotCounted,
 }
 

@@ -46,10 +46,10 @@ pub struct Quarantine {
     pub trial_id: String,
     /// End of the start that caused the quarantine.
     pub ended: Ended,
-    /// Set when it hung: seconds for which it was seen idle.
+    /// Hang of the program, where it hung: seconds for which it was seen idle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hung: Option<Hang>,
-    /// Set when it took many times what it takes under `system`.
+    /// Excess of the program, where it took many times what it takes under `system`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub excess: Option<Excess>,
     /// End of the quarantine, seconds since the epoch; None: until the program or the allocator changes.

@@ -60,15 +60,15 @@ pub enum PredictedFigure {
 pub enum ProgramClass {
     /// Memory of one thread, little: an allocator's fixed part counts.
     Small,
-    /// More memory than that.
+    /// Memory of one thread, more than of a small program.
     Large,
     /// Memory of several threads that call malloc.
     Threaded,
     /// Little CPU time in the allocator.
     LittleMalloc,
-    /// Some.
+    /// Some CPU time in the allocator.
     SomeMalloc,
-    /// Much.
+    /// Much CPU time in the allocator.
     MuchMalloc,
 }
 
@@ -88,7 +88,7 @@ impl ProgramClass {
 }
 
 impl PredictedFigure {
-    /// All of them.
+    /// All predicted figures.
     pub const ALL: [Self; 3] = [Self::Cpu, Self::Memory, Self::Peak];
 
     /// Every class of this figure, in their order.
@@ -172,7 +172,7 @@ pub struct ReliabilityTable {
     /// Programs that it was made from.
     #[serde(default)]
     pub programs: u32,
-    /// From the general to the special: of several that fit, the last one counts.
+    /// Entries from the general to the special: of several that fit, the last one counts.
     pub entries: Vec<ReliabilityEntry>,
 }
 

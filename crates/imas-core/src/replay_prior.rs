@@ -36,20 +36,20 @@ pub struct Forecast {
 }
 
 impl Forecast {
-    /// What a predicted difference of logarithms lets expect.
+    /// Forecast of the true difference from a predicted difference of logarithms.
     fn of(predicted: f64, error: PredictionSpread) -> Self {
         Self { mean: predicted + error.mean, deviation: error.deviation.max(LEAST) }
     }
 }
 
-/// What is expected of one candidate.
+/// Forecast for one candidate.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub struct CandidateForecast {
-    /// What the replays predicted.
+    /// Differences that the replays predicted.
     pub predicted: PredictedDifference,
     /// CPU time, corrected by how far off such predictions were.
     pub cpu: Forecast,
-    /// Memory, likewise.
+    /// Forecast of memory.
     pub memory: Forecast,
 }
 

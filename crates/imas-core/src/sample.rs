@@ -32,7 +32,7 @@ pub enum Ended {
         /// Number of the signal.
         signal: u32,
     },
-    /// One of these signals, sent by another process (a watchdog, `kill`): not caused by the allocator.
+    /// A fatal signal that was sent by another process (a watchdog, `kill`): not caused by the allocator.
     Killed {
         /// Number of the signal.
         signal: u32,
@@ -97,16 +97,16 @@ pub struct MemoryFigures {
     pub snapshots: u64,
     /// Mean of rw-p anonymous and `[heap]` mappings, thread stacks left out (the paper's heap, virtual).
     pub heap_mean: u64,
-    /// Largest of them.
+    /// Largest heap that a snapshot saw.
     pub heap_peak: u64,
     /// Mean of the usable bytes in live blocks.
     pub live_mean: u64,
-    /// Largest of them.
+    /// Largest number of usable bytes in live blocks that a snapshot saw.
     pub live_peak: u64,
     /// Mean over the snapshots of `Pss_Anon - LazyFree + SwapPss`; with [`MemoryFigures::live_mean`] the
     /// resident fragmentation.
     pub resident_mean: u64,
-    /// Largest of them.
+    /// Largest resident memory that a snapshot saw.
     pub resident_peak: u64,
     /// Mean resident memory, weighted with time. 0 when it is not known (a page of an earlier version, a
     /// process that lived shorter than the clock's unit).
@@ -153,7 +153,7 @@ pub struct Sample {
     pub trial_id: String,
     /// Name in the catalogue.
     pub candidate: String,
-    /// When the trial was made, seconds since the epoch.
+    /// Time when the trial was made, seconds since the epoch.
     pub made_unix_s: f64,
     /// End of the process; of a tree: the first crash, else the root's end.
     pub ended: Ended,

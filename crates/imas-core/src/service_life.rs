@@ -21,9 +21,9 @@ pub struct ServiceLife {
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug, Default)]
 #[serde(default)]
 pub struct LifeWindow {
-    /// Age at which it ends, seconds. It begins at half of that.
+    /// Age at which the window ends, seconds. It begins at half of that.
     pub until_s: f64,
-    /// How often the process was looked at.
+    /// Number of looks at the process.
     pub looks: u32,
     /// Mean over time of resident anonymous memory, bytes; children that were forked without exec are
     /// included.

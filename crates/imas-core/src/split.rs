@@ -30,7 +30,7 @@ pub struct Split {
 pub struct AllocatorReport {
     /// Bytes in live blocks, the allocator's headers included: to be compared with [`Split::live`].
     pub in_use: u64,
-    /// Free blocks it keeps: thread caches, bins, holes in pages in use.
+    /// Free blocks that the allocator keeps: thread caches, bins, holes in pages in use.
     pub cached: u64,
     /// Pages that hold nothing live and were not given back.
     pub dirty: u64,
@@ -60,7 +60,7 @@ impl Split {
         self.live.saturating_sub(self.requested)
     }
 
-    /// With all bytes rounded to three digits.
+    /// This split with all bytes rounded to three digits.
     #[must_use]
     pub fn rounded(&self) -> Self {
         let short = |bytes| significant(bytes, 3);

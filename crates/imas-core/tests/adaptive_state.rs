@@ -117,7 +117,7 @@ impl Life {
         known
     }
 
-    /// What the next start gets on an idle machine.
+    /// Decision for the next start on an idle machine.
     fn decision(&self) -> Decision {
         let policy = Policy::Adaptive(Settings::default());
         let mut profile = self.judged(|history| ProfileView::under(history, &policy));

@@ -66,7 +66,7 @@ pub struct CatalogueCandidate {
 }
 
 impl CatalogueCandidate {
-    /// Whether this is the program untouched.
+    /// Whether the candidate is the program untouched.
     #[must_use]
     pub fn is_system(&self) -> bool {
         self.name == SYSTEM
@@ -122,7 +122,7 @@ impl Catalogue {
         &self.candidates
     }
 
-    /// What could not be read.
+    /// Problems: what could not be read.
     #[must_use]
     pub fn problems(&self) -> &[Problem] {
         &self.problems

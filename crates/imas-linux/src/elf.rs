@@ -40,7 +40,7 @@ pub enum Class {
 pub struct ElfImage {
     /// Machine and word size.
     pub class: Class,
-    /// The loader it asks for (`PT_INTERP`); `None` for static programs and most libraries.
+    /// The loader that the file asks for (`PT_INTERP`); `None` for static programs and most libraries.
     pub interpreter: Option<PathBuf>,
     /// Build-id in hexadecimal, if it has one.
     pub build_id: Option<String>,
@@ -217,20 +217,20 @@ impl ElfImage {
     }
 }
 
-/// How large a library is, in bytes.
+/// Sizes of a library, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sizes {
     /// The file, symbols and debug information included.
     pub file: u64,
-    /// Its sections that the loader maps: what is left of it when it is stripped. Memory that is zero at the
-    /// start (`.bss`) is in no file.
+    /// The sections that the loader maps: what is left of the file when it is stripped. Memory that is zero
+    /// at the start (`.bss`) is in no file.
     pub loaded: u64,
     /// The mapped sections that are executable.
     pub code: u64,
 }
 
 impl Sizes {
-    /// Reads them from the section headers.
+    /// Reads the sizes from the section headers.
     ///
     /// # Errors
     /// When the file cannot be opened or is not a readable ELF file.

@@ -73,9 +73,9 @@ pub enum Reach {
 pub struct Injection<'a> {
     /// The candidate that is to serve.
     pub candidate: &'a CatalogueCandidate,
-    /// Counted or not.
+    /// Kind of the injection: whether calls are counted.
     pub mode: Mode,
-    /// Whom it is for.
+    /// Reach of the injection: whom the candidate is for.
     pub reach: Reach,
     /// Prepared page, if one could be made.
     pub page: Option<&'a Path>,
@@ -190,11 +190,11 @@ impl Injection<'_> {
 
 /// Change of a variable's value.
 enum Change {
-    /// Ours is put before it.
+    /// Our value is put before the variable's own.
     Before(OsString),
-    /// Ours is put behind it.
+    /// Our value is put behind the variable's own.
     Behind(OsString),
-    /// Ours takes its place.
+    /// Our value takes the place of the variable's own.
     Instead(OsString),
 }
 

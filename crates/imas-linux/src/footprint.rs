@@ -4,7 +4,7 @@
 use procfs::process::{MMPermissions, MMapPath, MemoryMap, Process};
 use rustix::process::{Resource, getrlimit};
 
-/// Bytes.
+/// Memory of one process, bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Footprint {
     /// Anonymous memory less what was given back lazily, and swap; the hook's tables left out. Pages shared

@@ -38,7 +38,7 @@ const STUCK_AFTER: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(20);
 /// The walk of a helper may take so much CPU time: page tables of 800 GB.
 const MOST_CPU: Duration = Duration::from_secs(5);
-/// Between two looks at what a slow helper does.
+/// Time between two looks at what a slow helper does.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 /// Processes that are left alone; more are forgotten.
 const MOST_LEFT_ALONE: usize = 4096;
@@ -54,7 +54,7 @@ pub enum ForeignFile {
     Maps,
     /// Mappings with their resident parts (`smaps`).
     Smaps,
-    /// The sums of these.
+    /// The sums of the mappings (`smaps_rollup`).
     SmapsRollup,
     /// Link to the file that the process runs (`exe`): a file system may be slow to say what it is.
     Executable,
@@ -216,7 +216,7 @@ fn help(answer: OwnAnswer) -> Result<()> {
 #[derive(Debug, Clone, Copy)]
 enum Question {
     File(ForeignFile),
-    /// What the program itself answers.
+    /// A question that the program itself answers.
     Own,
 }
 

@@ -44,11 +44,12 @@ pub struct RunRequest<'a> {
     pub folder: Option<&'a Path>,
     /// Pass the program's output on instead of only hashing it.
     pub show_output: bool,
-    /// Ended by SIGKILL after this long.
+    /// Time after which the run is ended by SIGKILL.
     pub timeout: Duration,
-    /// Ended by SIGKILL when its tree has used no CPU time for this long; never for that when there is none.
+    /// Time for which the run's tree has used no CPU time before it is ended by SIGKILL; never for that when
+    /// there is none.
     pub still: Option<Duration>,
-    /// Ended by SIGKILL when it has taken more than this; never for that when there is none.
+    /// CPU time and memory above which the run is ended by SIGKILL; never for that when there is none.
     pub most: Option<Most>,
     /// The only CPU that it may use; all of ours when there is none.
     pub cpu: Option<usize>,
@@ -82,9 +83,9 @@ pub struct RunOutcome {
     pub resident: Resident,
     /// Hardware counters, where the machine has them.
     pub counts: HardwareCounts,
-    /// How slow the CPU was meanwhile; of a server, while it was loaded.
+    /// Pace of the CPU meanwhile; of a server, while it was loaded.
     pub pace: Option<Pace>,
-    /// What touching free memory before the run took.
+    /// Cost of touching free memory before the run.
     pub prefaulted: Option<Touch>,
     /// Hash of standard output (SipHash-1-3, key 0): the same bytes give the same on every machine.
     pub output_hash: u64,
@@ -143,7 +144,7 @@ pub enum RunError {
 
 /// Time for which processes that outlive the first may go on before they are ended.
 const GRACE: Duration = Duration::from_millis(500);
-/// How much of standard error is kept.
+/// Bytes of standard error that are kept.
 const TAIL_BYTES: usize = 4096;
 
 impl RunRequest<'_> {
@@ -264,7 +265,7 @@ struct StartedRun {
 }
 
 impl StartedRun {
-    /// What is known once the whole tree has ended: usage since `before`, output and exit status.
+    /// Outcome of the run, once the whole tree has ended: usage since `before`, output and exit status.
     fn outcome(self, end: &RunEnd, before: &Usage) -> Result<RunOutcome, RunError> {
         let (exit, signal) = exit_of(end.status);
         Ok(RunOutcome {
@@ -281,10 +282,10 @@ impl StartedRun {
     }
 }
 
-/// How a run ended.
+/// End of a run.
 struct RunEnd {
     status: ExitStatus,
-    /// Why the watchdog killed it, if it did.
+    /// Reason why the watchdog killed it, if it did.
     why: Option<Why>,
     left_running: u32,
 }
@@ -399,7 +400,7 @@ impl Watchdog {
     }
 }
 
-/// How often to look what a run has taken.
+/// Time between two looks what a run has taken.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Waits until the run is over, or there is a reason to end it.

@@ -24,12 +24,13 @@ const SHARE: u64 = 4;
 const MOST: u64 = 4 << 30;
 /// The smallest page of any machine.
 const PAGE: usize = 4096;
-/// Longer than the two seconds after which Linux reports free pages.
+/// Pause before the touch that shows the cost: longer than the two seconds after which Linux reports free
+/// pages.
 const PAUSE: Duration = Duration::from_secs(3);
-/// Touched to see what it costs.
+/// Bytes that are touched to see what it costs.
 const LOOK: u64 = 64 << 20;
 
-/// What touching free memory for the first time took.
+/// Cost of touching free memory for the first time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Touch {
     /// Bytes that were touched.

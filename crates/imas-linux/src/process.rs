@@ -20,13 +20,13 @@ pub fn start_ticks(pid: u32) -> ProcResult<u64> {
     Ok(open(pid)?.stat()?.starttime)
 }
 
-/// How many threads a process has; None when it is gone.
+/// Number of threads of a process; None when it is gone.
 #[must_use]
 pub fn threads(pid: u32) -> Option<u64> {
     u64::try_from(open(pid).ok()?.stat().ok()?.num_threads).ok()
 }
 
-/// This boot's identity.
+/// Identity of this boot.
 ///
 /// # Errors
 /// When /proc cannot be read.
@@ -58,7 +58,7 @@ pub fn maps(pid: u32, file: &Path) -> ProcResult<bool> {
     Ok(memory_maps(pid)?.iter().any(is_it))
 }
 
-/// Threads that are asked.
+/// Number of threads that are asked.
 const MOST_THREADS: usize = 64;
 
 /// Mappings of a process. Where its first thread has ended, they are read from another thread.

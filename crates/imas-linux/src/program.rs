@@ -61,7 +61,7 @@ pub struct Command {
     pub file: PathBuf,
     /// Arguments of the command from `argv[0]` on.
     pub argv: Vec<OsString>,
-    /// The program that runs then.
+    /// The program that runs when the command is started.
     pub program: Program,
     /// Whether the file or the interpreter is set-user-ID, set-group-ID or has file capabilities.
     pub privileged: bool,

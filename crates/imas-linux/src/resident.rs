@@ -31,7 +31,7 @@ pub struct ResidentMemory {
     pub files: u64,
     /// Memory shared with other processes that is no file on a disk.
     pub shared: u64,
-    /// What the hook of a trial counts in.
+    /// Memory of the hook of a trial, in which it counts.
     pub hook: u64,
     /// The rest: pages that the kernel provides.
     pub other: u64,
@@ -74,7 +74,7 @@ impl ResidentMemory {
         self.heap_bytes() + self.stacks + self.files + self.shared + self.hook + self.other
     }
 
-    /// What an allocator may hold: `[heap]`, arenas, anonymous memory.
+    /// Bytes that an allocator may hold: `[heap]`, arenas, anonymous memory.
     #[must_use]
     pub fn heap_bytes(&self) -> u64 {
         self.heap + self.arenas + self.anonymous

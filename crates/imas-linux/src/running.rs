@@ -27,7 +27,7 @@ pub struct Running {
     pub unit: Option<String>,
     /// Arenas of glibc beside the first.
     pub other_arenas: usize,
-    /// Every file mapped into it.
+    /// Files that are mapped into the process.
     mapped: BTreeSet<PathBuf>,
     /// The environment it was started with, `NAME=VALUE` each.
     environment: Vec<OsString>,
@@ -117,7 +117,7 @@ fn unit(process: &Process) -> Option<String> {
     names.into_iter().next()
 }
 
-/// What a process is on.
+/// Answer to whether a process is on a candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum On {
     /// The candidate that was asked about, for certain.
@@ -176,7 +176,7 @@ impl Running {
         sure.first().map(|candidate| candidate.name.as_str())
     }
 
-    /// The files mapped into it.
+    /// Files that are mapped into the process.
     pub fn mapped(&self) -> impl Iterator<Item = &Path> {
         self.mapped.iter().map(PathBuf::as_path)
     }

@@ -4,7 +4,7 @@
 use crate::activity::{cpu_s, process};
 use crate::sampler::tree;
 
-/// What was taken, or may be at most.
+/// CPU time and memory that were taken, or may be at most.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Most {
     /// CPU seconds, whole tree.

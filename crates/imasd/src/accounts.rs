@@ -24,10 +24,10 @@ struct Range {
     holder: Holder,
 }
 
-/// Which state of a file was read: device, inode, size, modification time.
+/// State in which a file was read: device, inode, size, modification time.
 type Stamp = Option<(u64, u64, u64, i64, i64)>;
 
-/// What the two files say.
+/// Accounts and ranges of the two files.
 #[derive(Debug)]
 pub(crate) struct Accounts {
     passwd: PathBuf,

@@ -98,7 +98,7 @@ impl Census {
         self.present = present;
     }
 
-    /// When the next look is due.
+    /// Time of the next look.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.waiting.peek().map(|waiting| waiting.due.0)
     }

@@ -46,7 +46,7 @@ pub(crate) struct Settings {
     pub(crate) most_pages_of_user: usize,
     /// Limit for all pages.
     pub(crate) most_pages: usize,
-    /// Whether and how it takes part in a fleet.
+    /// Part in a fleet: whether and how the host takes one.
     pub(crate) fleet: FleetSettings,
     /// Keys that neither part has.
     #[serde(flatten)]

@@ -62,14 +62,14 @@ pub(crate) struct Connector {
 /// Events of one reading.
 #[derive(Debug, Default)]
 pub(crate) struct ProcessEvents {
-    /// In the order of happening.
+    /// Events in the order of happening.
     pub(crate) events: Vec<ProcessEvent>,
     /// Events were lost: the buffer was full.
     pub(crate) lost: bool,
 }
 
 impl Connector {
-    /// Subscribes.
+    /// Subscribes to the kernel's process events.
     pub(crate) fn open() -> std::io::Result<Self> {
         // Elsewhere the kernel refuses without an answer; but we would receive its answers to others, and ids
         // that mean nothing here.

@@ -173,7 +173,7 @@ impl Daemon {
         }
     }
 
-    /// When to wake if nothing happens.
+    /// Time to wake if nothing happens.
     fn next(&self) -> Instant {
         let others = [
             self.processes.next(),
@@ -340,7 +340,7 @@ impl Daemon {
         if self.processes.reports_exits() { "kernel" } else { "polling" }
     }
 
-    /// What all parts have counted.
+    /// Counters of all parts together.
     fn counters(&self) -> DaemonCounters {
         let own = DaemonCounters {
             events_lost: self.processes.events_lost,

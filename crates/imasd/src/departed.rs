@@ -22,7 +22,7 @@ const MOST_REMEMBERED: usize = 16_384;
 #[derive(Debug, Default)]
 pub(crate) struct Recent<T> {
     reported: HashMap<u32, (T, Instant)>,
-    /// When what is old was last forgotten: that takes a while where there is much.
+    /// Time when what is old was last forgotten: that takes a while where there is much.
     cleared: Option<Instant>,
 }
 

@@ -21,7 +21,7 @@ const MOST_SHOWN: usize = 100;
 /// any file anywhere), so what one user's paths are worth must not decide about the same file at another's.
 type Key = (Executable, String, Domain);
 
-/// All of them.
+/// All ineligible programs.
 #[derive(Debug, Default)]
 pub(crate) struct Ineligible {
     reasons: HashMap<Key, String>,

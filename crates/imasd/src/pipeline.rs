@@ -78,8 +78,8 @@ impl Pipeline {
         }
     }
 
-    /// What changes without an event: pages that were removed, spans and waits that end, hangs, the machine's
-    /// conditions.
+    /// Looks at what changes without an event: pages that were removed, spans and waits that end, hangs, the
+    /// machine's conditions.
     pub(crate) fn look_around(&mut self) {
         self.pass_on_events();
         let gone = self.pages.sweep();

@@ -39,7 +39,7 @@ pub(crate) struct Life {
     pub(crate) identity: Identity,
     /// User and system CPU, seconds.
     pub(crate) cpu_s: f64,
-    /// Seconds since its start.
+    /// Seconds since the process's start.
     pub(crate) age_s: f64,
 }
 

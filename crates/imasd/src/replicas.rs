@@ -45,7 +45,7 @@ impl Replicas {
         self.seen.iter().map(|(identity, _)| *identity).filter(|identity| is_running(*identity))
     }
 
-    /// Whether several were seen, however young.
+    /// Whether several processes of the program were seen, however young.
     pub(crate) fn are_possible(&self) -> bool {
         self.seen.len() >= 2
     }

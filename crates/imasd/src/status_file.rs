@@ -41,7 +41,7 @@ impl StatusFile {
         self.is_new(now).then(|| self.written + BETWEEN)
     }
 
-    /// Writes both; what cannot be written is written the next time.
+    /// Writes both files; what cannot be written is written the next time.
     pub(crate) fn write(&mut self, status: &DaemonStatus, ineligible: &Ineligible) {
         self.written = Instant::now();
         if status.write(&self.state).is_ok() {

@@ -11,7 +11,7 @@ use crate::folders::PageName;
 
 /// First pause after a trial that came to nothing, seconds; doubled each time.
 const PAUSE_S: f64 = 2.0;
-/// The longest.
+/// Longest pause after trials that came to nothing, seconds.
 const LONGEST_PAUSE_S: f64 = 3600.0;
 /// A process may take a trial up to this time after its offer was withdrawn: it read the index before, and
 /// its page is on its way.

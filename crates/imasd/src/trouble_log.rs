@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-/// What works for so long works again.
+/// Time for which a thing must work until it works again.
 const QUIET: Duration = Duration::from_secs(60);
 
 /// State of the log about something that may fail.

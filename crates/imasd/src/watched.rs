@@ -20,7 +20,7 @@ use crate::process_info::Identity;
 pub(crate) struct Image {
     /// The file; `None` when it is not known.
     pub(crate) executable: Option<Executable>,
-    /// Hexadecimal; empty when there is none, or it is not known.
+    /// Build-id, hexadecimal; empty when there is none, or it is not known.
     pub(crate) build_id: String,
 }
 
@@ -57,7 +57,7 @@ impl Watch {
     }
 }
 
-/// All of them.
+/// All pages that are watched.
 #[derive(Debug, Default)]
 pub(crate) struct Watched {
     pub(crate) watches: HashMap<PageName, Watch>,
@@ -94,7 +94,7 @@ impl Watched {
         ended.map(|(page, _)| page.clone()).collect()
     }
 
-    /// Every page.
+    /// Pages that are watched.
     pub(crate) fn pages(&self) -> Vec<PageName> {
         self.watches.keys().cloned().collect()
     }

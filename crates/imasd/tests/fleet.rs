@@ -43,7 +43,7 @@ impl Host {
         Self { exchange: Exchange::new(folder), world }
     }
 
-    /// What waits in the outbox.
+    /// Messages that wait in the outbox.
     fn outbox(&self) -> Vec<Aggregate> {
         let waiting = self.exchange.waiting(10_000).unwrap_or_default();
         waiting.iter().map(|one| Aggregate::read(&one.bytes).unwrap()).collect()

@@ -64,7 +64,7 @@ fn replica(world: &World, script: &Path, program: &StoredProgram) -> (Worker, St
     (worker, under)
 }
 
-/// What the index offers of the program: candidate ids and tokens.
+/// Offers of the program in the index: candidate ids and tokens.
 fn offers(world: &World, program: &StoredProgram) -> Vec<OfferedTrial> {
     let id = u64::try_from(program.id).unwrap();
     let index = world.index();

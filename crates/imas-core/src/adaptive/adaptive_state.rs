@@ -443,7 +443,7 @@ fn machine<'a>(history: &History<'a>) -> &'a str {
 /// Trials of this build that no longer count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Expired {
-    /// Too old.
+    /// Trials that are too old.
     pub by_age: usize,
     /// Made under other page settings or CPUs.
     pub by_machine: usize,

@@ -52,7 +52,7 @@ pub enum Role {
 pub enum Status {
     /// The incumbent, which the others must beat.
     Incumbent,
-    /// Not eliminated.
+    /// The candidate is not eliminated.
     Open,
     /// Proven to beat the incumbent by the margin.
     Proven,
@@ -177,7 +177,7 @@ fn with_judge<T>(
     judged(&Judge::new(&joined, question, Some(&own)))
 }
 
-/// What is asked of a judge.
+/// Question that a judge is asked.
 #[derive(Clone, Copy)]
 struct Question<'a> {
     roles: &'a [Role],

@@ -33,7 +33,7 @@ pub(super) fn points(
     Some(cpu.into_iter().zip(bytes).map(|(cpu, bytes)| Point::new(cpu, bytes)).collect())
 }
 
-/// All in one unit: live bytes count only where all of them are known.
+/// Memory of the windows, all in one unit: live bytes count only where all of them are known.
 fn bytes(windows: &[&LifeWindow], unit: MemoryUnit) -> Vec<f64> {
     let is_known = windows.iter().all(|window| window.live_bytes > 0);
     let of = |window: &&LifeWindow| match unit {

@@ -18,7 +18,7 @@ pub(crate) struct Round {
     pub(crate) is_of_lives: bool,
 }
 
-/// Which trials form a round: their places among all.
+/// Places of a round's trials among all trials.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Division {
     pub(crate) members: Vec<usize>,
@@ -36,7 +36,7 @@ impl Division {
     }
 }
 
-/// When a trial ran, seconds since the epoch.
+/// Time in which a trial ran, seconds since the epoch.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Span {
     pub(crate) begin_s: f64,

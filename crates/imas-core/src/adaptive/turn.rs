@@ -9,7 +9,7 @@
 pub struct HostTurn {
     /// The candidate whose trial is this host's now.
     pub candidate: Option<usize>,
-    /// When this turn began, seconds since the epoch: one trial a turn.
+    /// Time when this turn began, seconds since the epoch: one trial a turn.
     pub begin_s: f64,
     /// Time until which nothing of this changes, seconds since the epoch.
     pub until_s: f64,
@@ -18,7 +18,7 @@ pub struct HostTurn {
     /// Whether this host checks each candidate in the present period, if it is the pick by the fleet's
     /// figures alone.
     pub checks: Vec<bool>,
-    /// When the present period of checks began.
+    /// Time when the present period of checks began, seconds since the epoch.
     pub checks_begin_s: f64,
 }
 

@@ -14,7 +14,7 @@ use crate::compare::ratio_after;
 use crate::run::RawRun;
 use crate::stats::Interval;
 
-/// What a rule is about.
+/// Figure that a rule is about.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "kebab-case")]
 pub enum BaselineFigure {
@@ -51,7 +51,7 @@ impl BaselineFigure {
     }
 }
 
-/// `cpu>3%`: it fails when the figure has grown by more than that.
+/// Rule like `cpu>3%`: it fails when the figure has grown by more than that.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug)]
 pub struct FailRule {
     /// The figure that may not grow.
@@ -99,7 +99,7 @@ pub enum CheckStatus {
 /// One rule, applied to one candidate.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub struct BaselineCheck {
-    /// Under which candidate.
+    /// The candidate that it is about.
     pub candidate: String,
     /// The rule.
     pub rule: FailRule,

@@ -57,9 +57,9 @@ pub struct CandidateResult {
     pub ratio: Ratios,
     /// Words on both.
     pub verdict: Verdict,
-    /// Set when it cannot be picked.
+    /// Reason why the candidate cannot be picked, if it cannot.
     pub ineligible: Option<IneligibleCandidate>,
-    /// How many more runs would settle what is undecided.
+    /// Numbers of further runs that would settle what is undecided.
     pub more_runs: MoreRuns,
 }
 
@@ -72,9 +72,9 @@ pub struct Comparison {
     pub picks: BenchPicks,
     /// Candidates with better figures than the picks, and why they are not picked.
     pub passed_over: Vec<PassedOver>,
-    /// What the runs say as a whole.
+    /// Outlook: what the runs say as a whole.
     pub outlook: Outlook,
-    /// What to beware of.
+    /// Warnings: what to beware of.
     pub warnings: Vec<Warning>,
 }
 
@@ -126,7 +126,7 @@ impl Comparison {
     }
 }
 
-/// How the counted runs ended, by candidate: exit status, or 128 + the signal.
+/// Exits of the counted runs of each candidate: exit status, or 128 + the signal.
 pub type CountedExits = BTreeMap<String, Vec<i32>>;
 
 /// Compares every candidate with `system`, which must be among them: without its runs there are no ratios,

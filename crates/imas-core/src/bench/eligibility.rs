@@ -64,7 +64,7 @@ impl Reference {
         self.exits.iter().copied().find(|&exit| exit != 0)
     }
 
-    /// An exit that `system` showed too.
+    /// Whether the run ended as a run under `system` did.
     pub(super) fn is_expected(&self, run: &RawRun) -> bool {
         self.exits.contains(&run.exit)
     }

@@ -164,7 +164,7 @@ mod tests {
     use crate::run::RawRun;
     use crate::stats::Interval;
 
-    /// Predicted to this part.
+    /// Ratios that are predicted to within this part.
     fn predicted(cpu: f64, memory: f64, part: f64) -> PredictedRatios {
         let around = |mid: f64| Interval { lo: mid * (1.0 - part), mid, hi: mid * (1.0 + part) };
         PredictedRatios { cpu: around(cpu), memory: around(memory), peak: around(memory) }

@@ -56,9 +56,9 @@ impl std::fmt::Display for Word {
 /// The words about a candidate's CPU time and memory.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Verdict {
-    /// On user and system CPU time.
+    /// Word on user and system CPU time.
     pub cpu: Word,
-    /// On the mean of resident anonymous memory.
+    /// Word on the mean of resident anonymous memory.
     pub memory: Word,
 }
 

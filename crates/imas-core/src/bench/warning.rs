@@ -30,7 +30,7 @@ pub enum Warning {
     },
     /// Too few runs for a 95 % interval.
     FewRuns {
-        /// Rounds there were.
+        /// Number of rounds there were.
         runs: usize,
         /// Confidence that this number can reach.
         confidence: f64,
@@ -58,7 +58,7 @@ pub enum Warning {
     },
     /// The program writes something else than under `system`.
     OutputDiffers {
-        /// Under which candidate.
+        /// The candidate that it ran under.
         candidate: String,
     },
     /// The program never writes the same twice.
@@ -72,17 +72,17 @@ pub enum Warning {
     },
     /// A run hung, far longer than any under `system` took, and was ended.
     HangsUnder {
-        /// Under which candidate.
+        /// The candidate that it ran under.
         candidate: String,
     },
     /// A run took many times the CPU time or memory of any under `system`, and was ended.
     ExcessUnder {
-        /// Under which candidate.
+        /// The candidate that it ran under.
         candidate: String,
     },
     /// A run did not end within the time that was allowed.
     TimesOutUnder {
-        /// Under which candidate.
+        /// The candidate that it ran under.
         candidate: String,
     },
     /// The CPU time is too small for changes to exceed the noise.
@@ -96,7 +96,7 @@ pub enum Warning {
     LoadHigh {
         /// Five-minute load average.
         load5: f64,
-        /// CPUs.
+        /// Number of CPUs.
         cpus: u32,
     },
 }

@@ -37,7 +37,7 @@ const HOSTS_PER_LIAR: u32 = 10;
 const LEAST_OF_MANY: usize = 3;
 /// Weights of CPU for which the strongest figures are kept: leanest, balanced, fastest.
 pub const WEIGHTS: [f64; 3] = [0.0, 0.5, 1.0];
-/// Distance between two of these.
+/// Distance between two of the [`WEIGHTS`].
 const STEP: f64 = 0.5;
 /// A candidate is quarantined when it crashed the program in this number of groups.
 pub const CRASHED_GROUPS: u32 = 3;

@@ -90,7 +90,7 @@ pub struct Data {
     pub dropped: Dropped,
     /// Programs whose output varies; their runs count, whatever they wrote.
     pub varying: Varying,
-    /// Lines that are none of these.
+    /// Lines that are neither header, run nor a line about a program.
     pub unreadable: Vec<Unreadable>,
 }
 
@@ -179,7 +179,7 @@ pub fn read_all<'a>(texts: impl IntoIterator<Item = &'a str>) -> Data {
 #[derive(Default)]
 struct Rounds {
     taken: HashSet<(String, String, RunKind, u32)>,
-    /// Every run by its instant.
+    /// Runs that were read, by their instant.
     seen: HashSet<(String, String, RunKind, u64)>,
     /// Number by which the rounds of the start before were moved. A start that goes on with it is moved as
     /// far.

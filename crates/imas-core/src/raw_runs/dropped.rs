@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 pub struct NotRun {
     /// Name of the program.
     pub left_out: String,
-    /// Why, in words.
+    /// Reason, in words.
     pub why: String,
-    /// When, seconds since the epoch.
+    /// Time when it was left out, seconds since the epoch.
     #[serde(default)]
     pub at_s: f64,
 }

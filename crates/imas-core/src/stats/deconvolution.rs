@@ -13,7 +13,7 @@ pub struct MeasuredValue {
     pub value: f64,
     /// Standard error of the value.
     pub error: f64,
-    /// Degrees of freedom of that error.
+    /// Degrees of freedom of the standard error.
     pub freedom: f64,
 }
 

@@ -7,7 +7,7 @@ pub fn more(difference: f64) -> f64 {
     difference.exp_m1()
 }
 
-/// How much a gain in logarithms saves; below 0 it is more.
+/// Fraction that a gain in logarithms saves; below 0 it is more.
 pub fn saved(gain: f64) -> f64 {
     -(-gain).exp_m1()
 }

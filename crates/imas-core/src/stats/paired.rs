@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// associative and commutative up to rounding, so neither order nor grouping of the points matters.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug, Default)]
 pub struct Moments {
-    /// Points.
+    /// Number of points.
     pub count: u32,
     /// Mean of x.
     pub mean_x: f64,

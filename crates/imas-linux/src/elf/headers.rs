@@ -29,7 +29,7 @@ pub(super) struct Table {
     pub(super) endian: Endianness,
 }
 
-/// What the small parts say.
+/// Facts that the small parts of the file show.
 #[derive(Debug)]
 pub(super) struct Headers {
     pub(super) class: Class,
@@ -45,7 +45,7 @@ pub(super) struct Headers {
 /// Libraries and folders of one file beyond this number are not looked at.
 const MOST_DYNAMIC: usize = 256;
 
-/// Reads them.
+/// Reads the headers.
 pub(super) fn read<'data>(data: impl ReadRef<'data>) -> Result<Headers, Error> {
     match FileHeader64::<Endianness>::parse(data) {
         Ok(header) => of(header, data),

@@ -21,7 +21,7 @@ const MOST_NAMES: usize = 4096;
 /// reference with a shared one.
 const NAMES: [&[u8]; 6] =
     [b"malloc", b"__asan_init", b"__tsan_init", b"__msan_init", b"__hwasan_init", b"__lsan_init"];
-/// Bytes of the longest of them.
+/// Bytes of the longest of the names.
 const LONGEST: usize = 13;
 
 /// Facts that the symbols show.
@@ -65,7 +65,7 @@ const MOST_NAME_BYTES: u64 = 4 << 20;
 pub(super) enum Kind {
     /// Symbols that the file refers to and does not define.
     Undefined,
-    /// Functions that it defines for others.
+    /// Functions that the file defines for others.
     Defined,
 }
 

@@ -19,9 +19,9 @@ pub enum Detail {
     None,
     /// Script or jar, by the file itself.
     File {
-        /// Device of it.
+        /// Device of the file.
         dev: u64,
-        /// Inode of it.
+        /// Inode of the file.
         ino: u64,
     },
     /// Module, main class, or `-c` with the hash of the code, by its text.

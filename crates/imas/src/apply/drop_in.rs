@@ -11,10 +11,10 @@ use anyhow::{Context as _, Result};
 pub(crate) const NAME: &str = "50-imas.conf";
 const MARK: &str = "# Made by imas apply, check sum ";
 
-/// What stands at a drop-in's place.
+/// File at a drop-in's place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// Nothing.
+    /// No file.
     Nothing,
     /// Text that we wrote, unchanged.
     Ours(String),

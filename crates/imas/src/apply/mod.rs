@@ -124,7 +124,7 @@ impl Change<'_> {
         new_watch.begin()
     }
 
-    /// Puts back what was there before.
+    /// Takes the change back: puts the drop-in there that was there before.
     fn take_back(&self) {
         let put_back = match self.old.is_empty() {
             true if !self.file.exists() => Ok(()),

@@ -12,7 +12,7 @@ use imas_linux::program::{Command, Program};
 
 use imas_cli::message::Hinted;
 
-/// What matters of a service.
+/// Facts of a service that matter here.
 #[derive(Debug, Default)]
 pub(crate) struct Unit {
     /// Name of the unit, with its suffix.

@@ -43,7 +43,7 @@ pub(super) struct Lesson {
     pub(super) processes: usize,
     /// Candidates with a prediction.
     pub(super) candidates: usize,
-    /// Candidates without one, and why.
+    /// Candidates without a prediction, and why.
     pub(super) failed: Vec<(String, String)>,
 }
 

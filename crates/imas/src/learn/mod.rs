@@ -40,7 +40,7 @@ enum Outcome {
     Learned(Lesson),
     /// Nothing could be learned from its recording.
     Failed(anyhow::Error),
-    /// False: there was nothing to take back.
+    /// The wish or the recording was taken back; false: there was nothing to take back.
     Cancelled(bool),
 }
 

@@ -56,7 +56,7 @@ impl Line {
     }
 }
 
-/// What really serves, from /proc.
+/// Allocators that really serve, from /proc.
 #[derive(Debug, Serialize, PartialEq, Eq, PartialOrd, Ord)]
 struct Serving {
     executable: PathBuf,

@@ -195,7 +195,7 @@ impl Start {
         Self { because: because.into(), ..Self::untouched(request) }
     }
 
-    /// Returns only when that fails.
+    /// Executes the program. Returns only when that fails.
     fn exec(&self, command: &Command) -> Result<Infallible, ExecError> {
         let start = ProgramStart { file: &command.file, argv: &command.argv, variables: &self.variables };
         let error = start.exec();

@@ -51,11 +51,11 @@ pub(super) struct Outcome {
 pub(super) struct Verdict {
     pub(super) case: String,
     pub(super) program: String,
-    /// What differs with the library; none: nothing does.
+    /// Difference with the library; none: nothing differs.
     pub(super) fault: Option<String>,
 }
 
-/// What the library is loaded by.
+/// Way in which the library is loaded.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum By<'a> {
     /// The present contents of `/etc/ld.so.preload`.
@@ -211,8 +211,8 @@ fn contents(file: &mut File) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Starts it and waits: how it ended, in words, and whether it hung. What cannot be started is an outcome
-/// too.
+/// Starts the command and waits: how it ended, in words, and whether it hung. What cannot be started is an
+/// outcome too.
 fn end_of(command: &mut Command) -> (String, bool) {
     match wait(command) {
         Ok(Some(status)) => match status.signal() {

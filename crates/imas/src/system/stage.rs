@@ -30,7 +30,7 @@ pub(super) struct Rehearsal {
     pub(super) after: Vec<Outcome>,
 }
 
-/// What is asked of the child.
+/// Sides of the rehearsal that the child is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scope {
     /// The side without the library alone.

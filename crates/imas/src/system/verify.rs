@@ -16,7 +16,7 @@ use imas_cli::{message, output};
 /// Faults and outcomes that were found.
 #[derive(Debug)]
 pub(super) struct Finding {
-    /// What speaks against the files themselves; then nothing is started.
+    /// Faults of the files themselves. Where there are any, nothing is started.
     pub(super) faults: Vec<String>,
     pub(super) verdicts: Vec<Verdict>,
     /// The side without the library.

@@ -59,7 +59,7 @@ pub(crate) fn workspace() -> PathBuf {
     std::fs::canonicalize(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap()
 }
 
-/// What `make build` has built; nothing here can be tested without it.
+/// Folder of the libraries that `make build` has built; nothing here can be tested without it.
 pub(crate) fn lib_dir() -> PathBuf {
     let folder = workspace().join("build/lib/imas");
     for file in ["libimas.so", "libimas-guard.so", "catalogue.toml", "allocators"] {

@@ -18,7 +18,7 @@ const MOST_CANDIDATES: usize = 16;
 /// Evidence that was published, or is to be published.
 pub(crate) type Mark = (String, MarkKind);
 
-/// What of the residuals was published, in all.
+/// Residuals that were published, in all.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct PublishedResidual {
@@ -138,8 +138,8 @@ impl PublishedResidual {
         Self { xx: sums.xx, yy: sums.yy, xy: sums.xy, freedom }
     }
 
-    /// What has been added since. Outliers are limited anew each time, so a sum may also become smaller; and
-    /// after trials have expired all of it does.
+    /// Residuals that have been added since. Outliers are limited anew each time, so a sum may also become
+    /// smaller; and after trials have expired all of it does.
     fn beyond(self, published: Self) -> (Moments, f64) {
         let freedom = self.freedom - published.freedom;
         if freedom <= 0.0 {

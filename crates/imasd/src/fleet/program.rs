@@ -10,6 +10,6 @@ pub(crate) struct FleetProgram {
     pub(crate) key: ProgramKey,
     /// Environment of the program: this machine, and how many threads of the program allocate.
     pub(crate) environment: Environment,
-    /// The program in that environment.
+    /// Subject of messages: the program in that environment.
     pub(crate) subject: String,
 }

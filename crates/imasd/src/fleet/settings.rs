@@ -33,7 +33,7 @@ pub(crate) struct FleetSettings {
     pub(crate) share: f64,
     /// Length of a turn in seconds: in each, a host tries at most one candidate of a program.
     pub(crate) turn_s: f64,
-    /// Keys that it does not have.
+    /// Keys that the section does not have.
     #[serde(flatten)]
     pub(crate) unknown: toml::Table,
 }

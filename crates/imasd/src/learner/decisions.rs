@@ -152,13 +152,13 @@ impl Learner {
 /// The longest time between the first and the last start of one deployment.
 const LONGEST_DEPLOYMENT: Duration = Duration::from_secs(300);
 
-/// The starts of one deployment: each has half of its sample beside the first.
+/// Time within which the trials of one deployment start: each has half of its sample beside the first.
 fn window(sample_after_s: f64) -> Duration {
     Duration::try_from_secs_f64(sample_after_s / 2.0)
         .map_or(LONGEST_DEPLOYMENT, |half| half.min(LONGEST_DEPLOYMENT))
 }
 
-/// What is expected of a program's replicas.
+/// Expectations of a program's replicas.
 struct Expected {
     /// Age from which a process counts as a replica, seconds.
     least_s: f64,

@@ -40,7 +40,7 @@ pub(crate) struct Membership {
     noted_s: f64,
 }
 
-/// What the mailbox must know of.
+/// Events that the mailbox must know of.
 #[derive(Debug, Default)]
 pub(crate) struct FleetEvents {
     /// Messages wait to be written.
@@ -69,12 +69,12 @@ impl Learner {
         Ok(())
     }
 
-    /// What the configuration says of the fleet.
+    /// Settings of the fleet in the configuration.
     pub(crate) fn fleet_settings(&self) -> &FleetSettings {
         &self.parts.config.own.fleet
     }
 
-    /// What happened since the last call.
+    /// Events since the last call.
     pub(crate) fn take_fleet_events(&mut self) -> FleetEvents {
         std::mem::take(&mut self.fleet_events)
     }
@@ -88,7 +88,7 @@ impl Learner {
         true
     }
 
-    /// What the fleet is asked of.
+    /// Subjects that the fleet is asked about.
     pub(crate) fn subjects(&self) -> BTreeSet<String> {
         let subject = |known: &TrackedProgram| Some(known.fleet.as_ref()?.subject.clone());
         self.programs.all().filter_map(subject).collect()

@@ -47,7 +47,7 @@ use crate::trial_offer::TrialOffer;
 use disabled::DisabledAllocators;
 use fleet::{FleetEvents, Membership};
 
-/// What the learner is made of.
+/// Parts that the learner is made of.
 #[derive(Debug)]
 pub(crate) struct LearnerParts {
     pub(crate) store: KeptStore,
@@ -103,7 +103,7 @@ impl Learner {
         })
     }
 
-    /// What happened since the last call.
+    /// Events since the last call.
     pub(crate) fn take_events(&mut self) -> LearnerEvents {
         std::mem::take(&mut self.events)
     }
@@ -129,7 +129,7 @@ impl Learner {
         self.parts.store.trouble(what);
     }
 
-    /// When what failed is to be tried again.
+    /// Time when what failed is to be tried again.
     pub(crate) fn next_retry(&self) -> Option<Instant> {
         self.parts.store.next()
     }
@@ -150,7 +150,7 @@ impl Learner {
         }
     }
 
-    /// What was counted since the start.
+    /// Counters since the start.
     pub(crate) fn counts(&self) -> DaemonCounters {
         DaemonCounters { store_refusals: self.parts.store.refusals, ..self.counts }
     }

@@ -85,7 +85,7 @@ impl CounterReader {
         thread.spawn(read).map(drop)
     }
 
-    /// When to take a turn if nothing happens.
+    /// Time to take a turn if nothing happens.
     pub(super) fn next(&self) -> Option<Instant> {
         (self.runs || !self.waiting.is_empty()).then(|| Instant::now() + BETWEEN)
     }

@@ -29,7 +29,7 @@ pub(super) struct WatchedLife {
     waiting: Option<LifeWindow>,
 }
 
-/// What a look has ended.
+/// Window that a look has ended, if any.
 #[derive(Debug)]
 pub(super) enum Closed {
     No,
@@ -73,7 +73,7 @@ impl WatchedLife {
             && self.of.work == other.work
     }
 
-    /// A look at it; the first one after the end of a window closes that, and begins the next.
+    /// Adds a look at the process. The first look after the end of a window closes that, and begins the next.
     pub(super) fn add(&mut self, look: Look, first_s: f64, now: Instant) -> Closed {
         let age_s = look.memory.age_s;
         self.looks.push(look.memory);

@@ -52,7 +52,7 @@ pub(crate) struct Mailbox {
     /// Subjects whose deliveries are to be read.
     unread: BTreeSet<String>,
     read_last: Instant,
-    /// When what failed is tried again.
+    /// Time when what failed is tried again.
     try_again: Option<Instant>,
     agent: AgentReport,
     counted: Option<SystemTime>,
@@ -85,7 +85,7 @@ impl Mailbox {
         })
     }
 
-    /// Deliveries.
+    /// Descriptor of the deliveries.
     pub(crate) fn events(&self) -> BorrowedFd<'_> {
         self.watch.events()
     }
@@ -104,7 +104,7 @@ impl Mailbox {
         reading.into_iter().chain(self.try_again).min()
     }
 
-    /// What came, and what is to be sent. `is_woken` says whether something was delivered.
+    /// Takes in what came, and sends what is to be sent. `is_woken` says whether something was delivered.
     pub(crate) fn turn(&mut self, now: Instant, is_woken: bool, learner: &mut Learner) {
         if is_woken {
             self.note_deliveries();
@@ -130,7 +130,7 @@ impl Mailbox {
         }
     }
 
-    /// What changes without an event: folders that were replaced, what the agent took and records.
+    /// Looks at what changes without an event: folders that were replaced, what the agent took and records.
     pub(crate) fn look_around(&mut self, learner: &mut Learner) {
         if self.trouble.is_over(Instant::now()) {
             tracing::info!("the fleet's exchange folder works again");

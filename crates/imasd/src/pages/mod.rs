@@ -50,7 +50,7 @@ use crate::watched::{Image, Watch, Watched};
 /// worth a trial.
 const MOST_FOLDERS: usize = 256;
 
-/// What happened to a page.
+/// Event of a page.
 #[derive(Debug)]
 pub(crate) enum PageEvent {
     /// The page does not count, and was removed.
@@ -106,7 +106,7 @@ pub(crate) struct PageTracker {
     spent: Vec<PageName>,
     boot_id: String,
     limits: Settings,
-    /// What depends on the machine, and does not change.
+    /// Facts that depend on the machine, and do not change.
     surroundings: Surroundings,
     counts: DaemonCounters,
 }
@@ -154,7 +154,7 @@ impl PageTracker {
         &self.exits
     }
 
-    /// What was counted since the start.
+    /// Counters since the start.
     pub(crate) fn counts(&self) -> DaemonCounters {
         self.counts
     }
@@ -310,7 +310,7 @@ impl PageTracker {
         gone
     }
 
-    /// When to look at pages again if nothing happens.
+    /// Time to look at pages again if nothing happens.
     pub(crate) fn next(&self) -> Option<Instant> {
         let looks = self.pending.iter().chain(&self.awaiting_exit).map(|pending| pending.next).min();
         let queued = (!self.backlog.is_empty()).then(|| Instant::now() + crate::backlog::BETWEEN_TURNS);

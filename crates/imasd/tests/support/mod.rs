@@ -21,7 +21,7 @@ use imas_testing::skipped;
 /// Time limit of every wait. No result depends on it.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// What `make build` has built.
+/// Folder of the libraries that `make build` has built.
 pub(crate) fn lib_dir() -> PathBuf {
     let folder = std::fs::canonicalize(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../build/lib/imas"));
     let folder = folder.expect("build/lib/imas is missing: run 'make build'");

@@ -13,7 +13,7 @@ use super::{Board, Judge, Role, Settings, Standing, places, with_judge};
 /// Streams of random numbers for the order within a deployment; those below are for the order of rounds.
 const ORDERS: u64 = 1 << 32;
 
-/// What trials are asked for.
+/// Starts that trials are asked for.
 pub(crate) struct Asked<'a> {
     /// Candidates of the trials that run.
     pub(crate) running: &'a [usize],

@@ -40,7 +40,7 @@ impl UnitState {
         Ok(Self::of(&systemctl(&["show", "--property", WANTED, "--", unit])?))
     }
 
-    /// From what `systemctl show` prints.
+    /// State of the unit from what `systemctl show` prints.
     pub(super) fn of(shown: &str) -> Self {
         let pairs = shown.lines().filter_map(|line| line.split_once('='));
         Self { properties: pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect() }
@@ -55,7 +55,7 @@ impl UnitState {
         self.properties.get(name).map_or("", String::as_str)
     }
 
-    /// Identifies one life of the unit: it differs after each start.
+    /// Name of one life of the unit: it differs after each start.
     pub(super) fn life(&self) -> &str {
         self.get("InvocationID")
     }

@@ -9,9 +9,10 @@ use imas_core::stats::median;
 use super::figures::whole;
 use super::record::{After, Before, MemoryPoint, WatchRecord};
 
-/// A unit is proven worse if its memory during a whole window is above the earlier maximum by this factor ...
+/// Factor above the earlier maximum that the memory of a unit keeps during a whole window if the unit is
+/// proven worse.
 const WORSE: f64 = 1.1;
-/// ... and by this many bytes.
+/// Bytes above the earlier maximum that it must keep as well.
 const LEAST_BYTES: u64 = 4 << 20;
 /// Growth in the later half of a watch is reported above this share.
 const GROWS: f64 = 0.05;

@@ -31,7 +31,7 @@ struct Watcher {
     /// Memory at each look of the present window.
     window: Vec<f64>,
     window_ends_s: f64,
-    /// When the present life was first seen starting.
+    /// Time when the present life was first seen starting.
     starting_since: Option<Instant>,
 }
 

@@ -39,7 +39,7 @@ impl Baseline {
         Ok(Self { file: file.to_owned(), results: read().map_err(|error| named(&error))? })
     }
 
-    /// The result of that command.
+    /// The result of the command with these words.
     pub(super) fn of_command(&self, command: &[String]) -> Result<&BenchReport<Value>> {
         self.results.iter().find(|result| result.command == command).ok_or_else(|| {
             let there: Vec<String> = self.results.iter().map(|result| result.command.join(" ")).collect();

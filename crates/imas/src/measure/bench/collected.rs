@@ -84,9 +84,9 @@ pub(super) struct Collector<'a> {
     pub(super) stop: StopRule,
     /// The round that was begun last.
     begun: u32,
-    /// For the looks at the runs.
+    /// Options for the looks at the runs.
     options: Options,
-    /// What the looks are to find; None: all picks.
+    /// Goal of the looks; None: all picks.
     pub(super) goal: Option<QuickGoal>,
 }
 
@@ -158,7 +158,7 @@ impl<'a> Collector<'a> {
         self.compared.iter().map(|compared| compared.candidate).zip(&self.collected)
     }
 
-    /// All that is compared.
+    /// Observations of all candidates that are compared.
     pub(super) fn observed(&self) -> Observed {
         let of = |(candidate, collected): (&CatalogueCandidate, &CollectedRuns)| CandidateRuns {
             name: candidate.name.clone(),

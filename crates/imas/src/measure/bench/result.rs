@@ -12,7 +12,7 @@ use imas_report::bench::{BenchReport, CandidateReport as Row, PaperFigures, Roun
 
 use super::collected::{CollectedRuns, Collector};
 
-/// What is known beside the runs.
+/// Facts that are known beside the runs.
 pub(super) struct Context {
     pub(super) command: Vec<String>,
     pub(super) parameters: BTreeMap<String, String>,

@@ -120,7 +120,7 @@ fn refuse(args: &BenchArgs) -> Result<()> {
     crate::measure::export::check(args)
 }
 
-/// What the options say of each run.
+/// Limits of each run, from the options.
 fn limits(args: &BenchArgs) -> ServiceLimits {
     ServiceLimits {
         timeout: args.timeout.map(Duration::from_secs_f64),

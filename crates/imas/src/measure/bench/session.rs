@@ -48,7 +48,7 @@ const TIMED_OUT: u8 = 2;
 /// `--max-time` lets one run take at least this long: a command that ends is measured once in any case.
 const LEAST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What came of a session.
+/// Outcome of a session.
 pub(super) enum SessionOutcome {
     /// Nothing can be compared. The reason is printed already.
     Stopped(ExitCode),
@@ -66,7 +66,7 @@ impl SessionOutcome {
     }
 }
 
-/// What the recorded run leaves to the measured ones.
+/// Figures that the recorded run leaves to the measured ones.
 pub(super) struct Warm {
     /// Subject with the cost of the recorded run: the limits of the next runs follow from it.
     pub(super) subject: Subject,
@@ -77,7 +77,7 @@ pub(super) struct Warm {
 /// Plan that a quick bench has made before its rounds.
 pub(super) struct QuickPlan {
     pub(super) warm: Warm,
-    /// What the rounds are to find.
+    /// Goal of the rounds.
     pub(super) goal: QuickGoal,
 }
 
@@ -335,7 +335,7 @@ impl<'a> CommandSession<'a> {
         Runner::new(names, vec![subject], rules, interruption)
     }
 
-    /// What the program is called in records.
+    /// Name of the program in records.
     fn name(&self) -> String {
         let path = &self.command.program.path;
         let file = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());

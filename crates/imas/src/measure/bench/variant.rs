@@ -22,7 +22,7 @@ pub(super) struct Variant {
 enum Label {
     /// The line that was typed.
     Line(String),
-    /// `n=1 m=2`
+    /// Parameters like `n=1 m=2`.
     Parameters(String),
 }
 
@@ -32,7 +32,7 @@ impl Variant {
         filled(line, &self.parameters)
     }
 
-    /// What the program is called in raw runs: commands of one call must not be taken for one.
+    /// Name of the program in raw runs: commands of one call must not be taken for one.
     pub(super) fn name(&self, typed: Option<&str>, file: &str) -> String {
         match (&self.label, typed) {
             (None, typed) => typed.unwrap_or(file).to_owned(),

@@ -22,7 +22,7 @@ const OF_THE_LOADER: [&str; 2] = ["/etc/ld.so.cache", "/etc/ld.so.preload"];
 /// A decision without a profile is looked at again after this time, in seconds.
 const LONGEST_S: f64 = 3600.0;
 
-/// How a decision depends on the machine's pressure.
+/// Dependence of a decision on the machine's pressure.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Pressure {
     /// The decision does not depend on it.
