@@ -62,7 +62,7 @@ pub fn folder() -> Result<PathBuf, PageFileError> {
     Ok(path)
 }
 
-/// Path of the folder of [`folder`]; nothing is made.
+/// Path of the folder that [`folder`] makes; nothing is made here.
 #[must_use]
 pub fn place() -> PathBuf {
     match runtime_folder() {
@@ -82,7 +82,7 @@ pub fn folder_of_store(store: &Path) -> Result<PathBuf, PageFileError> {
     Ok(path)
 }
 
-/// Path of the folder of [`folder_of_store`]; nothing is made.
+/// Path of the folder that [`folder_of_store`] makes; nothing is made here.
 #[must_use]
 pub fn place_of_store(store: &Path) -> PathBuf {
     place().join(store_folder_name(store))

@@ -15,7 +15,7 @@ use crate::process_info::{self, Life};
 const MOST_WAITING: usize = 65_536;
 /// Processes looked at in one turn of the loop.
 const MOST_LOOKS: usize = 4096;
-/// Processes taken in in one turn of the loop. That costs more than a look.
+/// Processes that are taken in during one turn of the loop. That costs more than a look.
 const MOST_RIPE: usize = 128;
 /// The first look comes after this time: most processes have ended by then and cost nothing.
 const FIRST_LOOK: Duration = Duration::from_secs(1);

@@ -29,7 +29,7 @@ pub const OTHER_OUTPUT: &str = "output";
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Varying {
     programs: BTreeSet<String>,
-    /// What `system` wrote in this file, with the name of the program.
+    /// Outputs of `system` in this file. The keys are names of programs.
     checks: BTreeMap<String, OutputCheck>,
 }
 

@@ -36,7 +36,7 @@ struct Row {
     unit: Option<String>,
     /// The candidate that it runs under.
     on: String,
-    /// The candidate that its program has settled on.
+    /// The pick of its program.
     pick: String,
     /// Ratio of CPU time, pick to present candidate, with its 95 % interval; absent without
     /// enough trials.

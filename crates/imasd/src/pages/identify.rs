@@ -17,7 +17,7 @@ use crate::process_info::{self, Identity, ProcessInfo};
 use crate::process_question;
 use crate::reject_reason::RejectReason;
 
-/// Age at which what is not a page never becomes one: from the making of a page to its being armed it takes
+/// Age from which what is not a page never becomes one: from the making of a page to its being armed it takes
 /// microseconds.
 pub(super) const UNFINISHED: Duration = Duration::from_secs(10);
 

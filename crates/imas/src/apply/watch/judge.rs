@@ -9,10 +9,10 @@ use imas_core::stats::median;
 use super::figures::whole;
 use super::record::{After, Before, MemoryPoint, WatchRecord};
 
-/// Factor above the earlier maximum that the memory of a unit keeps during a whole window if the unit is
-/// proven worse.
+/// Factor by which a unit's memory must stay above the earlier maximum during a whole window to prove the
+/// unit worse.
 const WORSE: f64 = 1.1;
-/// Bytes above the earlier maximum that it must keep as well.
+/// Bytes by which a unit's memory must stay above the earlier maximum as well.
 const LEAST_BYTES: u64 = 4 << 20;
 /// Growth in the later half of a watch is reported above this share.
 const GROWS: f64 = 0.05;
