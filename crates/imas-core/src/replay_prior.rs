@@ -47,9 +47,9 @@ impl Forecast {
 pub struct CandidateForecast {
     /// Differences that the replays predicted.
     pub predicted: PredictedDifference,
-    /// CPU time, corrected by how far off such predictions were.
+    /// Forecast of CPU time, corrected by how far off such predictions were.
     pub cpu: Forecast,
-    /// Forecast of memory.
+    /// Forecast of memory, corrected in the same way.
     pub memory: Forecast,
 }
 

@@ -46,7 +46,7 @@ impl Criterion {
     }
 }
 
-/// The runs of one round: of the one and of the other.
+/// Two runs of one round. The ratio is that of the first to the second.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Pair<'a>(&'a RawRun, &'a RawRun);
 

@@ -27,13 +27,13 @@ pub use self::robust::RobustFigure;
 pub const MOST_PAIRS: u32 = 4;
 /// Degrees of freedom that the fleet's scatter of runs counts at most.
 const MOST_FREEDOM: f64 = 8.0;
-/// With fewer groups the fleet proves nothing.
+/// Least number of groups with which the fleet proves anything.
 pub const LEAST_GROUPS: usize = 3;
-/// At most one of so many hosts may lie, so of fewer hosts none. All liars may have reported, while few of the others
-/// have: so many of the groups that praise a candidate most are left out.
+/// Number of hosts of which at most one may lie, so of fewer hosts none. All liars may have reported, while
+/// few of the others have. So as many groups are left out, those that praise a candidate most.
 const HOSTS_PER_LIAR: u32 = 10;
-/// Least number of groups whose median is believed, where liars are allowed for. Of two groups it is their
-/// mean, which one liar moves as he likes.
+/// Least number of groups whose median is believed, where liars are allowed for. Of two groups the
+/// median is their mean, which one liar moves as he likes.
 const LEAST_OF_MANY: usize = 3;
 /// Weights of CPU for which the strongest figures are kept: leanest, balanced, fastest.
 pub const WEIGHTS: [f64; 3] = [0.0, 0.5, 1.0];

@@ -11,7 +11,7 @@ const QUICK: Duration = Duration::from_millis(20);
 /// When slow reads of one owner have taken this time together, the owner's processes are not read until all of it is
 /// given back.
 const MOST: Duration = Duration::from_secs(1);
-/// An owner is given back one second in so many.
+/// Number of seconds in which an owner is given back one second.
 const SHARE: u32 = 20;
 /// Number of owners with slow reads. Those beyond it share one account.
 const MOST_OWNERS: usize = 4096;
