@@ -2,7 +2,7 @@
 //! Compiles the only C in the command (each file says why it is there) and links it into the binary, where
 //! nothing calls it.
 
-/// Each has one constructor, which runs before Rust begins.
+/// C files, each with one constructor, which runs before Rust begins.
 const SOURCES: [&str; 3] = ["src/file_size.c", "src/odd_entries.c", "src/sigpipe.c"];
 
 fn main() {

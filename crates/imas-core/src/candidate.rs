@@ -63,11 +63,11 @@ impl Candidate {
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
 #[serde(rename_all = "kebab-case")]
 pub enum NotCounted {
-    /// Of another candidate.
+    /// The sample is of another candidate.
     OtherCandidate,
-    /// Of another build of the program.
+    /// The sample is of another build of the program.
     OtherBuild,
-    /// Of another version of the allocator.
+    /// The sample is of another version of the allocator.
     OtherVersion,
     /// A production start: nothing was counted.
     Flight,
@@ -116,7 +116,7 @@ pub struct Cost {
     pub cpu_s: f64,
     /// Mean of resident anonymous memory, bytes.
     pub bytes: f64,
-    /// Its peak, bytes.
+    /// Peak of resident anonymous memory, bytes.
     pub peak_bytes: u64,
     /// Calls of all four classes.
     pub calls: u64,
@@ -124,7 +124,7 @@ pub struct Cost {
     pub live_bytes: u64,
 }
 
-/// What the trial cost, if it counts for `candidate` and the build `build_id` of the program.
+/// Cost of the trial, if it counts for `candidate` and the build `build_id` of the program.
 ///
 /// # Errors
 /// The first reason, in the order of [`NotCounted`], why it does not.

@@ -19,7 +19,7 @@ pub struct Conditions {
     pub running: Option<u32>,
     /// PSI: share of the last minute in which some task waited for a CPU, per cent.
     pub cpu_some_pct: Option<f64>,
-    /// PSI: the same for memory.
+    /// PSI: share of the last minute in which some task waited for memory, per cent.
     pub memory_some_pct: Option<f64>,
     /// PSI: share of the last minute in which all tasks waited for memory, per cent.
     pub memory_full_pct: Option<f64>,
@@ -30,7 +30,7 @@ pub struct Conditions {
 }
 
 impl Conditions {
-    /// What `paper` looks at; nothing else known.
+    /// Conditions that `paper` looks at; nothing else known.
     pub const fn new(load5: f64, cpus: u32, mem_available_bytes: u64) -> Self {
         Self {
             load5,

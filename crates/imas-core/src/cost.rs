@@ -11,7 +11,7 @@
 
 use serde::Serialize;
 
-/// What is priced.
+/// Number of kinds of counts that are priced.
 pub const KINDS: usize = 4;
 
 /// One run: its CPU seconds, and its instructions, page faults, cache misses and misses of the data TLB.
@@ -19,20 +19,20 @@ pub const KINDS: usize = 4;
 pub struct Priced {
     /// User and system time.
     pub cpu_s: f64,
-    /// In the order above.
+    /// Instructions, page faults, cache misses and misses of the data TLB, in this order.
     pub counts: [f64; KINDS],
 }
 
 /// Seconds per count, in the order of [`Priced::counts`]; none is negative.
 #[derive(Serialize, Clone, Copy, PartialEq, Debug, Default)]
 pub struct Prices {
-    /// Of an instruction that hits every cache.
+    /// Price of an instruction that hits every cache.
     pub instruction_s: f64,
-    /// Of a page fault.
+    /// Price of a page fault.
     pub fault_s: f64,
-    /// Of a miss of the last cache.
+    /// Price of a miss of the last cache.
     pub cache_miss_s: f64,
-    /// Of a miss of the data TLB.
+    /// Price of a miss of the data TLB.
     pub tlb_miss_s: f64,
 }
 

@@ -21,16 +21,16 @@ pub struct Curve {
     pub live_kib: Vec<u64>,
 }
 
-/// One look.
+/// One look at a process's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MemorySnapshot {
-    /// See [`Curve::ms`].
+    /// Time of the look, as [`Curve::ms`].
     pub ms: u64,
-    /// See [`Curve::resident_kib`].
+    /// Resident memory, as [`Curve::resident_kib`].
     pub resident_kib: u64,
-    /// See [`Curve::heap_kib`].
+    /// Heap, as [`Curve::heap_kib`].
     pub heap_kib: u64,
-    /// See [`Curve::live_kib`].
+    /// Live bytes, as [`Curve::live_kib`].
     pub live_kib: u64,
 }
 
@@ -50,7 +50,7 @@ impl Curve {
         }
     }
 
-    /// Its looks; where lists differ in length, as far as the shortest goes.
+    /// Looks of the curve. Where its lists differ in length, as many as the shortest has.
     #[must_use]
     pub fn looks(&self) -> Vec<MemorySnapshot> {
         let lists = self.ms.iter().zip(&self.resident_kib).zip(&self.heap_kib).zip(&self.live_kib);
@@ -64,8 +64,8 @@ impl Curve {
             .collect()
     }
 
-    /// At most `most` of its looks, evenly chosen, the first and the last among them, rounded to three
-    /// digits.
+    /// Curve of at most `most` looks of this one, evenly chosen, the first and the last among them, rounded
+    /// to three digits.
     #[must_use]
     pub fn thinned(&self, most: usize) -> Self {
         const DIGITS: u32 = 3;
@@ -80,7 +80,7 @@ impl Curve {
     }
 }
 
-/// At most `most`, the first and the last among them.
+/// At most `most` of the items, evenly chosen, the first and the last among them.
 pub fn evenly<T: Copy>(all: &[T], most: usize) -> Vec<T> {
     if all.len() <= most {
         return all.to_vec();

@@ -17,9 +17,9 @@ use crate::stats::more;
 /// One figure or fact on which a decision rests.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
 pub struct Evidence {
-    /// Its name for people.
+    /// Name of the figure or fact, for people.
     pub name: String,
-    /// Its value, with unit.
+    /// Value of the figure or fact, with unit.
     pub value: String,
 }
 
@@ -34,9 +34,9 @@ impl Evidence {
 pub struct Decision {
     /// Name in the catalogue.
     pub candidate: String,
-    /// True: the start is a trial, under the hook.
+    /// Whether the start is a trial, under the hook.
     pub trial: bool,
-    /// Why.
+    /// Reason of the decision.
     pub reason: Reason,
     /// The evidence.
     pub evidence: Vec<Evidence>,
@@ -84,7 +84,7 @@ pub fn decide(profile: &ProfileView, conditions: &Conditions) -> Decision {
     pick(profile, conditions)
 }
 
-/// The same for a start that must not be a trial.
+/// Decides for a start that must not be a trial, else as [`decide`].
 pub fn decide_production(profile: &ProfileView, conditions: &Conditions) -> Decision {
     let is_free = profile.pinned.is_none() && !profile.excluded && profile.ineligible.is_none();
     match &profile.adaptive {
@@ -111,7 +111,7 @@ pub fn trials_side_by_side<'a>(
     trials.into_iter().map(|i| profile.candidates[i].name.as_str()).collect()
 }
 
-/// By the default policy.
+/// Decision of the default policy. It is a trial only where `may_try`.
 fn adaptively(
     profile: &ProfileView,
     known: &AdaptiveState,
@@ -171,7 +171,7 @@ fn runner_up(profile: &ProfileView, known: &AdaptiveState, judgement: &Judgement
     Some(gains(&profile.candidates[best].name, standing, hosts_of(known, best)))
 }
 
-/// Other hosts whose figures of the candidate count: one of each group.
+/// Number of other hosts whose figures of the candidate count: one of each group.
 fn hosts_of(known: &AdaptiveState, i: usize) -> usize {
     let fleet = known.board.fleet.as_ref().and_then(|fleet| fleet.candidates.get(i));
     fleet.map_or(0, |candidate| candidate.groups.len())

@@ -12,11 +12,12 @@ use crate::sample::{Ended, PageKind, Sample};
 
 /// Least number of starts under `system` with as much to do.
 pub const MIN_STARTS: usize = 2;
-/// A start took too much when it took this multiple of the most under `system` ...
+/// Multiple of the most under `system` above which a start took too much, if it also took [`MIN_CPU_S`] or
+/// [`MIN_BYTES`].
 pub const FACTOR: f64 = 20.0;
-/// ... and at least this CPU time, seconds: below it the noise of a busy machine is ...
+/// CPU seconds below which no start takes too much: the noise of a busy machine is as large.
 pub const MIN_CPU_S: f64 = 2.0;
-/// ... or at least this memory, bytes: less hurts no machine.
+/// Bytes of memory below which no start takes too much: less hurts no machine.
 pub const MIN_BYTES: f64 = 268_435_456.0;
 /// A start had as much to do as another when it made at most this multiple of the other's calls, for at most this
 /// multiple of its bytes.
@@ -28,7 +29,7 @@ pub fn cpu_limit_s(most_s: f64) -> f64 {
     (FACTOR * most_s).max(MIN_CPU_S)
 }
 
-/// The same of resident bytes.
+/// Resident bytes above which a start takes too much, if the most under `system` was `most`.
 #[must_use]
 pub fn bytes_limit(most: f64) -> f64 {
     (FACTOR * most).max(MIN_BYTES)
@@ -40,14 +41,14 @@ pub fn bytes_limit(most: f64) -> f64 {
 pub enum Excess {
     /// Seconds inside the allocator.
     Time {
-        /// In this start.
+        /// Seconds in this start.
         took_s: f64,
         /// The most under `system`.
         most_s: f64,
     },
     /// Resident bytes.
     Memory {
-        /// In this start.
+        /// Bytes in this start.
         took: f64,
         /// The most under `system`.
         most: f64,

@@ -14,9 +14,9 @@ use crate::sample::{Ended, Sample};
 
 /// Least number of starts under `system` that ended by themselves.
 pub const MIN_STARTS: usize = 2;
-/// A start hung when it was idle for this multiple of the longest life under `system` ...
+/// Multiple of the longest life under `system` for which a start that hung was idle.
 pub const THRESHOLD_FACTOR: f64 = 10.0;
-/// ... and for at least this time, seconds.
+/// Least time for which a start that hung was idle, seconds.
 pub const MIN_THRESHOLD_S: f64 = 10.0;
 
 /// How long the program lives under `system`.
@@ -26,8 +26,8 @@ pub struct Usual {
 }
 
 impl Usual {
-    /// From the starts under `system`. None when fewer than [`MIN_STARTS`] ended by themselves, or when one
-    /// was killed: how long it would have run is then unknown.
+    /// Life of the program by its starts under `system`. None when fewer than [`MIN_STARTS`] ended by
+    /// themselves, or when one was killed: how long it would have run is then unknown.
     pub fn of<'a>(system: impl IntoIterator<Item = &'a Sample>) -> Option<Self> {
         let (mut starts, mut usual) = (0, Self { longest_s: 0.0 });
         for sample in system.into_iter().filter(|sample| sample.pass_reason.is_none()) {

@@ -24,7 +24,8 @@ pub struct History<'a> {
     pub pinned: Option<&'a str>,
     /// The operator excluded the program.
     pub excluded: bool,
-    /// By candidate: time, seconds since the epoch, up to which the operator has cleared its crashes.
+    /// Time up to which the operator has cleared each candidate's crashes, seconds since the epoch. The keys
+    /// are names of candidates.
     pub unblocked_at: &'a BTreeMap<String, f64>,
     /// How often and how soon a candidate is tested.
     pub limits: Limits,

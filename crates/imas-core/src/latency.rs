@@ -40,7 +40,7 @@ impl Latency {
     /// Names of the classes, in the order of [`Latency::classes`] and [`Sample::classes`].
     pub const CLASSES: [&'static str; 4] = ["malloc", "realloc", "memalign", "free"];
 
-    /// Those of a sample; None when no call was timed.
+    /// Latency histograms of a sample. None when no call was timed.
     #[must_use]
     pub fn of(sample: &Sample) -> Option<Self> {
         let [malloc, realloc, memalign, free] =
@@ -61,8 +61,8 @@ impl Latency {
         [&self.malloc, &self.realloc, &self.memalign, &self.free]
     }
 
-    /// With calls rounded to two digits, which is closer than samples know them, and the clock's rate to
-    /// four.
+    /// These histograms with calls rounded to two digits, which is closer than samples know them, and the
+    /// clock's rate to four.
     #[must_use]
     pub fn rounded(&self) -> Self {
         let [malloc, realloc, memalign, free] = self.classes().map(Buckets::rounded);
@@ -72,7 +72,7 @@ impl Latency {
 }
 
 impl Buckets {
-    /// Of a histogram that begins with bucket 0.
+    /// Buckets of a histogram that begins with bucket 0.
     #[must_use]
     pub fn of(histogram: &[u64]) -> Self {
         let first = histogram.iter().position(|&n| n > 0);
@@ -85,13 +85,13 @@ impl Buckets {
         }
     }
 
-    /// No call is in it.
+    /// Whether no call is in the buckets.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.calls.is_empty()
     }
 
-    /// From bucket 0 on.
+    /// Number of calls in each bucket, from bucket 0 on.
     #[must_use]
     pub fn histogram(&self) -> Vec<u64> {
         let empty = std::iter::repeat_n(0, usize::from(self.from));

@@ -18,9 +18,9 @@ pub struct OutputCheck {
 /// What an output under a candidate amounts to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OutputJudgement {
-    /// It is that of `system`, or the output varies by itself.
+    /// The output is that of `system`, or it varies by itself.
     Fine,
-    /// It is another.
+    /// The output is another than that of `system`.
     Differs,
     /// No run of `system` was seen yet.
     Unknown,

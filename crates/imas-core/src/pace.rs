@@ -25,11 +25,11 @@ pub struct PaceReading {
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug, Default)]
 #[serde(default)]
 pub struct Pace {
-    /// See [`PaceReading`].
+    /// Time of the arithmetic work, as in [`PaceReading`].
     pub arithmetic_ns: f64,
-    /// See [`PaceReading`].
+    /// Time of the work with branches, as in [`PaceReading`].
     pub branches_ns: f64,
-    /// How many looks.
+    /// Number of looks.
     pub looks: u32,
 }
 
@@ -123,7 +123,7 @@ fn points(group: &[Paced]) -> Vec<(f64, f64)> {
     group.iter().filter_map(point).collect()
 }
 
-/// From the mean of the group.
+/// Deviations of the points from the mean of the group.
 fn deviations(group: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let (Some(x), Some(y)) =
         (average(group.iter().map(|point| point.0)), average(group.iter().map(|point| point.1)))

@@ -20,9 +20,10 @@ use crate::split::Split;
 /// the cause may lie in a library, whose change the program's build-id does not show.
 pub const INELIGIBLE_FOR_S: f64 = 7.0 * 24.0 * 3600.0;
 
-/// After this number of trials in a row in which the hook did nothing, whatever the reason ...
+/// Number of trials in a row in which the hook did nothing, whatever the reason, after which the program is
+/// left alone.
 const ASIDE_TRIALS: usize = 3;
-/// ... the program is left alone for this time, seconds (a day): under a seccomp filter, a limit of its
+/// Time for which such a program is left alone, seconds (a day). Under a seccomp filter, a limit of its
 /// address space or a switch, the next trial would give nothing either.
 pub const ASIDE_LASTS_S: f64 = 24.0 * 3600.0;
 
@@ -43,7 +44,7 @@ pub struct CandidateView {
     /// here either.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fleet_crashes: Option<u32>,
-    /// Where the resident memory was, mean over the trials that count and that looked.
+    /// Split of the resident memory: mean over the trials that count and have one.
     pub split: Option<Split>,
     /// Trials of this candidate that do not count, in order of time, with the reason.
     pub left_out: Vec<UncountedTrial>,
@@ -73,9 +74,9 @@ impl CandidateView {
 /// A trial that does not count.
 #[derive(Serialize, Clone, PartialEq, Eq, Debug)]
 pub struct UncountedTrial {
-    /// Which.
+    /// Id of the trial.
     pub trial_id: String,
-    /// Why.
+    /// Reason why it does not count.
     pub why: NotCounted,
 }
 
@@ -83,11 +84,11 @@ pub struct UncountedTrial {
 #[derive(Serialize, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "kebab-case")]
 pub enum IneligibleCause {
-    /// It brings a malloc of its own.
+    /// The program brings a malloc of its own.
     OwnMalloc,
-    /// It calls functions of its allocator's own beside malloc.
+    /// The program calls functions of its allocator's own beside malloc.
     AllocatorInterface,
-    /// It is built with a sanitizer.
+    /// The program is built with a sanitizer.
     Sanitizer,
     /// The hook did nothing in its last trials.
     StoodAside,
@@ -96,7 +97,7 @@ pub enum IneligibleCause {
 /// What is known of a program.
 #[derive(Serialize, Clone, PartialEq, Debug)]
 pub struct ProfileView {
-    /// By candidate, in the catalogue's order.
+    /// What is known of each candidate, in the catalogue's order.
     pub candidates: Vec<CandidateView>,
     /// Picks among all candidates with data, usable or not.
     pub picks: Option<Picks>,
@@ -118,7 +119,7 @@ pub struct ProfileView {
 }
 
 impl ProfileView {
-    /// The same under a policy of choice; [`ProfileView::new`] is `paper`.
+    /// Profile under the given policy; [`ProfileView::new`] is `paper`.
     pub fn under(history: &History<'_>, policy: &Policy) -> Self {
         let mut profile = Self::new(history);
         if let Policy::Adaptive(settings) = policy {
@@ -232,7 +233,7 @@ fn ineligible(history: &History<'_>) -> Option<IneligibleCause> {
     }
 }
 
-/// In each of the last trials, and not by its candidate's doing.
+/// Whether the program stood aside in each of the last trials, and not by its candidate's doing.
 fn stands_aside(trials: &[&TrialRecord]) -> bool {
     let is_aside = |trial: &&&TrialRecord| {
         let reason = trial.sample.pass_reason.clone();

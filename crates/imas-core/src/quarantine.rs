@@ -44,15 +44,15 @@ pub struct Quarantine {
     pub since_unix_s: f64,
     /// Trial that crashed first.
     pub trial_id: String,
-    /// How it ended.
+    /// End of the start that caused the quarantine.
     pub ended: Ended,
-    /// Set when it hung: seconds for which it was seen idle.
+    /// Hang of the program, where it hung: seconds for which it was seen idle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hung: Option<Hang>,
-    /// Set when it took many times what it takes under `system`.
+    /// Excess of the program, where it took many times what it takes under `system`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub excess: Option<Excess>,
-    /// Until when, seconds since the epoch; None: until the program or the allocator changes.
+    /// End of the quarantine, seconds since the epoch; None: until the program or the allocator changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until_unix_s: Option<f64>,
     /// Build of the program that crashed.
@@ -61,7 +61,7 @@ pub struct Quarantine {
     pub allocator_version: String,
     /// Starts under this candidate, and how many of them crashed.
     pub under_candidate: Crashes,
-    /// The same under `system`.
+    /// Starts under `system`, and how many of them crashed.
     pub under_system: Crashes,
     /// Probability of this many crashes if the candidate were no worse than `system`; None when `system` has
     /// never crashed and no test was needed.
@@ -75,13 +75,13 @@ impl Quarantine {
         self.hung.is_some() || self.ended == Ended::Hung
     }
 
-    /// Whether it was that it took too much.
+    /// Whether the program took too much.
     #[must_use]
     pub fn is_excess(&self) -> bool {
         self.excess.is_some() || self.ended == Ended::Excess
     }
 
-    /// What the program did under it, in a word.
+    /// What the program did under the candidate, in a word.
     #[must_use]
     pub fn verb(&self) -> &'static str {
         match (self.is_hang(), self.is_excess()) {
@@ -201,7 +201,8 @@ impl<'a> Reference<'a> {
     }
 }
 
-/// Of each start, all of one candidate and in order of time.
+/// Harm that each start did, None where it did none. The starts are all of one candidate and in order of
+/// time.
 fn harms(starts: &[&TrialRecord], reference: &Reference<'_>) -> Vec<Option<Harm>> {
     (0..starts.len()).map(|at| harm(starts, at, reference)).collect()
 }

@@ -30,7 +30,7 @@ pub enum Reason {
     FastestCpuShort,
     /// Memory is short.
     LeanestMemoryShort,
-    /// Neither or both are short.
+    /// Neither CPU nor memory is short, or both are.
     Balanced,
     /// The user's objective is CPU time.
     FastestWanted,
@@ -101,7 +101,7 @@ impl Reason {
         }
     }
 
-    /// One sentence for people.
+    /// The reason as one sentence for people.
     pub fn sentence(self) -> &'static str {
         match self {
             Self::Excluded => "The program is excluded: it runs untouched and is not measured.",

@@ -60,20 +60,20 @@ pub enum PredictedFigure {
 pub enum ProgramClass {
     /// Memory of one thread, little: an allocator's fixed part counts.
     Small,
-    /// More memory than that.
+    /// Memory of one thread, more than of a small program.
     Large,
     /// Memory of several threads that call malloc.
     Threaded,
     /// Little CPU time in the allocator.
     LittleMalloc,
-    /// Some.
+    /// Some CPU time in the allocator.
     SomeMalloc,
-    /// Much.
+    /// Much CPU time in the allocator.
     MuchMalloc,
 }
 
 impl ProgramClass {
-    /// As in tables and in the file.
+    /// Name of the class in tables and in the file.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -88,7 +88,7 @@ impl ProgramClass {
 }
 
 impl PredictedFigure {
-    /// All of them.
+    /// All predicted figures.
     pub const ALL: [Self; 3] = [Self::Cpu, Self::Memory, Self::Peak];
 
     /// Every class of this figure, in their order.
@@ -123,7 +123,7 @@ pub struct PredictionSpread {
     pub deviation: f64,
 }
 
-/// Of one figure of one candidate with one class of programs.
+/// Spread of the predictions of one figure of one candidate with one class of programs.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub struct ReliabilityEntry {
     /// The figure.
@@ -152,7 +152,7 @@ impl ReliabilityEntry {
 /// A prediction that was compared with live runs.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CheckedPrediction {
-    /// What was predicted.
+    /// The figure that was predicted.
     pub figure: PredictedFigure,
     /// Name of the candidate.
     pub candidate: String,
@@ -167,17 +167,18 @@ pub struct CheckedPrediction {
 pub struct ReliabilityTable {
     /// Format: 1.
     pub schema: u32,
-    /// How it was made, for people.
+    /// Origin of the table, for people.
     pub source: String,
     /// Programs that it was made from.
     #[serde(default)]
     pub programs: u32,
-    /// From the general to the special: of several that fit, the last one counts.
+    /// Entries from the general to the special: of several that fit, the last one counts.
     pub entries: Vec<ReliabilityEntry>,
 }
 
-/// As the first check of predictions had it, of 13 programs: four of five live figures were within 15 % of
-/// the predicted CPU time, and within 10 % of the memory.
+/// Spread of predictions that nothing is learned of yet. It is that of the first check of predictions, of 13
+/// programs: four of five live figures were within 15 % of the predicted CPU time, and within 10 % of the
+/// memory.
 fn unknown(figure: PredictedFigure) -> PredictionSpread {
     match figure {
         PredictedFigure::Cpu => PredictionSpread { mean: 0.0, deviation: 0.11 },
@@ -193,7 +194,7 @@ impl ReliabilityTable {
         Self { schema: 1, source: source.to_owned(), programs, entries: entries.collect() }
     }
 
-    /// From JSON.
+    /// Table from JSON.
     ///
     /// # Errors
     /// What is wrong with it.
@@ -212,7 +213,7 @@ impl ReliabilityTable {
         self.of_class(figure, candidate, Some(figure.class(run)))
     }
 
-    /// The same for a class; None: for any.
+    /// How far off predictions of the figure are, for the candidate and a class of runs. None: for any class.
     fn of_class(
         &self,
         figure: PredictedFigure,
@@ -276,7 +277,8 @@ fn cells(one: &CheckedPrediction) -> [(PredictedFigure, &str, Option<ProgramClas
     [None, Some(one.figure.class(&one.run))].map(|class| (one.figure, one.candidate.as_str(), class))
 }
 
-/// Of all, then of each candidate, each followed by its classes. None where nothing was predicted.
+/// Entries for a figure: of all candidates together, then of each candidate, each followed by its classes.
+/// Empty where nothing was predicted.
 fn entries_of(figure: PredictedFigure, checked: &[CheckedPrediction]) -> Vec<ReliabilityEntry> {
     let learn = |candidate: Option<&str>, class, of_cell: &[&CheckedPrediction], wider| {
         let offs: Vec<f64> = of_cell.iter().map(|one| one.off).collect();

@@ -20,13 +20,13 @@ pub struct PredictedDifference {
     pub candidate: String,
     /// Version of its allocator; empty when not known.
     pub version: String,
-    /// Of CPU time.
+    /// Predicted difference of ln CPU time.
     pub cpu: f64,
-    /// Of mean resident memory.
+    /// Predicted difference of ln mean resident memory.
     pub memory: f64,
 }
 
-/// Where a true difference is expected: a normal distribution.
+/// Normal distribution of a true difference that is expected.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug)]
 pub struct Forecast {
     /// Mean.
@@ -36,25 +36,25 @@ pub struct Forecast {
 }
 
 impl Forecast {
-    /// What a predicted difference of logarithms lets expect.
+    /// Forecast of the true difference from a predicted difference of logarithms.
     fn of(predicted: f64, error: PredictionSpread) -> Self {
         Self { mean: predicted + error.mean, deviation: error.deviation.max(LEAST) }
     }
 }
 
-/// What is expected of one candidate.
+/// Forecast for one candidate.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub struct CandidateForecast {
-    /// What the replays predicted.
+    /// Differences that the replays predicted.
     pub predicted: PredictedDifference,
-    /// CPU time, corrected by how far off such predictions were.
+    /// Forecast of CPU time, corrected by how far off such predictions were.
     pub cpu: Forecast,
-    /// Memory, likewise.
+    /// Forecast of memory, corrected in the same way.
     pub memory: Forecast,
 }
 
 impl CandidateForecast {
-    /// On an axis (0: CPU, 1: memory).
+    /// Forecast on an axis (0: CPU, 1: memory).
     pub(crate) fn axis(&self, axis: usize) -> Forecast {
         [self.cpu, self.memory][axis]
     }
@@ -97,7 +97,7 @@ impl ReplayPrior {
 /// The prior, arranged as the board is: one entry for each candidate.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ReplayEvidence {
-    /// By candidate; None where nothing is predicted.
+    /// Prediction for each candidate; None where nothing is predicted.
     pub candidates: Vec<Option<CandidateForecast>>,
 }
 

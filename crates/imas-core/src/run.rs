@@ -10,18 +10,18 @@ use crate::latency::Latency;
 use crate::pace::Pace;
 use crate::split::Split;
 
-/// How a run was made.
+/// Kind of a run: how it was made.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[serde(rename_all = "kebab-case")]
 pub enum RunKind {
-    /// As in production: nothing counted inside the program.
+    /// A run as in production: nothing counted inside the program.
     #[default]
     Measured,
-    /// Under the hook, which gives the paper's figures.
+    /// A run under the hook, which gives the paper's figures.
     Counted,
 }
 
-/// What names a run in a file: program, candidate, kind and round.
+/// Key of a run in a file: program, candidate, kind and round.
 pub type RunKey = (String, String, RunKind, u32);
 
 /// One run of any verb: the only format of raw runs. Units: seconds, bytes, ns.
@@ -36,15 +36,16 @@ pub struct RawRun {
     pub candidate: String,
     /// Runs of one round and kind were made next to each other.
     pub round: u32,
-    /// How it was made.
+    /// Kind of the run.
     pub kind: RunKind,
-    /// When, seconds since the epoch.
+    /// Time when the run was made, seconds since the epoch.
     pub at_s: f64,
     /// Exit status, or 128 + signal.
     pub exit: i32,
     /// False when the run does not count.
     pub ok: bool,
-    /// Why not, in a word: timeout, hang, excess, crash, exit, output, check, ready or load.
+    /// Reason why the run does not count, in a word: timeout, hang, excess, crash, exit, output, check, ready
+    /// or load.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     /// The last message of the program or of its load, when the run does not count.
@@ -65,7 +66,7 @@ pub struct RawRun {
     pub major_faults: u64,
     /// Time-weighted mean of resident anonymous memory of the tree.
     pub mean_bytes: u64,
-    /// Its peak.
+    /// Peak of resident anonymous memory of the tree.
     pub peak_bytes: u64,
     /// Context switches by waiting.
     pub voluntary_switches: u64,
@@ -79,13 +80,14 @@ pub struct RawRun {
     pub dtlb_misses: Option<u64>,
     /// Last-level cache misses, where counted.
     pub cache_misses: Option<u64>,
-    /// How slow the CPU was meanwhile.
+    /// Pace of the CPU meanwhile.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pace: Option<Pace>,
     /// Normalised CPU time ([`crate::pace`]), where runs were compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub even_cpu_s: Option<f64>,
-    /// Whether its time is far from that of the candidate's other runs; None where they were not compared.
+    /// Whether the run's time is far from that of the candidate's other runs; None where they were not
+    /// compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outlier: Option<bool>,
     /// Counted runs: mean of the four class means.
@@ -127,13 +129,13 @@ pub struct RawRun {
     /// Further figures by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub figures: BTreeMap<String, f64>,
-    /// Who served the malloc calls of each of several programs.
+    /// Allocator that served the malloc calls of each of several programs.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub served: BTreeMap<String, String>,
 }
 
 impl RawRun {
-    /// What names this run.
+    /// Key of this run.
     #[must_use]
     pub fn key(&self) -> RunKey {
         (self.program.clone(), self.candidate.clone(), self.kind, self.round)
@@ -144,7 +146,7 @@ impl RawRun {
         self.user_s + self.system_s
     }
 
-    /// What runs are compared by: normalised CPU time where it is known, else CPU time.
+    /// CPU time by which runs are compared, seconds: normalised where it is known, else as it was.
     pub fn compared_cpu_s(&self) -> f64 {
         self.even_cpu_s.unwrap_or_else(|| self.cpu_s())
     }

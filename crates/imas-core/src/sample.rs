@@ -29,17 +29,18 @@ pub enum Ended {
     },
     /// A fatal signal.
     Signal {
-        /// Its number.
+        /// Number of the signal.
         signal: u32,
     },
-    /// One of these signals, sent by another process (a watchdog, `kill`): not caused by the allocator.
+    /// A fatal signal that was sent by another process (a watchdog, `kill`): not caused by the allocator.
     Killed {
-        /// Its number.
+        /// Number of the signal.
         signal: u32,
     },
-    /// It was idle, far longer than it ever ran under `system`, until `imas bench` ended it.
+    /// The process was idle, far longer than it ever ran under `system`, until `imas bench` ended it.
     Hung,
-    /// It took many times the CPU time or memory of any run under `system`, until `imas bench` ended it.
+    /// The process took many times the CPU time or memory of any run under `system`, until `imas bench` ended
+    /// it.
     Excess,
     /// Armed, but our constructor was never reached.
     NeverEntered,
@@ -96,28 +97,28 @@ pub struct MemoryFigures {
     pub snapshots: u64,
     /// Mean of rw-p anonymous and `[heap]` mappings, thread stacks left out (the paper's heap, virtual).
     pub heap_mean: u64,
-    /// Largest of them.
+    /// Largest heap that a snapshot saw.
     pub heap_peak: u64,
     /// Mean of the usable bytes in live blocks.
     pub live_mean: u64,
-    /// Largest of them.
+    /// Largest number of usable bytes in live blocks that a snapshot saw.
     pub live_peak: u64,
     /// Mean over the snapshots of `Pss_Anon - LazyFree + SwapPss`; with [`MemoryFigures::live_mean`] the
     /// resident fragmentation.
     pub resident_mean: u64,
-    /// Largest of them.
+    /// Largest resident memory that a snapshot saw.
     pub resident_peak: u64,
-    /// The same, weighted with time; 0 when it is not known (a page of an earlier version, a process that
-    /// lived shorter than the clock's unit).
+    /// Mean resident memory, weighted with time. 0 when it is not known (a page of an earlier version, a
+    /// process that lived shorter than the clock's unit).
     pub resident_over_time: u64,
-    /// Where the resident bytes were; None when it was not recorded (a page of an earlier version, a process
-    /// of some milliseconds).
+    /// Split of the resident bytes; None when it was not recorded (a page of an earlier version, a process of
+    /// some milliseconds).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub split: Option<Split>,
 }
 
 impl MemoryFigures {
-    /// What the program held: the mean over time where it is known, else over the snapshots.
+    /// Memory that the program held, bytes: the mean over time where it is known, else over the snapshots.
     pub fn resident(&self) -> u64 {
         if self.resident_over_time > 0 { self.resident_over_time } else { self.resident_mean }
     }
@@ -152,9 +153,9 @@ pub struct Sample {
     pub trial_id: String,
     /// Name in the catalogue.
     pub candidate: String,
-    /// When the trial was made, seconds since the epoch.
+    /// Time when the trial was made, seconds since the epoch.
     pub made_unix_s: f64,
-    /// How it ended; of a tree: the first crash, else the root's end.
+    /// End of the process; of a tree: the first crash, else the root's end.
     pub ended: Ended,
     /// Why the injected code did nothing, a kebab-case word (`own-malloc`); None when it was active.
     pub pass_reason: Option<String>,
@@ -194,8 +195,8 @@ pub struct Sample {
     pub wall_s: f64,
     /// Trial or production flight.
     pub kind: PageKind,
-    /// Its last observed activity before it was killed; None when it was not recorded, and where it ended by
-    /// itself. `sighting` is its earlier name, still read for one release.
+    /// Last observed activity of the process before it was killed; None when it was not recorded, and where
+    /// the process ended by itself. `sighting` is the field's earlier name, still read for one release.
     #[serde(alias = "sighting", skip_serializing_if = "Option::is_none")]
     pub activity: Option<ProcessActivity>,
     /// Page size, transparent huge pages and CPUs of the machine as one text; it is compared, not parsed.
@@ -228,7 +229,8 @@ impl Sample {
         fragmentation(&self.memory, self.memory.heap_mean)
     }
 
-    /// The same over resident bytes, which is what is really paid.
+    /// Fragmentation over resident bytes, 0 to 1, which is what is really paid: (resident - live) / resident.
+    /// None without snapshots or resident bytes; 0 where the estimate of live bytes exceeds them.
     pub fn frag_resident(&self) -> Option<f64> {
         fragmentation(&self.memory, self.memory.resident_mean)
     }

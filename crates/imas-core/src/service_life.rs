@@ -13,7 +13,7 @@ use crate::stats::Moments;
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
 #[serde(default)]
 pub struct ServiceLife {
-    /// Those that were seen to their end; one may be missing where nobody looked.
+    /// Windows that were seen to their end; one may be missing where nobody looked.
     pub windows: Vec<LifeWindow>,
 }
 
@@ -21,9 +21,9 @@ pub struct ServiceLife {
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug, Default)]
 #[serde(default)]
 pub struct LifeWindow {
-    /// Age at which it ends, seconds. It begins at half of that.
+    /// Age at which the window ends, seconds. It begins at half of that.
     pub until_s: f64,
-    /// How often the process was looked at.
+    /// Number of looks at the process.
     pub looks: u32,
     /// Mean over time of resident anonymous memory, bytes; children that were forked without exec are
     /// included.
@@ -47,7 +47,7 @@ pub struct LifeWindow {
 /// Work, and the CPU time it took.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug, Default)]
 pub struct Work {
-    /// By how much the counter grew.
+    /// Number of units of work: the growth of the program's counter.
     pub units: f64,
     /// CPU time meanwhile, seconds.
     pub cpu_s: f64,
@@ -73,9 +73,9 @@ pub struct MemoryLook {
 }
 
 const HOUR_S: f64 = 3600.0;
-/// A window needs so many looks.
+/// Least number of looks in a window.
 const LEAST_LOOKS: usize = 5;
-/// And they must span this share of it: imasd may have begun to look in its midst.
+/// Least share of a window that its looks must span: imasd may have begun to look in its midst.
 const LEAST_SPAN: f64 = 0.6;
 
 impl LifeWindow {
@@ -147,9 +147,9 @@ pub fn common_age_s<'a>(lives: impl IntoIterator<Item = &'a ServiceLife>) -> Opt
 /// A process of a program with replicas that IMAS left untouched, as it lived.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub struct UntouchedLife {
-    /// When it began, seconds since the epoch.
+    /// Time when the process began, seconds since the epoch.
     pub begun_s: f64,
-    /// Its windows.
+    /// Windows of the process.
     pub life: ServiceLife,
 }
 

@@ -17,7 +17,7 @@ pub struct Split {
     pub resident: u64,
     /// Usable bytes in live blocks, estimated from samples.
     pub live: u64,
-    /// Of these the bytes that were asked for, by the same samples.
+    /// Bytes of the live blocks that were asked for, estimated from the same samples.
     pub requested: u64,
     /// The allocator's own account; None when it reported nothing, which is not the same as zero.
     #[serde(rename = "told")]
@@ -28,13 +28,13 @@ pub struct Split {
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[serde(default)]
 pub struct AllocatorReport {
-    /// In live blocks, its headers included: to be compared with [`Split::live`].
+    /// Bytes in live blocks, the allocator's headers included: to be compared with [`Split::live`].
     pub in_use: u64,
-    /// Free blocks it keeps: thread caches, bins, holes in pages in use.
+    /// Free blocks that the allocator keeps: thread caches, bins, holes in pages in use.
     pub cached: u64,
     /// Pages that hold nothing live and were not given back.
     pub dirty: u64,
-    /// Its bookkeeping, where it reports it.
+    /// Bytes of the allocator's bookkeeping, where it reports them.
     pub own: u64,
 }
 
@@ -60,7 +60,7 @@ impl Split {
         self.live.saturating_sub(self.requested)
     }
 
-    /// With all bytes rounded to three digits.
+    /// This split with all bytes rounded to three digits.
     #[must_use]
     pub fn rounded(&self) -> Self {
         let short = |bytes| significant(bytes, 3);

@@ -18,7 +18,7 @@ use imas_core::{Conditions, Decision, History, Policy, ProfileView, TrialRecord,
 
 const DAY_S: f64 = 24.0 * 3600.0;
 const HERE: &str = "pages 4096, huge madvise, cpus 0-1";
-/// Of CPU: both alike.
+/// Weight of CPU in the score: CPU and memory count alike.
 const W: f64 = 0.5;
 
 struct Life {
@@ -64,7 +64,7 @@ impl Life {
         life
     }
 
-    /// The same, and good looks at it for that number of weeks.
+    /// A program whose pick is settled, with good retests of it for that number of weeks.
     fn watched(weeks: u32) -> Self {
         let mut life = Self::settled();
         (0..weeks).for_each(|_| life.look(80.0));
@@ -117,7 +117,7 @@ impl Life {
         known
     }
 
-    /// What the next start gets on an idle machine.
+    /// Decision for the next start on an idle machine.
     fn decision(&self) -> Decision {
         let policy = Policy::Adaptive(Settings::default());
         let mut profile = self.judged(|history| ProfileView::under(history, &policy));
@@ -192,7 +192,7 @@ fn a_new_build_begins_anew() {
     assert_eq!((life.pick(), life.next().is_some(), life.known().board.trials()), (0, true, 0));
 }
 
-/// At once, not when some later trial happens to be made there.
+/// The trials begin anew at once, not when some later trial happens to be made there.
 #[test]
 fn other_pages_or_cpus_begin_anew() {
     let mut life = Life::settled();
@@ -409,7 +409,7 @@ fn in_open_fleet() -> Life {
 }
 
 impl Life {
-    /// From now on it is this host's turn for that candidate.
+    /// Begins this host's turn for that candidate.
     fn begin_turn(&mut self, candidate: Option<usize>) {
         self.turn = Some(HostTurn { candidate, begin_s: self.now_s, ..HostTurn::default() });
     }

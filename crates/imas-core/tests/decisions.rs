@@ -121,7 +121,8 @@ fn conditions_choose_among_the_picks() {
     program.decides(Conditions { load5: 3.0, ..FULL }, "hoard", Reason::Balanced);
 }
 
-/// It is tested no more; with all its tests it is picked as before, with fewer it is not.
+/// A candidate that left the set is tested no more. With all its tests it is picked as before, with fewer it
+/// is not.
 #[test]
 fn a_candidate_that_left_the_set_counts_if_it_had_all_its_tests() {
     let mut program = Program::settled();

@@ -17,7 +17,8 @@ use rand::{RngExt, SeedableRng};
 /// Made-up benchmarks of each kind. Of a share of 5 %, 2,000 count up to 5 + 3 * 0.49 % by chance.
 const BENCHES: u64 = 2000;
 const MOST_WRONG: f64 = 0.05 + 3.0 * 0.00487;
-/// Of sessions that look at their runs after every round there are fewer: each compares up to 30 times.
+/// Number of made-up sessions of each kind. They are fewer because each looks at its runs after every round
+/// and compares up to 30 times.
 const SESSIONS: u64 = 200;
 const MOST_WRONG_SESSIONS: f64 = 0.05 + 3.0 * 0.0154;
 
@@ -27,7 +28,7 @@ enum Tail {
     Normal,
     /// A tenth of the runs lies four deviations higher: another program was at work.
     Heavy,
-    /// The first candidate varies three times as much as all others.
+    /// Noise that is three times as large for the first candidate as for all others.
     Uneven,
 }
 

@@ -15,7 +15,7 @@ use imas_core::{History, TrialRecord};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-/// Of CPU: both alike.
+/// Weight of CPU in the score: CPU and memory count alike.
 const W: f64 = 0.5;
 const FIRST_S: f64 = 600.0;
 

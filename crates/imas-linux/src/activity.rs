@@ -51,7 +51,7 @@ pub(crate) fn process(pid: u32) -> Option<Process> {
     Process::new(i32::try_from(pid).ok()?).ok()
 }
 
-/// Its own and that of the children it has waited for.
+/// CPU time of a process and of the children that it has waited for, seconds.
 pub(crate) fn cpu_s(stat: &Stat) -> f64 {
     let waited = u64::try_from(stat.cutime.saturating_add(stat.cstime)).unwrap_or(0);
     #[expect(clippy::cast_precision_loss, reason = "ticks of a lifetime are far below 2^52")]
@@ -78,7 +78,8 @@ fn has_time_limit(task: &std::path::Path) -> bool {
     std::fs::read_to_string(task.join("syscall")).is_ok_and(|call| is_limited_futex(&call))
 }
 
-/// By the number of the system call and its six arguments: futex's fourth is the time limit, 0 for none.
+/// Whether the call is a futex wait with a time limit. `call` has the number of the system call and its six
+/// arguments. The fourth argument of futex is the limit, 0 for none.
 fn is_limited_futex(call: &str) -> bool {
     let mut words = call.split_ascii_whitespace();
     let is_futex = words.next().and_then(|number| number.parse().ok()) == Some(nix::libc::SYS_futex);

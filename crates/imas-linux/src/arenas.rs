@@ -15,7 +15,7 @@ const HEAP_BYTES: u64 = 64 << 20;
 /// A heap with more than this in use is full: its arena goes on in another one.
 const FULL_BYTES: u64 = HEAP_BYTES - (1 << 20);
 
-/// What one process has of them.
+/// Arenas of glibc's malloc in one process: their number and bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Arenas {
     /// Arenas beside the first: their heaps, without those that are full and go on in another one.
@@ -29,8 +29,8 @@ pub struct Arenas {
 }
 
 impl Arenas {
-    /// Of a process; None when it is gone or not ours to look at. What is resident is only read where there
-    /// are heaps at all.
+    /// Arenas of a process; None when it is gone or not ours to look at. Resident bytes are only read where
+    /// there are heaps at all.
     #[must_use]
     pub fn of(pid: u32) -> Option<Self> {
         let process = Process::new(i32::try_from(pid).ok()?).ok()?;
@@ -44,7 +44,7 @@ impl Arenas {
     }
 }
 
-/// The same heap by heap, with what else of the process is anonymous memory.
+/// Arenas of one process, heap by heap, with its other anonymous memory.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ArenaHeaps {
@@ -61,8 +61,8 @@ pub struct ArenaHeaps {
 }
 
 impl ArenaHeaps {
-    /// Of a process; None when it is gone or not ours to look at. Reads all of its mappings, which delays its
-    /// page faults meanwhile.
+    /// Arenas of a process, heap by heap; None when it is gone or not ours to look at. All of its mappings
+    /// are read, which delays its page faults meanwhile.
     #[must_use]
     pub fn of(pid: u32) -> Option<Self> {
         let process = Process::new(i32::try_from(pid).ok()?).ok()?;

@@ -22,7 +22,7 @@ pub use obstacle::{obstacle, withheld};
 /// The name of the candidate that leaves the program untouched.
 pub const SYSTEM: &str = "system";
 
-/// What the glue over a library of the distribution gives as its version: it was built without one.
+/// Version that the glue over a library of the distribution gives: it was built without one.
 pub const INSTALLED: &str = "installed";
 
 /// One allocator with its settings, as the catalogue describes it.
@@ -36,15 +36,15 @@ pub struct CatalogueCandidate {
     pub library: Option<PathBuf>,
     /// Version of the allocator; `None` for what the system brings (see [`crate::host::libc_version`]).
     pub version: Option<String>,
-    /// Where it was taken from: a crate, a Debian source package, the system.
+    /// Origin of the allocator: a crate, a Debian source package, the system.
     pub origin: String,
     /// SPDX expression.
     pub licence: String,
     /// One sentence: what it is good at.
     pub summary: String,
-    /// Whether it belongs to the set that is tested when the user names none.
+    /// Whether the candidate belongs to the set that is tested when the user names none.
     pub default: bool,
-    /// Whether it belongs to that set for services.
+    /// Whether the candidate belongs to the set that is tested for services when the user names none.
     pub service_default: bool,
     /// Page size the library was built for, in bytes; `None` when it works with any.
     pub page_size: Option<u64>,
@@ -53,9 +53,9 @@ pub struct CatalogueCandidate {
     /// A library of the distribution, by its soname, for which `library` is only the glue; absolute path of
     /// what was found.
     pub needs: Option<PathBuf>,
-    /// Why it is not offered although it could be loaded.
+    /// Reason why the candidate is not offered although it could be loaded.
     pub withheld: Option<String>,
-    /// Whether it can be opened in a running process.
+    /// Whether the candidate can be opened in a running process.
     pub opens: bool,
     /// Facts of malloc's contract that it may break, as accepted in its catalogue entry.
     pub accept: Vec<String>,
@@ -66,7 +66,7 @@ pub struct CatalogueCandidate {
 }
 
 impl CatalogueCandidate {
-    /// Whether this is the program untouched.
+    /// Whether the candidate is the program untouched.
     #[must_use]
     pub fn is_system(&self) -> bool {
         self.name == SYSTEM
@@ -87,7 +87,7 @@ pub struct Problem {
     pub file: PathBuf,
     /// Line of the file, counted from 1, where it is known.
     pub line: Option<usize>,
-    /// What is wrong with it.
+    /// What is wrong with the file or the entry.
     pub what: String,
 }
 
@@ -122,7 +122,7 @@ impl Catalogue {
         &self.candidates
     }
 
-    /// What could not be read.
+    /// Problems: what could not be read.
     #[must_use]
     pub fn problems(&self) -> &[Problem] {
         &self.problems

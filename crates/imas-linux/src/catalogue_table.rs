@@ -31,27 +31,27 @@ pub const FILE_NAME: &str = "catalogue";
 /// Users that are trusted besides root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owners {
-    /// Who may own libraries and the folders above them, besides root: the user, in a user's own tree.
+    /// User that may own libraries and the folders above them, besides root: the user, in a user's own tree.
     pub trusted: u32,
-    /// Who may own the state folder and the index, besides the table's own owner.
+    /// User that may own the state folder and the index, besides the table's own owner.
     pub daemon: u32,
 }
 
 /// A candidate that did not get in, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// Its name.
+    /// Name of the candidate.
     pub candidate: String,
-    /// One clause for people.
+    /// Reason, one clause for people.
     pub why: String,
 }
 
-/// What was written.
+/// A table that was written.
 #[derive(Debug, Clone)]
 pub struct Written {
     /// The table, as readers see it.
     pub table: CatalogueTable,
-    /// What was left out.
+    /// Candidates that were left out.
     pub refused: Vec<Refusal>,
 }
 
@@ -71,7 +71,7 @@ pub enum TableError {
     Library {
         /// The library.
         path: PathBuf,
-        /// One clause for people.
+        /// Reason, one clause for people.
         why: String,
     },
     /// More candidates than a table holds.
@@ -221,7 +221,7 @@ impl CatalogueTable {
         self.header.catalogue_id
     }
 
-    /// Who may own the state folder and the index, besides the table's own owner.
+    /// User that may own the state folder and the index, besides the table's own owner.
     #[must_use]
     pub fn daemon_uid(&self) -> u32 {
         self.header.daemon_uid

@@ -71,7 +71,7 @@ fn online() -> u32 {
     listed(list.trim()).unwrap_or_else(cpus)
 }
 
-/// How many a list such as `0-3,6` names; None for what is none.
+/// Number of items that a list such as `0-3,6` names; None for what is no list.
 fn listed(list: &str) -> Option<u32> {
     let count = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

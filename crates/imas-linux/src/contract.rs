@@ -31,7 +31,7 @@ pub fn in_words(fact: &str) -> String {
     words::of(fact).map_or_else(|| fact.to_owned(), |words| format!("{fact}: {words}"))
 }
 
-/// How the detail of a program that hangs begins.
+/// Beginning of the detail of a program that hangs.
 const HANGS: &str = "still running";
 
 /// A fact that does not hold.

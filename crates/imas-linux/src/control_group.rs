@@ -7,9 +7,9 @@ use imas_core::decision::Conditions;
 use procfs::process::Process;
 use procfs::{CpuPressure, FromRead, MemoryPressure, ProcessCGroup};
 
-/// Where control groups are mounted.
+/// Folder where control groups are mounted.
 const ROOT: &str = "/sys/fs/cgroup";
-/// Where version 1 has that of memory.
+/// Folder of the memory groups of version 1.
 const ROOT_1: &str = "/sys/fs/cgroup/memory";
 /// Version 1 writes a number near 2^63 where there is no limit.
 const NO_LIMIT: u64 = 1 << 60;
@@ -76,7 +76,7 @@ fn memory_used() -> Option<f64> {
     highest(&uses())
 }
 
-/// As a share of the limit.
+/// Highest share of its limit that a group uses; None without a limit.
 fn highest(uses: &[Use]) -> Option<f64> {
     uses.iter().map(|one| one.used as f64 / one.limit as f64).max_by(f64::total_cmp)
 }
@@ -84,12 +84,13 @@ fn highest(uses: &[Use]) -> Option<f64> {
 /// Memory of a group that has a limit, bytes.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Use {
-    /// What cannot be given back: a group that reads files fills its limit with them and is short of nothing.
+    /// Bytes that cannot be given back. Page cache is left out: a group that reads files fills its limit with
+    /// it and is short of nothing.
     used: u64,
     limit: u64,
 }
 
-/// Of the groups that limit this process.
+/// Use of the groups that limit this process' memory.
 fn uses() -> Vec<Use> {
     let (root_2, root_1) = (Path::new(ROOT), Path::new(ROOT_1));
     let second = own(is_version_2, root_2).map(|group| up(root_2, &group, &VERSION_2));

@@ -21,7 +21,7 @@ use crate::program_file::ProgramFile;
 
 /// Limit for the bytes that are read of one file: its headers, notes and dynamic symbols with their names.
 pub const MOST_BYTES: u64 = 32 << 20;
-/// Of that, headers and notes, which are kept in memory.
+/// Limit for the headers and notes of one file, which are kept in memory, in bytes.
 const MOST_HEADER_BYTES: u64 = 2 << 20;
 /// Size limit for a library that is read as a whole.
 const MOST_LIBRARY_BYTES: u64 = 64 << 20;
@@ -40,15 +40,16 @@ pub enum Class {
 pub struct ElfImage {
     /// Machine and word size.
     pub class: Class,
-    /// The loader it asks for (`PT_INTERP`); `None` for static programs and most libraries.
+    /// The loader that the file asks for (`PT_INTERP`); `None` for static programs and most libraries.
     pub interpreter: Option<PathBuf>,
     /// Build-id in hexadecimal, if it has one.
     pub build_id: Option<String>,
-    /// Whether it defines `malloc` for others to use: such a definition wins over any preload.
+    /// Whether the file defines `malloc` for others to use: such a definition wins over any preload.
     pub defines_malloc: bool,
     /// A sanitizer runtime it carries or asks for.
     pub sanitizer: Option<String>,
-    /// Whether it, or a library that it is linked with, calls functions of its allocator's own beside malloc.
+    /// Whether the file, or a library that it is linked with, calls functions of its allocator's own beside
+    /// malloc.
     pub calls_interface: bool,
     /// Whether a library that it is linked with, which is not known as an allocator, defines `malloc`.
     pub library_defines_malloc: bool,
@@ -65,7 +66,7 @@ pub enum ElfError {
     /// The file is not ELF, or damaged.
     #[error("not a readable ELF file: {0}")]
     Format(#[from] object::Error),
-    /// It ends before a part that its headers name.
+    /// The file ends before a part that its headers name.
     #[error("not a readable ELF file: it is shorter than its headers say")]
     Truncated,
     /// More would have to be read than an ordinary program has.
@@ -91,21 +92,21 @@ pub enum Unfit {
     Static,
     /// A loader other than glibc's.
     OtherLibc,
-    /// It defines `malloc` itself.
+    /// The program defines `malloc` itself.
     OwnMalloc,
     /// A library that it is linked with defines `malloc`, and may use that for itself whatever is preloaded.
     LibraryMalloc,
-    /// It calls functions of its allocator's own beside malloc, whose blocks no other allocator can take
-    /// back.
+    /// The program calls functions of its allocator's own beside malloc. No other allocator can take back
+    /// their blocks.
     AllocatorInterface,
-    /// It runs with a sanitizer, which must be the first library.
+    /// The program runs with a sanitizer, which must be the first library.
     Sanitizer,
     /// Set-user-ID, set-group-ID or with file capabilities: the loader drops LD_PRELOAD.
     Privileged,
 }
 
 impl Unfit {
-    /// One sentence for people.
+    /// Reason as one sentence for people.
     #[must_use]
     pub fn why(self) -> &'static str {
         match self {
@@ -174,7 +175,8 @@ impl ElfImage {
         Self::of(ProgramFile::open(path)?.file(), path)
     }
 
-    /// The same of the open file that was found at `path`, from where its own libraries are looked for.
+    /// Reads the headers, dynamic symbols and notes of the open file that was found at `path`. The libraries
+    /// of the file are looked for from there.
     ///
     /// # Errors
     /// When it cannot be read or is not a readable ELF file.
@@ -215,20 +217,20 @@ impl ElfImage {
     }
 }
 
-/// How large a library is, in bytes.
+/// Sizes of a library, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sizes {
     /// The file, symbols and debug information included.
     pub file: u64,
-    /// Its sections that the loader maps: what is left of it when it is stripped. Memory that is zero at the
-    /// start (`.bss`) is in no file.
+    /// The sections that the loader maps: what is left of the file when it is stripped. Memory that is zero
+    /// at the start (`.bss`) is in no file.
     pub loaded: u64,
-    /// Of those, the executable ones.
+    /// The mapped sections that are executable.
     pub code: u64,
 }
 
 impl Sizes {
-    /// Reads them from the section headers.
+    /// Reads the sizes from the section headers.
     ///
     /// # Errors
     /// When the file cannot be opened or is not a readable ELF file.

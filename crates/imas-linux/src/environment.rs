@@ -25,12 +25,13 @@ pub struct Libraries {
     pub hook: PathBuf,
     /// `libimas-guard.so`: restores the environment, strips RTLD_DEEPBIND; production.
     pub guard: PathBuf,
-    /// Through which children are to find them ([`crate::preload_folder`]); without it by their plain paths.
+    /// Folder through which children are to find the libraries ([`crate::preload_folder`]). Without it they
+    /// find them by their plain paths.
     pub preload_folder: Option<PathBuf>,
 }
 
 impl Libraries {
-    /// Those of an installation, by their plain paths.
+    /// Libraries of an installation, by their plain paths.
     #[must_use]
     pub fn plain(lib_dir: &Path) -> Self {
         Self {
@@ -40,14 +41,14 @@ impl Libraries {
         }
     }
 
-    /// Those of an installation, with its folder for children.
+    /// Libraries of an installation, with its folder for children.
     #[must_use]
     pub fn of(lib_dir: &Path) -> Self {
         Self { preload_folder: Some(lib_dir.join(preload_folder::NAME)), ..Self::plain(lib_dir) }
     }
 }
 
-/// What is injected.
+/// Kind of injection: whether calls are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// The candidate serves, nothing is counted.
@@ -70,11 +71,11 @@ pub enum Reach {
 /// One start under one candidate.
 #[derive(Debug, Clone, Copy)]
 pub struct Injection<'a> {
-    /// What is to serve.
+    /// The candidate that is to serve.
     pub candidate: &'a CatalogueCandidate,
-    /// Counted or not.
+    /// Kind of the injection: whether calls are counted.
     pub mode: Mode,
-    /// Whom it is for.
+    /// Reach of the injection: whom the candidate is for.
     pub reach: Reach,
     /// Prepared page, if one could be made.
     pub page: Option<&'a Path>,
@@ -189,11 +190,11 @@ impl Injection<'_> {
 
 /// Change of a variable's value.
 enum Change {
-    /// Ours is put before it.
+    /// Our value is put before the variable's own.
     Before(OsString),
-    /// Ours is put behind it.
+    /// Our value is put behind the variable's own.
     Behind(OsString),
-    /// Ours takes its place.
+    /// Our value takes the place of the variable's own.
     Instead(OsString),
 }
 

@@ -4,7 +4,7 @@
 use procfs::process::{MMPermissions, MMapPath, MemoryMap, Process};
 use rustix::process::{Resource, getrlimit};
 
-/// Bytes.
+/// Memory of one process, bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Footprint {
     /// Anonymous memory less what was given back lazily, and swap; the hook's tables left out. Pages shared
@@ -22,7 +22,7 @@ const UNLIMITED: u64 = 2 << 20;
 const LARGEST_GUARD: u64 = 1 << 20;
 
 impl Footprint {
-    /// Of a process; None when it is gone or not ours to look at.
+    /// Footprint of a process; None when it is gone or not ours to look at.
     #[must_use]
     pub fn of(pid: u32) -> Option<Self> {
         let total = crate::sampler::resident_bytes(pid)?;

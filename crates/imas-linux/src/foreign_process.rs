@@ -38,7 +38,7 @@ const STUCK_AFTER: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(20);
 /// The walk of a helper may take so much CPU time: page tables of 800 GB.
 const MOST_CPU: Duration = Duration::from_secs(5);
-/// Between two looks at what a slow helper does.
+/// Time between two looks at what a slow helper does.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 /// Processes that are left alone; more are forgotten.
 const MOST_LEFT_ALONE: usize = 4096;
@@ -54,11 +54,11 @@ pub enum ForeignFile {
     Maps,
     /// Mappings with their resident parts (`smaps`).
     Smaps,
-    /// The sums of these.
+    /// The sums of the mappings (`smaps_rollup`).
     SmapsRollup,
-    /// What the file that it runs is (`exe`): a file system may be slow to say that.
+    /// Link to the file that the process runs (`exe`): a file system may be slow to say what it is.
     Executable,
-    /// What all threads of it and its descendants do, as [`crate::activity`] reads it (`task`).
+    /// Activity of all threads of the process and its descendants, as [`crate::activity`] reads it (`task`).
     Activity,
 }
 
@@ -120,14 +120,14 @@ pub fn ask(pid: u32, answer: OwnAnswer) -> Result<Vec<u8>> {
     reader().ask(pid, Question::Own, &|| owner_of(pid))
 }
 
-/// What a program finds out about the process with this id.
+/// Function that answers for a program what it finds out about the process with this id.
 pub type OwnAnswer = fn(u32) -> Result<Vec<u8>>;
 
 fn reader() -> MutexGuard<'static, ForeignReader> {
     READER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Who answers for a process, by its real uid: files in /proc of one that cannot be dumped belong to root.
+/// Owner of a process, by its real uid: files in /proc of a process that cannot be dumped belong to root.
 fn owner_of(pid: u32) -> Option<u64> {
     let uid = Process::new(i32::try_from(pid).ok()?).ok()?.status().ok()?.ruid;
     Some(OWNER_OF.with_borrow(|owner_of| owner_of(uid)))
@@ -170,7 +170,8 @@ pub fn help_if_asked() -> bool {
     help_if_asked_with(|_| Err(ErrorKind::Unsupported.into()))
 }
 
-/// As [`help_if_asked`]. A helper gives this answer to [`ask`].
+/// Does a helper's work, as [`help_if_asked`], and gives this answer to [`ask`]. Must be called first in
+/// `main`.
 #[must_use]
 pub fn help_if_asked_with(answer: OwnAnswer) -> bool {
     if std::env::args_os().nth(1).is_some_and(|word| word == HELPER_ARGUMENT) {
@@ -215,7 +216,7 @@ fn help(answer: OwnAnswer) -> Result<()> {
 #[derive(Debug, Clone, Copy)]
 enum Question {
     File(ForeignFile),
-    /// What the program itself answers.
+    /// A question that the program itself answers.
     Own,
 }
 
@@ -339,7 +340,7 @@ impl ForeignReader {
         answer
     }
 
-    /// With the helper, if that was killed and has not ended.
+    /// Answer to the question, with the helper if that was killed and has not ended.
     fn answer(&mut self, pid: u32, question: Question) -> (Result<Vec<u8>>, Option<Child>) {
         let started = self.helper.take().map_or_else(Helper::start, Ok);
         let asked = started.and_then(|mut helper| match helper.ask(pid, question) {

@@ -26,7 +26,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// Reads it; what cannot be read stays empty or zero.
+    /// Reads the facts about the machine; what cannot be read stays empty or zero.
     #[must_use]
     pub fn now() -> Self {
         let uname = rustix::system::uname();

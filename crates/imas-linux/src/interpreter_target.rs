@@ -11,7 +11,7 @@ use crate::fnv::fnv64;
 /// The part of the command line that distinguishes programs with the same executable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InterpreterTarget {
-    /// Not an interpreter, or one that reads its standard input.
+    /// No target: not an interpreter, or one that reads its standard input.
     Nothing,
     /// Code on the command line: the option and the hash of the text after it, `-c #af63dc4c8601ec8c`. The
     /// text itself is not kept: it may hold secrets. A store of an earlier version has
@@ -19,7 +19,7 @@ pub enum InterpreterTarget {
     Code(OsString),
     /// An option that names the program, and the name: `-m http.server`, `-jar app.jar`.
     Named(OsString, OsString),
-    /// The first plain word: a script or a main class.
+    /// First plain word: a script or a main class.
     Word(OsString),
 }
 

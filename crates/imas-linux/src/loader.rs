@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-/// Where a dynamic linker can be, which programs it is for, and the folder with our library for them below
-/// the library folder.
+/// Places where a dynamic linker can be: its path, whether it is for programs of this build's kind, and the
+/// folder with our library for its programs below the library folder.
 #[cfg(target_arch = "x86_64")]
 const KNOWN: &[(&str, bool, &str)] =
     &[("/lib64/ld-linux-x86-64.so.2", true, ""), ("/lib/ld-linux.so.2", false, "i386")];
@@ -22,15 +22,15 @@ const KNOWN: &[(&str, bool, &str)] = &[];
 pub struct Loader {
     /// The file itself.
     pub path: PathBuf,
-    /// Whether it is the one of programs like this.
+    /// Whether the dynamic linker is that of programs like this.
     pub native: bool,
     /// Folder of our library for its programs, below the library folder.
     pub folder: &'static str,
-    /// What it puts for `$LIB`, like `lib/x86_64-linux-gnu`.
+    /// Text that the dynamic linker puts for `$LIB`, like `lib/x86_64-linux-gnu`.
     pub lib: String,
 }
 
-/// Those that are here and answer, this command's own first.
+/// Dynamic linkers that are here and answer, this command's own first.
 #[must_use]
 pub fn all() -> Vec<Loader> {
     let asked = KNOWN.iter().filter_map(|&(path, native, folder)| {
@@ -41,8 +41,8 @@ pub fn all() -> Vec<Loader> {
     asked.collect()
 }
 
-/// What the dynamic linker of programs like this puts for `$LIB`. It is asked once a process, which takes
-/// about a millisecond.
+/// Text that the dynamic linker of programs like this puts for `$LIB`. It is asked once a process, which
+/// takes about a millisecond.
 #[must_use]
 pub fn own_lib() -> Option<&'static str> {
     static LIB: OnceLock<Option<String>> = OnceLock::new();

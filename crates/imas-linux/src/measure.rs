@@ -34,9 +34,9 @@ use crate::taken::{Most, taken};
 pub struct RunRequest<'a> {
     /// The file to exec.
     pub file: &'a Path,
-    /// Its arguments from `argv[0]` on.
+    /// Arguments of the run from `argv[0]` on.
     pub argv: &'a [OsString],
-    /// Its whole environment.
+    /// Whole environment of the run.
     pub variables: &'a Variables,
     /// Standard input; /dev/null when there is none.
     pub input: Option<&'a Path>,
@@ -44,20 +44,21 @@ pub struct RunRequest<'a> {
     pub folder: Option<&'a Path>,
     /// Pass the program's output on instead of only hashing it.
     pub show_output: bool,
-    /// Ended by SIGKILL after this long.
+    /// Time after which the run is ended by SIGKILL.
     pub timeout: Duration,
-    /// Ended by SIGKILL when its tree has used no CPU time for this long; never for that when there is none.
+    /// Time for which the run's tree has used no CPU time before it is ended by SIGKILL; never for that when
+    /// there is none.
     pub still: Option<Duration>,
-    /// Ended by SIGKILL when it has taken more than this; never for that when there is none.
+    /// CPU time and memory above which the run is ended by SIGKILL; never for that when there is none.
     pub most: Option<Most>,
     /// The only CPU that it may use; all of ours when there is none.
     pub cpu: Option<usize>,
-    /// This amount of free memory is touched before the run, so that the host need not provide it during the
+    /// Bytes of free memory that are touched before the run, so that the host need not provide it during the
     /// run; 0: none.
     pub prefault_bytes: u64,
 }
 
-/// What one run cost and how it ended.
+/// Cost and end of one run.
 #[derive(Debug, Clone, Default)]
 pub struct RunOutcome {
     /// Exit status, or 128 + signal.
@@ -82,19 +83,19 @@ pub struct RunOutcome {
     pub resident: Resident,
     /// Hardware counters, where the machine has them.
     pub counts: HardwareCounts,
-    /// How slow the CPU was meanwhile; of a server, while it was loaded.
+    /// Pace of the CPU meanwhile; of a server, while it was loaded.
     pub pace: Option<Pace>,
-    /// What touching free memory before the run took.
+    /// Cost of touching free memory before the run.
     pub prefaulted: Option<Touch>,
     /// Hash of standard output (SipHash-1-3, key 0): the same bytes give the same on every machine.
     pub output_hash: u64,
     /// The end of what was written to standard error.
     pub stderr_tail: String,
-    /// It was killed because it took longer than allowed.
+    /// The run was killed because it took longer than allowed.
     pub timed_out: bool,
-    /// It was killed because it hung.
+    /// The run was killed because it hung.
     pub hung: bool,
-    /// It was killed because it took more than it may.
+    /// The run was killed because it took more than it may.
     pub excess: bool,
     /// Processes still running when the first had ended; they were ended.
     pub left_running: u32,
@@ -104,7 +105,7 @@ pub struct RunOutcome {
 const SEVERAL_CPUS: f64 = 1.05;
 
 impl RunOutcome {
-    /// By its CPU time it used one CPU at a time: keeping it on one takes nothing from it.
+    /// Whether the run used one CPU at a time, by its CPU time: keeping it on one CPU takes nothing from it.
     #[must_use]
     pub fn is_serial(&self) -> bool {
         self.user_s + self.system_s <= SEVERAL_CPUS * self.wall_s
@@ -141,9 +142,9 @@ pub enum RunError {
     Wait(std::io::Error),
 }
 
-/// How long processes that outlive the first may go on before they are ended.
+/// Time for which processes that outlive the first may go on before they are ended.
 const GRACE: Duration = Duration::from_millis(500);
-/// How much of standard error is kept.
+/// Bytes of standard error that are kept.
 const TAIL_BYTES: usize = 4096;
 
 impl RunRequest<'_> {
@@ -157,8 +158,8 @@ impl RunRequest<'_> {
         self.make(true)
     }
 
-    /// The same for a program that reports its own figures: neither memory nor the pace of the CPU is looked
-    /// at meanwhile, which takes CPU time from the program.
+    /// Makes the run as [`RunRequest::measure`] does, of a program that reports its own figures. Neither
+    /// memory nor the pace of the CPU is looked at meanwhile, which would take CPU time from the program.
     ///
     /// # Errors
     /// As [`RunRequest::measure`].
@@ -216,7 +217,7 @@ impl RunRequest<'_> {
         Ok((RunOutcome { wall_s, prefaulted, resident, pace, ..outcome }, loaded))
     }
 
-    /// Before a run. Orphans of the tree become ours, so that their CPU time is counted and they can be
+    /// Prepares for a run. Orphans of the tree become ours, so that their CPU time is counted and they can be
     /// ended.
     fn prepare(&self) -> Result<Option<Touch>, RunError> {
         adopt_orphans()?;
@@ -264,7 +265,7 @@ struct StartedRun {
 }
 
 impl StartedRun {
-    /// What is known once the whole tree has ended: usage since `before`, output and exit status.
+    /// Outcome of the run, once the whole tree has ended: usage since `before`, output and exit status.
     fn outcome(self, end: &RunEnd, before: &Usage) -> Result<RunOutcome, RunError> {
         let (exit, signal) = exit_of(end.status);
         Ok(RunOutcome {
@@ -281,16 +282,16 @@ impl StartedRun {
     }
 }
 
-/// How a run ended.
+/// End of a run.
 struct RunEnd {
     status: ExitStatus,
-    /// Why the watchdog killed it, if it did.
+    /// Reason why the watchdog killed it, if it did.
     why: Option<Why>,
     left_running: u32,
 }
 
 impl RunEnd {
-    /// Of a run whose first process has ended with that status: ends what it left running.
+    /// End of a run whose first process has ended with that status. What the run left running is ended.
     fn of(status: ExitStatus, watchdog: Watchdog) -> Result<Self, RunError> {
         let why = watchdog.stop();
         Ok(Self { status, why, left_running: end_orphans()? })
@@ -399,7 +400,7 @@ impl Watchdog {
     }
 }
 
-/// How often to look what a run has taken.
+/// Time between two looks what a run has taken.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Waits until the run is over, or there is a reason to end it.

@@ -3,7 +3,7 @@
 
 use procfs::{Current, Meminfo, ProcResult};
 
-/// What `/proc/meminfo` and `/proc/buddyinfo` say.
+/// Figures of `/proc/meminfo` and `/proc/buddyinfo`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MachineMemory {
     /// Bytes in no use at all.

@@ -19,7 +19,7 @@ use nix::time::{ClockId, clock_gettime};
 use rustix::process::setpriority_process;
 use rustix::thread::{CpuSet, gettid, sched_getaffinity, sched_setaffinity};
 
-/// From the end of one look to the next.
+/// Time from the end of one look to the beginning of the next.
 const GAP: Duration = Duration::from_millis(6);
 /// On a large machine a few CPUs stand for all.
 const MOST_CPUS: usize = 4;
@@ -27,7 +27,7 @@ const MOST_CPUS: usize = 4;
 const STEPS: u64 = 6_000;
 /// Instructions that are interpreted, about 30 µs.
 const INTERPRETED: usize = 3_000;
-/// Steps before they are timed.
+/// Number of steps before the timed ones.
 const WARMING: u64 = 800;
 /// The made-up program that is interpreted: bytes, a power of two.
 const PROGRAM: usize = 4096;

@@ -12,7 +12,7 @@ use zerocopy::{FromZeros, IntoBytes};
 use crate::process;
 use crate::program::Program;
 
-/// What the page is to say of the start it belongs to.
+/// Contents of a page about the start that it belongs to.
 #[derive(Debug, Clone)]
 pub struct Ticket<'a> {
     /// Counted by the hook ([`page_kind::TRIAL`]), or only watched by the guard ([`page_kind::FLIGHT`]).
@@ -23,7 +23,7 @@ pub struct Ticket<'a> {
     pub candidate: &'a str,
     /// The program that is started.
     pub program: &'a Program,
-    /// Its build-id, if it has one.
+    /// Build-id of the program, if it has one.
     pub build_id: &'a str,
     /// The process that will run it.
     pub pid: u32,
@@ -62,7 +62,7 @@ pub fn folder() -> Result<PathBuf, PageFileError> {
     Ok(path)
 }
 
-/// Where that folder is; nothing is made.
+/// Path of the folder that [`folder`] makes; nothing is made here.
 #[must_use]
 pub fn place() -> PathBuf {
     match runtime_folder() {
@@ -82,7 +82,7 @@ pub fn folder_of_store(store: &Path) -> Result<PathBuf, PageFileError> {
     Ok(path)
 }
 
-/// Where that folder is; nothing is made.
+/// Path of the folder that [`folder_of_store`] makes; nothing is made here.
 #[must_use]
 pub fn place_of_store(store: &Path) -> PathBuf {
     place().join(store_folder_name(store))

@@ -14,9 +14,9 @@ use memmap2::{Advice, MmapMut};
 use crate::conditions::room_bytes;
 use crate::pace::cpu_ns;
 
-/// What every run is assumed to take beyond its heap.
+/// Bytes that every run is assumed to take beyond its heap.
 const SPARE: u64 = 64 << 20;
-/// What is assumed of a program that was not seen yet.
+/// Bytes that a program is assumed to take that was not seen yet.
 const UNSEEN: u64 = 256 << 20;
 /// Most of what is available that is taken for a moment: other processes need memory too.
 const SHARE: u64 = 4;
@@ -24,15 +24,16 @@ const SHARE: u64 = 4;
 const MOST: u64 = 4 << 30;
 /// The smallest page of any machine.
 const PAGE: usize = 4096;
-/// Longer than the two seconds after which Linux reports free pages.
+/// Pause before the touch that shows the cost: longer than the two seconds after which Linux reports free
+/// pages.
 const PAUSE: Duration = Duration::from_secs(3);
-/// Touched to see what it costs.
+/// Bytes that are touched to see what it costs.
 const LOOK: u64 = 64 << 20;
 
-/// What touching free memory for the first time took.
+/// Cost of touching free memory for the first time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Touch {
-    /// How much was touched.
+    /// Bytes that were touched.
     pub bytes: u64,
     /// Seconds of CPU time: waiting for the host counts, being interrupted by another process does not.
     pub seconds: f64,
@@ -46,7 +47,7 @@ impl Touch {
     }
 }
 
-/// How much to touch for a program that took at most `peak_bytes` so far (0: not seen yet), in bytes.
+/// Bytes to touch for a program that took at most `peak_bytes` so far (0: not seen yet).
 #[must_use]
 pub fn enough_for(peak_bytes: u64) -> u64 {
     if peak_bytes == 0 { UNSEEN } else { peak_bytes.saturating_add(peak_bytes / 2).saturating_add(SPARE) }

@@ -91,7 +91,7 @@ mod tests {
         }
     }
 
-    /// As the dynamic linker reads it.
+    /// Path that the dynamic linker makes of `entry` where `$LIB` is `lib`.
     fn replaced(entry: &Path, lib: &str) -> PathBuf {
         entry.to_str().unwrap().replace("$LIB", lib).into()
     }

@@ -20,13 +20,13 @@ pub fn start_ticks(pid: u32) -> ProcResult<u64> {
     Ok(open(pid)?.stat()?.starttime)
 }
 
-/// How many threads a process has; None when it is gone.
+/// Number of threads of a process; None when it is gone.
 #[must_use]
 pub fn threads(pid: u32) -> Option<u64> {
     u64::try_from(open(pid).ok()?.stat().ok()?.num_threads).ok()
 }
 
-/// This boot's identity.
+/// Identity of this boot.
 ///
 /// # Errors
 /// When /proc cannot be read.
@@ -34,7 +34,7 @@ pub fn boot_id() -> ProcResult<String> {
     procfs::sys::kernel::random::boot_id()
 }
 
-/// Whether that very process still runs (a zombie does not).
+/// Whether the process of that id and start still runs (a zombie does not).
 #[must_use]
 pub fn is_running(pid: u32, start_ticks: u64) -> bool {
     let stat = open(pid).and_then(|process| process.stat());
@@ -58,10 +58,10 @@ pub fn maps(pid: u32, file: &Path) -> ProcResult<bool> {
     Ok(memory_maps(pid)?.iter().any(is_it))
 }
 
-/// Threads that are asked.
+/// Number of threads that are asked.
 const MOST_THREADS: usize = 64;
 
-/// Of a process whose first thread has ended, as another thread has them.
+/// Mappings of a process. Where its first thread has ended, they are read from another thread.
 fn memory_maps(pid: u32) -> ProcResult<MemoryMaps> {
     let own = mappings(pid, ForeignFile::Maps);
     if own.as_ref().map_or(true, |maps| !maps.0.is_empty()) {
@@ -186,7 +186,7 @@ pub fn probe(injection: &Injection<'_>, libraries: &Libraries, library: &Path) -
     }
 }
 
-/// The other side of [`probe`]: whether the library is mapped into this process.
+/// Whether the library is mapped into this process, which [`probe`] started.
 #[must_use]
 pub fn probe_answer(library: &Path) -> bool {
     maps(std::process::id(), library).unwrap_or(false)

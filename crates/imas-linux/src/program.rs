@@ -29,7 +29,7 @@ pub struct Program {
     pub detail: String,
 }
 
-/// For people, in one line; never a key.
+/// The program for people, in one line; never a key.
 impl std::fmt::Display for Program {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&printable::name(&self.path.to_string_lossy()))?;
@@ -37,9 +37,10 @@ impl std::fmt::Display for Program {
     }
 }
 
-/// The same map by paths as programs are known by: a user writes `/bin/awk`, what runs is `/usr/bin/mawk`.
-/// Keys that are no path, or none of a file that is there, stay as they are, but an instance of a template
-/// unit stands for all instances. Where two lead to one program, its own name's entry wins.
+/// The map with the paths by which programs are known as keys: a user writes `/bin/awk`, what runs is
+/// `/usr/bin/mawk`. Keys that are no path, or none of a file that is there, stay as they are, but an instance
+/// of a template unit stands for all instances. Where two keys lead to one program, its own name's entry
+/// wins.
 #[must_use]
 pub fn by_real_path<T>(map: BTreeMap<String, T>) -> BTreeMap<String, T> {
     let real = |name: &String| std::fs::canonicalize(name).ok().filter(|_| name.starts_with('/'));
@@ -58,9 +59,9 @@ pub fn by_real_path<T>(map: BTreeMap<String, T>) -> BTreeMap<String, T> {
 pub struct Command {
     /// The file to exec.
     pub file: PathBuf,
-    /// Its arguments from `argv[0]` on.
+    /// Arguments of the command from `argv[0]` on.
     pub argv: Vec<OsString>,
-    /// The program that runs then.
+    /// The program that runs when the command is started.
     pub program: Program,
     /// Whether the file or the interpreter is set-user-ID, set-group-ID or has file capabilities.
     pub privileged: bool,
@@ -209,7 +210,7 @@ impl Shebang {
     }
 }
 
-/// How much of a file the kernel reads for its `#!` line.
+/// Number of bytes that the kernel reads of a file for its `#!` line.
 const SCRIPT_LINE_BYTES: u64 = 256;
 
 /// The `#!` line of a script; `None` for anything else. The kernel takes one argument.

@@ -51,7 +51,7 @@ impl ProgramFile {
         }
     }
 
-    /// The same, if it is that very executable.
+    /// Opens the file for reading as [`ProgramFile::open`] does, if it is the given executable.
     ///
     /// # Errors
     /// As [`ProgramFile::open`], and when the path leads to another file.
@@ -73,7 +73,7 @@ impl ProgramFile {
         Executable::from(&self.about)
     }
 
-    /// What the file was when it was opened.
+    /// Facts about the file when it was opened.
     #[must_use]
     pub fn about(&self) -> &Metadata {
         &self.about

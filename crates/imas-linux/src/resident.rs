@@ -31,19 +31,19 @@ pub struct ResidentMemory {
     pub files: u64,
     /// Memory shared with other processes that is no file on a disk.
     pub shared: u64,
-    /// What the hook of a trial counts in.
+    /// Memory of the hook of a trial, in which it counts.
     pub hook: u64,
     /// The rest: pages that the kernel provides.
     pub other: u64,
-    /// Of the above, in huge pages.
+    /// Bytes of the kinds above that are in huge pages.
     pub huge: u64,
-    /// Of the above, given back lazily: the kernel takes it when it needs memory.
+    /// Bytes of the kinds above that were given back lazily: the kernel takes them when it needs memory.
     pub given_back: u64,
-    /// Not resident: swapped out.
+    /// Bytes that are swapped out, not resident.
     pub swapped: u64,
 }
 
-/// Where a mapping belongs.
+/// Kind of memory that a mapping belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Heap,
@@ -60,7 +60,7 @@ enum Kind {
 const UNLIMITED: u64 = 2 << 20;
 
 impl ResidentMemory {
-    /// Of a process; None when it is gone or not ours to look at.
+    /// Resident memory of a process; None when it is gone or not ours to look at.
     #[must_use]
     pub fn of(pid: u32) -> Option<Self> {
         let maps = mappings(pid, ForeignFile::Smaps).ok()?.0;
@@ -74,7 +74,7 @@ impl ResidentMemory {
         self.heap_bytes() + self.stacks + self.files + self.shared + self.hook + self.other
     }
 
-    /// What an allocator may hold: `[heap]`, arenas, anonymous memory.
+    /// Bytes that an allocator may hold: `[heap]`, arenas, anonymous memory.
     #[must_use]
     pub fn heap_bytes(&self) -> u64 {
         self.heap + self.arenas + self.anonymous

@@ -19,15 +19,15 @@ use crate::started_name;
 /// A process that may be looked into.
 #[derive(Debug, Clone)]
 pub struct Running {
-    /// Its number.
+    /// Id of the process.
     pub pid: u32,
-    /// What it runs.
+    /// The program that it runs.
     pub program: Program,
     /// The systemd service it belongs to, by its control group.
     pub unit: Option<String>,
     /// Arenas of glibc beside the first.
     pub other_arenas: usize,
-    /// Every file mapped into it.
+    /// Files that are mapped into the process.
     mapped: BTreeSet<PathBuf>,
     /// The environment it was started with, `NAME=VALUE` each.
     environment: Vec<OsString>,
@@ -46,7 +46,7 @@ pub fn one(pid: u32) -> Option<Running> {
     of(&Process::new(i32::try_from(pid).ok()?).ok()?)
 }
 
-/// What the process runs; `None` when it is gone or may not be looked into.
+/// The program that the process runs; `None` when it is gone or may not be looked into.
 #[must_use]
 pub fn program_of(pid: u32) -> Option<Program> {
     program(&Process::new(i32::try_from(pid).ok()?).ok()?)
@@ -117,12 +117,12 @@ fn unit(process: &Process) -> Option<String> {
     names.into_iter().next()
 }
 
-/// What a process is on.
+/// Answer to whether a process is on a candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum On {
-    /// That candidate, for certain.
+    /// The candidate that was asked about, for certain.
     Yes,
-    /// Another one, for certain.
+    /// Another candidate, for certain.
     No,
     /// Settings leave no trace by which they could be recognised.
     Unknown,
@@ -140,13 +140,13 @@ impl RealCandidates {
         Self(candidates.iter().map(with_real_library).collect())
     }
 
-    /// Whether one has that name.
+    /// Whether a candidate has that name.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
         self.0.iter().any(|candidate| candidate.name == name)
     }
 
-    /// Those.
+    /// The candidates, with the real paths of their libraries.
     #[must_use]
     pub fn all(&self) -> &[CatalogueCandidate] {
         &self.0
@@ -176,7 +176,7 @@ impl Running {
         sure.first().map(|candidate| candidate.name.as_str())
     }
 
-    /// The files mapped into it.
+    /// Files that are mapped into the process.
     pub fn mapped(&self) -> impl Iterator<Item = &Path> {
         self.mapped.iter().map(PathBuf::as_path)
     }

@@ -19,7 +19,7 @@ pub struct Resident {
     pub peak_bytes: u64,
     /// Mean over the time from the first look to the last.
     pub mean_bytes: u64,
-    /// How often the tree was looked at.
+    /// Number of looks at the tree.
     pub looks: u32,
 }
 
@@ -27,7 +27,7 @@ pub struct Resident {
 #[derive(Debug)]
 pub struct Sampler {
     stop: Arc<AtomicBool>,
-    /// None once it was stopped.
+    /// Thread that looks. None once it was stopped.
     thread: Option<JoinHandle<Resident>>,
 }
 

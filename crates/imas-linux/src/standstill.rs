@@ -39,7 +39,7 @@ impl Stillness {
         Self { pid, limit, since: Instant::now(), cpu_s: 0.0 }
     }
 
-    /// How often to look.
+    /// Time between two looks.
     pub(crate) fn gap(&self) -> Duration {
         (self.limit / 10).clamp(Duration::from_millis(100), Duration::from_secs(5))
     }
@@ -71,7 +71,7 @@ mod tests {
         Command::new("python3").args(["-c", code]).stdin(Stdio::piped()).spawn().unwrap()
     }
 
-    /// Whether that is detected.
+    /// Whether a standstill is detected.
     fn comes(child: &mut Child, is_it: impl Fn(&ProcessActivity) -> bool) -> bool {
         let start = start_ticks(child.id()).unwrap();
         let seen = (0..1000).any(|_| {

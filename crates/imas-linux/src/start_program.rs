@@ -35,7 +35,7 @@ pub struct ProgramStart<'a> {
     pub variables: &'a Variables,
 }
 
-/// What a child has otherwise than its parent.
+/// Settings of a child that differ from its parent's.
 #[derive(Debug, Default)]
 pub struct ChildSetup<'a> {
     /// Standard input.
@@ -164,7 +164,7 @@ impl StartedProgram {
         self.pid.as_raw().cast_unsigned()
     }
 
-    /// Waits until it has ended.
+    /// Waits until the child has ended.
     ///
     /// # Errors
     /// When there is nothing to wait for.
@@ -176,7 +176,7 @@ impl StartedProgram {
         }
     }
 
-    /// Its exit status, if it has ended.
+    /// Exit status of the program, if it has ended.
     ///
     /// # Errors
     /// When there is nothing to wait for.

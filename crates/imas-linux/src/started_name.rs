@@ -38,8 +38,8 @@ pub fn detail_of_running(real: &Path, first_argument: &OsStr) -> String {
     detail_by_link(real, first_argument, true)
 }
 
-/// The same of a process that may be anybody's: no path that it names is looked at, only links beside the file and in
-/// the folders of programs.
+/// The detail of a running process of the file `real` that may be anybody's, from its first argument. No path
+/// that the process names is looked at, only links beside the file and in the folders of programs.
 #[must_use]
 pub fn detail_of_foreign(real: &Path, first_argument: &OsStr) -> String {
     detail_by_link(real, first_argument, false)

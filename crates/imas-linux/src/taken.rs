@@ -4,7 +4,7 @@
 use crate::activity::{cpu_s, process};
 use crate::sampler::tree;
 
-/// What was taken, or may be at most.
+/// CPU time and memory that were taken, or may be at most.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Most {
     /// CPU seconds, whole tree.
@@ -13,8 +13,9 @@ pub struct Most {
     pub bytes: f64,
 }
 
-/// What a process and its descendants have taken so far: their CPU time, and the memory of the largest. Of forked
-/// processes that share pages the sum would count these many times; smaps, which would not, holds up the process.
+/// CPU time that a process and its descendants have taken so far, and the memory of the largest of them. Of
+/// forked processes that share pages the sum would count these many times; smaps, which would not, holds up
+/// the process.
 pub(crate) fn taken(pid: u32) -> Most {
     let one = |pid| {
         let process = process(pid)?;

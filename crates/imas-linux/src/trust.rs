@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// Why a file may not be loaded into other people's processes: another user could change it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Untrusted {
-    /// Not an absolute path.
+    /// The path is not absolute.
     #[error("{}: a relative path", .0.display())]
     Relative(PathBuf),
     /// The path, or a folder above it, cannot be looked at.
@@ -23,9 +23,9 @@ pub enum Untrusted {
     Owner {
         /// The file, or a folder above it.
         path: PathBuf,
-        /// Whose it is.
+        /// Owner of the file or folder.
         owner: u32,
-        /// Whose it has to be.
+        /// Owner that it has to have.
         wanted: u32,
     },
     /// A group or everybody may write it.
@@ -33,12 +33,12 @@ pub enum Untrusted {
     Writable {
         /// The file, or a folder above it.
         path: PathBuf,
-        /// Its permission bits.
+        /// Permission bits of the file or folder.
         mode: u32,
     },
 }
 
-/// What a folder counts as that all may write to, but where only owners may delete (`/tmp`).
+/// Judgement of a folder that all may write to, but where only owners may delete (`/tmp`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StickyFolder {
     /// Writable: once the file is gone, anyone may create one of its name. For a file that is found by its
@@ -64,7 +64,8 @@ pub fn untrusted(file: &Path, owner: u32) -> Option<Untrusted> {
     real.ancestors().chain(above_link).find_map(|path| one(path, owner, StickyFolder::Writable))
 }
 
-/// The same of this one file or folder. `path` is no link, or its target counts.
+/// Why this one file or folder could be changed by anyone but `wanted` and root; `None` when no other user
+/// can. `path` is no link, or its target counts.
 pub(crate) fn one(path: &Path, wanted: u32, sticky: StickyFolder) -> Option<Untrusted> {
     let about = match std::fs::metadata(path) {
         Ok(about) => about,

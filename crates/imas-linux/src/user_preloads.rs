@@ -54,7 +54,7 @@ pub fn libraries(variables: &Variables) -> Vec<PathBuf> {
     preloads(variables).map(|(_, path)| path).collect()
 }
 
-/// Each library with the place that names it.
+/// Libraries, each with the place that names it.
 fn preloads(variables: &Variables) -> impl Iterator<Item = (&'static str, PathBuf)> {
     let by_user = named(variables).into_iter().map(|path| (LD_PRELOAD, path));
     by_user.chain(for_all().into_iter().map(|path| (FOR_ALL, path))).take(MOST)

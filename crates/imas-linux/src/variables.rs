@@ -141,7 +141,7 @@ impl Extend<(OsString, OsString)> for Variables {
     }
 }
 
-/// Each name once: a later value replaces an earlier one.
+/// Variables of these pairs, each name once: a later value replaces an earlier one.
 impl FromIterator<(OsString, OsString)> for Variables {
     fn from_iter<T: IntoIterator<Item = (OsString, OsString)>>(pairs: T) -> Self {
         let mut variables = Self::new();

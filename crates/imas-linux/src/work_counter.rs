@@ -26,7 +26,7 @@ const PID_VARIABLE: &str = "IMAS_PID";
 /// A command that prints a counter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkCounter {
-    /// For `/bin/sh -c`.
+    /// Command for `/bin/sh -c`.
     pub command: String,
     /// The process whose work is asked for, for the command's variable `IMAS_PID`.
     pub pid: Option<u32>,
@@ -40,13 +40,13 @@ pub enum WorkError {
     /// The shell could not be started, or its output not be read.
     #[error("the command cannot be run: {0}")]
     Run(#[from] std::io::Error),
-    /// It took too long, and was ended.
+    /// The command took too long, and was ended.
     #[error("the command printed no number within {} s", LIMIT.as_secs())]
     Late,
-    /// It failed.
+    /// The command failed.
     #[error("the command failed ({0})")]
     Failed(String),
-    /// Its first word is no number.
+    /// The first word of the output is no number.
     #[error("the command printed no number: {0:?}")]
     NoNumber(String),
 }
@@ -87,7 +87,7 @@ impl WorkCounter {
     }
 }
 
-/// What the command printed, once it has ended.
+/// Output of the command, once it has ended.
 fn answer(child: &mut Child, until: Instant) -> Result<String, WorkError> {
     let output = child.stdout.take().ok_or_else(|| std::io::Error::other("no pipe"))?;
     let text = text(output, until)?;
@@ -107,8 +107,8 @@ fn has_ended(child: &Child) -> std::io::Result<bool> {
     Ok(waitid(WaitId::Pid(pid), looks)?.is_some())
 }
 
-/// Its output until it is closed, or is longer than any number. The pipe is closed then: who writes more
-/// ends.
+/// Output of the command until it is closed, or is longer than any number. The pipe is closed then: a command
+/// that writes more ends.
 fn text(mut output: ChildStdout, until: Instant) -> Result<String, WorkError> {
     let mut bytes = vec![];
     while bytes.len() < MOST_BYTES {

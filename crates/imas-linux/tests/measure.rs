@@ -23,7 +23,7 @@ fn sh_still(script: &str, input: Option<&Path>, timeout: f64, still: Option<Dura
     sh_within(script, input, timeout, still, None)
 }
 
-/// The same of a run that may take at most that.
+/// Measures a run of a shell script that may take at most `most`.
 fn sh_within(
     script: &str,
     input: Option<&Path>,
@@ -34,7 +34,7 @@ fn sh_within(
     sh_in(None, script, input, timeout, still, most)
 }
 
-/// The same in a folder.
+/// Measures a run of a shell script in a folder.
 fn sh_in(
     folder: Option<&Path>,
     script: &str,

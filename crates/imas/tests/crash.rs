@@ -40,7 +40,7 @@ impl Patient {
         self.program.to_string_lossy().into_owned()
     }
 
-    /// One start that does `act` if the allocator is `under`.
+    /// Starts the program once; it does `act` if the allocator is `under`.
     fn start(&self, act: &str, under: &str) -> Output {
         self.world.start([self.name().as_str(), "3000", act, under])
     }

@@ -147,8 +147,8 @@ fn a_decision_to_a_candidate_that_left_the_set_stays() {
     assert!(page.contains("proven better; not in the set"), "{page}");
 }
 
-/// Without real starts: how many of them came before, and what they took, would decide what the next one
-/// gets.
+/// A case without real starts: how many of them came before, and what they took, would decide what the next
+/// one gets.
 #[test]
 fn a_new_candidate_that_is_proven_better_takes_the_place_of_one_that_left() {
     let user = User::new();

@@ -132,7 +132,7 @@ fn a_running_program_is_waited_for_and_a_wish_can_be_taken_back() {
     assert_eq!(recordings(&world), 0);
 }
 
-/// Its first process ends at once. The other one works until the file is gone.
+/// A script whose first process ends at once. The other process works until the file is gone.
 const DAEMON: &str = "
 import os, sys, time
 if os.fork():
@@ -169,7 +169,7 @@ fn a_daemon_that_forked_away_is_replayed_when_it_has_ended() {
     assert!(answer["recorded"]["calls"].as_u64().unwrap() > 100_000, "{answer:#}");
 }
 
-/// Its raw files were damaged: the reason stays, and a new wish is possible.
+/// A recording whose raw files were damaged: the reason stays, and a new wish is possible.
 #[test]
 fn a_recording_that_says_nothing_is_kept_with_its_reason() {
     let world = world();

@@ -79,7 +79,7 @@ fn a_process_that_does_not_exist_is_an_error_that_names_the_way_out() {
     assert_eq!(none.status.code(), Some(2), "{}", describe(&none));
 }
 
-/// The first line answers the question of whoever has set it up.
+/// The first line answers whether the set-up works.
 #[test]
 fn the_first_line_says_whether_imas_is_active_and_by_what() {
     let world = World::new();

@@ -119,7 +119,7 @@ impl Real {
         }
     }
 
-    /// One trial of each candidate in turn, then checks the stored samples.
+    /// Makes one trial of each candidate in turn, then checks the stored samples.
     fn in_trials(&self, world: &World, want: &str) {
         for CatalogueCandidate { name, .. } in &default_set() {
             let seen = self.seen(world, |words| {

@@ -45,7 +45,7 @@ fn folders(world: &World) -> Vec<PathBuf> {
     all
 }
 
-/// Each command that reads. Two are left out because they store something: `list` stores the checks of every
+/// Commands that read. Two are left out because they store something: `list` stores the checks of every
 /// library, and `advise` stores the memory of processes to show its growth later.
 fn reading(program: &str) -> Vec<Vec<&str>> {
     vec![

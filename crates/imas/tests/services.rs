@@ -90,7 +90,7 @@ fn a_drop_in_is_shown_then_written_then_taken_away() {
     assert_eq!(nothing.status.code(), Some(1), "{}", describe(&nothing));
 }
 
-/// What `--json` prints: one document, of one service.
+/// Document that `--json` prints, of one service.
 fn only_service(output: &std::process::Output) -> serde_json::Value {
     let document: serde_json::Value =
         serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", describe(output)));

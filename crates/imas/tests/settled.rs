@@ -64,7 +64,7 @@ impl Pinned {
         (has_event(&watch), done)
     }
 
-    /// How many pages wait.
+    /// Number of pages that wait.
     fn pages(&self) -> usize {
         imas_linux::page::list(&self.world.pages()).unwrap().len()
     }

@@ -36,7 +36,7 @@ impl Links {
         assert!(started.status.success(), "{}", describe(&started));
     }
 
-    /// What is known, by number: path and detail.
+    /// Programs that are known, by number: path and detail.
     fn known(&self) -> Vec<(String, String)> {
         let shown = self.world.json(["show", "--json"]);
         let file = |path: &str| Path::new(path).file_name().unwrap().to_string_lossy().into_owned();

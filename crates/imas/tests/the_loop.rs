@@ -19,7 +19,8 @@ use support::{
     output, real, stderr, stdout, text, wait_until,
 };
 
-/// Each candidate gets one test. So a program is settled after as many starts as there are candidates.
+/// Settings that give each candidate one test. So a program is settled after as many starts as there are
+/// candidates.
 const ONE_TEST: &str = "max_tests = 1\nretest_s = 0";
 
 fn write_script(file: &Path, text: &str) {

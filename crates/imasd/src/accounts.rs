@@ -24,10 +24,10 @@ struct Range {
     holder: Holder,
 }
 
-/// Which state of a file was read: device, inode, size, modification time.
+/// State in which a file was read: device, inode, size, modification time.
 type Stamp = Option<(u64, u64, u64, i64, i64)>;
 
-/// What the two files say.
+/// Accounts and ranges of the two files.
 #[derive(Debug)]
 pub(crate) struct Accounts {
     passwd: PathBuf,
@@ -85,7 +85,7 @@ impl Accounts {
         self.by_name.get(name).copied()
     }
 
-    /// Whose subordinate uid it is.
+    /// Holder of the subordinate uid.
     pub(crate) fn holder_of(&self, uid: u32) -> Option<&Holder> {
         let has = |range: &&Range| uid.checked_sub(range.first).is_some_and(|at| at < range.count);
         self.ranges.iter().find(has).map(|range| &range.holder)

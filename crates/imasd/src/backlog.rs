@@ -10,16 +10,16 @@ use std::time::Duration;
 use crate::folders::PageName;
 use crate::process_info::{Identity, ProcessInfo};
 
-/// Where pages wait, the next turn comes after this time, so that a flood is not worked on without a pause.
+/// Time after which the next turn comes where pages wait, so that a flood is not worked on without a pause.
 pub(crate) const BETWEEN_TURNS: Duration = Duration::from_millis(5);
 
 /// A page that waits.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     pub(crate) name: OsString,
-    /// Its process as it was when the page came, if it could be seen.
+    /// Process of the page as it was when the page came, if it could be seen.
     pub(crate) snapshot: Option<(Identity, ProcessInfo)>,
-    /// It is old: what is no page by now never becomes one.
+    /// The page is old: what is no page by now never becomes one.
     pub(crate) is_old: bool,
 }
 
@@ -33,9 +33,9 @@ struct Queue {
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
     queues: BTreeMap<u32, Queue>,
-    /// Whose page was taken last.
+    /// User whose page was taken last.
     last: Option<u32>,
-    /// How many pages wait with their process.
+    /// Number of pages that wait with their process.
     snapshots: usize,
 }
 
@@ -48,17 +48,17 @@ impl Backlog {
         self.queues.get(&page.uid).is_some_and(|queue| queue.names.contains(&page.name))
     }
 
-    /// How many pages of each user wait.
+    /// Number of pages of each user that wait.
     pub(crate) fn counts(&self) -> impl Iterator<Item = (u32, usize)> {
         self.queues.iter().map(|(uid, queue)| (*uid, queue.waiting.len()))
     }
 
-    /// How many pages wait with their process.
+    /// Number of pages that wait with their process.
     pub(crate) fn snapshots(&self) -> usize {
         self.snapshots
     }
 
-    /// One more, after those of its folder.
+    /// Adds a page that waits, after those of its folder.
     pub(crate) fn push(&mut self, uid: u32, waiting: Waiting) {
         let queue = self.queues.entry(uid).or_default();
         if queue.names.insert(waiting.name.clone()) {

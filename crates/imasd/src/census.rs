@@ -15,7 +15,7 @@ use crate::process_info::{self, Life};
 const MOST_WAITING: usize = 65_536;
 /// Processes looked at in one turn of the loop.
 const MOST_LOOKS: usize = 4096;
-/// And taken in: that costs more.
+/// Processes that are taken in during one turn of the loop. That costs more than a look.
 const MOST_RIPE: usize = 128;
 /// The first look comes after this time: most processes have ended by then and cost nothing.
 const FIRST_LOOK: Duration = Duration::from_secs(1);
@@ -27,7 +27,7 @@ const FARTHEST: Duration = Duration::from_secs(64);
 pub(crate) struct Worth {
     /// CPU used, seconds.
     pub(crate) cpu_s: f64,
-    /// Or age, seconds.
+    /// Age, seconds. Either of the two is enough.
     pub(crate) life_s: f64,
 }
 
@@ -98,7 +98,7 @@ impl Census {
         self.present = present;
     }
 
-    /// When the next look is due.
+    /// Time of the next look.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.waiting.peek().map(|waiting| waiting.due.0)
     }

@@ -19,7 +19,7 @@ use crate::fleet::settings::FleetSettings;
 /// The settings of the daemon.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Config {
-    /// Those that decisions depend on.
+    /// Settings that decisions depend on.
     pub(crate) rules: Rules,
     /// The daemon's own.
     pub(crate) own: Settings,
@@ -32,12 +32,13 @@ pub(crate) struct Settings {
     /// A program is worth a trial once one of its processes has used this CPU time, seconds. A start under
     /// another allocator costs one more exec, about a millisecond: a hundredth of this.
     pub(crate) worth_cpu_s: f64,
-    /// Or once one has lived for this time, seconds: its memory counts then, whatever CPU it used.
+    /// A program is also worth a trial once one of its processes has lived for this time, seconds: its memory
+    /// counts then, whatever CPU it used.
     pub(crate) worth_life_s: f64,
     /// A process under trial that lives for this time, seconds, gives its sample then, and not at its end.
     pub(crate) sample_after_s: f64,
-    /// Or once it has made this number of malloc calls of all classes, whichever comes first; absent: only
-    /// time closes a sample.
+    /// A process under trial also gives its sample once it has made this number of malloc calls of all
+    /// classes, if that comes first; absent: only time closes a sample.
     pub(crate) sample_after_operations: Option<u64>,
     /// Limit for the number of programs. The index and the daemon's memory grow with them.
     pub(crate) most_programs: usize,
@@ -45,7 +46,7 @@ pub(crate) struct Settings {
     pub(crate) most_pages_of_user: usize,
     /// Limit for all pages.
     pub(crate) most_pages: usize,
-    /// Whether and how it takes part in a fleet.
+    /// Part in a fleet: whether and how the host takes one.
     pub(crate) fleet: FleetSettings,
     /// Keys that neither part has.
     #[serde(flatten)]

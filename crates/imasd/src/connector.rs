@@ -35,16 +35,16 @@ const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 /// What a process did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ProcessEvent {
-    /// It runs another image now.
+    /// The process runs another image now.
     Exec {
-        /// Its id.
+        /// Id of the process.
         pid: u32,
-        /// When, by `CLOCK_MONOTONIC`, ns.
+        /// Time of the event, by `CLOCK_MONOTONIC`, ns.
         at_ns: u64,
     },
-    /// It has ended; with the signal that ended it, 0 for none.
+    /// The process has ended; with the signal that ended it, 0 for none.
     Exit {
-        /// Its id.
+        /// Id of the process.
         pid: u32,
         /// The signal, 0 for none.
         signal: u32,
@@ -59,17 +59,17 @@ pub(crate) struct Connector {
     acknowledged: bool,
 }
 
-/// What one reading brought.
+/// Events of one reading.
 #[derive(Debug, Default)]
 pub(crate) struct ProcessEvents {
-    /// In the order of happening.
+    /// Events in the order of happening.
     pub(crate) events: Vec<ProcessEvent>,
     /// Events were lost: the buffer was full.
     pub(crate) lost: bool,
 }
 
 impl Connector {
-    /// Subscribes.
+    /// Subscribes to the kernel's process events.
     pub(crate) fn open() -> std::io::Result<Self> {
         // Elsewhere the kernel refuses without an answer; but we would receive its answers to others, and ids
         // that mean nothing here.

@@ -54,14 +54,14 @@ pub(crate) struct Daemon {
     users: Rc<ServedUsers>,
     pipeline: Pipeline,
     status: StatusFile,
-    /// Where it takes part in a fleet.
+    /// Mailbox of the fleet, where the host takes part in one.
     fleet: Option<Mailbox>,
-    /// Why it takes no part, though it should.
+    /// Reason why the host takes no part in a fleet, though it should.
     fleet_trouble: Option<String>,
     times: Times,
 }
 
-/// When the loop last did its periodic work.
+/// Times when the loop last did its periodic work.
 #[derive(Debug)]
 struct Times {
     looked: Instant,
@@ -173,7 +173,7 @@ impl Daemon {
         }
     }
 
-    /// When to wake if nothing happens.
+    /// Time to wake if nothing happens.
     fn next(&self) -> Instant {
         let others = [
             self.processes.next(),
@@ -229,8 +229,8 @@ impl Daemon {
         }
     }
 
-    /// What changes by itself: the machine's load and memory, waits that end, the operator's overrides, what
-    /// root approved.
+    /// Looks at what changes by itself: the machine's load and memory, waits that end, the operator's
+    /// overrides, what root approved.
     fn look_around(&mut self) {
         self.pipeline.learner.look_at_overrides();
         if self.pipeline.learner.is_installation_outdated(&self.options.run_dir) {
@@ -340,7 +340,7 @@ impl Daemon {
         if self.processes.reports_exits() { "kernel" } else { "polling" }
     }
 
-    /// What all parts have counted.
+    /// Counters of all parts together.
     fn counters(&self) -> DaemonCounters {
         let own = DaemonCounters {
             events_lost: self.processes.events_lost,

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 /// The kernel's events of the last seconds: for processes that had ended before their page was seen.
 #[derive(Debug, Default)]
 pub(crate) struct Departed {
-    /// The signal that ended it, 0 for none.
+    /// Signals that ended processes, 0 for none.
     pub(crate) signals: Recent<u32>,
-    /// Its last exec, by `CLOCK_MONOTONIC`, ns.
+    /// Last execs of processes, by `CLOCK_MONOTONIC`, ns.
     pub(crate) execs: Recent<u64>,
 }
 
@@ -22,7 +22,7 @@ const MOST_REMEMBERED: usize = 16_384;
 #[derive(Debug, Default)]
 pub(crate) struct Recent<T> {
     reported: HashMap<u32, (T, Instant)>,
-    /// When what is old was last forgotten: that takes a while where there is much.
+    /// Time when what is old was last forgotten: that takes a while where there is much.
     cleared: Option<Instant>,
 }
 

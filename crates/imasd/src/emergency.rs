@@ -13,10 +13,10 @@ use crate::owners::Owner;
 /// The file that asks root's helper to take the entry out of /etc/ld.so.preload. Root ends the emergency by
 /// removing it.
 const FILE_NAME: &str = "emergency";
-/// Bytes of it.
+/// Most bytes of the file that are read.
 const MOST_BYTES: usize = 64 << 10;
 
-/// Whether there is one.
+/// The emergency, if there is one.
 #[derive(Debug)]
 pub(crate) struct Emergency {
     file: PathBuf,
@@ -27,7 +27,7 @@ pub(crate) struct Emergency {
 }
 
 impl Emergency {
-    /// As an earlier process has left it in the state folder.
+    /// The emergency that an earlier process has left in the state folder, if any.
     pub(crate) fn read(state: &Path) -> Self {
         let file = state.join(FILE_NAME);
         let read = plain_file::read(&file, MOST_BYTES).ok();
@@ -40,7 +40,7 @@ impl Emergency {
         Self { file, is_written: reason.is_some(), reason, failures: Failures::default() }
     }
 
-    /// Why every program starts untouched, if so.
+    /// Reason why every program starts untouched, if so.
     pub(crate) fn reason(&self) -> Option<&str> {
         self.reason.as_deref()
     }

@@ -24,7 +24,7 @@ const MOST_FOLDERS: usize = 4096;
 pub(crate) struct PageName {
     /// Owner of the folder.
     pub(crate) uid: u32,
-    /// Name in it.
+    /// Name of the page in its folder.
     pub(crate) name: OsString,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Folders {
     give_away: bool,
 }
 
-/// What the kernel reported of the folders.
+/// Events of the folders that the kernel reported.
 #[derive(Debug, Default)]
 pub(crate) struct FolderEvents {
     /// Pages that were written and closed.
@@ -122,7 +122,7 @@ impl Folders {
         &self.inotify
     }
 
-    /// What has been written since the last call.
+    /// Events since the last call.
     pub(crate) fn read_events(&self) -> FolderEvents {
         let mut found = FolderEvents::default();
         for _ in 0..MOST_READS {
@@ -165,7 +165,7 @@ impl Folders {
             .collect()
     }
 
-    /// Whose folders there are.
+    /// Users who have a folder.
     pub(crate) fn uids(&self) -> impl Iterator<Item = u32> {
         self.open.keys().copied()
     }

@@ -19,11 +19,11 @@ use crate::owners::Owner;
 
 /// Programs of the system that an allocator must harm.
 pub(crate) const VICTIMS: usize = 3;
-/// Within this time, seconds.
+/// Time within which the victims count together, seconds.
 pub(crate) const VICTIMS_WITHIN_S: f64 = 24.0 * 3600.0;
 /// Starts of the system that must fail.
 pub(crate) const FAILURES: usize = 5;
-/// Within this time.
+/// Time within which the failures count together.
 pub(crate) const FAILURES_WITHIN: Duration = Duration::from_secs(60);
 /// A crash in the first seconds is a failed start.
 pub(crate) const START_S: f64 = 10.0;
@@ -48,7 +48,7 @@ pub(crate) struct Victims {
 }
 
 impl Victims {
-    /// A program that this allocator harmed.
+    /// Adds a program that this allocator harmed.
     pub(crate) fn add(&mut self, allocator: &str, program: RowId, owner: Owner, name: &str) {
         let harmed = self.by_allocator.entry(allocator.to_owned()).or_default();
         match owner {
@@ -76,7 +76,7 @@ pub(crate) struct Failures {
 }
 
 impl Failures {
-    /// One more; whether that is one too many.
+    /// Adds a failed start. Returns whether that is one too many.
     pub(crate) fn add(&mut self, owner: Owner, now: Instant) -> bool {
         self.recent.retain(|(at, _)| now.duration_since(*at) < FAILURES_WITHIN);
         if owner == Owner::System || !self.recent.iter().any(|(_, theirs)| *theirs == owner) {

@@ -10,18 +10,18 @@ use imas_store::domain::Domain;
 
 use crate::process_info::ProcessInfo;
 
-/// So many are remembered.
+/// Number of programs that are remembered.
 const MOST: usize = 4096;
 /// A longer path is looked at each time instead.
 const LONGEST_PATH: usize = 512;
-/// So many are written down for root.
+/// Number of programs that are written down for root.
 const MOST_SHOWN: usize = 100;
 
 /// A program as its user sees it. Reasons depend on the path (a bind mount in a user's own namespace shows
 /// any file anywhere), so what one user's paths are worth must not decide about the same file at another's.
 type Key = (Executable, String, Domain);
 
-/// All of them.
+/// All ineligible programs.
 #[derive(Debug, Default)]
 pub(crate) struct Ineligible {
     reasons: HashMap<Key, String>,

@@ -10,7 +10,7 @@ use imas_store::{Store, StoreError};
 
 use crate::trouble_log::TroubleLog;
 
-/// What failed is tried again after this time.
+/// Time after which what failed is tried again.
 const TRY_AGAIN: Duration = Duration::from_secs(5);
 
 /// The open store.
@@ -22,7 +22,7 @@ pub(crate) struct KeptStore {
     foreign_changes: i64,
     /// Failures to read or write since the start.
     pub(crate) refusals: u64,
-    /// When what failed is tried again.
+    /// Time when what failed is tried again.
     try_again: Option<Instant>,
     trouble: TroubleLog,
     /// The file that is open.
@@ -79,7 +79,7 @@ impl KeptStore {
         self.try_again.get_or_insert_with(|| Instant::now() + TRY_AGAIN);
     }
 
-    /// When something is to be tried again.
+    /// Time when something is to be tried again.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.try_again
     }
@@ -97,7 +97,7 @@ impl KeptStore {
         self.try_again.is_some()
     }
 
-    /// What was tried again has worked.
+    /// Notes that what was tried again has worked.
     pub(crate) fn works_again(&mut self) {
         self.trouble.ended(Instant::now());
     }

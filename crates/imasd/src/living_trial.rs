@@ -12,7 +12,7 @@ pub(crate) struct LivingTrial {
     pub(crate) identity: Identity,
     pub(crate) page: PageName,
     pub(crate) program: RowId,
-    /// As its sample is stored.
+    /// Id of the trial, as its sample is stored.
     pub(crate) trial_id: String,
     pub(crate) build_id: String,
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where log lines go: the journal with their fields when systemd runs us, else standard error. The journal
+//! Output of log lines: the journal with their fields when systemd runs us, else standard error. The journal
 //! keeps each field apart and shows what is not printable as a number of bytes; on standard error one event
 //! is one line of printable characters.
 

@@ -11,7 +11,7 @@ pub(crate) const LONGEST: usize = 1024;
 
 /// Between the beginning and the rest of a shortened text.
 const CUT: &str = "... [";
-/// Between length and hash.
+/// Text between length and hash.
 const BYTES: &str = " bytes, fnv64 ";
 
 /// Detail and its text as they are kept.

@@ -7,9 +7,9 @@ use imas_core::adaptive::{Objective, weight};
 
 /// A processor load that differs by less, in hundredths, decides nothing anew.
 const LOAD_STEP: f64 = 10.0;
-/// The same for the weight of CPU against memory.
+/// A weight of CPU against memory that differs by less decides nothing anew.
 const WEIGHT_STEP: f64 = 0.05;
-/// The same for available memory, as a fraction.
+/// Available memory that differs by less, as a fraction, decides nothing anew.
 const MEMORY_STEP: f64 = 0.1;
 
 /// The machine's state, with the weight that was in force.

@@ -11,7 +11,7 @@ const DRIFT: u64 = 1000;
 /// An exec is later than a page's beginning only by more than this.
 const MARGIN_NS: u64 = 1_000_000;
 
-/// What both clocks show at one moment.
+/// Readings of both clocks at one moment.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Moment {
     monotonic_ns: u64,

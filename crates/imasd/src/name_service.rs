@@ -10,7 +10,7 @@ use nix::unistd::{Uid, User};
 
 use crate::accounts::FIRST_USER;
 
-/// What is asked for.
+/// Question to the name service.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Question {
     Uid(u32),
@@ -28,7 +28,7 @@ const GOOD_FOR: Duration = Duration::from_secs(3600);
 /// The two ends of the thread that asks.
 type Asking = (Sender<Question>, Receiver<(Question, Answer)>);
 
-/// What was asked and answered.
+/// Questions and answers of the machine's name service.
 #[derive(Debug)]
 pub(crate) struct NameService {
     lookup: fn(&Question) -> Answer,
@@ -38,7 +38,7 @@ pub(crate) struct NameService {
 }
 
 impl NameService {
-    /// The machine's.
+    /// The name service of the machine.
     pub(crate) fn new() -> Self {
         Self::with(ask_machine)
     }

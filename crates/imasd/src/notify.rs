@@ -15,14 +15,14 @@ pub(crate) fn ready() {
     send(&[NotifyState::Ready]);
 }
 
-/// SIGHUP came; [`ready`] ends it.
+/// Says that SIGHUP came; [`ready`] ends it.
 pub(crate) fn reloading() {
     let mut states = vec![NotifyState::Reloading];
     states.extend(NotifyState::monotonic_usec_now().ok());
     send(&states);
 }
 
-/// SIGTERM came.
+/// Says that SIGTERM came.
 pub(crate) fn stopping() {
     send(&[NotifyState::Stopping]);
 }
@@ -32,7 +32,7 @@ pub(crate) fn alive() {
     send(&[NotifyState::Watchdog]);
 }
 
-/// How often [`alive`] is to be sent: half of what the unit asks for; `None` when it does not.
+/// Time between two messages of [`alive`]: half of what the unit asks for; `None` when it does not.
 pub(crate) fn watchdog_interval() -> Option<Duration> {
     sd_notify::watchdog_enabled().map(|limit| limit / 2)
 }

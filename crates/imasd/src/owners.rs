@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who answers for what runs under a uid. One person may have tens of thousands of uids for containers
+//! Owners, who answer for what runs under a uid. One person may have tens of thousands of uids for containers
 //! (`/etc/subuid`), and all that happens under them counts as that one person's. This file is the only place
 //! where that rule stands.
 
@@ -12,14 +12,14 @@ use crate::name_service::{NameService, Question};
 /// Limit for the number of answers remembered.
 const MOST_REMEMBERED: usize = 65_536;
 
-/// Who answers for a uid.
+/// Owner of a uid, who answers for what runs under it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Owner {
     /// Root or an account of the system.
     System,
     /// A person, by the uid of the account.
     Person(u32),
-    /// No account: all such uids together are treated as one person.
+    /// Uid without an account: all such uids together are treated as one person.
     Unknown,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Owners {
 }
 
 impl Owners {
-    /// By the files below `etc` and the machine's name service.
+    /// Owners by the files below `etc` and the machine's name service.
     pub(crate) fn read(etc: &Path) -> Self {
         Self { accounts: Accounts::read(etc), names: NameService::new(), remembered: HashMap::new() }
     }
@@ -43,7 +43,7 @@ impl Owners {
         self.accounts.refresh() | self.names.take_answers()
     }
 
-    /// Who answers for this uid.
+    /// Owner who answers for this uid.
     pub(crate) fn of(&mut self, uid: u32) -> Owner {
         if let Some(owner) = self.remembered.get(&uid) {
             return *owner;

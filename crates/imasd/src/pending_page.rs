@@ -19,11 +19,11 @@ pub(crate) const EXIT_EVENT_TIMEOUT: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(crate) struct PendingPage {
     pub(crate) page: PageName,
-    /// When we looked first.
+    /// Time of the first look.
     pub(crate) since: Instant,
-    /// When its process was first found to be gone.
+    /// Time when the page's process was first found to be gone.
     pub(crate) gone: Option<Instant>,
-    /// When we look next.
+    /// Time of the next look.
     pub(crate) next: Instant,
 }
 
@@ -33,14 +33,15 @@ impl PendingPage {
         Self { page, since: now, gone: None, next: now + SOON }
     }
 
-    /// The same after as long again as it has waited already.
+    /// This page, to be looked at again after as long as it has waited already, within [`SOON`] and
+    /// [`SELDOM`].
     pub(crate) fn again(self) -> Self {
         let now = Instant::now();
         let next = now + now.duration_since(self.since).clamp(SOON, SELDOM);
         Self { next, ..self }
     }
 
-    /// Those that are to be looked at by now are taken out.
+    /// Takes out the pages that are to be looked at by now.
     pub(crate) fn take_due(waiting: &mut Vec<Self>, now: Instant) -> Vec<Self> {
         let (due, later) = std::mem::take(waiting).into_iter().partition(|page| page.next <= now);
         *waiting = later;

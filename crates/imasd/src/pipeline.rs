@@ -78,8 +78,8 @@ impl Pipeline {
         }
     }
 
-    /// What changes without an event: pages that were removed, spans and waits that end, hangs, the machine's
-    /// conditions.
+    /// Looks at what changes without an event: pages that were removed, spans and waits that end, hangs, the
+    /// machine's conditions.
     pub(crate) fn look_around(&mut self) {
         self.pass_on_events();
         let gone = self.pages.sweep();
@@ -133,7 +133,7 @@ impl Pipeline {
         self.learner.set_config(config, exclusions);
     }
 
-    /// When there is work if nothing happens.
+    /// Time when there is work if nothing happens.
     pub(crate) fn next(&self) -> Option<Instant> {
         let parts = [self.pages.next(), self.publisher.next(), self.learner.next_retry(), self.lives.next()];
         parts.into_iter().flatten().min()

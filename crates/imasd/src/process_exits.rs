@@ -37,7 +37,7 @@ impl ProcessExits {
         true
     }
 
-    /// No longer.
+    /// Waits no longer for the process of the page.
     pub(crate) fn remove(&mut self, page: &PageName) {
         let number = self.by_page.remove(page);
         if let Some((_, process)) = number.and_then(|number| self.processes.remove(&number)) {

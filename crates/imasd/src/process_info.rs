@@ -27,26 +27,26 @@ const KERNEL_THREAD: u32 = 0x0020_0000;
 /// A process's identity: the id alone is used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Identity {
-    /// Its id.
+    /// Id of the process.
     pub(crate) pid: u32,
-    /// When it started, clock ticks since boot.
+    /// Time when the process started, clock ticks since boot.
     pub(crate) start_ticks: u64,
 }
 
-/// How long a process has lived and what it has used.
+/// Age of a process and the CPU time that it has used.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Life {
     pub(crate) identity: Identity,
     /// User and system CPU, seconds.
     pub(crate) cpu_s: f64,
-    /// Seconds since its start.
+    /// Seconds since the process's start.
     pub(crate) age_s: f64,
 }
 
 /// Workers are searched for down to this generation below the process that systemd started.
 const GENERATIONS: usize = 8;
 
-/// What a process is.
+/// Facts about a process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ProcessInfo {
     pub(crate) identity: Identity,
@@ -57,13 +57,13 @@ pub(crate) struct ProcessInfo {
     pub(crate) path: PathBuf,
     /// The file itself.
     pub(crate) executable: Executable,
-    /// What it is given to run, as the hook looks it up.
+    /// Detail of what the process is given to run, as the hook looks it up.
     pub(crate) detail: Detail,
-    /// The same for people and for the store.
+    /// What the process is given to run, as a text for people and for the store.
     pub(crate) detail_text: String,
-    /// Its threads now.
+    /// Number of the process's threads now.
     pub(crate) threads: u32,
-    /// It has a pid namespace of its own: what runs there has its own files and accounts.
+    /// The process has a pid namespace of its own: what runs there has its own files and accounts.
     pub(crate) in_container: bool,
     /// The systemd service it belongs to, of an instance its template, as the hook reads it; for an
     /// interpreter, which is identified by its script, none.
@@ -122,7 +122,7 @@ pub(crate) fn usage(identity: Identity) -> Option<Usage> {
     })
 }
 
-/// Whether that very process has not ended.
+/// Whether the process of that identity has not ended.
 pub(crate) fn is_running(identity: Identity) -> bool {
     imas_linux::process::is_running(identity.pid, identity.start_ticks)
 }
@@ -238,7 +238,8 @@ pub(crate) fn hold(identity: Identity) -> Option<OwnedFd> {
     is_running(identity).then_some(held)
 }
 
-/// As [`InterpreterTarget::detail`], with files named from the process's own working directory.
+/// Text of what a process is given to run, as [`InterpreterTarget::detail`], with files named from the
+/// process's own working directory.
 fn detail_text(given: &InterpreterTarget, cwd: &Path) -> String {
     let whole = |word: &OsStr| {
         let file = std::fs::canonicalize(cwd.join(word)).ok().filter(|path| path.is_file());
@@ -252,8 +253,7 @@ fn detail_text(given: &InterpreterTarget, cwd: &Path) -> String {
     }
 }
 
-/// What the index needs of a detail that the store holds as text: the other way of
-/// [`ProcessInfo::detail_text`].
+/// Detail that the index needs of a text in the store: the other way of [`ProcessInfo::detail_text`].
 pub(crate) fn detail_of_text(text: &str) -> Detail {
     if let Some(key) = key_of_kept(text) {
         return Detail::LongText(key);

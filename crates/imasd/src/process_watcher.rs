@@ -23,7 +23,7 @@ pub(crate) struct ProcessWatcher {
     is_incomplete: bool,
     searched: Instant,
     read: Instant,
-    /// Times that happened since the start.
+    /// Number of times since the start that events were lost.
     pub(crate) events_lost: u64,
 }
 
@@ -106,7 +106,7 @@ impl ProcessWatcher {
         self.census.overlooked
     }
 
-    /// When to call again if nothing happens.
+    /// Time to call again if nothing happens.
     pub(crate) fn next(&self) -> Option<Instant> {
         let reads =
             self.connector.is_some().then(|| self.read + READ_EVENTS).filter(|at| *at > Instant::now());

@@ -19,33 +19,33 @@ use crate::process_info::{ProcessInfo, detail_of_text};
 use crate::replicas::Replicas;
 use crate::trial_offer::TrialOffer;
 
-/// One program.
+/// One program that is tracked.
 #[derive(Debug)]
 pub(crate) struct TrackedProgram {
     pub(crate) program: StoredProgram,
     /// The file as it was last seen; `None` when it is gone.
     pub(crate) executable: Option<Executable>,
     pub(crate) detail: Detail,
-    /// Hexadecimal; empty if it has none.
+    /// Build-id, hexadecimal; empty if the program has none.
     pub(crate) build_id: String,
-    /// Why nothing may be preloaded into it.
+    /// Reason why nothing may be preloaded into the program.
     pub(crate) unfit: Option<String>,
     /// Greatest number of threads of its processes when they were noticed, in this process of the daemon.
     pub(crate) threads: Option<u32>,
-    /// What it is to the fleet, where it takes part.
+    /// The program as the fleet names it, where it takes part.
     pub(crate) fleet: Option<FleetProgram>,
     /// Everything measured, made ready; `None` before it is looked at.
     pub(crate) profile: Option<ProfileView>,
     pub(crate) plan: StartPlan,
-    /// The trials that it is offered.
+    /// The trials that the program is offered.
     pub(crate) trial: TrialOffer,
-    /// Its processes that live side by side.
+    /// Processes of the program that live side by side.
     pub(crate) replicas: Replicas,
-    /// Whose process of it was noticed last, in this process of the daemon.
+    /// User whose process of the program was noticed last, in this process of the daemon.
     pub(crate) noticed_uid: Option<u32>,
-    /// When a process of it was noticed last, in this process of the daemon.
+    /// Time when a process of the program was noticed last, in this process of the daemon.
     pub(crate) seen: Option<Instant>,
-    /// When time alone may change the plan, Unix time.
+    /// Time when time alone may change the plan, Unix time.
     pub(crate) look_again_s: Option<f64>,
 }
 
@@ -77,13 +77,13 @@ impl TrackedProgram {
     }
 }
 
-/// All of them.
+/// All programs that are known.
 #[derive(Debug, Default)]
 pub(crate) struct ProgramTable {
     known: BTreeMap<RowId, TrackedProgram>,
     by_file: HashMap<(u64, u64), Vec<RowId>>,
     by_name: HashMap<(Domain, String, String), RowId>,
-    /// How many each domain has.
+    /// Number of programs of each domain.
     counts: BTreeMap<Domain, usize>,
 }
 
@@ -96,7 +96,7 @@ impl ProgramTable {
         self.known.len()
     }
 
-    /// How many programs each domain has.
+    /// Number of programs of each domain.
     pub(crate) fn counts(&self) -> &BTreeMap<Domain, usize> {
         &self.counts
     }

@@ -55,7 +55,7 @@ impl Publisher {
         self.is_outdated && self.tried.is_none_or(|at| now.duration_since(at) >= BETWEEN)
     }
 
-    /// When to publish.
+    /// Time to publish.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.tried.filter(|_| self.is_outdated).map(|at| at + BETWEEN)
     }
@@ -92,7 +92,7 @@ impl Publisher {
         &self.boot_id
     }
 
-    /// From now on the index is of that boot.
+    /// Makes the index that of the given boot from now on.
     pub(crate) fn of_boot(&mut self, boot_id: &str) {
         boot_id.clone_into(&mut self.boot_id);
         self.forget();
@@ -107,8 +107,8 @@ impl Publisher {
 
 type Key = (Executable, Detail, Option<u32>);
 
-/// One entry for each program that is to start otherwise than it would, and one for each interpreter that
-/// such programs share.
+/// Entries of the index: one for each program that is to start otherwise than it would, and one for each
+/// interpreter that such programs share.
 fn entries(programs: &ProgramTable, table: &CatalogueTable) -> Vec<Entry> {
     let mut entries: HashMap<Key, Entry> = HashMap::new();
     for known in programs.all().filter(|known| !decided_by_the_system(programs, known)) {

@@ -15,7 +15,7 @@ use crate::process_info::{Identity, is_running};
 
 /// Instances that were started within this time are replicas of each other.
 const TOGETHER: Duration = Duration::from_secs(3600);
-/// So many are remembered.
+/// Number of processes that are remembered.
 const MOST: usize = 16;
 
 /// Processes of one program.
@@ -40,18 +40,18 @@ impl Replicas {
         self.seen.push((identity, Instant::now()));
     }
 
-    /// Those that live.
+    /// Replicas that live.
     pub(crate) fn living(&self) -> impl Iterator<Item = Identity> {
         self.seen.iter().map(|(identity, _)| *identity).filter(|identity| is_running(*identity))
     }
 
-    /// Whether several were seen, however young.
+    /// Whether several processes of the program were seen, however young.
     pub(crate) fn are_possible(&self) -> bool {
         self.seen.len() >= 2
     }
 
-    /// How many there are side by side, or were within the last hour, that had lived for `least_s` or longer;
-    /// 0 for a program that lives alone.
+    /// Number of replicas that are side by side, or were within the last hour, and had lived for `least_s` or
+    /// longer; 0 for a program that lives alone.
     pub(crate) fn count(&mut self, least_s: f64) -> usize {
         let is_old = |identity: &Identity| age_s(identity.start_ticks).is_some_and(|age_s| age_s >= least_s);
         let old = self.seen.iter().filter(|(identity, _)| is_running(*identity) && is_old(identity));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whose programs this daemon serves: everybody's on the machine, or one user's own tree of processes.
+//! Users whose programs this daemon serves: everybody on the machine, or one user's own tree of processes.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -38,12 +38,12 @@ impl ServedUsers {
         self.owners.borrow_mut().refresh();
     }
 
-    /// Whose pages count without a process that was seen: root's, in a user's own tree that user's.
+    /// User whose pages count without a process that was seen: root, or the user of an own tree.
     pub(crate) fn own_uid(&self) -> u32 {
         if self.tree.is_some() { nix::unistd::geteuid().as_raw() } else { 0 }
     }
 
-    /// Who answers for the uid.
+    /// Owner who answers for the uid.
     pub(crate) fn owner_of(&self, uid: u32) -> Owner {
         self.owners.borrow_mut().of(uid)
     }
@@ -57,7 +57,7 @@ impl ServedUsers {
         }
     }
 
-    /// Who answers for the programs of a domain.
+    /// Owner who answers for the programs of a domain.
     pub(crate) fn owner_of_domain(&self, domain: Domain) -> Owner {
         match domain {
             Domain::Own | Domain::Everybody => Owner::System,
@@ -70,7 +70,7 @@ impl ServedUsers {
         self.tree.is_some() || self.owner_of(uid) == Owner::System
     }
 
-    /// Whose samples a process of this uid makes.
+    /// Domain of the samples that a process of this uid makes.
     pub(crate) fn domain_of(&self, uid: u32) -> Domain {
         if self.is_system(uid) { Domain::Everybody } else { Domain::User(uid) }
     }

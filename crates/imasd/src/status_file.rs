@@ -11,7 +11,7 @@ use crate::ineligible::Ineligible;
 /// Shortest time between two writes.
 const BETWEEN: Duration = Duration::from_secs(1);
 
-/// What is written as soon as it changes.
+/// Figures that are written as soon as they change.
 pub(crate) type Reported = (DaemonCounters, Option<FleetState>, Vec<WorkTrouble>);
 
 /// The files, and what was written last.
@@ -36,12 +36,12 @@ impl StatusFile {
         self.is_new(reported) && now.duration_since(self.written) >= BETWEEN
     }
 
-    /// When they are to be written.
+    /// Time when the files are to be written.
     pub(crate) fn next(&self, now: &Reported) -> Option<Instant> {
         self.is_new(now).then(|| self.written + BETWEEN)
     }
 
-    /// Writes both; what cannot be written is written the next time.
+    /// Writes both files; what cannot be written is written the next time.
     pub(crate) fn write(&mut self, status: &DaemonStatus, ineligible: &Ineligible) {
         self.written = Instant::now();
         if status.write(&self.state).is_ok() {

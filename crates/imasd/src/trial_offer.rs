@@ -9,9 +9,9 @@ use imas_store::daemon::Offer;
 
 use crate::folders::PageName;
 
-/// The first pause after a trial that came to nothing, seconds; doubled each time.
+/// First pause after a trial that came to nothing, seconds; doubled each time.
 const PAUSE_S: f64 = 2.0;
-/// The longest.
+/// Longest pause after trials that came to nothing, seconds.
 const LONGEST_PAUSE_S: f64 = 3600.0;
 /// A process may take a trial up to this time after its offer was withdrawn: it read the index before, and
 /// its page is on its way.
@@ -20,20 +20,20 @@ const STILL_VALID: Duration = Duration::from_secs(60);
 /// The trials of one program.
 #[derive(Debug, Default)]
 pub(crate) struct TrialOffer {
-    /// That no process has taken yet, in the order in which starts take them.
+    /// Trials that no process has taken yet, in the order in which starts take them.
     untaken: Vec<Offer>,
-    /// Those that run, each with the page of the process that has taken it. A user's process takes no trial
+    /// Trials that run, each with the page of the process that has taken it. A user's process takes no trial
     /// of everybody's from others.
     running: Vec<(Offer, PageName)>,
     /// Earlier offers, and when each was withdrawn.
     withdrawn: Vec<(Offer, Instant)>,
-    /// When the first of the trials was taken that are offered together.
+    /// Time when the first of the trials was taken that are offered together.
     begun: Option<Instant>,
     /// The newest token: tokens follow each other, so that one entry of the index has room for several.
     newest: Option<u64>,
     /// Trials that came to nothing, one after the other.
     failures: u32,
-    /// No new offer before then, Unix time.
+    /// Time before which nothing new is offered, Unix time.
     not_before_s: f64,
 }
 
@@ -60,7 +60,8 @@ impl TrialOffer {
         }
     }
 
-    /// The same for another file of the program: earlier failures were those of the file before.
+    /// The trials for another file of the program. Earlier failures do not count: they were those of the file
+    /// before.
     pub(crate) fn of_another_file(self) -> Self {
         Self { failures: 0, not_before_s: 0.0, ..self }
     }

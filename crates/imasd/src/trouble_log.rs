@@ -4,10 +4,10 @@
 
 use std::time::{Duration, Instant};
 
-/// What works for so long works again.
+/// Time for which a thing must work until it works again.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// What was logged of something that may fail.
+/// State of the log about something that may fail.
 #[derive(Debug, Default)]
 pub(crate) struct TroubleLog {
     is_logged: bool,
@@ -15,18 +15,18 @@ pub(crate) struct TroubleLog {
 }
 
 impl TroubleLog {
-    /// It has failed. Whether that is to be logged.
+    /// Notes that the work has failed. Returns whether that is to be logged.
     pub(crate) fn began(&mut self) -> bool {
         self.works_since = None;
         !std::mem::replace(&mut self.is_logged, true)
     }
 
-    /// It has worked.
+    /// Notes that the work has succeeded.
     pub(crate) fn ended(&mut self, now: Instant) {
         self.works_since.get_or_insert(now);
     }
 
-    /// Whether it is to be logged now that it works again.
+    /// Whether the success is to be logged now that it works again.
     pub(crate) fn is_over(&mut self, now: Instant) -> bool {
         let is_over = self.is_logged && self.works_since.is_some_and(|since| now - since >= QUIET);
         self.is_logged &= !is_over;

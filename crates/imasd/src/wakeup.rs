@@ -17,12 +17,12 @@ const INBOX: u64 = 4;
 /// Kinds of events.
 const KINDS: usize = 5;
 
-/// Why the loop woke.
+/// Reasons why the loop woke.
 #[derive(Debug, Default)]
 pub(crate) struct Woken {
-    /// SIGTERM or SIGINT.
+    /// SIGTERM or SIGINT came.
     pub(crate) stop: bool,
-    /// SIGHUP.
+    /// SIGHUP came.
     pub(crate) reload: bool,
     /// Processes that have a page have ended.
     pub(crate) exits: bool,
@@ -32,7 +32,7 @@ pub(crate) struct Woken {
     pub(crate) inbox: bool,
 }
 
-/// The descriptors.
+/// Descriptors that the loop sleeps on.
 #[derive(Debug)]
 pub(crate) struct Wakeup {
     epoll: Epoll,
@@ -55,28 +55,28 @@ impl Wakeup {
         Ok(wakeup)
     }
 
-    /// Pages.
+    /// Wakes for events of the folders of pages.
     pub(crate) fn add_folders(&self, events: impl AsFd) -> Result<()> {
         Ok(self.epoll.add(events, EpollEvent::new(EpollFlags::EPOLLIN, FOLDERS))?)
     }
 
-    /// Deliveries of the fleet's agent. Closing the descriptor ends it.
+    /// Wakes for deliveries of the fleet's agent. Closing the descriptor ends it.
     pub(crate) fn add_inbox(&self, inbox: impl AsFd) -> Result<()> {
         Ok(self.epoll.add(inbox, EpollEvent::new(EpollFlags::EPOLLIN, INBOX))?)
     }
 
-    /// Ends of processes that have a page.
+    /// Wakes for ends of processes that have a page.
     pub(crate) fn add_exits(&self, exits: impl AsFd) -> Result<()> {
         Ok(self.epoll.add(exits, EpollEvent::new(EpollFlags::EPOLLIN, EXITS))?)
     }
 
-    /// Process events.
+    /// Wakes for process events.
     pub(crate) fn add_connector(&self, connector: impl AsFd) -> Result<()> {
         Ok(self.epoll.add(connector, EpollEvent::new(EpollFlags::EPOLLIN, CONNECTOR))?)
     }
 
-    /// Whether process events wake us. Between two readings they may pile up: a thousand a second must not
-    /// mean as many wake-ups.
+    /// Sets whether process events wake us. Between two readings they may pile up: a thousand a second must
+    /// not mean as many wake-ups.
     pub(crate) fn listen_to_connector(&self, connector: impl AsFd, listen: bool) {
         let flags = if listen { EpollFlags::EPOLLIN } else { EpollFlags::empty() };
         let _ = self.epoll.modify(connector, &mut EpollEvent::new(flags, CONNECTOR)); // it was added before

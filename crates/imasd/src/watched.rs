@@ -20,7 +20,7 @@ use crate::process_info::Identity;
 pub(crate) struct Image {
     /// The file; `None` when it is not known.
     pub(crate) executable: Option<Executable>,
-    /// Hexadecimal; empty when there is none, or it is not known.
+    /// Build-id, hexadecimal; empty when there is none, or it is not known.
     pub(crate) build_id: String,
 }
 
@@ -29,19 +29,19 @@ pub(crate) struct Image {
 pub(crate) struct Watch {
     pub(crate) witness: Witness,
     pub(crate) image: Image,
-    /// Of a trial: the name of the offer.
+    /// Name of the offer, where the page is of a trial.
     pub(crate) token: Option<String>,
-    /// The signal that ended it, where the kernel has reported it.
+    /// Signal that ended the process, where the kernel has reported it.
     pub(crate) signal: Option<u32>,
-    /// Its last exec by `CLOCK_MONOTONIC`, where the kernel has reported it.
+    /// Last exec of the process by `CLOCK_MONOTONIC`, where the kernel has reported it.
     pub(crate) exec_ns: Option<u64>,
-    /// When it was seen first, in this process of the daemon.
+    /// Time when the process was seen first, in this process of the daemon.
     pub(crate) since: Instant,
-    /// Of a trial: its sample is stored, though it lives.
+    /// The sample of its trial is stored, though the process lives.
     pub(crate) sampled: bool,
-    /// What was seen of it as long as it lived, under another allocator.
+    /// Activity that was seen of the process as long as it lived, under another allocator.
     pub(crate) activity: Option<ProcessActivity>,
-    /// It has ended, and its page waits for the store.
+    /// The process has ended, and its page waits for the store.
     pub(crate) ended: bool,
 }
 
@@ -57,7 +57,7 @@ impl Watch {
     }
 }
 
-/// All of them.
+/// All pages that are watched.
 #[derive(Debug, Default)]
 pub(crate) struct Watched {
     pub(crate) watches: HashMap<PageName, Watch>,
@@ -94,7 +94,7 @@ impl Watched {
         ended.map(|(page, _)| page.clone()).collect()
     }
 
-    /// Every page.
+    /// Pages that are watched.
     pub(crate) fn pages(&self) -> Vec<PageName> {
         self.watches.keys().cloned().collect()
     }

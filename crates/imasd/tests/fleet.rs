@@ -43,7 +43,7 @@ impl Host {
         Self { exchange: Exchange::new(folder), world }
     }
 
-    /// What waits in the outbox.
+    /// Messages that wait in the outbox.
     fn outbox(&self) -> Vec<Aggregate> {
         let waiting = self.exchange.waiting(10_000).unwrap_or_default();
         waiting.iter().map(|one| Aggregate::read(&one.bytes).unwrap()).collect()
@@ -338,7 +338,7 @@ fn hostile_deliveries_are_refused_and_counted() {
     host.world.wait("what is sound is taken", || host.world.counter("fleet_received") == 1);
 }
 
-/// Statistics in which so many hosts have published that they run the program, and nothing else.
+/// Statistics in which `hosts` hosts have published that they run the program, and nothing else.
 fn announced(subject: &str, hosts: u64) -> FleetStatistics {
     let (program, environment) = imas_exchange::key::of_subject(subject).unwrap();
     let mut statistics = FleetStatistics::new(program.clone(), environment.clone());

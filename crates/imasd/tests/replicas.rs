@@ -64,7 +64,7 @@ fn replica(world: &World, script: &Path, program: &StoredProgram) -> (Worker, St
     (worker, under)
 }
 
-/// What the index offers of the program: candidate ids and tokens.
+/// Offers of the program in the index: candidate ids and tokens.
 fn offers(world: &World, program: &StoredProgram) -> Vec<OfferedTrial> {
     let id = u64::try_from(program.id).unwrap();
     let index = world.index();
@@ -75,7 +75,7 @@ fn start(world: &World, script: &Path, count: usize) -> Vec<Worker> {
     (0..count).map(|_| Worker::start(world, script)).collect()
 }
 
-/// What these workers run under, once all of them run a trial.
+/// Candidates that these workers run under, once all of them run a trial.
 fn all_under_trial(world: &World, workers: &[Worker]) -> Vec<String> {
     let under = || workers.iter().map(Worker::under_trial).collect::<Option<Vec<_>>>();
     world.wait("all run a trial", || under().is_some());
@@ -84,8 +84,8 @@ fn all_under_trial(world: &World, workers: &[Worker]) -> Vec<String> {
     under
 }
 
-/// The first workers of a program, which only show that it has `count` replicas: the script, the program with
-/// a trial on offer for each worker of the next deployment, and the workers, which still run.
+/// First workers of a program, which only show that it has `count` replicas: the script, the program with a
+/// trial on offer for each worker of the next deployment, and the workers, which still run.
 fn first_deployment(world: &World, count: usize) -> (PathBuf, StoredProgram, Vec<Worker>) {
     let script = world.script("worker.py", WORKER);
     let workers = start(world, &script, count);

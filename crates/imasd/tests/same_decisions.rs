@@ -205,7 +205,7 @@ fn agree(scenario: &Scenario, world: &World, user: &User, program: &StoredProgra
     assert_eq!(comparable(theirs), comparable(ours), "{}, after {starts} trials", scenario.name);
 }
 
-/// What a trial leaves in the store beside its figures.
+/// Facts that a trial leaves in the store beside its figures.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct StoredTrial {
     candidate: String,
@@ -217,7 +217,7 @@ struct StoredTrial {
     retest_s: Option<String>,
 }
 
-/// What a store has of one program.
+/// History of one program in a store.
 #[derive(Debug)]
 struct History {
     /// Path, and the script.

@@ -357,7 +357,7 @@ fn five_failing_starts_stop_everything_until_root_ends_the_emergency() {
     five_failing_starts(World::new());
 }
 
-/// As in a container, or with a daemon that has no privileges.
+/// A container, or a daemon that has no privileges, gets no process events of the kernel.
 #[test]
 fn five_failing_starts_are_noticed_where_the_kernel_does_not_tell() {
     five_failing_starts(World::new().polling());

@@ -16,8 +16,8 @@ use super::{Board, HostTurn, Judgement, Point, Proof, Role, Settings, Status, Un
 /// Once `system` has this number of trials, a candidate without any is taken to have joined later.
 const FIRST_ROUNDS: u32 = 2;
 
-/// In a fleet a candidate is compared with the `system` of its own turn: with none that began so much
-/// earlier.
+/// Longest time between a candidate's trial and the `system` that it is compared with, in a fleet, seconds:
+/// that of the candidate's own turn, and none that began so much earlier.
 const PAIR_S: f64 = 3600.0;
 
 /// Ratio up to which the number of allocation calls may differ between trials of the same work.
@@ -30,16 +30,17 @@ pub struct AdaptiveState {
     pub board: Board,
     /// The user's settings.
     pub settings: Settings,
-    /// By candidate: whether it may be tried and used. One above the memory limit may not.
+    /// Role of each candidate: whether it may be tried and used. A candidate above the memory limit may not.
     pub roles: Vec<Role>,
     /// Whether the trials did different amounts of work. Their figures are then taken per call and per live
     /// byte.
     pub per_operation: bool,
     /// Trials that no longer count.
     pub expired: Expired,
-    /// Which trials are this host's, where a fleet shares them out; None where it tries as if it were alone.
+    /// Trials that are this host's, where a fleet shares them out; None where the host tries as if it were
+    /// alone.
     pub turn: Option<HostTurn>,
-    /// By candidate: time of the latest trial, seconds since the epoch.
+    /// Time of each candidate's latest trial, seconds since the epoch. None where it had none.
     last_s: Vec<Option<f64>>,
     limits: Limits,
     now_s: f64,
@@ -199,7 +200,10 @@ impl AdaptiveState {
             && self.board.trials_of(i) < self.settings.max_rounds
     }
 
-    /// The same for two starts at about the same time.
+    /// Candidates of the trials of two starts at about the same time, in this host's turn. It is the
+    /// candidate whose trial is due, and `system` beside it. Where `system` alone is due, it is the turn's
+    /// candidate. Empty where no trial is due, there is no room for two, or the candidate has a trial that
+    /// runs.
     fn pair_of_turn(
         &self,
         turn: &HostTurn,
@@ -245,15 +249,16 @@ impl AdaptiveState {
         }
     }
 
-    /// Where the newest retest was worse, the next ones follow without delay: three of them make the pick
-    /// step back. Retests that yield no figures decide nothing; after three of these the usual interval
-    /// applies again.
+    /// Whether retests of the pick follow each other without delay: its newest retest was worse. Three such
+    /// retests make the pick step back. Retests that yield no figures decide nothing; after three of these
+    /// the usual interval applies again.
     fn is_unproven(&self, pick: usize, w: f64) -> bool {
         let is_worse = self.board.recent[pick].last().is_some_and(|newest| newest.score(w) > 0.0);
         is_worse && (self.board.unanswered[pick] as usize) < RECENT
     }
 
-    /// Of `system` and the pick, the one with the older last trial; the other follows by the same rule.
+    /// Index of `system` or the pick: the candidate whose last trial is older. The other follows by the same
+    /// rule.
     fn older(&self, pick: usize) -> usize {
         let last_s = |i: usize| self.last_s[i].unwrap_or(0.0);
         if last_s(pick) < last_s(self.board.system) { pick } else { self.board.system }
@@ -263,13 +268,13 @@ impl AdaptiveState {
 /// A future trial.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Due {
-    /// Its candidate.
+    /// Index of its candidate.
     pub candidate: usize,
     /// Earliest time, seconds since the epoch.
     pub at_s: f64,
-    /// Whether that time has come.
+    /// Whether the time of the trial has come.
     pub is_now: bool,
-    /// Whether it is a retest of a settled answer.
+    /// Whether the trial is a retest of a settled answer.
     pub is_watch: bool,
 }
 
@@ -308,7 +313,7 @@ pub(super) fn numbered_rounds(history: &History<'_>, settings: &Settings) -> Vec
 struct DividedTrials {
     divisions: Vec<Division>,
     rounds: Vec<Round>,
-    /// How much untouched replicas differ, where that is the noise of all these rounds.
+    /// Scatter of untouched replicas, where that is the noise of all these rounds.
     untouched: Option<Untouched>,
 }
 
@@ -438,7 +443,7 @@ fn machine<'a>(history: &History<'a>) -> &'a str {
 /// Trials of this build that no longer count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Expired {
-    /// Too old.
+    /// Trials that are too old.
     pub by_age: usize,
     /// Made under other page settings or CPUs.
     pub by_machine: usize,

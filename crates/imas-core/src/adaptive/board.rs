@@ -19,22 +19,23 @@ pub const RECENT: usize = 3;
 /// What the trials show of every candidate.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Board {
-    /// By candidate: differences to `system` (x: cpu, y: memory).
+    /// Differences to `system` of each candidate (x: cpu, y: memory).
     pub pairs: Vec<Moments>,
-    /// By candidate: the newest differences to `system`, [`RECENT`] at most, oldest first.
+    /// Newest differences to `system` of each candidate, [`RECENT`] at most, oldest first.
     pub recent: Vec<Vec<Point>>,
-    /// By candidate: trials since the newest of those that yielded no figures.
+    /// Number of each candidate's trials without figures since its newest difference to `system`.
     pub unanswered: Vec<u32>,
-    /// By candidate: trials that yielded figures.
+    /// Number of each candidate's trials that yielded figures.
     pub counted: Vec<u32>,
-    /// By candidate: trials that yielded none.
+    /// Number of each candidate's trials that yielded no figures.
     pub void: Vec<u32>,
     /// Candidates that had their trial in the round that is not yet complete; all where the latest trials ran
     /// side by side, so that the next trial begins a round.
     pub in_round: Vec<usize>,
     /// Number of rounds, the unfinished one included.
     pub rounds: u32,
-    /// By candidate: rounds before its first trial, with figures or without; all rounds where it had none.
+    /// Number of rounds before each candidate's first trial, with figures or without. All rounds where it had
+    /// none.
     pub came_after: Vec<u32>,
     /// Index of `system`.
     pub system: usize,
@@ -57,9 +58,9 @@ impl Board {
         Self::of(&in_order(trials), len, system)
     }
 
-    /// As [`Board::new`] from trials that are divided into rounds already. Rounds of trials that ran side by
-    /// side, and those of lives, are compared with their own `system` alone, and the others with none of
-    /// theirs.
+    /// Board of `len` candidates from trials that are divided into rounds already. Rounds of trials that ran
+    /// side by side, and those of lives, are compared with their own `system` alone. The others are compared
+    /// with none of theirs.
     pub(crate) fn of(divided: &[Round], len: usize, system: usize) -> Self {
         let raw: Vec<&[JudgedTrial]> = divided.iter().map(|round| round.trials.as_slice()).collect();
         let apart: Vec<bool> =
@@ -126,7 +127,7 @@ impl Board {
         (0..self.counted.len()).map(|i| self.trials_of(i)).sum()
     }
 
-    /// The same for one candidate.
+    /// Number of trials of one candidate, with figures or without.
     pub fn trials_of(&self, candidate: usize) -> u32 {
         self.counted[candidate] + self.void[candidate]
     }
@@ -232,7 +233,7 @@ mod tests {
         assert_eq!(Board::new(&[], 2, 0).rounds, 0);
     }
 
-    /// Each is compared with what ran beside it; a load of another time is in no difference.
+    /// A deployment's trial is compared with what ran beside it; a load of another time is in no difference.
     #[test]
     fn a_deployment_is_compared_within_itself() {
         let round = |trials: &[JudgedTrial], is_side_by_side| Round {

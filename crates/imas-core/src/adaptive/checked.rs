@@ -6,9 +6,9 @@ use super::{Board, Point, Standing};
 /// A difference of fewer rounds is not known well enough, however clear.
 const FEWEST_ROUNDS: u32 = 2;
 
-/// By name of the candidate: live less predicted difference to `system`. Only of candidates whose own interval of
-/// 95 % excludes that they are alike: better or worse, so that candidates which disappoint teach as much as those
-/// which please. The others would teach noise.
+/// Live less predicted difference to `system`, with the name of each candidate. Only candidates whose own
+/// interval of 95 % excludes a difference of 0 count, better or worse. So candidates that disappoint teach as
+/// much as those that please. The others would teach noise.
 pub fn checked_predictions(board: &Board, standings: &[Standing]) -> Vec<(String, Point)> {
     let checked = |(i, standing): (usize, &Standing)| {
         let forecast = board.replay.as_ref()?.of(i)?;

@@ -15,7 +15,7 @@ use crate::compare::Residue;
 /// What the trials of one host show.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct HostEvidence {
-    /// By trial; a trial that crashed shows two things.
+    /// Evidence of each trial; a trial that crashed shows two things.
     pub trials: Vec<TrialEvidence>,
     /// Residuals of the complete rounds, all together.
     pub residue: Residue,
@@ -24,11 +24,11 @@ pub struct HostEvidence {
 /// What one trial or start shows of its candidate.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TrialEvidence {
-    /// Which.
+    /// Id of the trial.
     pub trial_id: String,
     /// Index of its candidate; never `system`.
     pub candidate: usize,
-    /// What it shows.
+    /// Evidence of the trial.
     pub shows: Shown,
 }
 
@@ -37,15 +37,15 @@ pub struct TrialEvidence {
 pub enum Shown {
     /// The difference to `system` of the same round.
     Pair(Point),
-    /// It yielded no figures.
+    /// The trial yielded no figures.
     Void,
     /// The program crashed or hung, and the candidate is to blame.
     Crash,
 }
 
-/// What the history shows. `is_last_complete` says whether the newest round is: nothing is to be added to it. A
-/// trial in a round without figures of `system` shows no difference: what the machine did between two rounds
-/// would be charged to the candidate.
+/// Evidence of the history. `is_last_complete` says whether the newest round is complete: nothing is to be
+/// added to it. A trial in a round without figures of `system` shows no difference: what the machine did
+/// between two rounds would be charged to the candidate.
 pub fn host_evidence(history: &History<'_>, settings: &Settings, is_last_complete: bool) -> HostEvidence {
     let mut rounds = numbered_rounds(history, settings);
     let void = rounds.iter().flatten().filter(|trial| trial.judged.point.is_none());

@@ -11,8 +11,8 @@ use crate::stats::saved;
 /// is more.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug)]
 pub struct ExpectedGain {
-    /// Which pick. The figure is CPU time for the fastest, memory for the leanest, and the root of their
-    /// product for the balanced pick.
+    /// The pick that is meant. Its figure is CPU time for the fastest, memory for the leanest, and the root
+    /// of their product for the balanced pick.
     pub pick: Pick,
     /// Index of the candidate; that of `system` where no candidate is proven better.
     pub candidate: usize,

@@ -38,10 +38,10 @@ const VOID_TRIALS: u32 = 2;
 pub enum Role {
     /// Tried and used.
     Tested,
-    /// It has left the set. It is used as long as its trials prove it better, and tried only to watch it
-    /// while it is the pick.
+    /// A candidate that has left the set. It is used as long as its trials prove it better, and tried only to
+    /// watch it while it is the pick.
     Kept,
-    /// Neither tried nor used.
+    /// A candidate that is neither tried nor used.
     #[serde(alias = "barred")]
     Ineligible,
 }
@@ -52,35 +52,38 @@ pub enum Role {
 pub enum Status {
     /// The incumbent, which the others must beat.
     Incumbent,
-    /// Not eliminated.
+    /// The candidate is not eliminated.
     Open,
     /// Proven to beat the incumbent by the margin.
     Proven,
     /// Worse than the best, and its expected remaining gain is below the cost of a trial.
     Worse,
-    /// It was better, but each of its newest three rounds was worse than `system`: the pick steps back.
+    /// The candidate was better, but each of its newest three rounds was worse than `system`: the pick steps
+    /// back.
     Regressed,
     /// The candidate costs more CPU time or more memory than a pick may.
     TooCostly,
     /// Equal to the best to within the cost of a trial.
     NoBetter,
-    /// Its expected gain is below the cost of the rounds that could still prove it better than the incumbent.
+    /// The candidate's expected gain is below the cost of the rounds that could still prove it better than
+    /// the incumbent.
     NotProvable,
-    /// It was not tried: its replay promises less than a trial costs, beside those that are tried.
+    /// Not tried: the gain that the candidate's replay predicts is below a trial's cost, beside those that
+    /// are tried.
     Unpromising,
-    /// Its trials yield no figures.
+    /// The candidate's trials yield no figures.
     Void,
     /// Ineligible: quarantined, not loadable on this machine, or above the memory limit.
     #[serde(alias = "barred")]
     Ineligible,
-    /// It left the set unproven.
+    /// The candidate left the set unproven.
     Left,
 }
 
 /// A candidate with its figures against `system`.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug)]
 pub struct Standing {
-    /// Its status.
+    /// The candidate's status.
     pub status: Status,
     /// Number of rounds the figures are computed from.
     pub rounds: u32,
@@ -101,7 +104,7 @@ pub struct Standing {
 /// The policy's conclusions from a board.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub struct Judgement {
-    /// By candidate.
+    /// Standing of each candidate.
     pub standings: Vec<Standing>,
     /// Candidate whose trial is most informative now; None when the answer is settled.
     pub next: Option<usize>,
@@ -174,7 +177,7 @@ fn with_judge<T>(
     judged(&Judge::new(&joined, question, Some(&own)))
 }
 
-/// What is asked of a judge.
+/// Question that a judge is asked.
 #[derive(Clone, Copy)]
 struct Question<'a> {
     roles: &'a [Role],
@@ -182,7 +185,7 @@ struct Question<'a> {
     /// Weight of CPU.
     w: f64,
     settings: &'a Settings,
-    /// Who may spend how much of the allowed error, where that is not equal.
+    /// Shares of the allowed error that the candidates may spend, where they are not equal.
     shares: Option<&'a ErrorShares>,
 }
 
@@ -208,9 +211,10 @@ struct Judge<'a> {
     /// The usable candidate with the highest posterior mean among those with rounds.
     best: usize,
     shares: Option<&'a ErrorShares>,
-    /// By axis: how many times as far off this program's predictions are as usual, in variance.
+    /// Factor for CPU and for memory, in variance: how many times as far off this program's predictions are
+    /// as usual.
     mispredicted: [f64; 2],
-    /// By candidate: whether it is worth a trial where it had none.
+    /// Whether each candidate is worth a trial where it had none.
     promising: Vec<bool>,
 }
 
@@ -347,8 +351,8 @@ impl<'a> Judge<'a> {
         rounds(i).min(rounds(other))
     }
 
-    /// Whether its last three rounds were all worse than `system`. For a better candidate this happens less
-    /// than once in a hundred times. A mean over all rounds would show the change much later.
+    /// Whether a candidate's last three rounds were all worse than `system`. For a better candidate this
+    /// happens less than once in a hundred times. A mean over all rounds would show the change much later.
     fn is_regressed(&self, i: usize) -> bool {
         let recent = &self.board.recent[i];
         i != self.board.system
@@ -384,7 +388,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Whether its trials give no figures, here or in the fleet.
+    /// Whether a candidate's trials give no figures, here or in the fleet.
     fn is_void(&self, i: usize) -> bool {
         let fleet = self.board.fleet.as_ref().and_then(|fleet| fleet.candidates.get(i));
         self.board.void[i] >= VOID_TRIALS || fleet.is_some_and(FleetCandidate::is_void)
@@ -420,7 +424,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Whether it is proven to beat the incumbent, at a cost that a pick may have.
+    /// Whether a candidate is proven to beat the incumbent, at a cost that a pick may have.
     fn may_replace(&self, i: usize) -> bool {
         self.may(i) && i != self.incumbent && self.is_affordable(i) && self.is_proven(i)
     }
@@ -468,12 +472,12 @@ impl<'a> Judge<'a> {
         [self.settings.max_cpu, self.settings.max_memory].map(f64::ln_1p)
     }
 
-    /// Whether its rounds cost no more on either axis than a pick may.
+    /// Whether a candidate's rounds cost no more on either axis than a pick may.
     fn is_affordable(&self, i: usize) -> bool {
         self.cost(i).iter().zip(self.most_cost()).all(|(cost, most)| *cost <= most)
     }
 
-    /// Whether it costs too much beyond the noise: further trials would not change that.
+    /// Whether a candidate costs too much beyond the noise: further trials would not change that.
     fn is_too_costly(&self, i: usize) -> bool {
         let beyond = |axis: usize| {
             let pairs = &self.board.pairs[i];

@@ -33,7 +33,7 @@ pub(super) fn points(
     Some(cpu.into_iter().zip(bytes).map(|(cpu, bytes)| Point::new(cpu, bytes)).collect())
 }
 
-/// All in one unit: live bytes count only where all of them are known.
+/// Memory of the windows, all in one unit: live bytes count only where all of them are known.
 fn bytes(windows: &[&LifeWindow], unit: MemoryUnit) -> Vec<f64> {
     let is_known = windows.iter().all(|window| window.live_bytes > 0);
     let of = |window: &&LifeWindow| match unit {
@@ -43,7 +43,8 @@ fn bytes(windows: &[&LifeWindow], unit: MemoryUnit) -> Vec<f64> {
     windows.iter().map(of).collect()
 }
 
-/// For a unit of work, else for a call, else as it is: whichever is known of all.
+/// CPU time of each window, seconds: for a unit of work, else for a call, else as it is, whichever is known
+/// of all.
 fn cpu(windows: &[&LifeWindow], per_call: bool) -> Vec<f64> {
     let of_work = windows.iter().map(|window| window.work.and_then(|work| work.cpu_of_a_unit()));
     if let Some(cpu) = of_work.collect::<Option<Vec<f64>>>() {

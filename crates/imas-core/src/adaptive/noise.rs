@@ -9,7 +9,7 @@ use crate::stats::Moments;
 /// what remains with normalised CPU time. A higher value eliminates good candidates of quiet programs after
 /// one round, a lower one costs trials of noisy programs (docs/decisions/0013).
 const PRIOR_CPU: f64 = 0.05;
-/// The same for ln memory.
+/// Prior standard deviation of one paired difference of ln memory.
 const PRIOR_MEMORY: f64 = 0.03;
 /// Degrees of freedom of that prior; fewer as the program proves noisier.
 ///
@@ -57,8 +57,9 @@ impl Noise {
         Spread { sigma, freedom: self.expected.freedom.max(freedom) }
     }
 
-    /// The same from the program's own trials alone, for proofs. With the prior, a noisy program whose first
-    /// rounds happen to look quiet would be changed without reason; the noisier it is, the more often.
+    /// A candidate's own spread from the program's own trials alone, for proofs. With the prior, a noisy
+    /// program whose first rounds happen to look quiet would be changed without reason; the noisier it is,
+    /// the more often.
     pub fn shown(&self, pairs: &Moments) -> Spread {
         let Spread { sigma, .. } = self.moderated(self.seen, pairs);
         Spread { sigma: sigma.max(self.least.sqrt()), freedom: self.seen.freedom }

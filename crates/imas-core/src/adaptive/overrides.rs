@@ -40,7 +40,7 @@ impl Overrides {
         }
     }
 
-    /// The policy's settings with them.
+    /// Settings of the policy with these overrides.
     pub fn settings(self) -> Settings {
         let usual = Settings::default();
         Settings {

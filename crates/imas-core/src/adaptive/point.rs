@@ -13,7 +13,7 @@ pub struct Point {
 }
 
 impl Point {
-    /// From seconds and bytes; None unless both are positive numbers.
+    /// Point of seconds and bytes; None unless both are positive numbers.
     pub fn new(cpu_s: f64, bytes: f64) -> Option<Self> {
         let is_figure = |x: f64| x.is_finite() && x > 0.0;
         (is_figure(cpu_s) && is_figure(bytes)).then(|| Self { cpu: cpu_s.ln(), memory: bytes.ln() })

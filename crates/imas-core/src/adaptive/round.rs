@@ -11,13 +11,14 @@ use super::trial::JudgedTrial;
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Round {
     pub(crate) trials: Vec<JudgedTrial>,
-    /// They ran at the same time: they are compared with no `system` of another time.
+    /// The trials ran at the same time: they are compared with no `system` of another time.
     pub(crate) is_side_by_side: bool,
-    /// Their figures are those of processes that lived on: they are compared with no figure of another kind.
+    /// The trials' figures are those of processes that lived on: they are compared with no figure of another
+    /// kind.
     pub(crate) is_of_lives: bool,
 }
 
-/// Which trials form a round: their places among all.
+/// Places of a round's trials among all trials.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Division {
     pub(crate) members: Vec<usize>,
@@ -35,7 +36,7 @@ impl Division {
     }
 }
 
-/// When a trial ran, seconds since the epoch.
+/// Time in which a trial ran, seconds since the epoch.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Span {
     pub(crate) begin_s: f64,
@@ -95,7 +96,8 @@ pub(crate) fn in_sequence(
     rounds.into_iter().filter(|range| !range.is_empty()).map(of).collect()
 }
 
-/// Each trial with those after it that ran beside it; the first that did not begins the next group.
+/// Groups of trials that ran side by side, as ranges. A trial that did not run beside the first of its group
+/// begins the next.
 fn groups(spans: &[Span]) -> Vec<std::ops::Range<usize>> {
     let mut groups: Vec<std::ops::Range<usize>> = vec![];
     for (at, span) in spans.iter().enumerate() {

@@ -16,7 +16,7 @@ pub enum Objective {
     Cpu,
     /// Memory alone: the leanest.
     Memory,
-    /// Both equally, whatever the machine's conditions.
+    /// CPU and memory equally, whatever the machine's conditions.
     Balanced,
 }
 

@@ -14,7 +14,7 @@ use crate::stats::median;
 const LIMIT: f64 = 2.5;
 /// Factor from the median absolute deviation to the standard deviation, for normal noise.
 const TO_SIGMA: f64 = 1.4826;
-/// The same factor for the upper quartile of absolute deviations.
+/// Factor from the upper quartile of absolute deviations to the standard deviation, for normal noise.
 const QUARTILE_TO_SIGMA: f64 = 1.0 / 1.1503;
 /// Least noise that is assumed, as a difference of logarithms.
 const LEAST_SIGMA: f64 = 0.005;
@@ -39,7 +39,7 @@ pub(crate) fn steady(rounds: &[&[JudgedTrial]], candidates: usize) -> Vec<Vec<Ju
     rounds.iter().enumerate().map(steadied).collect()
 }
 
-/// By round and candidate.
+/// Figures of each round, for each candidate. None where it had no trial with figures.
 type Table = Vec<Vec<Option<f64>>>;
 
 fn table(rounds: &[&[JudgedTrial]], candidates: usize, axis: fn(&Point) -> f64) -> Table {

@@ -8,6 +8,6 @@ use super::Point;
 pub struct JudgedTrial {
     /// Index of the candidate.
     pub candidate: usize,
-    /// Its figures.
+    /// Figures of the trial.
     pub point: Option<Point>,
 }

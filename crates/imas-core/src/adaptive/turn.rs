@@ -4,21 +4,21 @@
 //! In its turn a host tries one candidate once, and then `system`, with which it is compared. `system` may
 //! follow at any time: it is safe, so a program that starts once a day yields pairs as well.
 
-/// Which trials are this host's.
+/// The trials of this host in its turn.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct HostTurn {
     /// The candidate whose trial is this host's now.
     pub candidate: Option<usize>,
-    /// When this turn began, seconds since the epoch: one trial a turn.
+    /// Time when this turn began, seconds since the epoch: one trial a turn.
     pub begin_s: f64,
-    /// Until then nothing of this changes.
+    /// Time until which nothing of this changes, seconds since the epoch.
     pub until_s: f64,
-    /// By candidate: no other host knows it, so this host tries it as if it were alone.
+    /// Whether each candidate is known to no other host, so that this host tries it as if it were alone.
     pub is_own: Vec<bool>,
-    /// By candidate: this host checks it in the present period, if it is the pick by the fleet's figures
-    /// alone.
+    /// Whether this host checks each candidate in the present period, if it is the pick by the fleet's
+    /// figures alone.
     pub checks: Vec<bool>,
-    /// When the present period of checks began.
+    /// Time when the present period of checks began, seconds since the epoch.
     pub checks_begin_s: f64,
 }
 

@@ -28,7 +28,8 @@ pub struct Untouched {
 }
 
 impl Untouched {
-    /// Of all lives of one program. None where there are too few, or they differ too much to be a measure.
+    /// Scatter of all lives of one program. None where there are too few, or they differ too much to be a
+    /// measure.
     #[must_use]
     pub fn of(lives: &[UntouchedLife]) -> Option<Self> {
         let mut ordered: Vec<&UntouchedLife> = lives.iter().collect();

@@ -20,7 +20,7 @@ pub struct Belief {
 }
 
 impl Belief {
-    /// Of no difference, but for the spread that is usual: standard deviation `usual`.
+    /// Belief in no difference, but for the usual spread: standard deviation `usual`.
     pub fn usual(usual: f64) -> Self {
         Self { mean: 0.0, variance: usual.powi(2) }
     }
@@ -33,14 +33,14 @@ impl Belief {
         Self { mean: variance * (self.mean / self.variance + precision * seen), variance }
     }
 
-    /// Of the difference, where `other` is taken from this and the two are independent.
+    /// Belief about the difference of this and `other`; the two are independent.
     #[must_use]
     pub fn less(self, other: Self) -> Self {
         Self { mean: self.mean - other.mean, variance: self.variance + other.variance }
     }
 
-    /// Of the greater of the two, taken to be normal again: C. E. Clark, "The greatest of a finite set of
-    /// random variables", Operations Research 9, 1961.
+    /// Belief about the greater of the two, taken to be normal again: C. E. Clark, "The greatest of a finite
+    /// set of random variables", Operations Research 9, 1961.
     #[must_use]
     pub fn greater(self, other: Self) -> Self {
         let lead = self.less(other);
@@ -96,8 +96,8 @@ mod tests {
         assert_eq!(usual.after(0, 0.0, 0.05).variance, 0.05f64.powi(2));
     }
 
-    /// At a mean of 0 this is the standard deviation over the root of 2 pi; far from 0 it is nothing, or the
-    /// mean itself.
+    /// The upside at a mean of 0 is the standard deviation over the root of 2 pi. Far from 0 it is nothing,
+    /// or the mean itself.
     #[test]
     fn upside_worked_by_hand() {
         let of = |mean: f64| Belief { mean, variance: 0.01 }.upside();
@@ -105,8 +105,8 @@ mod tests {
         assert!(of(-1.0) < 1e-12 && (of(1.0) - 1.0).abs() < 1e-9);
     }
 
-    /// Of two alike the greater is higher by the standard deviation over the root of pi; one far behind
-    /// counts for nothing.
+    /// The greater of two alike beliefs is higher by the standard deviation over the root of pi. A belief far
+    /// behind counts for nothing.
     #[test]
     fn the_greater_of_two_worked_by_hand() {
         let of = |mean: f64| Belief { mean, variance: 0.01 };

@@ -14,7 +14,7 @@ use crate::compare::ratio_after;
 use crate::run::RawRun;
 use crate::stats::Interval;
 
-/// What a rule is about.
+/// Figure that a rule is about.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "kebab-case")]
 pub enum BaselineFigure {
@@ -45,18 +45,18 @@ impl BaselineFigure {
         }
     }
 
-    /// Whether it depends on how fast the machine is.
+    /// Whether the figure depends on how fast the machine is.
     pub fn is_time(self) -> bool {
         matches!(self, Self::Wall | Self::Cpu)
     }
 }
 
-/// `cpu>3%`: it fails when the figure has grown by more than that.
+/// Rule like `cpu>3%`: it fails when the figure has grown by more than that.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug)]
 pub struct FailRule {
-    /// What may not grow.
+    /// The figure that may not grow.
     pub figure: BaselineFigure,
-    /// By how much it may (0.03 = 3 %).
+    /// Fraction by which it may grow (0.03 = 3 %).
     pub most: f64,
 }
 
@@ -84,28 +84,28 @@ impl std::fmt::Display for FailRule {
     }
 }
 
-/// What came of one rule for one candidate.
+/// Result of one rule for one candidate.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "kebab-case")]
 pub enum CheckStatus {
     /// The figure has grown by more than the rule allows, beyond the noise.
     Failed,
-    /// It is not shown to have grown by more.
+    /// The figure is not shown to have grown by more than the rule allows.
     Passed,
-    /// It cannot be compared with the baseline.
+    /// The figure cannot be compared with the baseline.
     NotComparable,
 }
 
 /// One rule, applied to one candidate.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub struct BaselineCheck {
-    /// Under which candidate.
+    /// The candidate that it is about.
     pub candidate: String,
     /// The rule.
     pub rule: FailRule,
     /// The figure by that of the baseline.
     pub ratio: Option<Interval>,
-    /// What came of it.
+    /// Result of the rule.
     pub status: CheckStatus,
 }
 

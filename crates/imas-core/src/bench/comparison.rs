@@ -40,9 +40,9 @@ pub struct Ratios {
 /// unknown.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MoreRuns {
-    /// For the CPU ratio.
+    /// Number of runs for the CPU ratio.
     pub cpu: Option<u32>,
-    /// For the memory ratio.
+    /// Number of runs for the memory ratio.
     pub memory: Option<u32>,
 }
 
@@ -57,42 +57,42 @@ pub struct CandidateResult {
     pub ratio: Ratios,
     /// Words on both.
     pub verdict: Verdict,
-    /// Set when it cannot be picked.
+    /// Reason why the candidate cannot be picked, if it cannot.
     pub ineligible: Option<IneligibleCandidate>,
-    /// How many more runs would settle what is undecided.
+    /// Numbers of further runs that would settle what is undecided.
     pub more_runs: MoreRuns,
 }
 
 /// The result of a benchmark.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub struct Comparison {
-    /// In the order given.
+    /// Results of the candidates, in the order given.
     pub candidates: Vec<CandidateResult>,
     /// The three picks.
     pub picks: BenchPicks,
     /// Candidates with better figures than the picks, and why they are not picked.
     pub passed_over: Vec<PassedOver>,
-    /// What the runs say as a whole.
+    /// Outlook: what the runs say as a whole.
     pub outlook: Outlook,
-    /// What to beware of.
+    /// Warnings: what to beware of.
     pub warnings: Vec<Warning>,
 }
 
 impl Comparison {
-    /// What else is known of these candidates, beside how their runs ended: a run of either kind hung until
-    /// it was ended.
+    /// This comparison with the candidates `hung` ineligible: a run of either kind hung until it was ended.
     #[must_use]
     pub fn with_hung(self, hung: &[&str]) -> Self {
         self.without(hung, IneligibleCandidate::Hung)
     }
 
-    /// The same of those with a run that took many times what any took under `system`.
+    /// This comparison with the candidates `names` ineligible: a run took many times what any took under
+    /// `system`.
     #[must_use]
     pub fn with_excess(self, names: &[&str]) -> Self {
         self.without(names, IneligibleCandidate::Excess)
     }
 
-    /// The same of those with a run that did not end in time.
+    /// This comparison with the candidates `names` ineligible: a run did not end in time.
     #[must_use]
     pub fn with_timed_out(self, names: &[&str]) -> Self {
         self.without(names, IneligibleCandidate::TimedOut)
@@ -126,7 +126,7 @@ impl Comparison {
     }
 }
 
-/// How the counted runs ended, by candidate: exit status, or 128 + the signal.
+/// Exits of the counted runs of each candidate: exit status, or 128 + the signal.
 pub type CountedExits = BTreeMap<String, Vec<i32>>;
 
 /// Compares every candidate with `system`, which must be among them: without its runs there are no ratios,
@@ -135,8 +135,8 @@ pub fn compare(candidates: &[CandidateRuns], options: &Options) -> Comparison {
     compare_counted(candidates, &CountedExits::new(), options)
 }
 
-/// The same with counted runs. They are not compared, but a candidate with another exit status than `system`
-/// in one of them cannot be picked.
+/// Compares every candidate with `system` as [`compare`] does, and looks at the counted runs. They are not
+/// compared, but a candidate with another exit status than `system` in one of them cannot be picked.
 pub fn compare_counted(
     candidates: &[CandidateRuns],
     counted: &CountedExits,
@@ -145,7 +145,8 @@ pub fn compare_counted(
     look(candidates, counted, options, None).0
 }
 
-/// The same, and whether more rounds would change the answer, or only the answer to `goal`.
+/// Comparison as of [`compare_counted`], and whether more rounds would change the answer, or only the answer
+/// to `goal`.
 pub fn look(
     candidates: &[CandidateRuns],
     counted: &CountedExits,
@@ -255,7 +256,8 @@ impl<'a> Judged<'a> {
         self.candidate.name == SYSTEM
     }
 
-    /// With the ratios of all rounds, however few they are.
+    /// This candidate with the ratios of all rounds, however few they are. None where it cannot be picked,
+    /// and for `system`.
     fn entrant(&self) -> Option<Entrant<'a>> {
         (self.ineligible.is_none() && !self.is_system()).then(|| Entrant {
             name: &self.candidate.name,

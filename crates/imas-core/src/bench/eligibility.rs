@@ -14,14 +14,14 @@ use crate::sample::is_crash_signal;
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "kebab-case")]
 pub enum IneligibleCandidate {
-    /// It has no runs.
+    /// The candidate has no runs.
     NoRuns,
     /// The program crashed under it, by this signal, and does not under `system`.
     Crashed {
         /// SIGSEGV, SIGABRT, SIGBUS, SIGILL or SIGSYS.
         signal: u32,
     },
-    /// It hung under it, far longer than any run under `system` took, and was ended.
+    /// The program hung under it, far longer than any run under `system` took, and was ended.
     Hung,
     /// A run took many times the CPU time or memory of any run under `system`, and was ended.
     Excess,
@@ -36,17 +36,17 @@ pub enum IneligibleCandidate {
     OutputDiffers,
 }
 
-/// What `system` did, by which the others are judged.
+/// Exits and outputs of `system`, by which the others are judged.
 #[derive(Debug)]
 pub(super) struct Reference {
     exits: BTreeSet<i32>,
-    /// Of its counted runs.
+    /// Exit statuses of the counted runs.
     counted_exits: BTreeSet<i32>,
     outputs: OutputCheck,
 }
 
 impl Reference {
-    /// From its measured runs and the exits of its counted ones.
+    /// Reference from the measured runs of `system` and the exits of its counted runs.
     pub(super) fn of(system: &[RawRun], counted: &[i32]) -> Self {
         let mut outputs = OutputCheck::default();
         system.iter().filter_map(|run| run.output.as_deref()).for_each(|output| {
@@ -64,12 +64,12 @@ impl Reference {
         self.exits.iter().copied().find(|&exit| exit != 0)
     }
 
-    /// An exit that `system` showed too.
+    /// Whether the run ended as a run under `system` did.
     pub(super) fn is_expected(&self, run: &RawRun) -> bool {
         self.exits.contains(&run.exit)
     }
 
-    /// Other runs than these showed that the output varies.
+    /// This reference with the knowledge of other runs that the output varies, if it `varies`.
     pub(super) fn with_varying_output(mut self, varies: bool) -> Self {
         if varies {
             self.outputs = OutputCheck::varying();

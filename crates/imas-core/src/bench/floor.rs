@@ -12,10 +12,11 @@ pub struct Floor {
 }
 
 impl Floor {
-    /// Everything that was measured is compared: for summaries of many programs, which judge by all of them.
+    /// Floor with which everything is compared that was measured: for summaries of many programs, which judge
+    /// by all of them.
     pub const NONE: Self = Self { cpu_s: 0.0, memory_bytes: 1 };
 
-    /// For the verdict on one program: starting a process takes milliseconds and varies by as much, and a
-    /// run with less memory ended before anybody could look.
+    /// Floor for the verdict on one program: starting a process takes milliseconds and varies by as much, and
+    /// a run with less memory ended before anybody could look.
     pub const BENCH: Self = Self { cpu_s: 0.005, memory_bytes: 64 << 10 };
 }

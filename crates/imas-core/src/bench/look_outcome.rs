@@ -13,7 +13,7 @@ pub enum LookOutcome {
     Settled,
     /// The rounds that are left are far too few to settle it.
     Hopeless,
-    /// By predictions and rounds, no candidate is likely to gain much.
+    /// No candidate is likely to gain much, by predictions and rounds.
     Unlikely,
     /// More rounds may settle it.
     Open,
@@ -25,7 +25,7 @@ const KNOWN: usize = 10;
 const FAR_TOO_MANY: usize = 3;
 
 impl LookOutcome {
-    /// Of candidates that can be picked, after this number of rounds.
+    /// Outcome for candidates that can be picked, after this number of rounds.
     pub(super) fn of(entrants: &[Entrant<'_>], outlook: &Outlook, rounds: usize, options: &Options) -> Self {
         match outlook {
             Outlook::Unknown | Outlook::NoneBetter => Self::Settled,
@@ -38,8 +38,8 @@ impl LookOutcome {
         }
     }
 
-    /// Of an answer that takes about `more_rounds` further rounds (None: any number is too few) after `rounds`:
-    /// open, or hopeless where far fewer are left.
+    /// Outcome for an answer that takes about `more_rounds` further rounds after `rounds`. None: any number
+    /// is too few. It is open, or hopeless where far fewer rounds are left.
     pub(super) fn unless_hopeless(more_rounds: Option<u32>, rounds: usize, options: &Options) -> Self {
         let most = options.looks.map_or(usize::MAX, |looks| looks.most as usize);
         let left = most.saturating_sub(rounds);

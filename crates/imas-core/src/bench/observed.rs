@@ -13,7 +13,7 @@ use super::run::CandidateRuns;
 pub struct Observed {
     /// Measured runs by candidate, in the order shown. Those that failed are among them.
     pub runs: Vec<CandidateRuns>,
-    /// How the counted runs ended.
+    /// Ends of the counted runs.
     pub counted: CountedExits,
     /// Candidates of which a run hung.
     pub hung: Vec<String>,

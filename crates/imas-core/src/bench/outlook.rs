@@ -18,7 +18,7 @@ pub enum Outlook {
     Settled,
     /// A candidate is better in these runs, which are too few or too noisy to prove it.
     LooksBetter {
-        /// Which.
+        /// Name of the candidate.
         candidate: String,
         /// Rounds that it was compared in.
         rounds: usize,
@@ -35,7 +35,7 @@ pub enum Outlook {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         less_than: Option<f64>,
     },
-    /// There are too few rounds to prove anything.
+    /// Too few rounds to prove anything.
     TooFewRounds {
         /// Rounds that were compared.
         rounds: usize,
@@ -44,7 +44,7 @@ pub enum Outlook {
     },
     /// The runs show that none is better by more than the margin.
     NoneBetter,
-    /// There is nothing to compare.
+    /// Nothing to compare.
     Unknown,
 }
 
@@ -77,8 +77,8 @@ pub(super) fn outlook(entrants: &[Entrant<'_>], picks: &BenchPicks, options: &Op
     }
 }
 
-/// Of the candidates that are better than `system` in these runs the one that is best in both, else in CPU
-/// time, else in memory; and the ratio by which it is.
+/// Best candidate of those that are better than `system` in these runs, and the ratio by which it is better.
+/// It is the candidate that is best in both figures, else in CPU time, else in memory.
 fn best_of_better<'a, 'b>(
     entrants: &'a [Entrant<'b>],
     options: &Options,
@@ -108,7 +108,7 @@ fn largest_gain(entrants: &[Entrant<'_>]) -> Option<f64> {
     ratios.map(|ratio| 1.0 - ratio.interval.lo).max_by(f64::total_cmp)
 }
 
-/// At least as many as the full confidence takes.
+/// Rough number of further rounds that would prove the ratio: at least as many as the full confidence takes.
 pub(super) fn rounds_to_be_sure(ratio: PairedRatio, of: usize, options: &Options) -> Option<u32> {
     const FULL_CONFIDENCE: usize = 6;
     let missing = FULL_CONFIDENCE.max(options.min_runs).saturating_sub(ratio.rounds);
@@ -120,8 +120,8 @@ pub(super) fn rounds_to_be_sure(ratio: PairedRatio, of: usize, options: &Options
     Some(proof.max(missing).max(1))
 }
 
-/// Whether it may be better than `system` although the runs do not show it, and how many further rounds would
-/// settle that.
+/// Whether a candidate may be better than `system` although the runs do not show it, and how many further
+/// rounds would settle that.
 fn open(entrant: &Entrant<'_>, options: &Options) -> Option<Option<u32>> {
     let axes = [(entrant.cpu, options.margins.cpu), (entrant.memory, options.margins.memory)];
     let may_be = axes.into_iter().filter_map(|(ratio, margin)| {

@@ -46,7 +46,7 @@ impl Criterion {
     }
 }
 
-/// The runs of one round: of the one and of the other.
+/// Two runs of one round. The ratio is that of the first to the second.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Pair<'a>(&'a RawRun, &'a RawRun);
 
@@ -95,7 +95,8 @@ pub(super) fn common_spread<'a>(
     all.spread()
 }
 
-/// With fewer runs than a word needs, at least those that are missing.
+/// Rough number of further runs until a ratio is settled. With fewer runs than a word needs, it is at least
+/// the number of those that are missing.
 pub(super) fn more_runs(interval: Interval, rounds: usize, margin: f64, min_runs: usize) -> Option<u32> {
     let missing = u32::try_from(min_runs.saturating_sub(rounds)).unwrap_or(u32::MAX);
     runs_to_settle(interval, rounds, margin).map(|more| more.max(missing))

@@ -35,7 +35,7 @@ pub struct PassedOver {
     pub pick: Pick,
     /// Name of the candidate.
     pub candidate: String,
-    /// Why it is not the pick.
+    /// Reason why the candidate is not the pick.
     pub why: WhyPassedOver,
 }
 
@@ -62,7 +62,7 @@ pub(super) struct Entrant<'a> {
 }
 
 impl Entrant<'_> {
-    /// Without ratios that rest on too few rounds for a word.
+    /// This entrant without the ratios that rest on too few rounds for a word.
     pub(super) fn with_enough(&self, options: &Options) -> Self {
         let [cpu, memory, balance] =
             [self.cpu, self.memory, self.balance].map(|ratio| ratio.filter(|r| r.rounds >= options.min_runs));
@@ -79,14 +79,14 @@ impl Entrant<'_> {
         }
     }
 
-    /// Whether it is proven to be better than `system`, as one of `of` candidates.
+    /// Whether the candidate is proven to be better than `system`, as one of `of` candidates.
     pub(super) fn beats_system(&self, criterion: Criterion, of: usize, options: &Options) -> bool {
         let answer =
             self.ratio(criterion).map(|ratio| ratio.answer(criterion.margin(options), &options.demand(of)));
         answer == Some(Answer::Better)
     }
 
-    /// Whether it costs no more on the other axis than a pick by this criterion may.
+    /// Whether the candidate costs no more on the other axis than a pick by this criterion may.
     pub(super) fn is_affordable(&self, criterion: Criterion, options: &Options) -> bool {
         let (other, most) = match criterion {
             Criterion::Cpu => (self.memory, options.most_cost.memory),

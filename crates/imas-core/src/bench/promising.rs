@@ -12,7 +12,7 @@ pub struct PredictedRatios {
     pub cpu: Interval,
     /// Mean of resident memory.
     pub memory: Interval,
-    /// Its peak. Nothing is decided by it.
+    /// Peak of resident memory. Nothing is decided by it.
     pub peak: Interval,
 }
 
@@ -32,7 +32,7 @@ impl PredictedRatios {
         score(self.cpu.mid, self.memory.mid, cpu_weight)
     }
 
-    /// The same at the good ends of the intervals.
+    /// The score at the good ends of the intervals, a logarithm.
     fn best_score(&self, cpu_weight: f64) -> f64 {
         score(self.cpu.lo, self.memory.lo, cpu_weight)
     }

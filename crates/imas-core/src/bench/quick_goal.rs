@@ -101,7 +101,7 @@ impl QuickGoal {
         ratio.is_some_and(|ratio| ratio.interval.mid <= most)
     }
 
-    /// Where the best of these rounds is not proven: settled only if it is no better than `system`.
+    /// Outcome where the best of these rounds is not proven: settled only if it is no better than `system`.
     fn without_proof(&self, best: PairedRatio, of: usize, options: &Options) -> LookOutcome {
         if best.interval.mid >= 1.0 - self.criterion.margin(options) {
             return LookOutcome::Settled;
@@ -123,7 +123,7 @@ impl QuickGoal {
 }
 
 impl Estimate {
-    /// By the rounds. None while nothing is known of their noise.
+    /// Estimate from the rounds alone. None while nothing is known of their noise.
     fn measured(ratio: PairedRatio) -> Option<Self> {
         if ratio.rounds < 2 {
             return None;
@@ -135,7 +135,7 @@ impl Estimate {
         Some(Self { mean, deviation: deviation / rounds.sqrt() * wider })
     }
 
-    /// Of two independent estimates.
+    /// Estimate from this one and `other` together, which are independent of each other.
     fn with(self, other: Self) -> Self {
         const ALIKE: f64 = 1e-6; // runs may be alike to the last byte
         let weight = |one: Self| one.deviation.max(ALIKE).powi(-2);
@@ -164,7 +164,7 @@ mod tests {
     use crate::run::RawRun;
     use crate::stats::Interval;
 
-    /// Predicted to this part.
+    /// Ratios that are predicted to within this part.
     fn predicted(cpu: f64, memory: f64, part: f64) -> PredictedRatios {
         let around = |mid: f64| Interval { lo: mid * (1.0 - part), mid, hi: mid * (1.0 + part) };
         PredictedRatios { cpu: around(cpu), memory: around(memory), peak: around(memory) }

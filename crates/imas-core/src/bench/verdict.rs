@@ -27,7 +27,7 @@ pub enum Word {
     /// Too few runs, or the figure could not be measured.
     #[serde(rename = "not enough data")]
     NotEnoughData,
-    /// It is `system` itself.
+    /// The candidate is `system` itself.
     #[serde(rename = "reference")]
     Reference,
 }
@@ -53,12 +53,12 @@ impl std::fmt::Display for Word {
     }
 }
 
-/// Both words about a candidate.
+/// The words about a candidate's CPU time and memory.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Verdict {
-    /// On user and system CPU time.
+    /// Word on user and system CPU time.
     pub cpu: Word,
-    /// On the mean of resident anonymous memory.
+    /// Word on the mean of resident anonymous memory.
     pub memory: Word,
 }
 

@@ -30,59 +30,59 @@ pub enum Warning {
     },
     /// Too few runs for a 95 % interval.
     FewRuns {
-        /// Rounds there were.
+        /// Number of rounds there were.
         runs: usize,
         /// Confidence that this number can reach.
         confidence: f64,
     },
     /// Some runs took an odd time.
     Outliers {
-        /// Under which candidate.
+        /// The candidate that they ran under.
         candidate: String,
-        /// How many.
+        /// Number of runs that took an odd time.
         outliers: usize,
-        /// Of how many.
+        /// Number of runs in all, odd or not.
         runs: usize,
     },
     /// The program fails under `system` too.
     SystemFails {
-        /// Its exit: status, or 128 + signal.
+        /// Exit of the program: status, or 128 + signal.
         exit: i32,
     },
     /// The program exits otherwise than under `system`.
     ExitDiffers {
-        /// Under which candidate.
+        /// The candidate that it ran under.
         candidate: String,
-        /// Its exit: status, or 128 + signal.
+        /// Exit of the program: status, or 128 + signal.
         exit: i32,
     },
     /// The program writes something else than under `system`.
     OutputDiffers {
-        /// Under which candidate.
+        /// The candidate that it ran under.
         candidate: String,
     },
     /// The program never writes the same twice.
     OutputVariesByItself,
     /// The program crashed and does not under `system`.
     CrashUnder {
-        /// Under which candidate.
+        /// The candidate that it ran under.
         candidate: String,
-        /// By which signal.
+        /// Number of the signal that it died of.
         signal: u32,
     },
     /// A run hung, far longer than any under `system` took, and was ended.
     HangsUnder {
-        /// Under which candidate.
+        /// The candidate that it ran under.
         candidate: String,
     },
     /// A run took many times the CPU time or memory of any under `system`, and was ended.
     ExcessUnder {
-        /// Under which candidate.
+        /// The candidate that it ran under.
         candidate: String,
     },
     /// A run did not end within the time that was allowed.
     TimesOutUnder {
-        /// Under which candidate.
+        /// The candidate that it ran under.
         candidate: String,
     },
     /// The CPU time is too small for changes to exceed the noise.
@@ -96,7 +96,7 @@ pub enum Warning {
     LoadHigh {
         /// Five-minute load average.
         load5: f64,
-        /// CPUs.
+        /// Number of CPUs.
         cpus: u32,
     },
 }
@@ -205,7 +205,7 @@ impl Warning {
         }
     }
 
-    /// The same kind of warning for another candidate.
+    /// This kind of warning for the candidate `name`.
     fn of(&self, name: &str) -> Self {
         let mut other = self.clone();
         match &mut other {
@@ -221,7 +221,7 @@ impl Warning {
         other
     }
 
-    /// Whether it is the reason why that candidate is not picked.
+    /// Whether the warning is the reason why that candidate is not picked.
     pub(super) fn is_objection_to(&self, name: &str) -> bool {
         match self {
             Self::ExitDiffers { candidate, .. }
@@ -234,7 +234,7 @@ impl Warning {
         }
     }
 
-    /// What to do about it.
+    /// Advice on what to do about the warning.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::TooShort { .. } | Self::NoMemory | Self::TooLittleCpu { .. } => {

@@ -13,7 +13,7 @@ pub enum Answer {
     Better,
     /// Proven worse.
     Worse,
-    /// Neither is shown.
+    /// Proven neither better nor worse.
     NotShown,
 }
 

@@ -13,9 +13,9 @@ pub struct Looks {
 }
 
 impl Looks {
-    /// Of `imas bench -n auto`.
+    /// Looks of `imas bench -n auto`.
     pub const AUTO: Self = Self { first: 5, most: 30 };
-    /// The same with `--quick`: predictions may settle it sooner.
+    /// Looks of `imas bench -n auto --quick`: predictions may settle the answer sooner.
     pub const QUICK: Self = Self { first: 3, most: 30 };
 
     /// Share of the allowed error that the test after this number of rounds may spend.

@@ -109,7 +109,7 @@ impl PairedRatio {
         Some(Self { interval, rounds: ratios.len(), log: mean_and_deviation(&logs), common })
     }
 
-    /// Whether it is proven better or worse.
+    /// Whether the ratio is proven better or worse.
     pub fn answer(&self, margin: f64, demand: &Demand) -> Answer {
         let answer = Answer::by_interval(self.interval, margin);
         let gain = if answer == Answer::Worse { self.log.0 } else { -self.log.0 };
@@ -154,13 +154,14 @@ impl PairedRatio {
         (self.log.0 < 0.0 && self.rounds > 1).then(|| (0..=MOST_ROUNDS).find(is_proven)).flatten()
     }
 
-    /// Whether it is shown to differ from 1, one way or the other, at this look. The interval alone would, sooner or
-    /// later, exclude 1 by chance.
+    /// Whether the ratio is shown to differ from 1, one way or the other, at this look. The interval alone
+    /// would, sooner or later, exclude 1 by chance.
     pub fn is_shown(&self, demand: &Demand) -> bool {
         demand.looks.is_none() || self.own(self.log.0.abs()).chance() < demand.error(self.rounds)
     }
 
-    /// Whether it is shown to be above `bound`; where the runs are looked at again and again, at this look.
+    /// Whether the ratio is shown to be above `bound`; where the runs are looked at again and again, at this
+    /// look.
     pub fn is_above(&self, bound: f64, demand: &Demand) -> bool {
         let beyond = self.own(self.log.0 - bound.ln());
         self.interval.lo > bound

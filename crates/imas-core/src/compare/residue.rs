@@ -22,9 +22,9 @@ pub struct Residue {
 /// One run with two figures, logarithms.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ResidueRun {
-    /// Its round.
+    /// Round of the run.
     pub round: usize,
-    /// Its candidate.
+    /// Candidate of the run.
     pub candidate: usize,
     /// ln CPU and ln memory.
     pub figures: [f64; 2],

@@ -27,17 +27,17 @@ pub use self::robust::RobustFigure;
 pub const MOST_PAIRS: u32 = 4;
 /// Degrees of freedom that the fleet's scatter of runs counts at most.
 const MOST_FREEDOM: f64 = 8.0;
-/// With fewer groups the fleet proves nothing.
+/// Least number of groups with which the fleet proves anything.
 pub const LEAST_GROUPS: usize = 3;
-/// At most one of so many hosts may lie, so of fewer hosts none. All liars may have reported, while few of the others
-/// have: so many of the groups that praise a candidate most are left out.
+/// Number of hosts of which at most one may lie, so of fewer hosts none. All liars may have reported, while
+/// few of the others have. So as many groups are left out, those that praise a candidate most.
 const HOSTS_PER_LIAR: u32 = 10;
-/// Where liars are allowed for, a median of fewer groups is no belief: of two it is their mean, which one liar moves as he
-/// likes.
+/// Least number of groups whose median is believed, where liars are allowed for. Of two groups the
+/// median is their mean, which one liar moves as he likes.
 const LEAST_OF_MANY: usize = 3;
 /// Weights of CPU for which the strongest figures are kept: leanest, balanced, fastest.
 pub const WEIGHTS: [f64; 3] = [0.0, 0.5, 1.0];
-/// Distance between two of these.
+/// Distance between two of the [`WEIGHTS`].
 const STEP: f64 = 0.5;
 /// A candidate is quarantined when it crashed the program in this number of groups.
 pub const CRASHED_GROUPS: u32 = 3;
@@ -71,18 +71,18 @@ pub struct FleetScatter {
 /// What the fleet knows of one candidate.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
 pub struct FleetCandidate {
-    /// Its name.
+    /// Name of the candidate.
     pub name: String,
     /// Version of its allocator.
     pub version: String,
-    /// Of each group of hosts that has figures: mean difference to `system`.
+    /// Mean difference to `system` of each group of hosts that has figures.
     pub groups: Vec<GroupDifference>,
     /// Groups in which trials gave no figures.
     pub void_groups: u32,
     /// Groups in which it crashed the program.
     pub crashed_groups: u32,
-    /// For each of [`WEIGHTS`]: of all surest gains of at least the usual margin that the fleet has had, the one that is
-    /// least likely to be chance. None where it had none since its figures showed no gain.
+    /// Surest gain for each of [`WEIGHTS`]: of all of at least the usual margin that the fleet has had, the
+    /// one that is least likely to be chance. None where it had none since its figures showed no gain.
     #[serde(default)]
     pub strongest: [Option<RobustFigure>; 3],
 }
@@ -90,9 +90,9 @@ pub struct FleetCandidate {
 /// What one group of hosts measured: mean differences of logarithms to `system`.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug)]
 pub struct GroupDifference {
-    /// Of CPU time.
+    /// Mean difference of ln CPU time.
     pub cpu: f64,
-    /// Of memory.
+    /// Mean difference of ln memory.
     pub memory: f64,
 }
 
@@ -120,13 +120,13 @@ impl FleetPrior {
 }
 
 impl FleetCandidate {
-    /// Its gain over `system` at weight `w` of CPU; None where no host has figures.
+    /// Gain of the candidate over `system` at weight `w` of CPU; None where no host has figures.
     pub fn gain(&self, w: f64) -> Option<RobustFigure> {
         RobustFigure::of(&self.gains(w))
     }
 
-    /// The same without the groups that praise it most: of `counted` hosts a tenth may lie. None where no more have
-    /// reported than those.
+    /// Gain over `system` at weight `w` of CPU, without the groups that praise the candidate most: of
+    /// `counted` hosts a tenth may lie. None where no more groups than these have reported.
     pub fn surest_gain(&self, w: f64, counted: u32) -> Option<RobustFigure> {
         let mut gains = self.gains(w);
         gains.sort_unstable_by(f64::total_cmp);
@@ -162,7 +162,7 @@ impl FleetCandidate {
         self.surest_gain(w, counted).filter(|now| now.groups >= LEAST_GROUPS && now.value > 0.0)
     }
 
-    /// Whether it gives no figures for the program.
+    /// Whether the candidate gives no figures for the program.
     pub fn is_void(&self) -> bool {
         self.groups.is_empty() && self.void_groups >= VOID_GROUPS
     }
@@ -171,8 +171,8 @@ impl FleetCandidate {
         self.groups.iter().map(|group| -(w * group.cpu + (1.0 - w) * group.memory)).collect()
     }
 
-    /// As rounds of the host's own. A median of n groups is as exact as a mean of about 2 n / 3; one host alone shows
-    /// nothing of others.
+    /// The fleet's figures, expressed as rounds of this host. A median of n groups is as exact as a mean of
+    /// about 2 n / 3. A single group shows nothing of others.
     fn pairs(&self, scatter: Option<FleetScatter>, counted: u32) -> Moments {
         if liars(counted) > 0 && self.groups.len() < LEAST_OF_MANY {
             return Moments::default();
@@ -203,7 +203,7 @@ pub fn liars(counted: u32) -> usize {
 /// The prior, arranged as the board is: one entry for each candidate.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FleetEvidence {
-    /// By candidate; without groups where nothing is known.
+    /// Figures of each candidate; without groups where nothing is known.
     pub candidates: Vec<FleetCandidate>,
     /// Hosts whose figures count.
     pub counted: u32,

@@ -20,14 +20,14 @@ pub(super) const LEAST_ERROR: f64 = 0.001;
 pub struct RobustFigure {
     /// The median.
     pub value: f64,
-    /// Its standard error by the spread between the groups.
+    /// Standard error of the median, by the spread between the groups.
     pub error: f64,
     /// Number of groups.
     pub groups: usize,
 }
 
 impl RobustFigure {
-    /// Of a value for each group; None without any.
+    /// Figure from the values of the groups, one of each. None without values.
     pub fn of(values: &[f64]) -> Option<Self> {
         let (value, spread) = median(values).zip(mad(values))?;
         let sigma = OF_MEDIAN * TO_SIGMA * spread;

@@ -25,7 +25,7 @@ pub struct TrialSummary {
     /// ([`crate::candidate::NotCounted::is_candidates_doing`]). The paper has no such count: there a program
     /// too short to measure stays in test mode for ever.
     pub void: u32,
-    /// Time of the last of those.
+    /// Time of the last trial that is counted in `void`.
     pub last_void_s: Option<f64>,
 }
 
@@ -83,7 +83,7 @@ pub fn fold(
     candidates.iter().map(summarise).collect()
 }
 
-/// One record into one candidate's summary.
+/// Enters one record into one candidate's summary.
 fn enter(
     summary: &mut TrialSummary,
     record: &TrialRecord,

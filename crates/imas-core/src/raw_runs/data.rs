@@ -47,7 +47,7 @@ const NAMELESS: &str = "it names no program or no candidate";
 /// A line of a file of raw runs.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Line {
-    /// What one session wrote begins.
+    /// Header: the lines of one session begin.
     Header(DataHeader),
     /// A run.
     Run(Box<RawRun>),
@@ -79,29 +79,29 @@ impl Line {
     }
 }
 
-/// What was read.
+/// Everything that was read from files of raw runs.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Data {
-    /// In the order of the lines.
+    /// Headers in the order of the lines.
     pub headers: Vec<DataHeader>,
-    /// In the order of the lines.
+    /// Runs in the order of the lines.
     pub runs: Vec<RawRun>,
     /// Programs that were left out as a whole.
     pub dropped: Dropped,
     /// Programs whose output varies; their runs count, whatever they wrote.
     pub varying: Varying,
-    /// Lines that are none of these.
+    /// Lines that are neither header, run nor a line about a program.
     pub unreadable: Vec<Unreadable>,
 }
 
 /// A line that is neither header nor run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unreadable {
-    /// Which text, from 0.
+    /// Number of the text, from 0.
     pub text: usize,
-    /// Which line of it, from 1.
+    /// Number of the line in the text, from 1.
     pub line: usize,
-    /// Why.
+    /// Reason, in words.
     pub why: String,
 }
 
@@ -179,11 +179,12 @@ pub fn read_all<'a>(texts: impl IntoIterator<Item = &'a str>) -> Data {
 #[derive(Default)]
 struct Rounds {
     taken: HashSet<(String, String, RunKind, u32)>,
-    /// Every run by its instant.
+    /// Runs that were read, by their instant.
     seen: HashSet<(String, String, RunKind, u64)>,
-    /// By how much the start before was moved: one that goes on with it has its numbers.
+    /// Number by which the rounds of the start before were moved. A start that goes on with it is moved as
+    /// far.
     moved_by: u32,
-    /// One above the highest.
+    /// Number of the next free round: above every round that is taken.
     next: u32,
 }
 

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 pub struct NotRun {
     /// Name of the program.
     pub left_out: String,
-    /// Why, in words.
+    /// Reason, in words.
     pub why: String,
-    /// When, seconds since the epoch.
+    /// Time when it was left out, seconds since the epoch.
     #[serde(default)]
     pub at_s: f64,
 }
@@ -24,7 +24,7 @@ pub struct NotRun {
 /// without a time, as in a file made by hand, goes with the line before it.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Dropped {
-    /// By program: the time of its latest line, and why it was excluded then; None for a run.
+    /// Latest line about each program: its time, and why the program was excluded then; None for a run.
     last: BTreeMap<String, (f64, Option<String>)>,
     /// Time of the last line that has one, seconds since the epoch.
     now_s: f64,

@@ -15,7 +15,7 @@ use crate::output_check::OutputCheck;
 pub struct OutputVaries {
     /// Name of the program.
     pub output_varies: String,
-    /// When that was seen, seconds since the epoch.
+    /// Time when that was seen, seconds since the epoch.
     #[serde(default)]
     pub at_s: f64,
 }
@@ -29,12 +29,12 @@ pub const OTHER_OUTPUT: &str = "output";
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Varying {
     programs: BTreeSet<String>,
-    /// By program: what `system` wrote in this file.
+    /// Outputs of `system` in this file. The keys are names of programs.
     checks: BTreeMap<String, OutputCheck>,
 }
 
 impl Varying {
-    /// Another file begins. On another machine a program may well write something else, and the same each
+    /// Begins another file. On another machine a program may well write something else, and the same each
     /// time.
     pub fn begin_file(&mut self) {
         self.checks.clear();
@@ -45,7 +45,7 @@ impl Varying {
         self.programs.insert(line.output_varies);
     }
 
-    /// What a run that counts wrote, as a digest; None where it was not recorded.
+    /// Notes the output of a run that counts, as a digest; None where it was not recorded.
     pub fn saw(&mut self, program: &str, candidate: &str, output: Option<&str>) {
         let Some(output) = output.filter(|_| candidate == SYSTEM) else { return };
         if self.checks.entry(program.to_owned()).or_default().see(output) {

@@ -11,9 +11,9 @@ const ENOUGH: f64 = 1e-6;
 pub struct MeasuredValue {
     /// The value as measured.
     pub value: f64,
-    /// Its standard error.
+    /// Standard error of the value.
     pub error: f64,
-    /// Degrees of freedom of that error.
+    /// Degrees of freedom of the standard error.
     pub freedom: f64,
 }
 
@@ -37,7 +37,8 @@ pub fn true_share_at_most(values: &[MeasuredValue], bound: f64, least: f64) -> O
     )
 }
 
-/// Of Student's t at the value, but for a constant that is the same for every truth.
+/// Density of the measured value if `truth` is the true one, by Student's t. A constant factor that is the
+/// same for every truth is left out.
 fn density(one: &MeasuredValue, truth: f64, least: f64) -> f64 {
     let z = (one.value - truth) / one.error.max(least);
     let freedom = one.freedom.max(1.0);

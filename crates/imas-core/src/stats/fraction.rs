@@ -2,12 +2,12 @@
 //! Differences of logarithms as the fractions that people read: the logarithm of 1.5 is 0.41, but it is 50 %
 //! more.
 
-/// By how much more that is; below 0 it is less.
+/// Fraction by which a figure is more, from a difference of logarithms. Below 0 it is less.
 pub fn more(difference: f64) -> f64 {
     difference.exp_m1()
 }
 
-/// How much a gain in logarithms saves; below 0 it is more.
+/// Fraction that a gain in logarithms saves; below 0 it is more.
 pub fn saved(gain: f64) -> f64 {
     -(-gain).exp_m1()
 }

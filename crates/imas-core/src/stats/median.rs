@@ -6,7 +6,8 @@ pub fn median(values: &[f64]) -> Option<f64> {
     median_of(&mut values.to_vec())
 }
 
-/// The same, reordering `values` instead of copying them.
+/// Median of `values` in any order, which are reordered instead of copied; of an even number the mean of the
+/// two in the middle. None when empty.
 pub(crate) fn median_of(values: &mut [f64]) -> Option<f64> {
     let len = values.len();
     if len == 0 {

@@ -16,8 +16,8 @@ pub struct Steadiness {
     pub pairs_needed: u32,
 }
 
-/// From pairs of figures, both of the same program under the same candidate, for a true difference of
-/// logarithms of `difference`. None with fewer than three pairs or figures that are not positive.
+/// Steadiness by pairs of figures, both of the same program under the same candidate, for a true difference
+/// of logarithms of `difference`. None with fewer than three pairs or figures that are not positive.
 pub fn steadiness(pairs: &[(f64, f64)], difference: f64) -> Option<Steadiness> {
     let all: Vec<f64> = pairs.iter().flat_map(|pair| [pair.0, pair.1]).collect();
     if pairs.len() < 3 || all.iter().any(|&x| !(x.is_finite() && x > 0.0)) {

@@ -30,8 +30,7 @@ pub fn modified_z_scores(values: &[f64]) -> Vec<f64> {
     values.iter().map(score).collect()
 }
 
-/// For each value whether it is an outlier. Three values or fewer have none: there is no telling which one is
-/// odd.
+/// Whether each value is an outlier. Three values or fewer have none: there is no telling which one is odd.
 pub fn outliers(values: &[f64]) -> Vec<bool> {
     let is_one = |score: f64| values.len() > 3 && score.abs() > OUTLIER_SCORE;
     modified_z_scores(values).into_iter().map(is_one).collect()

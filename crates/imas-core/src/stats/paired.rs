@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// associative and commutative up to rounding, so neither order nor grouping of the points matters.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug, Default)]
 pub struct Moments {
-    /// Points.
+    /// Number of points.
     pub count: u32,
     /// Mean of x.
     pub mean_x: f64,
@@ -24,12 +24,12 @@ pub struct Moments {
 }
 
 impl Moments {
-    /// Of one point.
+    /// Moments of one point.
     pub fn of(x: f64, y: f64) -> Self {
         Self { count: 1, mean_x: x, mean_y: y, ..Self::default() }
     }
 
-    /// Both together.
+    /// Moments of the points of both together.
     pub fn merge(self, other: Self) -> Self {
         if self.count == 0 {
             return other;

@@ -50,7 +50,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// What is wrong with it, as a sentence.
+    /// Checks the entry. The error is what is wrong with it, as a sentence.
     pub(super) fn check(&self, added: bool) -> Result<(), String> {
         let name = &self.name;
         if !is_candidate_name(name) {

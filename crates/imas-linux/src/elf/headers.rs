@@ -13,7 +13,7 @@ use super::Class;
 /// Notes of more bytes are passed over: a build-id has forty.
 const NOTE_BYTES: u64 = 64 << 10;
 
-/// Where a part is in the file.
+/// Place of a part in the file, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) offset: u64,
@@ -29,7 +29,7 @@ pub(super) struct Table {
     pub(super) endian: Endianness,
 }
 
-/// What the small parts say.
+/// Facts that the small parts of the file show.
 #[derive(Debug)]
 pub(super) struct Headers {
     pub(super) class: Class,
@@ -45,7 +45,7 @@ pub(super) struct Headers {
 /// Libraries and folders of one file beyond this number are not looked at.
 const MOST_DYNAMIC: usize = 256;
 
-/// Reads them.
+/// Reads the headers.
 pub(super) fn read<'data>(data: impl ReadRef<'data>) -> Result<Headers, Error> {
     match FileHeader64::<Endianness>::parse(data) {
         Ok(header) => of(header, data),
@@ -92,7 +92,8 @@ fn interpreter<'data, Elf: FileHeader<Endian = Endianness>>(
     Ok(None)
 }
 
-/// By the sections if there are any, else by the segments, as the linker's tools do.
+/// Build-id in the notes of the sections if there are any, else of the segments, as the linker's tools find
+/// it.
 fn build_id<'data, Elf: FileHeader<Endian = Endianness>>(
     header: &Elf,
     data: impl ReadRef<'data>,

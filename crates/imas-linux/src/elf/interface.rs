@@ -20,9 +20,9 @@ const MOST_FOLDERS: usize = 32;
 
 /// An allocator with an interface of its own.
 struct Interface {
-    /// Names of its libraries begin so.
+    /// Beginning of the names of its libraries.
     library: &'static str,
-    /// Its functions that give, take or ask about blocks; `*` stands for any ending.
+    /// Functions of the interface that give, take or ask about blocks; `*` stands for any ending.
     functions: &'static [&'static str],
     /// Further names that a program asks for by dlsym and that work with and without this allocator.
     asked: &'static [&'static str],
@@ -338,7 +338,7 @@ mod tests {
         assert_eq!(made.unfit(program, &["-l:libmixed.so"]), None, "libc's malloc is the program's");
     }
 
-    /// As rspamd's librspamd-server.so.
+    /// A case like rspamd's librspamd-server.so.
     #[test]
     fn a_library_with_its_own_malloc_makes_its_program_ineligible() {
         let made = Made::new();

@@ -12,19 +12,19 @@ use object::{Endianness, pod};
 use super::ElfError;
 use super::headers::{Part, Table};
 
-/// So much is read at once; a multiple of the size of a symbol, be it of 32 or 64 bits.
+/// Bytes that are read at once: a multiple of the size of a symbol, be it of 32 or 64 bits.
 const PIECE_BYTES: usize = 48 << 10;
 /// A linker stores a name once, or at the end of a longer one. More occurrences than this have another
 /// purpose.
 const MOST_NAMES: usize = 4096;
-/// What is looked for. The sanitizers are present as a definition with a static runtime, as a reference with
-/// a shared one.
+/// Names that are looked for. The sanitizers are present as a definition with a static runtime, as a
+/// reference with a shared one.
 const NAMES: [&[u8]; 6] =
     [b"malloc", b"__asan_init", b"__tsan_init", b"__msan_init", b"__hwasan_init", b"__lsan_init"];
-/// Bytes of the longest of them.
+/// Bytes of the longest of the names.
 const LONGEST: usize = 13;
 
-/// What the symbols say.
+/// Facts that the symbols show.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Symbols {
     pub(super) malloc: bool,
@@ -65,7 +65,7 @@ const MOST_NAME_BYTES: u64 = 4 << 20;
 pub(super) enum Kind {
     /// Symbols that the file refers to and does not define.
     Undefined,
-    /// Functions that it defines for others.
+    /// Functions that the file defines for others.
     Defined,
 }
 
@@ -129,7 +129,7 @@ fn names_in<'a>(
     })
 }
 
-/// Where in the table of names one of ours is, by its offset there.
+/// Names of ours in the table of names: the index in [`NAMES`], by the offset in the table.
 fn names(source: &mut (impl Read + Seek), part: Part) -> Result<HashMap<u32, usize>, ElfError> {
     let mut found = HashMap::new();
     // The end of the piece before, in which a name may have begun.

@@ -3,7 +3,7 @@
 
 use std::io::{self, Read, Seek, SeekFrom};
 
-/// So much is read at once.
+/// Bytes that are read at once.
 const PIECE_BYTES: usize = 48 << 10;
 /// A longer text is no name that anybody looks for.
 const LONGEST: usize = 64;

@@ -11,7 +11,7 @@ const QUICK: Duration = Duration::from_millis(20);
 /// When slow reads of one owner have taken this time together, the owner's processes are not read until all of it is
 /// given back.
 const MOST: Duration = Duration::from_secs(1);
-/// An owner is given back one second in so many.
+/// Number of seconds in which an owner is given back one second.
 const SHARE: u32 = 20;
 /// Number of owners with slow reads. Those beyond it share one account.
 const MOST_OWNERS: usize = 4096;
@@ -29,7 +29,7 @@ struct OwnerTime {
     /// What slow reads have taken, less what was given back.
     spent: Duration,
     at: Instant,
-    /// It was [`MOST`], and not all of it was given back.
+    /// The time spent was [`MOST`], and not all of it was given back.
     rests: bool,
     /// A killed helper in the middle of a walk through page tables goes on to its end.
     dying: Option<Child>,

@@ -12,21 +12,21 @@ use serde::{Deserialize, Serialize};
 use crate::fnv::fnv64;
 use crate::interpreter_target::InterpreterTarget;
 
-/// What distinguishes programs of one executable.
+/// Detail that distinguishes programs of one executable.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Detail {
     /// Nothing: the entry of the executable itself, used when none with a detail fits.
     None,
     /// Script or jar, by the file itself.
     File {
-        /// Device of it.
+        /// Device of the file.
         dev: u64,
-        /// Inode of it.
+        /// Inode of the file.
         ino: u64,
     },
     /// Module, main class, or `-c` with the hash of the code, by its text.
     Text(Vec<u8>),
-    /// The same for a text that is too long to be kept: its hash and its length.
+    /// A text that is too long to be kept: its hash and its length.
     LongText([u64; 2]),
     /// systemd unit, by its name.
     Unit(String),
@@ -35,7 +35,7 @@ pub enum Detail {
 }
 
 impl Detail {
-    /// That of an interpreter's target, in a process whose working directory is `folder`.
+    /// Detail of an interpreter's target, in a process whose working directory is `folder`.
     #[must_use]
     pub fn of(target: &InterpreterTarget, folder: &Path) -> Self {
         match target {
@@ -54,7 +54,7 @@ impl Detail {
         about.is_file().then(|| Self::File { dev: about.dev(), ino: about.ino() })
     }
 
-    /// As an entry holds it: [`imas_abi::detail_kind`] and two numbers.
+    /// Key that an entry of the index holds: [`imas_abi::detail_kind`] and two numbers.
     #[must_use]
     pub fn key(&self) -> (u32, [u64; 2]) {
         let hashed = |text: &[u8]| [fnv64(text), text.len() as u64];

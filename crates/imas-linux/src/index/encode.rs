@@ -43,8 +43,8 @@ fn records(entries: &[Entry]) -> Result<Vec<IndexEntry>, IndexError> {
     Ok(records)
 }
 
-/// Each record in the first free slot from its home on, in the order of homes: no other order keeps the
-/// farthest nearer. `None` when one would be too far away.
+/// Places each record in the first free slot from its home on, in the order of homes: no other order keeps
+/// the farthest nearer. `None` when a record would be too far away.
 fn place(records: &[IndexEntry], slots: u64) -> Option<(u64, Vec<u8>)> {
     let mut homes: Vec<_> = records.iter().map(|record| (fnv64(key(record)) & (slots - 1), record)).collect();
     homes.sort_by(|a, b| (a.0, key(a.1)).cmp(&(b.0, key(b.1))));

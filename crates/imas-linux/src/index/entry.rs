@@ -23,9 +23,9 @@ pub struct OfferedTrial {
 pub struct Entry {
     /// The executable.
     pub executable: Executable,
-    /// Which of its programs.
+    /// Detail that tells which of the executable's programs it is.
     pub detail: Detail,
-    /// Whose decision; `None`: everybody's.
+    /// User whose decision it is; `None`: everybody's.
     pub uid: Option<u32>,
     /// Id in the catalogue table for a production start ([`imas_abi::CANDIDATE_SYSTEM`]: untouched).
     pub candidate: u16,

@@ -10,7 +10,7 @@ pub struct Facts {
     pub catalogue_id: u64,
     /// `CLOCK_BOOTTIME` now, in nanoseconds: see [`boot_time_ns`].
     pub made_boot_ns: u64,
-    /// This boot: see [`crate::process::boot_id`].
+    /// Id of this boot: see [`crate::process::boot_id`].
     pub boot_id: String,
     /// The stub is to do nothing in any process.
     pub disabled: bool,

@@ -36,7 +36,7 @@ pub fn with_templates(text: &str) -> String {
     unit_of_detail(text).map_or_else(|| text.to_owned(), detail_of_unit)
 }
 
-/// The other way of [`detail_of_unit`].
+/// Unit of a detail that [`detail_of_unit`] made.
 #[must_use]
 pub fn unit_of_detail(text: &str) -> Option<&str> {
     text.strip_prefix(UNIT).filter(|name| name.ends_with(".service"))

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use imas_linux::elf::{ElfImage, MOST_BYTES};
 
-/// What the reader may ask for beyond its bound, at its last read.
+/// Bytes that the reader may ask for beyond its bound, at its last read.
 const SLACK_BYTES: u64 = 64 << 10;
 
 struct File<'a> {

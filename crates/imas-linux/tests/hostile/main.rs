@@ -30,7 +30,7 @@ fn number(bytes: &[u8], at: usize) -> usize {
     usize::try_from(u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())).unwrap()
 }
 
-/// Where the numbers are that say where and how large everything is: headers of the file, its segments and
+/// Offsets of the numbers that say where and how large everything is: headers of the file, its segments and
 /// its sections.
 fn headers(bytes: &[u8]) -> Vec<usize> {
     let (segments, sections) = (number(bytes, 32), number(bytes, 40));

@@ -15,9 +15,9 @@ use imas_cli::output;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum DropInChange {
-    /// It is as wished, or left alone.
+    /// The drop-in is as wished, or left alone.
     None,
-    /// There was none of ours.
+    /// A drop-in is added: there was none of ours.
     Add,
     /// Ours is written anew.
     Replace,
@@ -25,22 +25,22 @@ pub(crate) enum DropInChange {
     Remove,
 }
 
-/// One service.
+/// Change of the drop-in of one service.
 #[derive(Debug, Serialize)]
 pub(crate) struct Applied {
     pub(crate) unit: String,
-    /// That of the drop-in: the one which is written, or the one which is taken away.
+    /// Candidate of the drop-in that is written or taken away.
     pub(crate) candidate: Option<String>,
     drop_in: PathBuf,
     change: DropInChange,
-    /// As `diff -u` prints it; empty where nothing changes.
+    /// Change of the drop-in as `diff -u` prints it; empty where nothing changes.
     diff: String,
     /// The file is as `change` says; false: it would be.
     pub(crate) written: bool,
     /// The service is watched for this time.
     pub(crate) watch_s: Option<f64>,
     pub(crate) restarted: bool,
-    /// Why it was left alone, or what failed.
+    /// Reason why the drop-in was left alone, or what failed.
     pub(crate) problem: Option<String>,
 }
 

@@ -69,8 +69,8 @@ pub(crate) fn changes(
     Ok(changed)
 }
 
-/// What has to be there for those variables to work: the guard and the allocator, and what the distribution
-/// brings.
+/// Files that have to be there for those variables to work: the guard and the allocator, and what the
+/// distribution brings.
 pub(crate) fn files<'a>(
     context: &'a Context,
     candidate: &'a CatalogueCandidate,

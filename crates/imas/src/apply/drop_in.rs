@@ -11,18 +11,18 @@ use anyhow::{Context as _, Result};
 pub(crate) const NAME: &str = "50-imas.conf";
 const MARK: &str = "# Made by imas apply, check sum ";
 
-/// What stands at a drop-in's place.
+/// File at a drop-in's place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// Nothing.
+    /// No file.
     Nothing,
-    /// What we wrote, unchanged.
+    /// Text that we wrote, unchanged.
     Ours(String),
     /// A file of imas that was edited, or a file of another origin.
     Edited,
 }
 
-/// Where the drop-in of the unit stands below the root.
+/// Path of the unit's drop-in below the root.
 pub(crate) fn path(root: &Path, unit: &str) -> PathBuf {
     root.join("etc/systemd/system").join(format!("{unit}.d")).join(NAME)
 }

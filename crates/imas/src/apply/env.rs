@@ -66,13 +66,15 @@ pub(crate) fn run(args: &EnvArgs, places: &Places, context: &Context) -> Result<
     Ok(ExitCode::SUCCESS)
 }
 
-/// As `make` leaves it: the folder moves, is cleaned, and belongs to a developer.
+/// Whether the installation is a checkout as `make` leaves it: the folder moves, is cleaned, and belongs to a
+/// developer.
 fn is_checkout(lib_dir: &Path) -> bool {
     lib_dir.ends_with("build/lib/imas")
         && lib_dir.ancestors().nth(3).is_some_and(|root| root.join("Cargo.toml").is_file())
 }
 
-/// Those of this machine; an image gets the files alone, without the folder through which children find them.
+/// Libraries that the setting names: this machine's. An image gets the files alone, without the folder
+/// through which children find them.
 fn libraries(context: &Context, args: &EnvArgs) -> Libraries {
     if let Some(bundle) = &args.bundle {
         return Libraries::plain(bundle);

@@ -41,7 +41,7 @@ const LEFT_ALONE: u8 = 1;
 /// Exit status when no service would be changed.
 const NOTHING_TO_DO: u8 = 1;
 
-/// Where services are configured.
+/// Root of the file system where services are configured.
 fn root_of(how: &WriteArgs) -> &Path {
     how.root.as_deref().unwrap_or_else(|| Path::new("/"))
 }
@@ -124,7 +124,7 @@ impl Change<'_> {
         new_watch.begin()
     }
 
-    /// Puts back what was there before.
+    /// Takes the change back: puts the drop-in there that was there before.
     fn take_back(&self) {
         let put_back = match self.old.is_empty() {
             true if !self.file.exists() => Ok(()),
@@ -384,7 +384,7 @@ fn known(
     })
 }
 
-/// What cannot be preloaded into is not given a drop-in that does nothing.
+/// Refuses a unit whose program cannot be preloaded into: its drop-in would do nothing.
 fn check_program(unit: &Unit, program: Option<&Program>) -> Result<()> {
     let elf = program.and_then(|program| imas_linux::elf::ElfImage::read(&program.path).ok());
     match elf.and_then(|elf| elf.unfit()) {
@@ -396,8 +396,8 @@ fn check_program(unit: &Unit, program: Option<&Program>) -> Result<()> {
     }
 }
 
-/// Those of this machine. What an image has for the children of its services is not known: plain paths work
-/// in all.
+/// Libraries that the drop-in names: this machine's. What an image has for the children of its services is
+/// not known: plain paths work in all.
 fn libraries(context: &Context, how: &WriteArgs) -> Libraries {
     match how.root {
         None => context.libraries.clone(),

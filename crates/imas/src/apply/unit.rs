@@ -12,10 +12,10 @@ use imas_linux::program::{Command, Program};
 
 use imas_cli::message::Hinted;
 
-/// What matters of a service.
+/// Facts of a service that matter here.
 #[derive(Debug, Default)]
 pub(crate) struct Unit {
-    /// With its suffix.
+    /// Name of the unit, with its suffix.
     pub(crate) name: String,
     /// Effective, as the manager or the files have it, ours included.
     pub(crate) environment: Variables,
@@ -24,7 +24,7 @@ pub(crate) struct Unit {
     /// Words of the first `ExecStart=`.
     exec: Vec<OsString>,
     main_pid: Option<u32>,
-    /// It runs in another file system: `RootDirectory=` or `RootImage=`.
+    /// `RootDirectory=` or `RootImage=` where the unit runs in another file system.
     pub(crate) own_root: Option<String>,
     /// systemd refuses to restart it: `RefuseManualStop=`.
     pub(crate) refuses_stop: bool,
@@ -56,7 +56,7 @@ pub(crate) fn full_name(word: &str) -> Result<String> {
     Ok(name)
 }
 
-/// Whether it is a template (`foo@.service`), whose drop-in is that of all its instances.
+/// Whether the unit is a template (`foo@.service`), whose drop-in is that of all its instances.
 pub(crate) fn is_template(name: &str) -> bool {
     name.ends_with("@.service")
 }
@@ -108,7 +108,7 @@ impl Unit {
         if found { Ok(unit) } else { Err(unknown(name)) }
     }
 
-    /// One unit file or drop-in, after those before it.
+    /// Adds one unit file or drop-in, after those before it.
     fn add_file(&mut self, text: &str) {
         let text = text.replace("\\\n", " ");
         let mut section = "";
@@ -216,7 +216,7 @@ fn words(text: &str) -> Vec<String> {
     shell_words::split(text).unwrap_or_default()
 }
 
-/// Of `{ path=/bin/x ; argv[]=/bin/x -a ; ... }` the arguments.
+/// Arguments in systemd's text `{ path=/bin/x ; argv[]=/bin/x -a ; ... }`.
 fn shown_command(value: &str) -> Vec<OsString> {
     let arguments = value.split_once("argv[]=").map(|(_, rest)| rest.split(" ; ").next().unwrap_or(rest));
     words(arguments.unwrap_or_default()).into_iter().map(OsString::from).collect()

@@ -161,7 +161,7 @@ impl QuickObjective {
         }
     }
 
-    /// Of CPU in the score.
+    /// Weight of CPU in the score, 0 to 1.
     pub(crate) fn cpu_weight(self) -> f64 {
         match self {
             Self::Cpu => 1.0,
@@ -248,14 +248,14 @@ pub(crate) struct BaselineArgs {
 /// How many measured runs of each candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RunCount {
-    /// As many as the answer needs.
+    /// As many runs as the answer needs.
     Auto,
-    /// So many.
+    /// This number of runs.
     Fixed(u32),
 }
 
 impl RunCount {
-    /// Of a server, which `auto` does not look at while it runs.
+    /// Number of runs of a server, which `auto` does not look at while it runs.
     pub(crate) fn of_a_server(self) -> u32 {
         const USUAL: u32 = 6;
         match self {

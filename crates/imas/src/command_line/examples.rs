@@ -3,7 +3,7 @@
 
 use clap::Command;
 
-/// By verb: a command, and what it does.
+/// Examples of each verb: a command, and what it does.
 const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     (
         "bench",
@@ -152,7 +152,7 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     ),
 ];
 
-/// The same command line, with examples at the end of each verb's help.
+/// The command line with examples at the end of each verb's help.
 pub(crate) fn add(command: Command) -> Command {
     EXAMPLES.iter().fold(command, |command, (verb, examples)| {
         command.mut_subcommand(verb, |verb| {
@@ -163,7 +163,7 @@ pub(crate) fn add(command: Command) -> Command {
     })
 }
 
-/// Each verb below a verb (`exclude add`) has those of the examples that are its own.
+/// The verb whose own verbs (`exclude add`) have those of the examples that are theirs.
 fn below(verb: Command, examples: &[(&str, &str)]) -> Command {
     let name = verb.get_name().to_owned();
     let below: Vec<String> = verb.get_subcommands().map(|one| one.get_name().to_owned()).collect();

@@ -52,9 +52,9 @@ pub(crate) struct LearnArgs {
     pub(crate) command: Vec<OsString>,
 }
 
-/// Where nothing else is said.
+/// Size of a recording's raw files at which it stops, where no other is given.
 pub(crate) const DEFAULT_LIMIT: &str = "1G";
-/// The same in bytes.
+/// Size of a recording's raw files at which it stops, where no other is given, in bytes.
 pub(crate) const DEFAULT_LIMIT_BYTES: u64 = 1 << 30;
 
 #[cfg(test)]

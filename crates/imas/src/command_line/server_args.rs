@@ -111,7 +111,7 @@ impl ServerArgs {
         }
     }
 
-    /// Those given; without any, that neither CPU nor p99 gets worse beyond the noise.
+    /// Guard rails that were given. Without any, neither CPU nor p99 may get worse beyond the noise.
     pub(crate) fn rails(&self) -> Vec<GuardRail> {
         let usual =
             || [("cpu", 0.02), ("p99", 0.05)].map(|(figure, most)| GuardRail { figure: figure.into(), most });

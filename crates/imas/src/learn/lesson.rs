@@ -28,22 +28,22 @@ use imas_cli::message::Hinted;
 /// A predicted ratio below this says no more than "very small".
 const LEAST: f64 = 1e-3;
 
-/// What is learned from.
+/// The recording that is learned from.
 pub(super) struct LessonSource<'a> {
     pub(super) trace: &'a Path,
-    /// Of the program that was recorded.
+    /// Build-id of the program that was recorded.
     pub(super) build_id: &'a str,
     /// The end of the recording before that of the program is no failure.
     pub(super) is_window: bool,
 }
 
-/// What was learned.
+/// Lesson of one recording.
 pub(super) struct Lesson {
     pub(super) calls: u64,
     pub(super) processes: usize,
     /// Candidates with a prediction.
     pub(super) candidates: usize,
-    /// Candidates without one, and why.
+    /// Candidates without a prediction, and why.
     pub(super) failed: Vec<(String, String)>,
 }
 

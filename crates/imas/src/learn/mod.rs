@@ -33,14 +33,14 @@ use lesson::{Lesson, LessonSource};
 
 /// What became of one program.
 enum Outcome {
-    /// Its next start is recorded; false: that was asked for before.
+    /// The program's next start is recorded; false: that was asked for before.
     Asked(bool),
-    /// This process, or one that it started, is recorded and has not ended.
+    /// The process that is recorded and has not ended: this one, or one that it started.
     Running(u32),
     Learned(Lesson),
     /// Nothing could be learned from its recording.
     Failed(anyhow::Error),
-    /// False: there was nothing to take back.
+    /// The wish or the recording was taken back; false: there was nothing to take back.
     Cancelled(bool),
 }
 

@@ -36,12 +36,13 @@ struct Row {
     unit: Option<String>,
     /// The candidate that it runs under.
     on: String,
-    /// Its pick.
+    /// The pick of its program.
     pick: String,
     /// Ratio of CPU time, pick to present candidate, with its 95 % interval; absent without
     /// enough trials.
     cpu: Option<Interval>,
-    /// The same for resident memory.
+    /// Ratio of resident memory, pick to present candidate, with its 95 % interval; absent without enough
+    /// trials.
     memory: Option<Interval>,
     /// Median of the resident bytes in the trials of the present candidate.
     memory_bytes: Option<f64>,

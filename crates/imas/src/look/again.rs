@@ -10,7 +10,7 @@ use imas_view::program_view::ProgramView;
 
 const DAY_S: f64 = 24.0 * 3600.0;
 
-/// When, and what would change the decision sooner.
+/// Time when the decision is looked at again, and what would change it sooner, in words.
 pub(crate) fn again(state: &ProgramView) -> String {
     if let Some(under_way) = &state.under_way {
         return under_way.again();

@@ -25,13 +25,13 @@ pub(crate) struct ArenaRow {
     /// Number of arenas beside the first.
     arenas: usize,
     threads: u64,
-    /// Resident memory in them, bytes.
+    /// Resident memory in the arenas, bytes.
     arena_bytes: u64,
     /// Resident memory in `[heap]`, bytes.
     heap_bytes: u64,
     /// Change of this memory since the last look.
     growth: Option<Growth>,
-    /// What `glibc:arena2` may save, bytes: an estimate, not measured.
+    /// Bytes that `glibc:arena2` may save: an estimate, not measured.
     estimate_bytes: f64,
     /// The advised command.
     how: String,
@@ -52,13 +52,14 @@ pub(crate) fn rows(context: &Context, running: &[Running], candidates: &RealCand
     rows
 }
 
-/// Whether the number of its arenas was set already.
+/// Whether the number of the process's arenas was set already.
 fn is_limited(process: &Running) -> bool {
     let set = process.variables(|name| name == "MALLOC_ARENA_MAX" || name == "GLIBC_TUNABLES");
     set.iter().any(|(name, value)| name == "MALLOC_ARENA_MAX" || value.contains("arena_max"))
 }
 
-/// Those whose service saves enough, or whose program if they are of no service: it is restarted as a whole.
+/// Processes whose service saves enough, or whose program if they are of no service: it is restarted as a
+/// whole.
 fn worth_it(seen: Vec<(&Running, Arenas)>) -> Vec<(&Running, Arenas)> {
     let whole = |process: &Running| process.unit.clone().unwrap_or_else(|| process.program.to_string());
     let mut savings: BTreeMap<String, f64> = BTreeMap::new();

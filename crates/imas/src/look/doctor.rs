@@ -21,14 +21,14 @@ use imas_engine::context::Context;
 /// Exit status when something does not work.
 const NOT_WELL: u8 = 1;
 
-/// One thing looked at.
+/// Finding about one thing that was looked at.
 #[derive(Debug, Serialize)]
 struct Finding {
     what: &'static str,
     /// `ok`, `note` (works, but less well) or `broken`.
     state: &'static str,
     says: String,
-    /// What to do about it.
+    /// Advice on what to do about it.
     hint: Option<String>,
 }
 
@@ -202,7 +202,7 @@ fn conditions() -> Finding {
     }
 }
 
-/// Others may preload too; their order and quality are not ours to change.
+/// Finding about other libraries that are preloaded. Their order and quality are not ours to change.
 fn preloads() -> Finding {
     let system = std::fs::read_to_string("/etc/ld.so.preload").unwrap_or_default();
     let own = std::env::var("LD_PRELOAD").unwrap_or_default();

@@ -28,7 +28,7 @@ use imas_view::lives;
 use imas_view::picks;
 use imas_view::program_view::{ProgramView, state};
 
-/// How many of the past decisions are shown.
+/// Number of past decisions that are shown.
 const PAST: u32 = 10;
 
 pub(crate) fn run(args: &ExplainArgs, context: &Context) -> Result<ExitCode> {

@@ -15,7 +15,7 @@ use crate::command_line::cli::ListArgs;
 use imas_cli::{message, output};
 use imas_engine::context::Context;
 
-/// One row; the shape of `--json`.
+/// One candidate's row; the shape of `--json`.
 #[derive(Debug, Serialize)]
 struct Row {
     name: String,
@@ -25,7 +25,7 @@ struct Row {
     origin: String,
     licence: String,
     environment: BTreeMap<String, String>,
-    /// Why it is not available.
+    /// Reason why the candidate is not available.
     reason: Option<String>,
     /// File and line of the catalogue.
     defined: String,

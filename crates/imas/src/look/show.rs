@@ -89,7 +89,8 @@ fn why_not(why: &NotCounted) -> String {
     }
 }
 
-/// What the next start will be, in one line, and what keeps it from being a trial in another.
+/// Line about the next start, and further lines: what keeps it from being a trial, and a recording that is
+/// asked for.
 pub(crate) fn next_line(state: &ProgramView) -> String {
     let ProgramView { decision, under_way, .. } = state;
     let kind = if decision.trial { "a trial of" } else { "under" };
@@ -120,7 +121,7 @@ fn recording_words(state: &ProgramView) -> Option<String> {
     })
 }
 
-/// What is known of every candidate, as the policy in force sees it.
+/// Table of what is known of every candidate, as the policy in force sees it.
 pub(crate) fn table(state: &ProgramView) -> String {
     let picks = picks::picks(&state.profile);
     match &state.judgement {
@@ -129,7 +130,7 @@ pub(crate) fn table(state: &ProgramView) -> String {
     }
 }
 
-/// Where the resident memory was under each candidate, closed by an empty line; empty when no trial says.
+/// Split of the resident memory under each candidate, closed by an empty line; empty when no trial has one.
 pub(crate) fn splits(state: &ProgramView) -> String {
     let views = state.profile.candidates.iter();
     let rows: Vec<_> = views.filter_map(|view| Some((view.name.as_str(), view.split?))).collect();

@@ -42,10 +42,10 @@ struct Line {
     /// Candidate of the trial on offer.
     trial: Option<String>,
     quarantined: Vec<String>,
-    /// Those of them under which it hung.
+    /// Quarantined candidates under which the program hung.
     hung: Vec<String>,
     reason: String,
-    /// How the fleet shares out its trials, where imasd takes part in one.
+    /// The fleet's sharing of the program's trials, where imasd takes part in a fleet.
     sharing: Option<TrialSharing>,
 }
 
@@ -56,7 +56,7 @@ impl Line {
     }
 }
 
-/// What really serves, from /proc.
+/// Allocators that really serve, from /proc.
 #[derive(Debug, Serialize, PartialEq, Eq, PartialOrd, Ord)]
 struct Serving {
     executable: PathBuf,

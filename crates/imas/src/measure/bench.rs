@@ -130,7 +130,7 @@ impl Bench<'_> {
         Ok(early.unwrap_or_else(|| exit_code(&reports)))
     }
 
-    /// What was measured is written, however it ended.
+    /// Writes what was measured, however the bench ended.
     fn finish(&self, reports: &[BenchReport<Host>]) -> Result<()> {
         if reports.is_empty() {
             return Ok(());

@@ -31,7 +31,7 @@ fn on_stdout(args: &BenchArgs) -> impl Iterator<Item = &'static str> {
     named(args).filter(|(_, file)| is_stdout(file)).map(|(option, _)| option)
 }
 
-/// Whether one of them has.
+/// Whether an option has standard output to itself.
 pub(crate) fn takes_stdout(args: &BenchArgs) -> bool {
     on_stdout(args).next().is_some()
 }

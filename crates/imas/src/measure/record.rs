@@ -26,7 +26,8 @@ use imas_cli::message::{self, Hinted};
 use imas_cli::output;
 use imas_engine::context::Context;
 
-/// The first process of a daemon ends as soon as the others run.
+/// Message where a process is left that still runs. The first process of a daemon ends as soon as the others
+/// run.
 const STILL_RUNS: &str = "the command has ended, and a process that it left behind still runs: its calls from \
      here on are not in the trace\n\
      hint: give the program its option for the foreground, or start it by 'imas run --record' and replay it \

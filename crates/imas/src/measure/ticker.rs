@@ -13,7 +13,7 @@ pub(crate) struct Ticker {
 }
 
 impl Ticker {
-    /// The first call comes after one gap.
+    /// Ticker that calls `tick` after every gap. The first call comes after one gap.
     pub(crate) fn every(gap: Duration, mut tick: impl FnMut() + Send + 'static) -> Self {
         let (alive, ended) = channel::<()>();
         let thread = std::thread::spawn(move || {

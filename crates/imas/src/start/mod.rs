@@ -61,15 +61,15 @@ use imas_cli::message;
 use imas_engine::context::Context;
 use imas_engine::under_way;
 
-/// How long a start waits for a store that another process has locked, before it goes on untouched. Writes
-/// take milliseconds.
+/// Time for which a start waits for a store that another process has locked, before it goes on untouched.
+/// Writes take milliseconds.
 const STORE_TIMEOUT: Duration = Duration::from_millis(500);
 /// Exit status for a file that is there but cannot be executed.
 const NOT_EXECUTABLE: u8 = 126;
 /// Exit status for a command that is not found.
 const NOT_FOUND: u8 = 127;
 
-/// What is asked for.
+/// Arguments and environment of the start that is asked for.
 #[derive(Clone, Copy)]
 struct Request<'a> {
     args: &'a RunArgs,
@@ -195,7 +195,7 @@ impl Start {
         Self { because: because.into(), ..Self::untouched(request) }
     }
 
-    /// Returns only when that fails.
+    /// Executes the program. Returns only when that fails.
     fn exec(&self, command: &Command) -> Result<Infallible, ExecError> {
         let start = ProgramStart { file: &command.file, argv: &command.argv, variables: &self.variables };
         let error = start.exec();

@@ -76,7 +76,7 @@ mod tests {
     use crate::command_line::cli::{Cli, Command};
     use clap::Parser;
 
-    /// The same words, read by the full definition.
+    /// Arguments of `imas run` as the full definition reads the same words.
     fn by_clap(words: &[&str]) -> Option<RunArgs> {
         let words = ["imas", "run"].iter().chain(words);
         match Cli::try_parse_from(words).ok()?.command {

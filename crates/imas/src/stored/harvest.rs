@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::command_line::cli::JsonArgs;
 use imas_engine::context::Context;
 
-/// What a harvest brought.
+/// Result of a harvest.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Harvest {
     /// Trials stored.
@@ -100,7 +100,7 @@ pub(crate) fn harvest_when_due(context: &Context, store: &Store) {
     }
 }
 
-/// The same with the user's own folder; a failure is a warning and ends nothing.
+/// Harvests into the store of the user's own folder. A failure is a warning and ends nothing.
 pub(crate) fn harvest_quietly(context: &Context, store: &Store) {
     if context.of_the_system {
         return; // imasd harvests, and only pages whose process it has seen
@@ -111,7 +111,7 @@ pub(crate) fn harvest_quietly(context: &Context, store: &Store) {
     }
 }
 
-/// Another imas may have harvested the same page at this very moment; the store keeps it once.
+/// Removes a page. Another imas may have harvested it at this very moment; the store keeps it once.
 fn remove(path: &Path) -> std::io::Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),

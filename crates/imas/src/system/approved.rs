@@ -41,7 +41,7 @@ struct Record {
     stubs: Vec<Identity>,
 }
 
-/// Writes down those that are linked now.
+/// Writes down the identities of the stubs that are linked now.
 pub(super) fn write(machine: &Machine) -> Result<()> {
     let links = machine.placements()?;
     let stubs = links.iter().filter_map(|placement| Identity::of(&placement.link).ok()).collect();
@@ -53,7 +53,7 @@ pub(super) fn write(machine: &Machine) -> Result<()> {
         .with_context(|| path.display().to_string())
 }
 
-/// Those that were written down; none when there is no record.
+/// Identities of the stubs that were written down; none when there is no record.
 pub(super) fn read(machine: &Machine) -> Vec<Identity> {
     let text = std::fs::read_to_string(machine.approved()).unwrap_or_default();
     serde_json::from_str::<Record>(&text).map_or_else(|_| vec![], |record| record.stubs)

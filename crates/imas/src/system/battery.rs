@@ -24,7 +24,7 @@ const NOBODY: u32 = 65534;
 /// One program of the battery.
 #[derive(Debug)]
 struct Case {
-    /// What it stands for.
+    /// Name of the kind of programs that it stands for.
     name: &'static str,
     command: Vec<String>,
     as_nobody: bool,
@@ -32,30 +32,30 @@ struct Case {
     native: bool,
 }
 
-/// What a program did.
+/// End and output of a program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Outcome {
     pub(super) case: String,
     /// The program itself.
     pub(super) program: String,
-    /// How it ended, like `exit status 0` or `died of SIGSEGV`.
+    /// End of the program, like `exit status 0` or `died of SIGSEGV`.
     end: String,
-    /// It had to be killed.
+    /// The program had to be killed.
     hung: bool,
     stdout: Vec<u8>,
     stderr: String,
 }
 
-/// Both sides of one case, compared.
+/// Outcomes of one case on both sides, compared.
 #[derive(Debug, Serialize)]
 pub(super) struct Verdict {
     pub(super) case: String,
     pub(super) program: String,
-    /// What differs with the library; none: nothing does.
+    /// Difference with the library; none: nothing differs.
     pub(super) fault: Option<String>,
 }
 
-/// What the library is loaded by.
+/// Way in which the library is loaded.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum By<'a> {
     /// The present contents of `/etc/ld.so.preload`.
@@ -164,7 +164,7 @@ fn foreign() -> Vec<Case> {
 }
 
 impl Case {
-    /// With the first command whose program is here.
+    /// Case with the first command whose program is here.
     fn first_of(name: &'static str, commands: &[&[&str]]) -> Option<Self> {
         let command = commands.iter().find(|words| Path::new(words[0]).is_file())?;
         let command = command.iter().map(|&word| word.to_owned()).collect();
@@ -211,8 +211,8 @@ fn contents(file: &mut File) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Starts it and waits: how it ended, in words, and whether it hung. What cannot be started is an outcome
-/// too.
+/// Starts the command and waits: how it ended, in words, and whether it hung. What cannot be started is an
+/// outcome too.
 fn end_of(command: &mut Command) -> (String, bool) {
     match wait(command) {
         Ok(Some(status)) => match status.signal() {

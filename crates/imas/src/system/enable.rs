@@ -98,7 +98,7 @@ fn prepare_units(machine: &Machine) -> Result<()> {
     })
 }
 
-/// False: the battery failed and `imas-ldpreload` put the file back.
+/// Puts the library in place. False: the battery failed and `imas-ldpreload` put the file back.
 fn put_in_place(machine: &Machine) -> Result<bool> {
     place::put_library(machine)?;
     place::put_catalogue(machine)?;

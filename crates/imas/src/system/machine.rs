@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where everything of the machine is: the file, the run folder, the static tools, the libraries to be
+//! Places of everything of the machine: the file, the run folder, the static tools, the libraries to be
 //! linked.
 
 use std::path::{Path, PathBuf};
@@ -51,12 +51,12 @@ impl Machine {
         format!("{}/$LIB/{STUB}", self.run_dir.display())
     }
 
-    /// Whether these are the files that the running machine goes by.
+    /// Whether these files are those that the running machine goes by.
     pub(super) fn is_live(&self) -> bool {
         self.preload_file == Path::new(PRELOAD_FILE)
     }
 
-    /// This command.
+    /// Path of this command.
     pub(super) fn imas(&self) -> &Path {
         &self.imas
     }
@@ -101,7 +101,7 @@ impl Machine {
         }
     }
 
-    /// Where what root approved is written down.
+    /// Path of the file where what root approved is written down.
     pub(super) fn approved(&self) -> PathBuf {
         self.run_dir.join("approved.json")
     }
@@ -116,7 +116,7 @@ impl Machine {
         self.run_dir.join(imas_linux::boot::FILE_NAME)
     }
 
-    /// When it exists, every process stands aside.
+    /// Path of the file that makes every process stand aside when it exists.
     pub(super) fn disabled(&self) -> PathBuf {
         self.run_dir.join("disabled")
     }

@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-/// Its entries in order with their line numbers, as the dynamic linker reads them: separated by blank, tab,
-/// newline or colon, comments left out as it leaves them out.
+/// Entries of the file in order with their line numbers, as the dynamic linker reads them: separated by
+/// blank, tab, newline or colon, comments left out as it leaves them out.
 pub(super) fn entries(text: &str) -> Vec<(usize, &str)> {
     let seen = without_comments(text.as_bytes());
     let separates = |byte: u8| matches!(byte, b' ' | b'\t' | b'\n' | b':');
@@ -44,7 +44,7 @@ fn without_comments(text: &[u8]) -> Vec<u8> {
     seen
 }
 
-/// Its text; empty when there is none.
+/// Text of the file; empty when there is none.
 pub(super) fn read(file: &Path) -> std::io::Result<String> {
     match std::fs::read(file) {
         Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),

@@ -19,18 +19,18 @@ use super::battery::{self, By, Outcome};
 use super::machine::{Machine, PRELOAD_FILE};
 use super::{link, preload_file};
 
-/// Both sides of the rehearsal.
+/// Outcomes of the rehearsal, on both sides.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Rehearsal {
-    /// Without our entry, others' kept.
+    /// Outcomes without our entry, others' kept.
     pub(super) before: Vec<Outcome>,
-    /// With LD_PRELOAD alone.
+    /// Outcomes with LD_PRELOAD alone.
     pub(super) variable: Vec<Outcome>,
-    /// With our entry; empty if LD_PRELOAD failed already.
+    /// Outcomes with our entry; empty if LD_PRELOAD failed already.
     pub(super) after: Vec<Outcome>,
 }
 
-/// What is asked of the child.
+/// Sides of the rehearsal that the child is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scope {
     /// The side without the library alone.

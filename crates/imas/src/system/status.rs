@@ -37,7 +37,7 @@ struct Status {
     disabled: bool,
     /// Why no program is placed: another library of /etc/ld.so.preload defines malloc.
     untouched: Option<String>,
-    /// What the daemon cried for help about.
+    /// Emergency that the daemon has raised, in words.
     emergency: Option<String>,
     /// Pid of the daemon that serves this run folder.
     daemon: Option<u32>,
@@ -50,9 +50,9 @@ struct Status {
 struct Entry {
     file: PathBuf,
     text: String,
-    /// Line it stands in, from 1.
+    /// Number of the line with our entry, from 1.
     line: Option<usize>,
-    /// Everybody else's.
+    /// Entries of everybody else.
     others: Vec<String>,
     /// Why the file could not be read.
     error: Option<String>,
@@ -91,11 +91,11 @@ struct IndexFacts {
 #[derive(Debug, Default, Serialize)]
 struct Processes {
     looked_at: usize,
-    /// Others' processes.
+    /// Number of processes of others, which cannot be read.
     not_readable: usize,
-    /// Have the library mapped.
+    /// Number of processes that have the library mapped.
     with_library: usize,
-    /// Have one mapped that was deleted or replaced since.
+    /// Number of processes that have a library of ours mapped that was deleted or replaced since.
     with_old_library: usize,
     serving: Vec<Serving>,
 }
@@ -239,7 +239,7 @@ fn unit_states() -> BTreeMap<&'static str, bool> {
 }
 
 impl Processes {
-    /// What all have mapped.
+    /// Processes of this moment, by the files that they have mapped.
     fn now(table: Option<&CatalogueTable>) -> Self {
         let libraries = allocators(table);
         let mut seen = Self::default();

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 pub(super) const BOOT: &str = "imas-boot.service";
 /// Takes it out when the daemon asks for it.
 pub(super) const EMERGENCY: &str = "imas-emergency.path";
-/// What `EMERGENCY` starts; it stays active, and would not be started again, until it is stopped.
+/// Unit that `EMERGENCY` starts; it stays active, and would not be started again, until it is stopped.
 pub(super) const EMERGENCY_DONE: &str = "imas-emergency.service";
 /// Learns and decides.
 pub(super) const DAEMON: &str = "imasd.service";

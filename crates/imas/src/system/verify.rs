@@ -13,10 +13,10 @@ use super::stage::{Rehearsal, Scope};
 use super::{preload_file, stage, stub};
 use imas_cli::{message, output};
 
-/// What was found.
+/// Faults and outcomes that were found.
 #[derive(Debug)]
 pub(super) struct Finding {
-    /// What speaks against the files themselves; then nothing is started.
+    /// Faults of the files themselves. Where there are any, nothing is started.
     pub(super) faults: Vec<String>,
     pub(super) verdicts: Vec<Verdict>,
     /// The side without the library.
@@ -86,7 +86,8 @@ pub(super) fn real(machine: &Machine, before: Vec<Outcome>) -> Result<Finding> {
     Ok(Finding { faults, verdicts, before, how: "as the machine is" })
 }
 
-/// That nothing goes wrong proves nothing if the library is not loaded at all.
+/// Why the library is not loaded into a program that is started now, if it is not. Without this check, that
+/// nothing goes wrong would prove nothing.
 fn not_mapped(machine: &Machine) -> Result<Option<String>> {
     let link = &machine.placements()?[0].link;
     let library = match std::fs::canonicalize(link) {

@@ -47,7 +47,7 @@ fn a_full_disk_for_pages_does_not_stop_the_program() {
     assert!(stderr(&started).contains("No space left"), "{}", describe(&started));
 }
 
-/// As in a chroot in which nothing is mounted.
+/// A chroot in which nothing is mounted has no `/proc` either.
 #[test]
 fn a_missing_proc_does_not_stop_the_program() {
     let world = World::new();
@@ -103,7 +103,7 @@ fn no_sample_is_lost_to_a_full_disk() {
     assert!(!kept.exists());
 }
 
-/// What is there afterwards is a whole bundle or nothing.
+/// A whole bundle is there afterwards, or nothing.
 #[test]
 fn a_full_disk_leaves_no_partial_bundle() {
     let world = World::new();

@@ -80,7 +80,7 @@ fn a_candidate_under_which_it_hangs_is_named() {
     assert_eq!(text(&list(&explained, "/quarantined")[0], "/ended"), "hung", "{explained:#}");
 }
 
-/// Its malloc would take two minutes and a half in each run.
+/// A candidate whose malloc would take two minutes and a half in each run.
 #[test]
 fn a_candidate_under_which_it_takes_far_too_much_is_ended_and_quarantined() {
     let world = World::new();

@@ -11,7 +11,7 @@ pub(crate) fn program(source: &str, folder: &Path) -> PathBuf {
     program_with("cc", source, &[], &folder.join(source))
 }
 
-/// The same with a given compiler, flags and name.
+/// Compiles a program of `tests/programs` to `to`, with the given compiler and flags.
 pub(crate) fn program_with(compiler: &str, source: &str, flags: &[&str], to: &Path) -> PathBuf {
     compile(compiler, source, &[&["-pthread", "-Wl,--build-id"], flags].concat(), to)
 }

@@ -27,7 +27,7 @@ use tempfile::TempDir;
 /// set contains ([`default_set`] reads it).
 pub(crate) const SIX: [&str; 6] = ["system", "glibc:arena1", "jemalloc", "tcmalloc", "hoard", "mimalloc"];
 
-/// Those of the six with a library of their own.
+/// Candidates of [`SIX`] with a library of their own.
 pub(crate) const LIBRARIES: [&str; 4] = ["jemalloc", "tcmalloc", "hoard", "mimalloc"];
 
 /// The catalogue's default set: the candidates that are tested if the user names none.
@@ -59,7 +59,7 @@ pub(crate) fn workspace() -> PathBuf {
     std::fs::canonicalize(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap()
 }
 
-/// What `make build` has built; nothing here can be tested without it.
+/// Folder of the libraries that `make build` has built; nothing here can be tested without it.
 pub(crate) fn lib_dir() -> PathBuf {
     let folder = workspace().join("build/lib/imas");
     for file in ["libimas.so", "libimas-guard.so", "catalogue.toml", "allocators"] {
@@ -137,12 +137,12 @@ impl World {
         self.runtime.path()
     }
 
-    /// Where the trial pages of its store are.
+    /// Folder of the trial pages of this world's store.
     pub(crate) fn pages(&self) -> PathBuf {
         self.pages_of(&self.store_path())
     }
 
-    /// Where the trial pages of that store are.
+    /// Folder of the trial pages of that store.
     pub(crate) fn pages_of(&self, store: &Path) -> PathBuf {
         let store = imas_engine::store_place::real(store);
         self.runtime.path().join("imas").join(imas_linux::page::store_folder_name(&store))
@@ -153,7 +153,7 @@ impl World {
         std::fs::write(self.folder.path().join("config/imas/imas.toml"), text).unwrap();
     }
 
-    /// The same, with [`SIX`] as the candidate set.
+    /// Writes the user's `imas.toml` with [`SIX`] as the candidate set.
     pub(crate) fn tests_six(&self, text: &str) {
         self.configure(&format!("candidates = {SIX:?}\n{text}"));
     }
@@ -201,7 +201,7 @@ impl World {
         command
     }
 
-    /// The same for assert_cmd.
+    /// `imas` with these arguments, for assert_cmd.
     pub(crate) fn check<S: AsRef<OsStr>>(
         &self,
         arguments: impl IntoIterator<Item = S>,
@@ -249,7 +249,7 @@ pub(crate) fn output(command: &mut Command) -> Output {
     command.output().unwrap()
 }
 
-/// What a command printed that must succeed.
+/// Output of a command that must succeed.
 pub(crate) fn printed(output: &Output) -> String {
     assert!(output.status.success(), "{}", describe(output));
     stdout(output)

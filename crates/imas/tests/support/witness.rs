@@ -8,7 +8,7 @@ use imas_linux::catalogue::CatalogueCandidate;
 
 use super::build;
 
-/// One process.
+/// Testimony of one process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Testimony {
     pub(crate) pid: u32,

@@ -18,7 +18,7 @@ const MOST_CANDIDATES: usize = 16;
 /// Evidence that was published, or is to be published.
 pub(crate) type Mark = (String, MarkKind);
 
-/// What of the residuals was published, in all.
+/// Residuals that were published, in all.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct PublishedResidual {
@@ -28,7 +28,7 @@ pub(crate) struct PublishedResidual {
     freedom: f64,
 }
 
-/// Whose messages they are, and of what.
+/// Subject of messages: the host that they are from, and the program and environment that they are of.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct About<'a> {
     pub(crate) host: &'a str,
@@ -36,12 +36,12 @@ pub(crate) struct About<'a> {
     pub(crate) environment: &'a Environment,
 }
 
-/// What is to be published of one program.
+/// Messages that are to be published of one program.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Unpublished {
-    /// The trials that they contain.
+    /// Marks of the trials that the messages contain.
     pub(crate) marks: Vec<Mark>,
-    /// Of the residuals all that is published then.
+    /// Residuals that are published in all once the messages are.
     pub(crate) residual: PublishedResidual,
     /// The messages, without boot and number.
     pub(crate) messages: Vec<Aggregate>,
@@ -138,8 +138,8 @@ impl PublishedResidual {
         Self { xx: sums.xx, yy: sums.yy, xy: sums.xy, freedom }
     }
 
-    /// What has been added since. Outliers are limited anew each time, so a sum may also become smaller; and
-    /// after trials have expired all of it does.
+    /// Residuals that have been added since. Outliers are limited anew each time, so a sum may also become
+    /// smaller; and after trials have expired all of it does.
     fn beyond(self, published: Self) -> (Moments, f64) {
         let freedom = self.freedom - published.freedom;
         if freedom <= 0.0 {

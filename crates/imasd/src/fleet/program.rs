@@ -8,8 +8,8 @@ use imas_exchange::{Environment, ProgramKey};
 pub(crate) struct FleetProgram {
     /// The program alone.
     pub(crate) key: ProgramKey,
-    /// This machine, and how many threads of the program allocate.
+    /// Environment of the program: this machine, and how many threads of the program allocate.
     pub(crate) environment: Environment,
-    /// The program in that environment.
+    /// Subject of messages: the program in that environment.
     pub(crate) subject: String,
 }

@@ -25,7 +25,7 @@ const KEYS_OF_AGENT: [&str; 11] = [
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(default)]
 pub(crate) struct FleetSettings {
-    /// Whether it does.
+    /// Whether the host takes part in a fleet.
     pub(crate) enabled: bool,
     /// The folder through which it exchanges files with the agent.
     pub(crate) exchange: PathBuf,
@@ -33,7 +33,7 @@ pub(crate) struct FleetSettings {
     pub(crate) share: f64,
     /// Length of a turn in seconds: in each, a host tries at most one candidate of a program.
     pub(crate) turn_s: f64,
-    /// Keys that it does not have.
+    /// Keys that the section does not have.
     #[serde(flatten)]
     pub(crate) unknown: toml::Table,
 }
@@ -51,7 +51,7 @@ impl Default for FleetSettings {
 }
 
 impl FleetSettings {
-    /// What is wrong with it, with the name of the key.
+    /// Checks the section. The error is what is wrong with it, with the name of the key.
     pub(crate) fn check(&self) -> Result<(), String> {
         if let Some(key) = self.unknown.keys().find(|key| KEYS_OF_AGENT.contains(&key.as_str())) {
             return Err(format!(

@@ -121,7 +121,7 @@ impl Learner {
         missing.into_iter().try_for_each(|candidate| self.make_offer(id, candidate))
     }
 
-    /// These trials are no longer to be offered.
+    /// Withdraws these trials: they are no longer to be offered.
     pub(super) fn withdraw(&mut self, id: RowId, tokens: &[String]) -> Result<(), StoreError> {
         for token in tokens {
             self.parts.store.get().withdraw(token)?;
@@ -152,17 +152,17 @@ impl Learner {
 /// The longest time between the first and the last start of one deployment.
 const LONGEST_DEPLOYMENT: Duration = Duration::from_secs(300);
 
-/// The starts of one deployment: each has half of its sample beside the first.
+/// Time within which the trials of one deployment start: each has half of its sample beside the first.
 fn window(sample_after_s: f64) -> Duration {
     Duration::try_from_secs_f64(sample_after_s / 2.0)
         .map_or(LONGEST_DEPLOYMENT, |half| half.min(LONGEST_DEPLOYMENT))
 }
 
-/// What is expected of a program's replicas.
+/// Expectations of a program's replicas.
 struct Expected {
-    /// Those that lived for so long count, seconds.
+    /// Age from which a process counts as a replica, seconds.
     least_s: f64,
-    /// They start within this time.
+    /// Time within which the replicas start.
     window: Duration,
 }
 
@@ -211,7 +211,7 @@ fn differences(known: &TrackedProgram, wanted: Vec<String>) -> (Vec<String>, Vec
     (over, missing)
 }
 
-/// One line in the log for each quarantine that is new, and for each that is over.
+/// Logs a line for each quarantine that is new, and for each that is over.
 fn log_quarantines(known: &TrackedProgram, profile: &ProfileView) {
     let Some(before) = &known.profile else { return };
     for view in &profile.candidates {

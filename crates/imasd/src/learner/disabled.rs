@@ -12,11 +12,11 @@ use super::Learner;
 use crate::harm::{PERSONS, VICTIMS, VICTIMS_WITHIN_S, Victims};
 use crate::installation::Installation;
 
-/// As the store has them.
+/// Disabled allocators as the store has them.
 #[derive(Debug, Default)]
 pub(super) struct DisabledAllocators {
     list: Vec<Disabled>,
-    /// Until when what an allocator did is cleared, Unix time.
+    /// Time up to which what an allocator did is cleared, Unix time.
     cleared: BTreeMap<String, f64>,
 }
 

@@ -24,7 +24,7 @@ use crate::program_table::TrackedProgram;
 /// A round to which nothing is added any more is published after this time, seconds, though it is not
 /// complete.
 const WAIT_S: f64 = 300.0;
-/// That the fleet was reached is stored at most so often, seconds.
+/// Least time between two notes in the store that the fleet was reached, seconds.
 const NOTE_S: f64 = 3600.0;
 
 /// This host in its fleet.
@@ -36,11 +36,11 @@ pub(crate) struct Membership {
     environment: Environment,
     /// Subjects whose first message was published by this process.
     announced: BTreeSet<String>,
-    /// When it was stored that the fleet was reached, Unix time.
+    /// Time when it was stored that the fleet was reached, Unix time.
     noted_s: f64,
 }
 
-/// What the mailbox must know of.
+/// Events that the mailbox must know of.
 #[derive(Debug, Default)]
 pub(crate) struct FleetEvents {
     /// Messages wait to be written.
@@ -69,12 +69,12 @@ impl Learner {
         Ok(())
     }
 
-    /// What the configuration says of the fleet.
+    /// Settings of the fleet in the configuration.
     pub(crate) fn fleet_settings(&self) -> &FleetSettings {
         &self.parts.config.own.fleet
     }
 
-    /// What happened since the last call.
+    /// Events since the last call.
     pub(crate) fn take_fleet_events(&mut self) -> FleetEvents {
         std::mem::take(&mut self.fleet_events)
     }
@@ -88,13 +88,13 @@ impl Learner {
         true
     }
 
-    /// What the fleet is asked of.
+    /// Subjects that the fleet is asked about.
     pub(crate) fn subjects(&self) -> BTreeSet<String> {
         let subject = |known: &TrackedProgram| Some(known.fleet.as_ref()?.subject.clone());
         self.programs.all().filter_map(subject).collect()
     }
 
-    /// What the program is to the fleet, if it takes part. What people run by themselves decides for them
+    /// The program as the fleet names it, if it takes part. What people run by themselves decides for them
     /// alone on this host, so it decides nothing on others.
     pub(super) fn fleet_program(
         &self,

@@ -47,7 +47,7 @@ use crate::trial_offer::TrialOffer;
 use disabled::DisabledAllocators;
 use fleet::{FleetEvents, Membership};
 
-/// What the learner is made of.
+/// Parts that the learner is made of.
 #[derive(Debug)]
 pub(crate) struct LearnerParts {
     pub(crate) store: KeptStore,
@@ -59,7 +59,7 @@ pub(crate) struct LearnerParts {
     pub(crate) conditions: Conditions,
 }
 
-/// Its state.
+/// State of the learner.
 #[derive(Debug)]
 pub(crate) struct Learner {
     parts: LearnerParts,
@@ -69,17 +69,17 @@ pub(crate) struct Learner {
     disabled: DisabledAllocators,
     events: LearnerEvents,
     counts: DaemonCounters,
-    /// As which host it takes part in a fleet, if it does.
+    /// Membership in a fleet: the host that it takes part as, if it does.
     fleet: Option<Membership>,
     fleet_events: FleetEvents,
 }
 
-/// What others must know of.
+/// Events that others must know of.
 #[derive(Debug, Default)]
 pub(crate) struct LearnerEvents {
     /// The index would say something else now.
     pub(crate) changed: bool,
-    /// That cannot wait: the next start must not fail in the same way.
+    /// The change cannot wait: the next start must not fail in the same way.
     pub(crate) urgent: bool,
     /// A new store was begun: it gives the numbers of programs to others.
     pub(crate) store_begun_anew: bool,
@@ -103,7 +103,7 @@ impl Learner {
         })
     }
 
-    /// What happened since the last call.
+    /// Events since the last call.
     pub(crate) fn take_events(&mut self) -> LearnerEvents {
         std::mem::take(&mut self.events)
     }
@@ -129,7 +129,7 @@ impl Learner {
         self.parts.store.trouble(what);
     }
 
-    /// When what failed is to be tried again.
+    /// Time when what failed is to be tried again.
     pub(crate) fn next_retry(&self) -> Option<Instant> {
         self.parts.store.next()
     }
@@ -150,7 +150,7 @@ impl Learner {
         }
     }
 
-    /// What was counted since the start.
+    /// Counters since the start.
     pub(crate) fn counts(&self) -> DaemonCounters {
         DaemonCounters { store_refusals: self.parts.store.refusals, ..self.counts }
     }
@@ -243,7 +243,8 @@ impl Learner {
         Ok(())
     }
 
-    /// The same without judging: nothing is offered or withdrawn yet.
+    /// Reads all programs of the store, and which trials are on offer, without judging: nothing is offered or
+    /// withdrawn yet.
     pub(crate) fn load_programs(&mut self) -> Result<()> {
         let programs = self.parts.store.get().programs()?;
         let mut offers = self.parts.store.get().offers()?;
@@ -277,7 +278,7 @@ impl Learner {
         known
     }
 
-    /// Before a program is seen running in this process of the daemon: what is at its path, if it was read
+    /// File at the path of a program that was not seen running in this process of the daemon, if it was read
     /// before. Another file there is looked at when it runs.
     fn file_read_before(&self, known: &TrackedProgram) -> Option<Executable> {
         let path = Path::new(&known.program.path);
@@ -322,7 +323,7 @@ impl Learner {
         self.parts.config.rules.limits(self.parts.retest_s)
     }
 
-    /// What the store answered; `None` when it failed.
+    /// Answer of the store; `None` when it failed.
     fn stored<T>(&mut self, answer: Result<T, StoreError>) -> Option<T> {
         answer.map_err(|error| self.store_refused(&error)).ok()
     }
@@ -334,7 +335,7 @@ impl Learner {
         }
     }
 
-    /// Another store is open.
+    /// Forgets what is known from the store: another one is open.
     fn forget_store(&mut self) {
         self.programs = ProgramTable::default();
         self.disabled = DisabledAllocators::default();

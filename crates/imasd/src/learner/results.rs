@@ -67,7 +67,7 @@ impl Learner {
         self.stored(settled)
     }
 
-    /// What an ended process means, once its page is stored: for its program, and for others.
+    /// Learns from an ended process, once its page is stored: for its program, and for others.
     pub(crate) fn learn(&mut self, watch: &Watch, record: &TrialRecord, is_new: bool) {
         if is_new {
             match record.sample.kind {

@@ -17,7 +17,7 @@ use crate::owners::Owner;
 /// One person's part of all programs.
 const SHARE: usize = 20;
 
-/// How many programs each owner has.
+/// Number of programs that each owner has.
 type Counts = BTreeMap<Owner, usize>;
 
 /// The owner that loses a program, so that `owner` may have one more.

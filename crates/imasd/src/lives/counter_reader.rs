@@ -17,12 +17,12 @@ use crate::process_info::Identity;
 
 /// User and group of nobody.
 const NOBODY: (u32, u32) = (65_534, 65_534);
-/// How often to see whether a command has answered.
+/// Time between two looks whether a command has answered.
 const BETWEEN: Duration = Duration::from_millis(250);
-/// So many commands wait.
+/// Number of commands that may wait.
 const MOST: usize = 512;
 
-/// What a counter showed.
+/// Reading of a counter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct CounterReading {
     /// The number that the command printed.
@@ -35,7 +35,7 @@ pub(super) struct CounterReading {
 #[derive(Debug)]
 pub(super) struct CounterAnswer {
     pub(super) identity: Identity,
-    /// Or why there is none, in words.
+    /// Reading of the counter, or why there is none, in words.
     pub(super) reading: Result<CounterReading, String>,
 }
 
@@ -59,7 +59,7 @@ impl CounterReader {
         }
     }
 
-    /// What has been answered; starts the next command.
+    /// Answers that have come; starts the next command.
     pub(super) fn turn(&mut self) -> Vec<CounterAnswer> {
         let mut answers: Vec<_> = self.answers.1.try_iter().collect();
         self.runs &= answers.is_empty();
@@ -85,7 +85,7 @@ impl CounterReader {
         thread.spawn(read).map(drop)
     }
 
-    /// When to take a turn if nothing happens.
+    /// Time to take a turn if nothing happens.
     pub(super) fn next(&self) -> Option<Instant> {
         (self.runs || !self.waiting.is_empty()).then(|| Instant::now() + BETWEEN)
     }
@@ -102,13 +102,13 @@ fn reading(identity: Identity, counter: &WorkCounter) -> Result<CounterReading, 
     Ok(CounterReading { units, cpu_s })
 }
 
-/// What this thread executes from now on gets no capability of imasd's.
+/// Takes imasd's capabilities from what this thread executes from now on.
 fn without_capabilities() -> Result<(), String> {
     let given_up = rustix::thread::clear_ambient_capability_set();
     given_up.map_err(|error| format!("its privileges cannot be given up: {error}"))
 }
 
-/// As whom a command runs; `None`: as we do, because only root can choose.
+/// User and group that a command runs as. `None`: our own, because only root can choose.
 fn user_for(pid: u32) -> Option<(u32, u32)> {
     if !rustix::process::geteuid().is_root() {
         return None;

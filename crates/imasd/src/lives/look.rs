@@ -11,29 +11,30 @@ use procfs::process::{Process, Stat};
 
 use crate::process_info::{Identity, is_running};
 
-/// What the page of a process has counted; zeros without a page.
+/// Counts of a process's page; zeros without a page.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct PageCounts {
     pub(crate) live_bytes: u64,
     pub(crate) calls: u64,
 }
 
-/// What was seen of a process.
+/// Figures that were seen of a process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Look {
     pub(crate) memory: MemoryLook,
-    /// CPU time since its start, seconds.
+    /// CPU time since the process's start, seconds.
     pub(crate) cpu_s: f64,
-    /// malloc calls since its start; 0 where they are not known.
+    /// malloc calls since the process's start; 0 where they are not known.
     pub(crate) calls: u64,
 }
 
-/// Why there is no look.
+/// Reason why there is no look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unseen {
     /// The process has ended.
     Gone,
-    /// It is too large or too slow to be looked at, or its owner's processes have taken too much time.
+    /// The process is too large or too slow to be looked at, or its owner's processes have taken too much
+    /// time.
     TooSlow,
 }
 
@@ -69,7 +70,7 @@ pub(crate) fn cpu_s(pid: u32) -> Option<f64> {
     cpu_of(&copies(pid)?)
 }
 
-/// With that of the children that these have waited for.
+/// CPU time of the processes and of the children that these have waited for, seconds.
 fn cpu_of(family: &[u32]) -> Option<f64> {
     let stat = |pid: u32| Process::new(i32::try_from(pid).ok()?).ok()?.stat().ok();
     let first = stat(*family.first()?)?;

@@ -12,7 +12,7 @@ use imas_linux::foreign_process::ForeignReader;
 use super::look::{Look, PageCounts, Unseen, look};
 use crate::process_info::Identity;
 
-/// How often to see whether there are answers.
+/// Time between two looks whether there are answers.
 const BETWEEN: Duration = Duration::from_millis(50);
 
 /// A process, who answers for it, and what its page has counted.
@@ -58,7 +58,7 @@ impl Looker {
         }
     }
 
-    /// What was seen since the last call.
+    /// Answers since the last call.
     pub(super) fn answers(&mut self) -> Vec<Answer> {
         let answers: Vec<_> = self.answers.try_iter().collect();
         for (identity, _) in &answers {
@@ -67,7 +67,7 @@ impl Looker {
         answers
     }
 
-    /// When to ask for answers if nothing happens.
+    /// Time to ask for answers if nothing happens.
     pub(super) fn next(&self) -> Option<Instant> {
         (!self.asked.is_empty()).then(|| Instant::now() + BETWEEN)
     }

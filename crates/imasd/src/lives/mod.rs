@@ -36,21 +36,21 @@ use watched_life::{Closed, WatchedLife};
 
 pub(crate) use look::PageCounts;
 
-/// So many processes are looked at, of all owners together ([`places`]).
+/// Number of processes that are looked at, of all owners together ([`places`]).
 const MOST: usize = 256;
-/// And so many in one turn of the loop.
+/// Number of looks in one turn of the loop.
 const MOST_LOOKS: usize = 16;
 
 /// A process that is to be looked at.
 #[derive(Debug, Clone)]
 pub(crate) struct ObservedProcess {
     pub(crate) identity: Identity,
-    /// Who answers for it ([`crate::served_users::ServedUsers::number_of`]).
+    /// Owner who answers for the process ([`crate::served_users::ServedUsers::number_of`]).
     pub(crate) owner: u64,
     pub(crate) process: LivingProcess,
-    /// Of a trial.
+    /// Page of the process, where it is on trial.
     pub(crate) page: Option<PageName>,
-    /// How its work is counted.
+    /// Setting of how its work is counted.
     pub(crate) work: Option<WorkSetting>,
 }
 
@@ -92,10 +92,11 @@ pub(crate) struct LifeTracker {
     lives: HashMap<Identity, WatchedLife>,
     looker: Looker,
     counters: CounterReader,
-    /// By program, as the settings name it: why its work could not be counted the last time.
+    /// Reason why a program's work could not be counted the last time. The keys are the programs as the
+    /// settings name them.
     troubles: BTreeMap<String, String>,
     closed: Vec<ClosedWindow>,
-    /// When to see which processes there are.
+    /// Time to see which processes there are.
     sync_at: Instant,
 }
 
@@ -127,7 +128,7 @@ impl LifeTracker {
         now >= self.sync_at
     }
 
-    /// These are the processes to look at.
+    /// Takes these processes as those to look at.
     pub(crate) fn sync(&mut self, observed: Vec<ObservedProcess>, now: Instant) {
         let interval = Duration::try_from_secs_f64(self.first_s / 32.0).unwrap_or(Duration::MAX);
         self.sync_at = now + interval.clamp(Duration::from_millis(250), Duration::from_secs(5));
@@ -156,7 +157,7 @@ impl LifeTracker {
         due.take(MOST_LOOKS).map(|life| (life.identity(), life.page().cloned())).collect()
     }
 
-    /// One of them is to be looked at. `counts` is what its page has counted.
+    /// Asks for a look at one of the processes. `counts` is what its page has counted.
     pub(crate) fn ask(&mut self, identity: Identity, counts: PageCounts) {
         if let Some(life) = self.lives.get(&identity) {
             self.looker.ask((identity, life.owner()), counts);
@@ -210,7 +211,7 @@ impl LifeTracker {
         self.troubles.iter().map(of).collect()
     }
 
-    /// When there is work if nothing happens.
+    /// Time when there is work if nothing happens.
     pub(crate) fn next(&self) -> Option<Instant> {
         let lives = self.lives.values().filter(|life| !self.looker.is_asked(life.identity()));
         let looks = lives.map(WatchedLife::next_at).min();

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who gets the places for processes that are looked at: owners take turns, so the processes of one leave the others
-//! theirs.
+//! Places for processes that are looked at, and the owners that get them. Owners take turns, so the processes
+//! of one leave the others theirs.
 
 use std::collections::BTreeMap;
 
 use super::ObservedProcess;
 
-/// As many as there are places for. Of each owner's processes those that have a place already come first.
+/// Processes that get a place, as many as there are places for. Of each owner's processes those that have a
+/// place already come first.
 pub(super) fn share_out(
     observed: Vec<ObservedProcess>,
     most: usize,

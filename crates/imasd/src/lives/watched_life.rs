@@ -23,13 +23,13 @@ pub(super) struct WatchedLife {
     until_s: f64,
     looks: Vec<MemoryLook>,
     next_at: Instant,
-    /// The first reading of its counter.
+    /// First reading of the process's counter.
     first: Option<CounterReading>,
     /// A window that is over but for the reading of the counter.
     waiting: Option<LifeWindow>,
 }
 
-/// What a look has ended.
+/// Window that a look has ended, if any.
 #[derive(Debug)]
 pub(super) enum Closed {
     No,
@@ -73,7 +73,7 @@ impl WatchedLife {
             && self.of.work == other.work
     }
 
-    /// A look at it; the first one after the end of a window closes that, and begins the next.
+    /// Adds a look at the process. The first look after the end of a window closes that, and begins the next.
     pub(super) fn add(&mut self, look: Look, first_s: f64, now: Instant) -> Closed {
         let age_s = look.memory.age_s;
         self.looks.push(look.memory);
@@ -86,7 +86,7 @@ impl WatchedLife {
         closed
     }
 
-    /// It could not be looked at in time.
+    /// Puts the next look off: the process could not be looked at in time.
     pub(super) fn look_later(&mut self, now: Instant) {
         self.next_at = after(now, self.until_s / 2.0 / LOOKS);
     }

@@ -42,7 +42,7 @@ impl AgentReport {
     }
 }
 
-/// Its plain values alone, without control characters.
+/// Plain values of the agent's record alone, without control characters.
 fn plain(record: Map<String, Value>) -> Map<String, Value> {
     let cut = |text: &str| -> String {
         let text: String = text.chars().take(MOST_CHARACTERS).collect();

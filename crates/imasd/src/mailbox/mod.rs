@@ -34,7 +34,7 @@ use watch::InboxWatch;
 const BETWEEN: Duration = Duration::from_millis(250);
 /// Deliveries read at once; then everything else has its turn.
 const MOST_AT_ONCE: usize = 32;
-/// What failed is tried again after this time.
+/// Time after which what failed is tried again.
 const TRY_AGAIN: Duration = Duration::from_secs(5);
 /// Messages written at once.
 const MOST_MESSAGES: u32 = 64;
@@ -52,7 +52,7 @@ pub(crate) struct Mailbox {
     /// Subjects whose deliveries are to be read.
     unread: BTreeSet<String>,
     read_last: Instant,
-    /// When what failed is tried again.
+    /// Time when what failed is tried again.
     try_again: Option<Instant>,
     agent: AgentReport,
     counted: Option<SystemTime>,
@@ -85,7 +85,7 @@ impl Mailbox {
         })
     }
 
-    /// Deliveries.
+    /// Descriptor of the deliveries.
     pub(crate) fn events(&self) -> BorrowedFd<'_> {
         self.watch.events()
     }
@@ -98,13 +98,13 @@ impl Mailbox {
         &self.state
     }
 
-    /// When there is work if nothing happens.
+    /// Time when there is work if nothing happens.
     pub(crate) fn next(&self) -> Option<Instant> {
         let reading = (!self.unread.is_empty()).then(|| self.read_last + BETWEEN);
         reading.into_iter().chain(self.try_again).min()
     }
 
-    /// What came, and what is to be sent. `is_woken` says whether something was delivered.
+    /// Takes in what came, and sends what is to be sent. `is_woken` says whether something was delivered.
     pub(crate) fn turn(&mut self, now: Instant, is_woken: bool, learner: &mut Learner) {
         if is_woken {
             self.note_deliveries();
@@ -130,7 +130,7 @@ impl Mailbox {
         }
     }
 
-    /// What changes without an event: folders that were replaced, what the agent took and records.
+    /// Looks at what changes without an event: folders that were replaced, what the agent took and records.
     pub(crate) fn look_around(&mut self, learner: &mut Learner) {
         if self.trouble.is_over(Instant::now()) {
             tracing::info!("the fleet's exchange folder works again");

@@ -19,7 +19,7 @@ pub(crate) struct InboxWatch {
     watch: Option<WatchDescriptor>,
 }
 
-/// What was delivered or removed.
+/// Files that were delivered or removed.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Delivered {
     /// Names of files.

@@ -122,7 +122,8 @@ impl PageTracker {
     }
 }
 
-/// Of a trial whose sample was stored while its process lived, a hang is stored too, as a crash is.
+/// Record of an ended process. The sample of its trial may have been stored while it lived, and then it may
+/// have hung. Its record then gets the name of a crash, so that the hang is stored too.
 fn with_hang(mut record: TrialRecord, watch: &Watch) -> TrialRecord {
     let sample = &mut record.sample;
     if watch.sampled && may_have_hung(sample) && !sample.ended.is_crash() {

@@ -17,7 +17,7 @@ use crate::process_info::{self, Identity, ProcessInfo};
 use crate::process_question;
 use crate::reject_reason::RejectReason;
 
-/// What is not a page by then never becomes one: from the making of a page to its being armed it takes
+/// Age from which what is not a page never becomes one: from the making of a page to its being armed it takes
 /// microseconds.
 pub(super) const UNFINISHED: Duration = Duration::from_secs(10);
 
@@ -120,10 +120,11 @@ impl PageTracker {
         claimed_program(&process, content, token, domain, learner).ok_or(RejectReason::Forged)
     }
 
-    /// The same for a process that had ended before it was looked at. Only the owner of the store is believed
-    /// then, root where the machine is served, who could write the store as well, and a service that dies at
-    /// once must not be tried for ever; and only if the kernel reported the process's exit. Where it reports
-    /// none, a crash is believed all the same: it does no more than take a candidate away.
+    /// The program of a page whose process had ended before it was looked at. Only the owner of the store is
+    /// believed then: root where the machine is served. Root could write the store as well, and a service
+    /// that dies at once must not be tried for ever. It is believed only if the kernel reported the process's
+    /// exit. Where the kernel reports none, a crash is believed all the same: it does no more than take a
+    /// candidate away.
     fn program_of_exited(
         &self,
         page: &PageName,

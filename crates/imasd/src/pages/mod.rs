@@ -50,14 +50,14 @@ use crate::watched::{Image, Watch, Watched};
 /// worth a trial.
 const MOST_FOLDERS: usize = 256;
 
-/// What happened to a page.
+/// Event of a page.
 #[derive(Debug)]
 pub(crate) enum PageEvent {
-    /// It does not count, and was removed.
+    /// The page does not count, and was removed.
     Rejected(RejectedPage),
-    /// Its process was seen: it is to be watched.
+    /// The process of the page was seen: it is to be watched.
     Identified(Box<IdentifiedPage>),
-    /// Its process has ended: the record is to be stored, then the page removed.
+    /// The process of the page has ended: the record is to be stored, then the page removed.
     Ended(Box<EndedPage>),
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct RejectedPage {
     pub(crate) page: PageName,
     /// The trial that came to an end with it.
     pub(crate) failed_trial: Option<String>,
-    /// Its process ended before it was seen.
+    /// The process of the page ended before it was seen.
     pub(crate) was_unseen: bool,
 }
 
@@ -76,9 +76,9 @@ pub(crate) struct RejectedPage {
 pub(crate) struct IdentifiedPage {
     pub(crate) page: PageName,
     pub(crate) program: StoredProgram,
-    /// Of that program; the learner says which one of the process's own domain it is.
+    /// Witness of that program; the learner says which program of the process's own domain it is.
     pub(crate) witness: Witness,
-    /// Of a trial: the name of the offer.
+    /// Name of the offer, where the page is of a trial.
     pub(crate) token: Option<String>,
 }
 
@@ -106,12 +106,12 @@ pub(crate) struct PageTracker {
     spent: Vec<PageName>,
     boot_id: String,
     limits: Settings,
-    /// What depends on the machine, and does not change.
+    /// Facts that depend on the machine, and do not change.
     surroundings: Surroundings,
     counts: DaemonCounters,
 }
 
-/// Where the tracker works.
+/// Surroundings that the tracker works in.
 #[derive(Debug)]
 pub(crate) struct Surroundings {
     pub(crate) users: Rc<ServedUsers>,
@@ -154,7 +154,7 @@ impl PageTracker {
         &self.exits
     }
 
-    /// What was counted since the start.
+    /// Counters since the start.
     pub(crate) fn counts(&self) -> DaemonCounters {
         self.counts
     }
@@ -259,7 +259,7 @@ impl PageTracker {
         PageEvent::Rejected(RejectedPage { page: page.clone(), failed_trial: None, was_unseen: false })
     }
 
-    /// The same for a page of a trial, which comes to an end with it.
+    /// Rejects a page as [`Self::reject`], with its trial, which comes to an end with it.
     fn reject_trial(&mut self, page: &PageName, why: RejectReason, token: Option<String>) -> PageEvent {
         let was_unseen = matches!(why, RejectReason::Unwitnessed);
         self.reject(page, why);
@@ -310,7 +310,7 @@ impl PageTracker {
         gone
     }
 
-    /// When to look at pages again if nothing happens.
+    /// Time to look at pages again if nothing happens.
     pub(crate) fn next(&self) -> Option<Instant> {
         let looks = self.pending.iter().chain(&self.awaiting_exit).map(|pending| pending.next).min();
         let queued = (!self.backlog.is_empty()).then(|| Instant::now() + crate::backlog::BETWEEN_TURNS);
@@ -318,7 +318,7 @@ impl PageTracker {
     }
 }
 
-/// What a program runs, as far as it is known.
+/// Image that a program runs, as far as it is known.
 fn image_of(known: Option<&TrackedProgram>) -> Image {
     known.map_or_else(Image::default, |known| Image {
         executable: known.executable,

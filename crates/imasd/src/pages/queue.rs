@@ -33,7 +33,7 @@ impl PageTracker {
         }
     }
 
-    /// Every page that is there.
+    /// Queues every page that is there.
     pub(crate) fn queue_all(&mut self) {
         for page in self.folders.all() {
             self.queue(page, false);

@@ -24,7 +24,7 @@ use crate::living_trial::LivingTrial;
 use crate::process_info::{self, Identity};
 use crate::watched::{Image, Watch};
 
-/// The first look at a process, for whether it hangs, comes after this share of the least time of a hang.
+/// Share of the least time of a hang after which the first look at a process comes, for whether it hangs.
 const FIRST_LOOK: f64 = 0.3;
 /// Limit for the number of looks in one turn. Each takes about 0.1 ms.
 const MOST_LOOKS: usize = 64;
@@ -42,7 +42,7 @@ impl PageTracker {
         self.watch_image(identified.page, witness, identified.token, image, learner)
     }
 
-    /// The same for a process that an earlier process of the daemon has seen.
+    /// Watches the process of a page that an earlier process of the daemon has seen.
     pub(crate) fn watch_resumed(&mut self, witness: Witness, learner: &Learner) -> Option<PageEvent> {
         let page = PageName { uid: witness.uid, name: witness.page.clone().into() };
         let token = token_of(&page).map(str::to_owned);

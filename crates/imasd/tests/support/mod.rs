@@ -21,7 +21,7 @@ use imas_testing::skipped;
 /// Time limit of every wait. No result depends on it.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// What `make build` has built.
+/// Folder of the libraries that `make build` has built.
 pub(crate) fn lib_dir() -> PathBuf {
     let folder = std::fs::canonicalize(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../build/lib/imas"));
     let folder = folder.expect("build/lib/imas is missing: run 'make build'");
@@ -62,13 +62,13 @@ impl World {
         world
     }
 
-    /// The same with an imasd that reads the waiting time between two tests from its configuration.
+    /// This world with an imasd that reads the waiting time between two tests from its configuration.
     pub(crate) fn with_configured_retests(mut self) -> Self {
         self.retests_at_once = false;
         self
     }
 
-    /// The same with an imasd that gets no process events of the kernel.
+    /// This world with an imasd that gets no process events of the kernel.
     pub(crate) fn polling(mut self) -> Self {
         self.polls = true;
         self
@@ -119,7 +119,7 @@ impl World {
         Index::read(&self.path("run/state/index")).unwrap()
     }
 
-    /// Where this user's pages are.
+    /// Folder of this user's pages.
     pub(crate) fn pages(&self) -> PathBuf {
         self.path("run/state/u").join(me().to_string())
     }
@@ -411,7 +411,7 @@ if sys.argv[1:]:
     time.sleep(300)
 ";
 
-/// The same, but it dies of SIGSEGV when jemalloc serves it.
+/// A program that dies of SIGSEGV when jemalloc serves it. With an argument it keeps running for a while.
 pub(crate) const VICTIM: &str = "
 import os, signal, sys, time
 if 'libjemalloc' in open('/proc/self/maps').read():

@@ -13,7 +13,7 @@ use super::{Board, Judge, Role, Settings, Standing, places, with_judge};
 /// Streams of random numbers for the order within a deployment; those below are for the order of rounds.
 const ORDERS: u64 = 1 << 32;
 
-/// What trials are asked for.
+/// Starts that trials are asked for.
 pub(crate) struct Asked<'a> {
     /// Candidates of the trials that run.
     pub(crate) running: &'a [usize],
@@ -83,7 +83,8 @@ fn runs(i: usize, asked: &Asked<'_>) -> u32 {
     u32::try_from(asked.running.iter().filter(|&&running| running == i).count()).unwrap_or(u32::MAX)
 }
 
-/// The first that starts may get the first requests: which candidate that is must be by chance.
+/// The trials in random order. The first that starts may get the first requests: which candidate that is must
+/// be by chance.
 fn in_random_order(mut trials: Vec<usize>, seed: u64, round: u32) -> Vec<usize> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     random.set_stream(ORDERS + u64::from(round));

@@ -23,7 +23,8 @@ const FITTING: f64 = 2.0;
 /// Part of the allowed error that all candidates share equally, whatever is predicted.
 const EQUAL: f64 = 0.5;
 
-/// How many times as large as usual the squares of the errors of prediction are for this program, 1 at least.
+/// Factor by which the squares of the errors of prediction are larger than usual for this program, 1 at
+/// least.
 pub(super) fn misprediction(board: &Board, axis: usize, noise: Noise) -> f64 {
     let Some(replay) = &board.replay else { return 1.0 };
     let a = [1.0, 0.0][axis];
@@ -86,8 +87,8 @@ fn gain(cpu: Belief, memory: Belief, w: f64) -> Belief {
     }
 }
 
-/// Of candidates, each with what is expected of its gain, those that are worth a trial beside `known`: what
-/// is known of those that are tried.
+/// Candidates that are worth a trial, by index. `candidates` has each with the belief about its gain. `known`
+/// is the belief about the gain of what is tried already.
 fn promising(known: Belief, mut candidates: Vec<(usize, Belief)>) -> Vec<usize> {
     candidates.sort_by(|(_, a), (_, b)| b.mean.total_cmp(&a.mean));
     let mut known = known;
@@ -102,7 +103,7 @@ fn promising(known: Belief, mut candidates: Vec<(usize, Belief)>) -> Vec<usize> 
 }
 
 impl Judge<'_> {
-    /// By candidate: whether it is worth a first trial. One without a prediction is.
+    /// Whether each candidate is worth a first trial. A candidate without a prediction is.
     pub(super) fn find_promising(&self) -> Vec<bool> {
         let len = self.board.pairs.len();
         let Some(replay) = &self.board.replay else { return vec![true; len] };
@@ -126,7 +127,8 @@ impl Judge<'_> {
         (0..len).map(|i| !needs_promise(i) || found.contains(&i)).collect()
     }
 
-    /// The same without those that could not be proven better in all rounds to come.
+    /// Whether each candidate is worth a trial and could still be proven better in the rounds to come. The
+    /// second is asked only of untried candidates with a prediction.
     pub(super) fn without_hopeless(&self) -> Vec<bool> {
         let is_worth = |i: usize| {
             let is_predicted = self.board.replay.as_ref().is_some_and(|replay| replay.of(i).is_some());

@@ -17,8 +17,8 @@ use super::super::noise::{Noise, Spread};
 use super::{Judge, Role};
 use crate::stats::look_share;
 
-/// As for an eliminated candidate: the price of a trial against the expected gain from a later proof over the
-/// incumbent.
+/// Least gain in score that is expected from a later proof over the incumbent. Below it a challenger is
+/// hopeless. It is the price of a trial, as for an eliminated candidate.
 const HOPE: f64 = 0.005;
 /// Repeated looks at the same growing set of rounds are correlated, so their shares may sum to more than the
 /// allowed error. This factor keeps the incumbent in 95 % of runs at the worst of 32 kinds of pure noise
@@ -49,7 +49,7 @@ pub(super) struct Direction {
     proof: Proof,
     /// Weight of CPU.
     w: f64,
-    /// Its share of the allowed error.
+    /// The test's share of the allowed error.
     share: f64,
     noise: Noise,
 }

@@ -40,7 +40,7 @@ impl UnitState {
         Ok(Self::of(&systemctl(&["show", "--property", WANTED, "--", unit])?))
     }
 
-    /// From what `systemctl show` prints.
+    /// State of the unit from what `systemctl show` prints.
     pub(super) fn of(shown: &str) -> Self {
         let pairs = shown.lines().filter_map(|line| line.split_once('='));
         Self { properties: pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect() }
@@ -55,7 +55,7 @@ impl UnitState {
         self.properties.get(name).map_or("", String::as_str)
     }
 
-    /// Identifies one life of the unit: it differs after each start.
+    /// Name of one life of the unit: it differs after each start.
     pub(super) fn life(&self) -> &str {
         self.get("InvocationID")
     }
@@ -72,7 +72,7 @@ impl UnitState {
         self.get("ActiveState") == "failed"
     }
 
-    /// It does not run, and systemd does not restart it by itself.
+    /// Whether the unit does not run, and systemd does not restart it by itself.
     pub(super) fn is_over(&self) -> bool {
         self.is_inactive() || self.has_failed()
     }
@@ -82,7 +82,7 @@ impl UnitState {
         !matches!(self.get("Job"), "" | "0")
     }
 
-    /// It is about to start; the pause before an automatic restart is no start.
+    /// Whether the unit is about to start; the pause before an automatic restart is no start.
     pub(super) fn is_starting(&self) -> bool {
         self.get("ActiveState") == "activating" && !self.get("SubState").starts_with("auto-restart")
     }

@@ -9,9 +9,10 @@ use imas_core::stats::median;
 use super::figures::whole;
 use super::record::{After, Before, MemoryPoint, WatchRecord};
 
-/// A unit is proven worse if its memory during a whole window is above the earlier maximum by this factor ...
+/// Factor by which a unit's memory must stay above the earlier maximum during a whole window to prove the
+/// unit worse.
 const WORSE: f64 = 1.1;
-/// ... and by this many bytes.
+/// Bytes by which a unit's memory must stay above the earlier maximum as well.
 const LEAST_BYTES: u64 = 4 << 20;
 /// Growth in the later half of a watch is reported above this share.
 const GROWS: f64 = 0.05;
@@ -104,7 +105,7 @@ fn failures_of(after: &After) -> String {
     }
 }
 
-/// If memory still grows: its growth in the later half of the watch, in bytes per hour.
+/// Growth of the memory in the later half of the watch, in bytes per hour, if it still grows.
 fn still_growing(after: &After) -> Option<String> {
     let half = &after.points[after.points.len() / 2..];
     let (first, last) = (half.first()?, half.last()?);

@@ -52,12 +52,12 @@ pub(crate) struct Before {
     pub(crate) highest_bytes: Option<u64>,
     /// CPU seconds since the unit's start.
     pub(crate) cpu_s: Option<f64>,
-    /// What the work command printed.
+    /// Number that the work command printed.
     pub(crate) work: Option<f64>,
     /// Failures and kills for lack of memory within `observed_s`.
     pub(crate) failures: u32,
     pub(crate) observed_s: f64,
-    /// How long its start took, seconds.
+    /// Time that the unit's start took, seconds.
     #[serde(default)]
     pub(crate) start_s: f64,
 }
@@ -91,7 +91,7 @@ pub(crate) struct After {
     pub(crate) work_last: Option<[f64; 2]>,
     /// The result of the unit if it is in the state `failed`.
     pub(crate) down: Option<String>,
-    /// How long the present life has been starting, seconds.
+    /// Time for which the present life has been starting, seconds.
     #[serde(default)]
     pub(crate) starting_s: f64,
 }

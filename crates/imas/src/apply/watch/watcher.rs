@@ -31,7 +31,7 @@ struct Watcher {
     /// Memory at each look of the present window.
     window: Vec<f64>,
     window_ends_s: f64,
-    /// When the present life was first seen starting.
+    /// Time when the present life was first seen starting.
     starting_since: Option<Instant>,
 }
 
@@ -268,7 +268,7 @@ fn is_the_applied(record: &WatchRecord, now: &str) -> bool {
     record.drop_in_applied.is_empty() || now == record.drop_in_applied
 }
 
-/// Neither what was applied nor what was there before.
+/// Whether the drop-in is neither what was applied nor what was there before.
 fn is_of_somebody_else(record: &WatchRecord, found: Found) -> bool {
     match found {
         Found::Edited => true,

@@ -18,9 +18,9 @@ const LONGEST: Duration = Duration::from_secs(600);
 /// What the unit needs after its drop-in was restored.
 #[derive(Debug, PartialEq, Eq)]
 enum Way {
-    /// Its own failure brought it down: it is started again.
+    /// The unit's own failure brought it down: it is started again.
     Start,
-    /// It runs under the candidate: it is restarted, unless an operator stops it meanwhile.
+    /// The unit runs under the candidate: it is restarted, unless an operator stops it meanwhile.
     Restart,
     /// Somebody stopped it, or it was started anew since the decision.
     Leave,

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where the command begins on the command line of a wrapper: after its options and its own operands.
+//! Beginning of the command on the command line of a wrapper: after the wrapper's options and its own
+//! operands.
 
 use std::ffi::OsString;
 use std::path::Path;
 
-/// How a wrapper's own words are read.
+/// Grammar of a wrapper's own words.
 struct Grammar {
     names: &'static [&'static str],
     /// Letters of the options that have a value.
     valued: &'static str,
-    /// Letters of those that have none.
+    /// Letters of the options that have no value.
     flags: &'static str,
     /// Long options without a value; those with one are written `--name=value`.
     long: &'static [&'static str],
@@ -73,7 +74,7 @@ impl Grammar {
         None
     }
 
-    /// How many words the option is.
+    /// Number of words that the option is.
     fn length_of(&self, option: &str) -> Option<usize> {
         if option.starts_with("--") {
             return (self.long.contains(&option) || option.contains('=')).then_some(1);

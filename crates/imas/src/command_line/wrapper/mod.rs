@@ -28,12 +28,12 @@ pub(crate) struct Unwrapped {
     pub(crate) inner: Option<Inner>,
 }
 
-/// Where the command begins that a wrapper starts.
+/// Beginning of the command that a wrapper starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Inner {
-    /// It is the words from there on.
+    /// The command is the words from this one on.
     Words(usize),
-    /// It is in the text of that word, from that byte on.
+    /// The command is in the text of this word, from this byte on.
     Code { word: usize, byte: usize },
     /// A shim of pyenv, rbenv or one of their kind, whose variables begin with that.
     Shim(String),
@@ -61,7 +61,7 @@ fn inner(words: &[OsString], environment: &Variables) -> Option<Inner> {
     Some(Inner::Words(at))
 }
 
-/// Where programs are looked for.
+/// Variable `PATH`, with the folders where programs are looked for.
 pub(crate) fn path_of(environment: &Variables) -> Option<&OsStr> {
     environment.get(OsStr::new("PATH")).map(OsString::as_os_str)
 }
@@ -170,7 +170,7 @@ const LAUNCHERS: [&str; 24] = [
     "docker",
 ];
 
-/// What to say at the first start of a program that starts others; None for one that works itself.
+/// Advice at the first start of a program that starts others; None for a program that works itself.
 pub(crate) fn advice(command: &Command) -> Option<String> {
     let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     // A script of npm is known by its own name, a program by its file's.

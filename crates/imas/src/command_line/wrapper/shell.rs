@@ -37,7 +37,7 @@ pub(super) fn inner(words: &[OsString], environment: &Variables) -> Option<Inner
     Some(Inner::Code { word: 2, byte })
 }
 
-/// Where the command begins, if the text is one simple command.
+/// Offset at which the command begins, in bytes, if the text is one simple command.
 fn command_at(code: &str) -> Option<usize> {
     let body = code.trim_start();
     let command = match body.strip_prefix("exec") {

@@ -6,7 +6,7 @@ use imas_core::plural::counted;
 use imas_engine::daemon_status::FleetState;
 use imas_exchange::AgentRecord;
 
-/// Its lines, each after a line break.
+/// Lines about the fleet, each after a line break.
 pub(super) fn lines(fleet: &FleetState) -> String {
     let mut lines = vec![connection(fleet)];
     lines.push(format!(

@@ -39,7 +39,7 @@ impl Baseline {
         Ok(Self { file: file.to_owned(), results: read().map_err(|error| named(&error))? })
     }
 
-    /// The result of that command.
+    /// The result of the command with these words.
     pub(super) fn of_command(&self, command: &[String]) -> Result<&BenchReport<Value>> {
         self.results.iter().find(|result| result.command == command).ok_or_else(|| {
             let there: Vec<String> = self.results.iter().map(|result| result.command.join(" ")).collect();
@@ -83,7 +83,7 @@ fn runs(candidates: &[CandidateReport]) -> Vec<CandidateRuns> {
     candidates.iter().map(|one| CandidateRuns { name: one.name.clone(), runs: one.runs.clone() }).collect()
 }
 
-/// The same kind of CPU, and as many.
+/// Whether the machine then had the same kind of CPU, and as many.
 fn is_same_machine(before: &Value, now: &Host) -> bool {
     let now = serde_json::to_value(now).unwrap_or_default();
     ["machine", "cpu", "cpus"].into_iter().all(|key| before.get(key) == now.get(key))

@@ -21,39 +21,39 @@ use imas_runs::subject::Subject;
 use super::progress::Progress;
 use super::stop::StopRule;
 
-/// What the runs of one candidate brought.
+/// Runs of one candidate and their ends.
 #[derive(Default)]
 pub(super) struct CollectedRuns {
     pub(super) runs: Vec<RawRun>,
     pub(super) counted: Vec<CountedEnd>,
     signals: Vec<i32>,
-    /// One of its runs hung and was ended.
+    /// A run of the candidate hung and was ended.
     pub(super) hung: bool,
-    /// One of its runs took many times what any took under `system`, and was ended.
+    /// A run of the candidate took many times what any took under `system`, and was ended.
     pub(super) excess: bool,
-    /// One of its runs did not end in time.
+    /// A run of the candidate did not end in time.
     pub(super) timed_out: bool,
 }
 
-/// How a counted run ended, and its figures where it left any.
+/// End of a counted run, and its figures where it left any.
 pub(super) struct CountedEnd {
     exit: i32,
     sample: Option<Sample>,
 }
 
 impl CollectedRuns {
-    /// How its runs of either kind ended.
+    /// Exit statuses of the candidate's runs of either kind.
     pub(super) fn exits(&self) -> impl Iterator<Item = i32> {
         self.runs.iter().map(|run| run.exit).chain(self.counted.iter().map(|run| run.exit))
     }
 
-    /// Of the counted runs that ended in one of these ways.
+    /// Samples of the counted runs that ended in one of these ways.
     pub(super) fn samples(&self, exits: &BTreeSet<i32>) -> Vec<&Sample> {
         let ended_so = self.counted.iter().filter(|run| exits.contains(&run.exit));
         ended_so.filter_map(|run| run.sample.as_ref()).collect()
     }
 
-    /// Its first crash, hang or excess.
+    /// First crash, hang or excess of the candidate's runs.
     fn harm(&self) -> Option<Ended> {
         let mut signals = self.signals.iter().filter_map(|&signal| u32::try_from(signal).ok());
         let crash = signals.find(|&signal| is_crash_signal(signal));
@@ -64,16 +64,16 @@ impl CollectedRuns {
 
 /// Why nothing can be compared: a run under `system` that does not count.
 pub(super) enum Failure {
-    /// It did not end in time.
+    /// The run did not end in time.
     TimedOut { wall_s: f64 },
-    /// It failed.
+    /// The run failed.
     Failed { message: String },
 }
 
 /// Gathers runs as they are made.
 pub(super) struct Collector<'a> {
     pub(super) compared: &'a [ComparedCandidate<'a>],
-    /// By candidate; empty for one that cannot be used.
+    /// Collected runs of each candidate; empty for a candidate that cannot be used.
     pub(super) collected: Vec<CollectedRuns>,
     pub(super) notes: Vec<String>,
     pub(super) output_varies: bool,
@@ -84,9 +84,9 @@ pub(super) struct Collector<'a> {
     pub(super) stop: StopRule,
     /// The round that was begun last.
     begun: u32,
-    /// For the looks at the runs.
+    /// Options for the looks at the runs.
     options: Options,
-    /// What the looks are to find; None: all picks.
+    /// Goal of the looks; None: all picks.
     pub(super) goal: Option<QuickGoal>,
 }
 
@@ -122,7 +122,7 @@ impl<'a> Collector<'a> {
         u32::try_from(runs).unwrap_or(u32::MAX)
     }
 
-    /// Before a round: whether it is made.
+    /// Looks at the runs before a round, to find out whether it is made.
     fn look(&mut self, rounds: u32) {
         if rounds > 0 {
             self.stop.check_time();
@@ -158,7 +158,7 @@ impl<'a> Collector<'a> {
         self.compared.iter().map(|compared| compared.candidate).zip(&self.collected)
     }
 
-    /// All that is compared.
+    /// Observations of all candidates that are compared.
     pub(super) fn observed(&self) -> Observed {
         let of = |(candidate, collected): (&CatalogueCandidate, &CollectedRuns)| CandidateRuns {
             name: candidate.name.clone(),
@@ -238,7 +238,7 @@ impl Observer for Collector<'_> {
     }
 }
 
-/// What a reader of the figures should know of a run beyond them.
+/// Note on what a reader of the figures should know of a run beyond them.
 fn odd(outcome: &RunOutcome, candidate: &CatalogueCandidate) -> Option<String> {
     let name = &candidate.name;
     if outcome.hung {

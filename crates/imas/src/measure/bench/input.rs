@@ -12,7 +12,7 @@ use tempfile::NamedTempFile;
 
 use imas_cli::message;
 
-/// Where every run reads its input from.
+/// Input that every run reads.
 #[derive(Debug, Default)]
 pub(super) struct Input {
     path: Option<PathBuf>,

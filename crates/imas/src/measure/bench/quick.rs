@@ -199,7 +199,7 @@ fn advised(why: NoProcess) -> String {
     }
 }
 
-/// Each candidate's ratios to `system`, or why there are none at all.
+/// Ratios of each candidate to `system`, or why there are none at all.
 pub(crate) fn ratios_of_all(
     answer: &ReplayedCandidates<'_>,
     reliability: &ReliabilityTable,

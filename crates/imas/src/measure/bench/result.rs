@@ -12,7 +12,7 @@ use imas_report::bench::{BenchReport, CandidateReport as Row, PaperFigures, Roun
 
 use super::collected::{CollectedRuns, Collector};
 
-/// What is known beside the runs.
+/// Facts that are known beside the runs.
 pub(super) struct Context {
     pub(super) command: Vec<String>,
     pub(super) parameters: BTreeMap<String, String>,
@@ -20,7 +20,7 @@ pub(super) struct Context {
     pub(super) seed: u64,
     pub(super) options: Options,
     pub(super) kept_on_cpu: Option<usize>,
-    /// What the runner noticed.
+    /// Notes of the runner.
     pub(super) notes: Vec<String>,
     pub(super) rounds: RoundsMade,
 }

@@ -120,7 +120,7 @@ fn refuse(args: &BenchArgs) -> Result<()> {
     crate::measure::export::check(args)
 }
 
-/// What the options say of each run.
+/// Limits of each run, from the options.
 fn limits(args: &BenchArgs) -> ServiceLimits {
     ServiceLimits {
         timeout: args.timeout.map(Duration::from_secs_f64),
@@ -203,7 +203,7 @@ impl<'a> Session<'a> {
         self.executor.command().map_err(hinted)
     }
 
-    /// Of the program; an error when nothing can be preloaded into it.
+    /// Facts about the program's executable. An error when nothing can be preloaded into it.
     fn executable(&self, store: Option<&Store>) -> Result<ExecutableFacts> {
         let command = self.command()?;
         let executable = imas_engine::inspect::command(&command, store)?;
@@ -335,7 +335,7 @@ impl<'a> Session<'a> {
         ))
     }
 
-    /// What a reader of the figures should know beyond them.
+    /// Notes on what a reader of the figures should know beyond them.
     fn notes(&self, runs: &[ServiceRun], confidence: f64) -> Vec<String> {
         let cpus = if self.args.one_cpu == OneCpuName::Always && !self.executor.cpus().is_apart() {
             "server and load shared the only CPU".to_owned()

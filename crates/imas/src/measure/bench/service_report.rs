@@ -56,7 +56,7 @@ impl ServiceReport {
         table::plain(&HEAD, measured.chain(unusable))
     }
 
-    /// As a page for a browser.
+    /// The report as a page for a browser.
     pub(super) fn html(&self) -> String {
         let service = MeasuredService {
             name: &self.service.name,
@@ -108,7 +108,7 @@ fn row(one: &CandidateFigures) -> Vec<String> {
     ]
 }
 
-/// With its unit.
+/// Median of the figure with its unit.
 fn value(figure: &ComparedFigure) -> String {
     match figure.unit.as_str() {
         "B" => format!("{} MiB", format::mib(figure.median)),

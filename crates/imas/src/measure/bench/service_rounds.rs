@@ -25,7 +25,7 @@ pub(super) struct OneServer<'a> {
     pub(super) executor: &'a ServiceExecutor,
     pub(super) candidates: &'a [&'a CatalogueCandidate],
     pub(super) interruption: &'a Interruption,
-    /// What a run that cannot be made ends the command with.
+    /// Function that makes the command's error of a run that cannot be made.
     pub(super) hinted: fn(ServiceError) -> anyhow::Error,
 }
 
@@ -38,7 +38,7 @@ impl Executor<ServiceRun> for OneServer<'_> {
     }
 }
 
-/// What its runs brought.
+/// Runs of the server, gathered as they are made.
 pub(super) struct BenchRounds<'a> {
     candidates: &'a [&'a CatalogueCandidate],
     runs: Vec<ServiceRun>,

@@ -48,7 +48,7 @@ const TIMED_OUT: u8 = 2;
 /// `--max-time` lets one run take at least this long: a command that ends is measured once in any case.
 const LEAST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What came of a session.
+/// Outcome of a session.
 pub(super) enum SessionOutcome {
     /// Nothing can be compared. The reason is printed already.
     Stopped(ExitCode),
@@ -57,7 +57,7 @@ pub(super) enum SessionOutcome {
 }
 
 impl SessionOutcome {
-    /// The same with what was predicted before.
+    /// This outcome with what was predicted before the runs.
     pub(super) fn with_quick(mut self, quick: QuickReport) -> Self {
         if let Self::Measured { report, .. } = &mut self {
             report.quick = Some(quick);
@@ -66,18 +66,18 @@ impl SessionOutcome {
     }
 }
 
-/// What the recorded run leaves to the measured ones.
+/// Figures that the recorded run leaves to the measured ones.
 pub(super) struct Warm {
-    /// What it took: the limits of the next runs follow from it.
+    /// Subject with the cost of the recorded run: the limits of the next runs follow from it.
     pub(super) subject: Subject,
     /// The CPU that the program is kept on.
     pub(super) cpu: Option<usize>,
 }
 
-/// What a quick bench has found out before its rounds.
+/// Plan that a quick bench has made before its rounds.
 pub(super) struct QuickPlan {
     pub(super) warm: Warm,
-    /// What the rounds are to find.
+    /// Goal of the rounds.
     pub(super) goal: QuickGoal,
 }
 
@@ -93,7 +93,7 @@ pub(super) struct CommandSession<'a> {
     defines: Vec<String>,
     /// Before the first run, like the conditions.
     began_unix_s: f64,
-    /// For `--max-time`.
+    /// Beginning of the session, for `--max-time`.
     began: Instant,
     conditions: Option<Conditions>,
 }
@@ -335,7 +335,7 @@ impl<'a> CommandSession<'a> {
         Runner::new(names, vec![subject], rules, interruption)
     }
 
-    /// What the program is called in records.
+    /// Name of the program in records.
     fn name(&self) -> String {
         let path = &self.command.program.path;
         let file = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());

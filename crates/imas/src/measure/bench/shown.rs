@@ -19,7 +19,7 @@ use crate::command_line::bench_args::{BenchArgs, StyleName};
 use crate::measure::export;
 use imas_cli::{message, output};
 
-/// One result: the table, the sentence, and what to do next.
+/// Shows one result: the table, the sentence, and what to do next.
 pub(super) fn show(args: &BenchArgs, report: &BenchReport<Host>, session: &CommandSession<'_>) -> Result<()> {
     if args.json {
         return Ok(()); // all results are one document
@@ -89,7 +89,7 @@ fn tell_table(args: &BenchArgs, text: &str) -> Result<()> {
     output::coloured(table, coloured)
 }
 
-/// What fits the terminal; elsewhere, as in a file, everything does.
+/// Layout that fits the terminal; elsewhere, as in a file, everything does.
 pub(crate) fn layout(args: &BenchArgs) -> BenchLayout {
     let width = if export::takes_stdout(args) {
         terminal_size::terminal_size_of(std::io::stderr())

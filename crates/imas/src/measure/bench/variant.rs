@@ -14,7 +14,7 @@ use imas_cli::message::Hinted;
 pub(super) struct Variant {
     pub(super) words: Vec<OsString>,
     pub(super) parameters: BTreeMap<String, String>,
-    /// What distinguishes it from the others of this call; None when it is the only one.
+    /// Label that distinguishes the command from the others of this call; None when it is the only one.
     label: Option<Label>,
 }
 
@@ -22,7 +22,7 @@ pub(super) struct Variant {
 enum Label {
     /// The line that was typed.
     Line(String),
-    /// `n=1 m=2`
+    /// Parameters like `n=1 m=2`.
     Parameters(String),
 }
 
@@ -32,7 +32,7 @@ impl Variant {
         filled(line, &self.parameters)
     }
 
-    /// What the program is called in raw runs: commands of one call must not be taken for one.
+    /// Name of the program in raw runs: commands of one call must not be taken for one.
     pub(super) fn name(&self, typed: Option<&str>, file: &str) -> String {
         match (&self.label, typed) {
             (None, typed) => typed.unwrap_or(file).to_owned(),
@@ -46,7 +46,7 @@ impl Variant {
 /// More commands than this are a mistake.
 const MOST: usize = 1000;
 
-/// In the order typed; the last parameter varies fastest.
+/// Commands in the order typed; the last parameter varies fastest.
 pub(super) fn variants(args: &BenchArgs) -> Result<Vec<Variant>> {
     let commands = commands(&args.commands, &args.command)?;
     let parameters = parameters(&args.commands)?;

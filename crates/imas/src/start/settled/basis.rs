@@ -22,10 +22,10 @@ const OF_THE_LOADER: [&str; 2] = ["/etc/ld.so.cache", "/etc/ld.so.preload"];
 /// A decision without a profile is looked at again after this time, in seconds.
 const LONGEST_S: f64 = 3600.0;
 
-/// How a decision depends on the machine's pressure.
+/// Dependence of a decision on the machine's pressure.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Pressure {
-    /// Not at all.
+    /// The decision does not depend on it.
     Any,
     /// The decision was made at this weight of CPU, and holds while the damped weight is the same.
     Weight(f64),
