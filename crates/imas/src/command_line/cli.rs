@@ -104,7 +104,7 @@ pub(crate) enum Command {
     /// Running processes: their allocators, memory and gains, on a terminal; 'imas top --help' has the options
     #[command(disable_help_flag = true)]
     Top(ExternalArgs),
-    /// The same and more as pages for a browser, and figures for Prometheus; 'imas serve --help' has the options
+    /// What show, explain and top print, as pages for a browser, and figures for Prometheus; 'imas serve --help' has the options
     #[command(disable_help_flag = true)]
     Serve(ExternalArgs),
     /// Many hosts learn together: this host's agent, and an operator's view; 'imas fleet --help' has the verbs
@@ -189,7 +189,7 @@ pub(crate) struct ReportArgs {
     /// The file to write; it needs no network and no other file
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) html: PathBuf,
-    /// Of these raw runs instead of the store: files of 'imas-lab suite run' or 'imas bench --export-runs'
+    /// Read these raw runs instead of the store: files of 'imas-lab suite run' or 'imas bench --export-runs'
     #[arg(long, num_args = 1.., value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) data: Vec<PathBuf>,
     #[command(flatten)]
