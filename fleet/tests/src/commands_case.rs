@@ -35,7 +35,7 @@ pub(crate) async fn commands(server: &Path, program: &Path) -> Result<String> {
     operator.lists(&gains, &crashes)?;
     operator.status()?;
     let delivered = |subject: &str| agent.exchange.delivered(subject);
-    let end = std::time::Instant::now() + crate::cluster::LONGEST_WAIT;
+    let end = std::time::Instant::now() + crate::network::LONGEST_WAIT;
     while delivered(&gains)?.is_none() || delivered(&crashes)?.is_none() {
         ensure!(std::time::Instant::now() < end, "statistics do not arrive");
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;

@@ -181,7 +181,7 @@ pub(crate) struct CommandsArgs {
     /// Measure with each of these values in place of {NAME}, in the command and in the lines around it
     #[arg(long, num_args = 2, value_names = ["NAME", "A,B,C"], action = clap::ArgAction::Append)]
     pub(crate) parameter_list: Vec<String>,
-    /// The command with each number from FROM to TO
+    /// Measure with each number from FROM to TO in place of {NAME}
     #[arg(long, num_args = 3, value_names = ["NAME", "FROM", "TO"], action = clap::ArgAction::Append, allow_negative_numbers = true)]
     pub(crate) parameter_scan: Vec<String>,
     /// Between two numbers of --parameter-scan [default: 1]
