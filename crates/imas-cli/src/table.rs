@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tables of text, as CSV, Markdown, on a terminal and, with [`crate::page`], in a page.
+//! Tables of text, as CSV, Markdown, on a terminal and, with `imas_report::page`, in a page.
 //!
 //! On a terminal columns are padded with spaces below a rule: nothing that a script would stumble over.
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a fleet knows of one program in one environment: the value of the bucket. [`mod@crate::fold`] makes
+//! What a fleet knows of one program in one environment: the value of the bucket. `imas_fleet::fold` makes
 //! it.
 
 use imas_core::SYSTEM;

@@ -5,7 +5,7 @@
 //! file whose server does not answer). A read that waits for it ends by SIGKILL alone. So another process reads, the
 //! helper: this very program, started once more. One that is stuck is killed, and the process it looked at is left
 //! alone for good. What is read is bounded, whatever the process has made of it, and slow reads are bounded for the
-//! owner of the processes ([`owner_time`]).
+//! owner of the processes (`owner_time`).
 //!
 //! A program has a helper if its `main` begins with [`help_if_asked`]. Others, such as tests, read for themselves.
 //! Where a read may take seconds, a thread reads by a [`ForeignReader`] of its own.
