@@ -138,7 +138,8 @@ fn a_library_that_crashes_is_withheld() {
     let source = world.work().join("x.c");
     std::fs::write(
         &source,
-        "#include <stdlib.h>\nvoid *memalign(size_t a, size_t n) { (void)a; (void)n; abort(); }\n",
+        "#include <stdlib.h>\nvoid *__libc_malloc(size_t);\nvoid *malloc(size_t n) { return __libc_malloc(n); }\n\
+         void *memalign(size_t a, size_t n) { (void)a; (void)n; abort(); }\n",
     )
     .unwrap();
     let made = world.work().join("libcrash.so");
