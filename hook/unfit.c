@@ -78,14 +78,6 @@ static char **read_strings(const char *path) {
     return strings;
 }
 
-static void drop_strings(char **strings) {
-    if (strings == NULL)
-        return;
-    if (strings[0] != NULL)
-        sys2(SYS_munmap, strings[0], STRINGS_BYTES);
-    sys2(SYS_munmap, strings, STRINGS_BYTES);
-}
-
 /* The whole entry of `name`, or NULL. */
 static char *entry_of(char **environment, const char *name) {
     const char *value = environment_value(environment, name);
@@ -138,6 +130,12 @@ static void note_in_page(char **environment, enum imas_pass_reason reason) {
     page_leave();
 }
 
+#ifdef IMAS_RECORDER
+/* The recorder says so in its file first (record/enter.c). */
+static bool has_malloc_of_the_user(void) {
+    return false;
+}
+#else
 /* The library that follows ours, if it may be the candidate's; else NULL. */
 static const struct link_map *find_candidate(void) {
     for (const struct link_map *object = _r_debug.r_map; object != NULL; object = object->l_next) {
@@ -151,6 +149,14 @@ static const struct link_map *find_candidate(void) {
 static bool is_of_ours(const struct link_map *library) {
     struct loaded tables = loaded_read(library);
     return loaded_defines(&tables, "imas_allocator_name");
+}
+
+static void drop_strings(char **strings) {
+    if (strings == NULL)
+        return;
+    if (strings[0] != NULL)
+        sys2(SYS_munmap, strings[0], STRINGS_BYTES);
+    sys2(SYS_munmap, strings, STRINGS_BYTES);
 }
 
 static bool started_alone(void) {
@@ -168,6 +174,7 @@ static bool has_malloc_of_the_user(void) {
     bool alone = candidate != NULL && !is_of_ours(candidate) && started_alone();
     return preloaded_defines_malloc(_r_debug.r_map, alone ? NULL : candidate);
 }
+#endif
 
 static enum imas_pass_reason why_at_relocation(void) {
     if (unfit_sanitizer())
