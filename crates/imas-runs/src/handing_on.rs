@@ -6,8 +6,6 @@
 //! is handed on.
 
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -33,15 +31,13 @@ const OWN: [i32; 13] = [
     SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGKILL, SIGSEGV, SIGPIPE, SIGCHLD, SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU,
     SIGSYS,
 ];
-/// Longest time for which a signal waits for the program to start. On a busy machine the program may run for seconds
-/// before the thread that has started it goes on and names it.
-const STARTS_WITHIN: Duration = Duration::from_secs(20);
+/// A signal that comes just before the program starts waits for it.
+const STARTS_WITHIN: Duration = Duration::from_secs(1);
 
 /// While it lives, signals are handed on to the program that [`foreground`] names.
 #[derive(Debug)]
 pub struct HandingOn {
     handle: Handle,
-    has_ended: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -62,17 +58,13 @@ impl HandingOn {
         let wanted: Vec<i32> = (1..=LAST).filter(is_handed_on).collect();
         let mut signals = SignalsInfo::<WithOrigin>::new(wanted).context("cannot watch for signals")?;
         let handle = signals.handle();
-        let has_ended = Arc::new(AtomicBool::new(false));
-        let ended = Arc::clone(&has_ended);
-        let thread =
-            std::thread::spawn(move || signals.forever().for_each(|origin| hand_on(&origin, &ended)));
-        Ok(Self { handle, has_ended, thread: Some(thread) })
+        let thread = std::thread::spawn(move || signals.forever().for_each(|origin| hand_on(&origin)));
+        Ok(Self { handle, thread: Some(thread) })
     }
 }
 
 impl Drop for HandingOn {
     fn drop(&mut self) {
-        self.has_ended.store(true, Ordering::Relaxed);
         self.handle.close();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join(); // it cannot have failed
@@ -87,15 +79,14 @@ pub(crate) fn ignored() -> u64 {
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
-fn hand_on(origin: &Origin, has_ended: &AtomicBool) {
+fn hand_on(origin: &Origin) {
     let send_to = |program| {
         if is_for(program, origin) {
             send(program, origin.signal);
         }
     };
     let begun = Instant::now();
-    let waits = || begun.elapsed() < STARTS_WITHIN && !has_ended.load(Ordering::Relaxed);
-    while !foreground::signal(send_to) && waits() {
+    while !foreground::signal(send_to) && begun.elapsed() < STARTS_WITHIN {
         std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -230,6 +230,13 @@ fn signalled(world: &World, words: &[&str], signal: &str) -> (Option<i32>, Strin
     (child.wait().unwrap().code(), said)
 }
 
+/// Whether this process ignores SIGHUP and that is the signal.
+fn is_ignored(signal: &str) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+    signal == "HUP" && u64::from_str_radix(mask.trim(), 16).unwrap() & 1 != 0
+}
+
 #[test]
 fn a_signal_to_record_reaches_the_program() {
     let perl = real("perl").display().to_string();
@@ -244,6 +251,9 @@ fn a_signal_to_record_reaches_the_program() {
         ("ALRM", "ALRM"),
         ("40", "NUM40"),
     ] {
+        if is_ignored(signal) {
+            continue; // nohup started the tests: what is ignored stays so in every program
+        }
         let world = World::new();
         let words = ["record", "-o", "trace", "--", &perl, "-e", LISTENER];
         let (status, said) = signalled(&world, &words, signal);
