@@ -32,6 +32,7 @@ const WORDS: &[(&str, &str)] = &[
         "reallocarray does not notice that count times size overflows: the block is too small",
     ),
     ("calloc-clears", "calloc gives memory that is not zero"),
+    ("calloc-clears-locked", "calloc gives memory that is not zero where the program keeps it locked"),
     ("calloc-leaves-others", "calloc of a large block changes blocks beside it: data is destroyed"),
     ("calloc-aligned", "blocks of calloc are not aligned to 16 bytes"),
     ("free-null", "free(NULL) changes errno"),
