@@ -29,12 +29,14 @@ print(sorted({line.split('/')[-1].strip() for line in open('/proc/self/maps') if
 if sys.argv[1:]:
     time.sleep(300)
 ";
-/// Trials are short, wait for nothing, and are judged by the same objective everywhere.
+/// Trials are short, wait for nothing, and are judged by the same objective everywhere. A pick may cost ten times the
+/// memory.
 const SETTINGS: &str = "worth_cpu_s = 0.0
 worth_life_s = 0.1
 candidates = [\"jemalloc\", \"mimalloc\"]
 [overrides]
 objective = \"cpu\"
+max_memory = 9.0
 [fleet]
 enabled = true
 turn_s = 5.0
