@@ -44,12 +44,11 @@ static void *find(void **kept, const char *name) {
 }
 
 void children_begin(char **environment) {
-    inherited = environment_flag(environment, IMAS_ENV_FOLLOW) || environment_flag(environment, IMAS_ENV_TREE);
-    if (!inherited)
-        return;
-    fitting_begin();
     /* Now: a child of vfork that searched would take ld.so's lock with its parent's memory. */
     REAL(execve), REAL(execvpe), REAL(execv), REAL(execvp), REAL(posix_spawn), REAL(posix_spawnp);
+    inherited = environment_flag(environment, IMAS_ENV_FOLLOW) || environment_flag(environment, IMAS_ENV_TREE);
+    if (inherited)
+        fitting_begin();
 }
 
 /* ---- the environment ----------------------------------------------------------------------------------- */

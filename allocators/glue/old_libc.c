@@ -5,8 +5,8 @@
 // older libc, and a child may bring one in a folder of its own.
 //
 // Each is chosen once, as the library is loaded, so a call costs what it costs without this file. The choice is libc's
-// function. A program of an older libc may have no libpthread and no libdl: it has one thread and opens no library,
-// and what stands in here is enough for it.
+// function. A program of an older libc may have no libpthread and no libdl: it has one thread and opens no library.
+// It gets the replacements below.
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>

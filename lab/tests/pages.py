@@ -2,16 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """lab/tests/pages.py IMAS-LAB [FOLDER]: tests the laboratory's HTML pages as tests/browser/report.py tests those of imas."""
 
-import os
 import pathlib
 import sys
-import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "tests/browser"))
 
-from report import By, check, colours, finish, hostile_runs, imas, legible, offline, opened, photo, shown_as_text  # noqa: E402
+from report import By, check, colours, hostile_runs, imas, legible, offline, opened, photo, shown_as_text, tested  # noqa: E402
 
 
 def study(command, work, folder):
@@ -33,7 +31,7 @@ def study(command, work, folder):
             driver.quit()
 
 
-def hostile(command, work):
+def hostile(command, work, _folder):
     """Names of programs are shown as text."""
     imas(command, "study", "selector", "--data", hostile_runs(work), "--out", work / "hostile")
     driver = offline(False)
@@ -43,14 +41,5 @@ def hostile(command, work):
         driver.quit()
 
 
-def main():
-    command = os.path.abspath(sys.argv[1])
-    folder = pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else ROOT / "build/screenshots")
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as work:
-        study(command, pathlib.Path(work), folder)
-        hostile(command, pathlib.Path(work))
-    finish()
-
-
-main()
+if __name__ == "__main__":
+    tested(study, hostile)

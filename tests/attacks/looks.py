@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Looks that cost imasd or root what the user chooses: memory, threads, places, files, connections."""
 
-import os
 import pathlib
 import time
 
@@ -81,14 +80,14 @@ def threads_without_number(world):
 
 def output_files_in_a_folder_of_mallory(world):
     """Root exports into a folder where Mallory has put links, a FIFO and a folder in place of the files."""
-    victim = pathlib.Path("/root/victim")
+    victim, new = pathlib.Path("/etc/victim"), pathlib.Path("/etc/new")  # the overlay's
     victim.write_text("untouched")
-    world.shell("mallory", "cd; chmod 755 .; ln -s /root/victim link; ln -s /root/new dangling; mkdir folder; mkfifo pipe")
+    world.shell("mallory", f"cd; chmod 755 .; ln -s {victim} link; ln -s {new} dangling; mkdir folder")
     for name in ["link", "dangling", "folder"]:
         done = run("imas", "bench", "--runs", "1", "--with", "system", "--export-json", f"/home/mallory/{name}", "--", "/bin/true", timeout=TIMEOUT_S)
         world.expect(f"root does not write at {name}", done.returncode != 0, done.stdout + done.stderr)
         world.expect("the message is one for people", "panicked" not in done.stderr, done.stderr)
-    world.expect("the victim is untouched", victim.read_text() == "untouched" and not os.path.exists("/root/new"))
+    world.expect("the victim is untouched", victim.read_text() == "untouched" and not new.exists())
 
 
 def connections_of_mallory(world):

@@ -374,7 +374,7 @@ def shown_as_text(driver, page):
     check(f"{page.name}: it is shown", "<img src=x" in driver.find_element(By.TAG_NAME, "body").text)
 
 
-def hostile(command, work):
+def hostile(command, work, _folder):
     """Names are shown as text, from every source."""
     data, page = hostile_runs(work), work / "hostile.html"
     imas(command, "report", "--html", page, "--data", data)
@@ -385,19 +385,16 @@ def hostile(command, work):
         driver.quit()
 
 
-def main():
+def tested(*parts):
+    """Runs the parts of a test of pages, each with the command, a folder for its work and one for photographs; ends the program."""
     command = os.path.abspath(sys.argv[1])
     folder = pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else ROOT / "build/screenshots")
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as work:
-        work = pathlib.Path(work)
-        from_runs(command, work, folder)
-        from_counted(command, work, folder)
-        from_server(command, work, folder)
-        from_store(command, work, folder)
-        hostile(command, work)
+        for part in parts:
+            part(command, pathlib.Path(work), folder)
     finish()
 
 
 if __name__ == "__main__":
-    main()
+    tested(from_runs, from_counted, from_server, from_store, hostile)

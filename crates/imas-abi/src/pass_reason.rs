@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Why the injected code stood aside (`enum imas_pass_reason`).
+//! Reasons for which the injected code left a program untouched (`enum imas_pass_reason`).
 
-/// The injected code did not stand aside.
+/// No reason: the program was not left untouched.
 pub const NONE: u32 = 0;
 /// `IMAS_DISABLE=1` or /run/imas/disabled.
 pub const DISABLED: u32 = 1;

@@ -75,7 +75,7 @@ pub struct Injection<'a> {
     pub candidate: &'a CatalogueCandidate,
     /// Kind of the injection: whether calls are counted.
     pub mode: Mode,
-    /// Reach of the injection: whom the candidate is for.
+    /// Reach of the injection: the program alone, or its children too.
     pub reach: Reach,
     /// Prepared page, if one could be made.
     pub page: Option<&'a Path>,

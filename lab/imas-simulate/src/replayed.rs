@@ -98,7 +98,7 @@ impl Replays {
 pub enum HostCorrection {
     /// No correction: the study's table alone.
     None,
-    /// Correction by what the host's trials said of the predictions for its other programs.
+    /// Correction by the errors of the predictions in the host's trials of its other programs.
     OwnTrials,
 }
 

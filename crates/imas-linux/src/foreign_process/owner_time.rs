@@ -17,7 +17,7 @@ const SHARE: u32 = 20;
 const MOST_OWNERS: usize = 4096;
 /// The account of processes that have ended, and of owners beyond [`MOST_OWNERS`].
 const OTHERS: u64 = u64::MAX;
-/// Number of killed helpers that have not ended, of all owners together. With so many nothing is read.
+/// Number of killed helpers that have not ended, of all owners together. While this many live nothing is read.
 const MOST_DYING: usize = 16;
 
 /// All owners with slow reads.

@@ -116,7 +116,7 @@ impl Machine {
         self.run_dir.join(imas_linux::boot::FILE_NAME)
     }
 
-    /// Path of the file that makes every process stand aside when it exists.
+    /// Path of the file that, while it exists, keeps every process untouched.
     pub(super) fn disabled(&self) -> PathBuf {
         self.run_dir.join("disabled")
     }
