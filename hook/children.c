@@ -4,8 +4,10 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
+#include <sys/stat.h>
 
 #include "../abi/imas_abi.h"
+#include "clean_environment.h"
 #include "environment.h"
 #include "fitting.h"
 #include "libc.h"
@@ -51,50 +53,75 @@ void children_begin(char **environment) {
         fitting_begin();
 }
 
-/* ---- the environment ----------------------------------------------------------------------------------- */
+/* ---- children that must not have the candidate --------------------------------------------------------- */
 
-/* The program's own environment, in memory of `*bytes`, where the child must not have the candidate; else NULL. Allocates
- * nothing by malloc: a child of vfork shares its parent's heap. */
-static char **untouched(const char *path, strings given, size_t *bytes) {
-    char **environment = (char **)given;
-    if (environment == NULL || environment_value(environment, "LD_PRELOAD") == NULL ||
-        (!environment_flag(environment, IMAS_ENV_FOLLOW) && !environment_flag(environment, IMAS_ENV_TREE)) ||
-        fitting_can_load(path, environment))
-        return NULL;
-    size_t count = 0;
-    while (environment[count] != NULL)
-        count++;
-    *bytes = (count + 1) * sizeof *environment;
-    char **copy = sys_anonymous(*bytes);
-    if (copy == NULL)
-        return NULL;
-    for (size_t i = 0; i <= count; i++)
-        copy[i] = environment[i];
-    environment_restore_all(copy);
-    return copy;
+#define FOLDER_BYTES PATH_MAX
+/* A larger environment is passed on as it is: its copy is on the stack. */
+#define MOST_VARIABLES 4096
+
+static bool is_program(const char *path) {
+    struct stat about;
+    return sys3(SYS_faccessat, AT_FDCWD, path, 1 /* X_OK */) == 0 &&
+           sys4(SYS_newfstatat, AT_FDCWD, path, &about, 0) == 0 && S_ISREG(about.st_mode);
 }
 
-/* Where execvp finds `file`, written to `path`; NULL if it is not known. */
+/* Where execvp finds `file`, perhaps written to `path`; NULL if it is not known. */
 static const char *search(const char *file, char *path) {
     if (text_contains(file, "/"))
         return file;
     const char *folders = environ != NULL ? environment_value(environ, "PATH") : NULL;
-    for (const char *at = folders != NULL ? folders : "/bin:/usr/bin"; *at != '\0'; at += *at == ':') {
+    for (const char *at = folders != NULL ? folders : "/bin:/usr/bin";; at++) {
         const char *end = at;
         while (*end != ':' && *end != '\0')
             end++;
         size_t length = (size_t)(end - at);
-        if (length != 0 && length + text_length(file) + 2 < PATH_MAX) {
+        if (length + text_length(file) + 2 < FOLDER_BYTES) {
             for (size_t i = 0; i < length; i++)
                 path[i] = at[i];
-            path[length] = '/';
-            text_copy(path + length + 1, PATH_MAX - length - 1, file);
-            if (sys3(SYS_faccessat, AT_FDCWD, path, 1 /* X_OK */) == 0)
+            if (length != 0)
+                path[length++] = '/'; /* an empty folder is the current one */
+            text_copy(path + length, FOLDER_BYTES - length, file);
+            if (is_program(path))
                 return path;
         }
         at = end;
+        if (*at == '\0')
+            return NULL;
     }
-    return NULL;
+}
+
+static size_t count_of(strings environment) {
+    size_t count = 0;
+    while (environment[count] != NULL)
+        count++;
+    return count;
+}
+
+/* Whether the child must not have the candidate. Takes kilobytes of the stack, which are free again afterwards. */
+static __attribute__((noinline)) bool must_be_clean(const char *file, bool by_path, strings environment) {
+    char **own = (char **)environment, found[FOLDER_BYTES];
+    return own != NULL && file != NULL && environment_value(own, "LD_PRELOAD") != NULL &&
+           (environment_flag(own, IMAS_ENV_FOLLOW) || environment_flag(own, IMAS_ENV_TREE)) &&
+           count_of(environment) < MOST_VARIABLES && !fitting_can_load(by_path ? search(file, found) : file, own);
+}
+
+/* The program's own environment. On the stack of its user, for after vfork what is mapped would stay in the parent. */
+#define CLEAN(environment)                                                                                             \
+    size_t count = count_of(environment);                                                                              \
+    char *own[count + 2], preload[CLEAN_ENVIRONMENT_BYTES];                                                            \
+    for (size_t i = 0; i <= count; i++)                                                                                \
+        own[i] = environment[i];                                                                                       \
+    clean_environment(own, preload);
+
+static __attribute__((noinline)) int exec_clean(execve_call *next, const char *file, strings arguments, strings environment) {
+    CLEAN(environment)
+    return next(file, arguments, own);
+}
+
+static __attribute__((noinline)) int spawn_clean(spawn_call *next, pid_t *child, const char *file, const void *actions,
+                                                 const void *attributes, strings arguments, strings environment) {
+    CLEAN(environment)
+    return next(child, file, actions, attributes, arguments, own);
 }
 
 /* ---- the functions ------------------------------------------------------------------------------------- */
@@ -104,69 +131,53 @@ static int not_there(void) {
     return -1;
 }
 
-/* Runs `call` with the program's own environment or, where there is none, returns false. */
-#define WITH_UNTOUCHED(path, environment, call)                                                                        \
-    size_t bytes;                                                                                                      \
-    char **own = unlikely(inherited) ? untouched(path, environment, &bytes) : NULL;                                    \
-    if (unlikely(own != NULL)) {                                                                                       \
-        int result = call;                                                                                             \
-        sys2(SYS_munmap, own, bytes);                                                                                  \
-        return result;                                                                                                 \
-    }
-
-EXPORT int execve(const char *path, strings arguments, strings environment) {
-    execve_call *next = REAL(execve);
+static int exec_by(execve_call *next, const char *file, bool by_path, strings arguments, strings environment) {
     if (unlikely(next == NULL))
         return not_there();
-    WITH_UNTOUCHED(path, environment, next(path, arguments, own))
-    return next(path, arguments, environment);
-}
-
-EXPORT int execv(const char *path, strings arguments) {
-    execve_call *with = REAL(execve);
-    execv_call *next = REAL(execv);
-    if (unlikely(with == NULL || next == NULL))
-        return not_there();
-    WITH_UNTOUCHED(path, environ, with(path, arguments, own))
-    return next(path, arguments);
-}
-
-EXPORT int execvpe(const char *file, strings arguments, strings environment) {
-    char path[PATH_MAX];
-    execve_call *next = REAL(execvpe);
-    if (unlikely(next == NULL))
-        return not_there();
-    WITH_UNTOUCHED(search(file, path), environment, next(file, arguments, own))
+    if (unlikely(inherited) && must_be_clean(file, by_path, environment))
+        return exec_clean(next, file, arguments, environment);
     return next(file, arguments, environment);
 }
 
+static int spawn_by(spawn_call *next, bool by_path, pid_t *child, const char *file, const void *actions,
+                    const void *attributes, strings arguments, strings environment) {
+    if (unlikely(next == NULL))
+        return ENOSYS;
+    if (unlikely(inherited) && must_be_clean(file, by_path, environment))
+        return spawn_clean(next, child, file, actions, attributes, arguments, environment);
+    return next(child, file, actions, attributes, arguments, environment);
+}
+
+EXPORT int execve(const char *path, strings arguments, strings environment) {
+    return exec_by(REAL(execve), path, false, arguments, environment);
+}
+
+EXPORT int execvpe(const char *file, strings arguments, strings environment) {
+    return exec_by(REAL(execvpe), file, true, arguments, environment);
+}
+
+EXPORT int execv(const char *path, strings arguments) {
+    if (unlikely(inherited))
+        return exec_by(REAL(execve), path, false, arguments, environ);
+    execv_call *next = REAL(execv);
+    return likely(next != NULL) ? next(path, arguments) : not_there();
+}
+
 EXPORT int execvp(const char *file, strings arguments) {
-    char path[PATH_MAX];
-    execve_call *with = REAL(execvpe);
+    if (unlikely(inherited))
+        return exec_by(REAL(execvpe), file, true, arguments, environ);
     execv_call *next = REAL(execvp);
-    if (unlikely(with == NULL || next == NULL))
-        return not_there();
-    WITH_UNTOUCHED(search(file, path), environ, with(file, arguments, own))
-    return next(file, arguments);
+    return likely(next != NULL) ? next(file, arguments) : not_there();
 }
 
 EXPORT int posix_spawn(pid_t *child, const char *path, const void *actions, const void *attributes, strings arguments,
                        strings environment) {
-    spawn_call *next = REAL(posix_spawn);
-    if (unlikely(next == NULL))
-        return ENOSYS;
-    WITH_UNTOUCHED(path, environment, next(child, path, actions, attributes, arguments, own))
-    return next(child, path, actions, attributes, arguments, environment);
+    return spawn_by(REAL(posix_spawn), false, child, path, actions, attributes, arguments, environment);
 }
 
 EXPORT int posix_spawnp(pid_t *child, const char *file, const void *actions, const void *attributes, strings arguments,
                         strings environment) {
-    char path[PATH_MAX];
-    spawn_call *next = REAL(posix_spawnp);
-    if (unlikely(next == NULL))
-        return ENOSYS;
-    WITH_UNTOUCHED(search(file, path), environment, next(child, file, actions, attributes, arguments, own))
-    return next(child, file, actions, attributes, arguments, environment);
+    return spawn_by(REAL(posix_spawnp), true, child, file, actions, attributes, arguments, environment);
 }
 
 /* The arguments of execl and its like, after the first, as an array of `count` and a NULL. */

@@ -9,6 +9,8 @@
  *   - LD_AUDIT is set: ld.so then has less room for thread data than some candidates need
  *   - the child has a dynamic linker of its own, and that is older than what the candidate asks of libc, or the
  *     candidate brings libraries that may not be there
+ *
+ * IMAS_FOLLOW itself stays in it: it keeps the stub of an enabled machine away. system, popen and fexecve do not pass here.
  */
 #ifndef IMAS_HOOK_CHILDREN_H
 #define IMAS_HOOK_CHILDREN_H

@@ -9,7 +9,6 @@
 #include "text.h"
 
 #define PRELOAD "LD_PRELOAD="
-#define PRELOAD_BYTES 4096
 
 static bool separates(char byte) {
     return byte == ':' || byte == ' ';
@@ -35,7 +34,7 @@ static bool is_ours(const char *entry, const char *end) {
  * false if there is no such entry, or no room. */
 static bool write_others(char *to, const char *list, bool has_candidate) {
     char *at = text_append(to, PRELOAD);
-    const char *const end = to + PRELOAD_BYTES, *const first = at;
+    const char *const end = to + CLEAN_ENVIRONMENT_BYTES, *const first = at;
     bool was_ours = false;
     while (*list != '\0') {
         const char *entry = list;
@@ -73,14 +72,13 @@ static void put(char **environment, char *entry) {
     *environment = entry;
 }
 
-void clean_environment(char **environment) {
-    static char others[PRELOAD_BYTES];
+void clean_environment(char **environment, char *preload) {
     const char *list = environment_value(environment, "LD_PRELOAD");
-    bool has_others = list != NULL && write_others(others, list, !environment_flag(environment, IMAS_ENV_ALONE));
+    bool has_others = list != NULL && write_others(preload, list, !environment_flag(environment, IMAS_ENV_ALONE));
     environment_restore_all(environment);
     const char *was = environment_value(environment, "LD_PRELOAD");
-    const char *values = others + sizeof PRELOAD - 1;
+    const char *values = preload + sizeof PRELOAD - 1;
     if (has_others && (was == NULL || !ends_with(was, values)))
-        put(environment, others);
+        put(environment, preload);
 }
 

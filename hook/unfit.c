@@ -105,7 +105,8 @@ static bool preloads_us(const char *preloads) {
 void unfit_start_clean(char **arguments, char **environment) {
     static char path[4096];
     char *mark = entry_of(environment, IMAS_ENV_PLACED);
-    clean_environment(environment);
+    static char preload[CLEAN_ENVIRONMENT_BYTES];
+    clean_environment(environment, preload);
     keep_mark(environment, mark);
     if (preloads_us(environment_value(environment, "LD_PRELOAD")))
         return; /* we would be started again and again */

@@ -48,6 +48,29 @@ def audited(allocators):
                 check(f"followed {way} {mode} {allocator} inherits", outcome.status == 0 and inherits, outcome)
 
 
+# Size of the program after so many children of vfork, less the size after as many before.
+GROWN = """import os, subprocess
+def size():
+    for _ in range(200):
+        subprocess.run(["/bin/true"], env={**os.environ, "LD_AUDIT": "/none.so"}, stderr=subprocess.DEVNULL)
+    return int(open("/proc/self/statm").read().split()[0])
+size()
+print(-size() + size())"""
+
+
+def keeps_and_leaves_nothing(allocators):
+    """A child's own entry of LD_PRELOAD stays; children of vfork leave no memory in their parent."""
+    own = WORK / "libown-entry.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-x", "c", "-o", own, "/dev/null"], check=True)
+    shell = f'LD_PRELOAD="$LD_PRELOAD:{own}" LD_AUDIT=/none.so exec {shutil.which("env")}'
+    for allocator in allocators:
+        for mode in ALL_MODES:
+            outcome = followed(mode, allocator, ["/bin/bash", "-c", shell])
+            check(f"followed own entry {mode} {allocator}", f"LD_PRELOAD={own}\n".encode() in outcome.out, outcome)
+            outcome = followed(mode, allocator, ["/usr/bin/python3", "-c", GROWN])
+            check(f"followed vfork leaves nothing {mode} {allocator}", outcome.status == 0 and int(outcome.out) < 100, outcome)
+
+
 # ---- a libc in a folder of its own ---------------------------------------------------------------------------
 
 
@@ -98,6 +121,7 @@ def children_that_cannot_load(built):
     allocators = default_allocators(built)
     if wanted("followed audit"):
         audited(["system", *allocators])
+        keeps_and_leaves_nothing(["system", *allocators])
     if wanted("followed old"):
         everyone = [name for name in built if name != "system"]
         in_old_folder("old", [], everyone)

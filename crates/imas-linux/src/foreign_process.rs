@@ -12,7 +12,7 @@
 
 mod owner_time;
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::fs::Metadata;
@@ -248,6 +248,8 @@ impl Question {
     }
 }
 
+/// Room for most command lines and environments.
+const USUAL_BYTES: usize = 8192;
 const GONE: i32 = rustix::io::Errno::SRCH.raw_os_error();
 const TOO_LARGE: i32 = rustix::io::Errno::FBIG.raw_os_error();
 
@@ -264,10 +266,14 @@ fn read_here(pid: u32, file: ForeignFile) -> Result<Vec<u8>> {
         // Each read looks at the process anew. By several, these texts would be torn where the process ends or runs
         // another image in between, and the beginning of a name would be taken for the name.
         ForeignFile::CommandLine | ForeignFile::Environment => {
-            bytes.resize(most + 1, 0);
-            let got = File::open(path)?.read(&mut bytes)?;
-            bytes.truncate(got);
-            bytes.shrink_to_fit();
+            for room in [USUAL_BYTES, most + 1] {
+                bytes.resize(room, 0);
+                let got = File::open(&path)?.read(&mut bytes)?;
+                bytes.truncate(got);
+                if got < room {
+                    break;
+                }
+            }
         }
         ForeignFile::Maps | ForeignFile::Smaps | ForeignFile::SmapsRollup => {
             File::open(path)?.take(most as u64 + 1).read_to_end(&mut bytes)?;
@@ -329,31 +335,51 @@ impl ForeignReader {
     fn ask(&mut self, pid: u32, question: Question, owner: &dyn Fn() -> Option<u64>) -> Result<Vec<u8>> {
         let start = start_ticks(pid).ok_or(ErrorKind::NotFound)?;
         let begin = Instant::now();
+        // Once, and while the process lives: one that ends during a slow read has no owner any more.
+        let known = OnceCell::new();
+        let owner = || *known.get_or_init(owner);
         if self.left_alone.contains(&(pid, start)) || !self.owners.allows(owner, begin) {
             return Err(ErrorKind::TimedOut.into());
         }
-        let (answer, killed) = self.answer(pid, question);
-        if answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::TimedOut) {
-            self.leave_alone((pid, start));
-        }
+        let (answer, killed) = self.answer((pid, start), question, &|| {
+            owner();
+        });
         self.owners.add(owner, begin.elapsed(), killed, Instant::now());
         answer
     }
 
-    /// Answer to the question, with the helper if that was killed and has not ended.
-    fn answer(&mut self, pid: u32, question: Question) -> (Result<Vec<u8>>, Option<Child>) {
+    /// Counts time that reads of the owner's processes have taken together, each of which was quick.
+    pub fn charge(&mut self, owner: u64, took: Duration) {
+        self.owners.add(|| Some(owner), took, None, Instant::now());
+    }
+
+    /// Answer to the question, with the helper if that was killed and has not ended. `slow` is called while a slow
+    /// answer is waited for.
+    fn answer(
+        &mut self,
+        process: (u32, u64),
+        question: Question,
+        slow: &dyn Fn(),
+    ) -> (Result<Vec<u8>>, Option<Child>) {
+        let pid = process.0;
         let started = self.helper.take().map_or_else(Helper::start, Ok);
-        let asked = started.and_then(|mut helper| match helper.ask(pid, question) {
+        let asked = started.and_then(|mut helper| match helper.ask(pid, question, slow) {
             // The kernel ends a helper with the thread that has started it, which is noticed when it is asked.
             Err(error) if is_of_ended(&error) => {
+                drop(helper.killed());
                 let mut helper = Helper::start()?;
-                Ok((helper.ask(pid, question), helper))
+                Ok((helper.ask(pid, question, slow), helper))
             }
             answer => Ok((answer, helper)),
         });
         match asked {
             Err(error) => (Err(error), None),
-            Ok((Err(error), helper)) => (Err(error), helper.killed()),
+            Ok((Err(error), helper)) => {
+                if error.kind() == ErrorKind::TimedOut {
+                    self.leave_alone(process);
+                }
+                (Err(error), helper.killed())
+            }
             Ok((Ok(answer), mut helper)) => {
                 // An error of the helper itself, which was killed by somebody, is an answer too, and its last.
                 if answer.is_ok() || !helper.has_ended() {
@@ -381,10 +407,12 @@ struct Helper {
 }
 
 /// Waiting for an answer.
-struct Waiting {
+struct Waiting<'a> {
     begin: Instant,
     /// CPU time of the helper at the first look.
     cpu: Option<Duration>,
+    /// Called at each look.
+    slow: &'a dyn Fn(),
 }
 
 impl Helper {
@@ -399,8 +427,8 @@ impl Helper {
     }
 
     /// The inner result is the answer; the outer one says whether the helper is of further use.
-    fn ask(&mut self, pid: u32, question: Question) -> Result<Result<Vec<u8>>> {
-        let mut waiting = Waiting { begin: Instant::now(), cpu: None };
+    fn ask(&mut self, pid: u32, question: Question, slow: &dyn Fn()) -> Result<Result<Vec<u8>>> {
+        let mut waiting = Waiting { begin: Instant::now(), cpu: None, slow };
         self.socket.write_all(&pair(pid, question.number()))?;
         let mut head = [0; 8];
         self.receive(&mut head, &mut waiting)?;
@@ -416,7 +444,7 @@ impl Helper {
         Ok(Ok(bytes))
     }
 
-    fn receive(&mut self, bytes: &mut [u8], waiting: &mut Waiting) -> Result<()> {
+    fn receive(&mut self, bytes: &mut [u8], waiting: &mut Waiting<'_>) -> Result<()> {
         let mut got = 0;
         while got < bytes.len() {
             match self.socket.read(&mut bytes[got..]) {
@@ -431,7 +459,8 @@ impl Helper {
     }
 
     /// On a busy machine a helper waits for a CPU: it is not stuck then.
-    fn look(&self, waiting: &mut Waiting) -> Result<()> {
+    fn look(&self, waiting: &mut Waiting<'_>) -> Result<()> {
+        (waiting.slow)();
         let stat = stat(self.child.id());
         let ticks = stat.as_ref().map_or(0, |stat| stat.utime + stat.stime);
         let cpu = Duration::from_millis(ticks * 1000 / procfs::ticks_per_second());

@@ -7,6 +7,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::{Duration, Instant};
 
 use crate::process_info::{self, Life};
@@ -37,8 +38,8 @@ impl Worth {
     }
 }
 
-/// Device and number of a file.
-type File = (u64, u64);
+/// Hash of the path of a file.
+type File = u64;
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Waiting {
@@ -124,8 +125,11 @@ impl Census {
 
 /// The file that the process runs; `None` for the kernel's own and for one that is gone.
 fn file_of(pid: u32) -> Option<File> {
-    let executable = imas_linux::foreign_process::executable(pid).ok()?;
-    Some((executable.dev, executable.ino))
+    // The kernel's path of it: no file system is asked, so nobody can make this slow.
+    let path = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+    let mut hasher = DefaultHasher::new();
+    path.hash(&mut hasher);
+    Some(hasher.finish())
 }
 
 #[cfg(test)]

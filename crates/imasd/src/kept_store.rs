@@ -112,7 +112,7 @@ impl KeptStore {
     /// Opens what is at the path, if that is another file than the one that is open, or none: what is written to a
     /// file that was removed is lost. Whether another one was opened.
     pub(crate) fn open_if_replaced(&mut self) -> bool {
-        if self.file.is_none() || file_at(&self.path) == self.file {
+        if self.file.is_some() && file_at(&self.path) == self.file {
             return false;
         }
         match Self::open(&self.path) {

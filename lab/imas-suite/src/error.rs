@@ -74,7 +74,7 @@ impl SuiteError {
                 "check that the folder exists, is yours and has room; --cache and --out name others".into()
             }
             Self::Definition { .. } => {
-                "correct that line; workloads/suite.toml begins with the meaning of each key".into()
+                "correct that line; lab/workloads/suite.toml begins with the meaning of each key".into()
             }
             Self::NoProgram { near, .. } if near.is_empty() => {
                 "'imas-lab suite list' prints the names".into()

@@ -31,8 +31,8 @@ struct OwnerTime {
     at: Instant,
     /// The time spent was [`MOST`], and not all of it was given back.
     rests: bool,
-    /// A killed helper in the middle of a walk through page tables goes on to its end.
-    dying: Option<Child>,
+    /// Killed helpers: in the middle of a walk through page tables each goes on to its end.
+    dying: Vec<Child>,
 }
 
 impl OwnerTimes {
@@ -42,9 +42,9 @@ impl OwnerTimes {
         if self.0.is_empty() {
             return true;
         }
-        let dying = self.0.values().filter(|time| time.dying.is_some()).count();
+        let dying = self.0.values().map(|time| time.dying.len()).sum::<usize>();
         let time = self.0.get(&owner().unwrap_or(OTHERS));
-        dying < MOST_DYING && time.is_none_or(|time| time.dying.is_none() && !time.rests)
+        dying < MOST_DYING && time.is_none_or(|time| time.dying.is_empty() && !time.rests)
     }
 
     /// A read took so long. `killed` is its helper, if that was killed and has not ended.
@@ -64,11 +64,11 @@ impl OwnerTimes {
             spent: Duration::ZERO,
             at: now,
             rests: false,
-            dying: None,
+            dying: vec![],
         });
         time.spent += took;
         time.rests |= time.spent >= MOST;
-        time.dying = killed.or_else(|| time.dying.take());
+        time.dying.extend(killed);
     }
 }
 
@@ -77,8 +77,8 @@ impl OwnerTime {
     fn renew(&mut self, now: Instant) -> bool {
         self.spent = self.spent.saturating_sub(now.saturating_duration_since(self.at) / SHARE);
         self.at = now;
-        self.dying.take_if(|child| !matches!(child.try_wait(), Ok(None)));
-        !self.spent.is_zero() || self.dying.is_some()
+        self.dying.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+        !self.spent.is_zero() || !self.dying.is_empty()
     }
 }
 
@@ -110,7 +110,7 @@ mod tests {
             times.add(|| Some(owner), Duration::ZERO, sleep(), Instant::now());
         }
         assert!(!times.allows(|| Some(99), Instant::now()), "the machine has no more CPUs for them");
-        for child in times.0.values_mut().filter_map(|time| time.dying.as_mut()) {
+        for child in times.0.values_mut().flat_map(|time| &mut time.dying) {
             child.kill().unwrap();
             child.wait().unwrap();
         }

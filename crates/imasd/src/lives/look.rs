@@ -2,6 +2,7 @@
 //! One look at a process and the children that it forked without exec: they have its allocator, and its work.
 
 use std::io::ErrorKind;
+use std::time::{Duration, Instant};
 
 use imas_core::service_life::MemoryLook;
 use imas_linux::foreign_process::{ForeignFile, ForeignReader, anonymous_bytes};
@@ -38,7 +39,10 @@ pub(crate) enum Unseen {
     TooSlow,
 }
 
-/// Looks at the process. `owner` answers for it.
+/// A look at a process and its copies takes no longer than this; a read that has begun is ended by the reader.
+const LONGEST: Duration = Duration::from_secs(1);
+
+/// Looks at the process. `owner` answers for it, and for the time that the reads of all copies take together.
 pub(crate) fn look(
     reader: &mut ForeignReader,
     (identity, owner): (Identity, u64),
@@ -52,14 +56,24 @@ pub(crate) fn look(
         Err(error) if error.kind() == ErrorKind::TimedOut => Err(Unseen::TooSlow),
         Err(_) => Err(Unseen::Gone),
     };
-    let mut bytes = resident(identity.pid)?;
-    for child in family.iter().skip(1) {
-        match resident(*child) {
-            Ok(of_child) => bytes += of_child,
-            Err(Unseen::Gone) => {} // it has ended meanwhile
-            Err(slow) => return Err(slow),
+    let begin = Instant::now();
+    let mut sum = || {
+        let mut bytes = resident(identity.pid)?;
+        for child in family.iter().skip(1) {
+            match resident(*child) {
+                _ if begin.elapsed() > LONGEST => return Err(Unseen::TooSlow),
+                Ok(of_child) => bytes += of_child,
+                Err(Unseen::Gone) => {} // it has ended meanwhile
+                Err(slow) => return Err(slow),
+            }
         }
+        Ok(bytes)
+    };
+    let bytes = sum();
+    if family.len() > 1 {
+        reader.charge(owner, begin.elapsed());
     }
+    let bytes = bytes?;
     let (age_s, cpu_s) = age_s(identity.start_ticks).zip(cpu_of(&family)).ok_or(Unseen::Gone)?;
     let memory = MemoryLook { age_s, bytes, live_bytes: counts.live_bytes };
     is_running(identity).then_some(Look { memory, cpu_s, calls: counts.calls }).ok_or(Unseen::Gone)

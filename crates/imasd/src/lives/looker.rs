@@ -52,9 +52,10 @@ impl Looker {
     }
 
     pub(super) fn ask(&mut self, (identity, owner): (Identity, u64), counts: PageCounts) {
-        // The thread ends with us.
         if self.questions.send((identity, owner, counts)).is_ok() {
             self.asked.insert(identity);
+        } else if let Ok(anew) = Self::start() {
+            *self = anew; // the thread panicked; what it was asked is asked again
         }
     }
 

@@ -29,7 +29,7 @@ pub(super) fn recipes(args: &RecipeArgs, context: &Context) -> Result<Vec<Servic
     let entries = std::fs::read_dir(&folder).map_err(|error| {
         Hinted::error(
             format!("{}: {error}", folder.display()),
-            "name the folder with --recipes DIR; the source tree has workloads/services",
+            "name the folder with --recipes DIR; the source tree has lab/workloads/services",
         )
     })?;
     let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();

@@ -149,7 +149,7 @@ fn definition(args: &BenchArgs) -> Result<(Service, Vec<String>)> {
 fn file_error(error: ServiceFileError) -> anyhow::Error {
     Hinted::error(
         error.to_string(),
-        "docs/services.md has the keys of such a file, and workloads/services/ examples",
+        "docs/services.md has the keys of such a file, and lab/workloads/services/ in the source tree examples",
     )
 }
 
