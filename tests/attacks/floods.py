@@ -192,7 +192,8 @@ def inotify_exhausted(world):
 
 def all_at_once(world):
     """All of these at once, and processes that are slow to be looked at, with the normal load of the harness."""
-    rest(world, "all at once: before")
+    time.sleep(10)
+    rest(world, "all at once: before", 30)
     often(world)
     soon_s = world.serves("all-at-once-before") + DELAY_S
     folder = has_folder(world)
@@ -218,7 +219,7 @@ def all_at_once(world):
     for process in list(world.others):
         if process.args[0] == "/bin/sh" and "python3 -f" in str(process.args):
             world.kill(process)
-    world.holds(30, lambda: not any(folder.iterdir()))
+    world.wait("every page is dealt with", lambda: not any(folder.iterdir()))
     CONFIG.write_text(SETTINGS)  # no looks many times a second
     world.daemon.send_signal(signal.SIGHUP)
     time.sleep(10)

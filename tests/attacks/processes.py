@@ -3,6 +3,7 @@
 
 import os
 import pathlib
+import signal
 import stat
 import subprocess
 import time
@@ -12,6 +13,7 @@ from harness import ROOT, STATE, TIMEOUT_S, Failed, Skipped, run
 # Read before the root is replaced.
 FORGED = (ROOT / "tests/programs/forged_command_line.py").read_text()
 HOLDS = (ROOT / "tests/programs/holds_its_memory.py").read_text()
+SILENT = (ROOT / "tests/programs/silent_file_system.py").read_text()
 HOLDERS = 8
 # Several at a time: one of them could be overlooked.
 FORGERS = 4
@@ -33,13 +35,42 @@ def forged_command_lines(world):
     print(f"  forged command lines: {len(set(world.known()) - before)} programs are known meanwhile", flush=True)
 
 
-def processes_that_hold_their_memory(world):
-    """What reads their command lines, their mappings or their environments waits for ever."""
-    world.shell("mallory", f"mkdir $(seq -f mount%g {HOLDERS})")
+def fuse_device():
+    """A device for FUSE that everybody may open."""
     device = "/tmp/fuse"
     if not os.path.exists(device):
         os.mknod(device, 0o666 | stat.S_IFCHR, os.makedev(10, 229))
         os.chmod(device, 0o666)
+    return device
+
+
+def a_program_whose_file_system_falls_silent(world):
+    """Root lets users mount FUSE for others. What asks for the file of Mallory's program then waits for ever."""
+    device, flag, output = fuse_device(), pathlib.Path("/tmp/silent-now"), pathlib.Path("/tmp/silent")
+    world.shell("mallory", "cd; chmod 755 .; mkdir silent")
+    with open(output, "wb") as written:
+        words = ["/usr/bin/python3", "-c", SILENT, device, "/home/mallory/silent", "/usr/bin/sleep", flag]
+        world.as_user("root", *words, stdout=written, stderr=written)
+    if not world.holds(20, lambda: "mounted" in output.read_text()):
+        raise Skipped(f"no FUSE file system can be mounted here: {output.read_text()[-200:]}")
+    program = "/home/mallory/silent/program"
+    process = world.as_user("mallory", program, "1000")
+    world.wait("the program is known", lambda: program in world.known())
+    flag.touch()
+    world.serves("silent-file-system")
+    world.kill(process)
+    world.expect("imasd ends by SIGTERM", world.stop() == 0)
+    world.start()
+    for _ in range(3):
+        world.serves("silent-file-system-restarted")
+    world.daemon.send_signal(signal.SIGHUP)
+    world.serves("silent-file-system-reloaded")
+
+
+def processes_that_hold_their_memory(world):
+    """What reads their command lines, their mappings or their environments waits for ever."""
+    world.shell("mallory", f"mkdir $(seq -f mount%g {HOLDERS})")
+    device = fuse_device()
     output = pathlib.Path("/tmp/held")
     with open(output, "wb") as written:
         for number in range(1, HOLDERS + 1):
@@ -97,4 +128,5 @@ def two_daemons_on_one_folder(world):
     world.serves("second-daemon")
 
 
-ATTACKS = [forged_command_lines, processes_that_hold_their_memory, a_lock_on_the_folder_that_everybody_may_open, two_daemons_on_one_folder]
+ATTACKS = [forged_command_lines, processes_that_hold_their_memory, a_program_whose_file_system_falls_silent,
+           a_lock_on_the_folder_that_everybody_may_open, two_daemons_on_one_folder]

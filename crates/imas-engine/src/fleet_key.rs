@@ -14,6 +14,8 @@ use imas_store::samples::StoredProgram;
 use imas_store::{RowId, Store, StoreError};
 use sha2::{Digest as _, Sha256};
 
+use crate::inspect::on_file;
+
 /// Name of a script's hash, in the store.
 const HASH: &str = "script-sha256";
 /// A script, module or archive of more bytes is not read.
@@ -35,7 +37,7 @@ pub fn program_key(
     }
     let bytes = executable.bytes.to_string();
     if Interpreter::of(Path::new(&program.path)).is_some() {
-        let script = script_hash(store, &program.detail)?;
+        let script = script_hash(store, program)?;
         return Some(ProgramKey::new("script", &[build_id, &bytes, &script]));
     }
     match (unit_of_detail(&program.detail), program.detail.as_str()) {
@@ -81,19 +83,26 @@ pub fn environment(cpus: u32) -> Environment {
 }
 
 /// Hash of the file that an interpreter is given: a script, or an archive as `-jar FILE`.
-fn script_hash(store: &Store, detail: &str) -> Option<String> {
-    let path = detail.strip_prefix("-jar ").unwrap_or(detail);
-    let file = Some(Path::new(path)).filter(|path| path.is_absolute())?;
-    let file = ProgramFile::open(file).ok().filter(|file| file.about().len() <= MOST_BYTES)?;
-    let path = Path::new(path);
-    if let Ok(Some(known)) = store.recall_of(path, file.about(), HASH) {
+fn script_hash(store: &Store, program: &StoredProgram) -> Option<String> {
+    let path = Path::new(program.detail.strip_prefix("-jar ").unwrap_or(&program.detail));
+    if path.is_relative() {
+        return None;
+    }
+    let file = on_file(program.domain, path, ProgramFile::open).ok()?.ok()?;
+    let about = Some(file.about().clone()).filter(|about| about.len() <= MOST_BYTES)?;
+    if let Ok(Some(known)) = store.recall_of(path, &about, HASH) {
         return Some(known);
     }
+    let hash = on_file(program.domain, path, move |_| hash_of(&file)).ok()??;
+    let _ = store.remember_of(path, &about, HASH, &hash); // else it is read again
+    Some(hash)
+}
+
+/// Hexadecimal.
+fn hash_of(file: &ProgramFile) -> Option<String> {
     let mut text = vec![];
     file.file().take(MOST_BYTES).read_to_end(&mut text).ok()?;
-    let hash: String = Sha256::digest(&text).iter().map(|byte| format!("{byte:02x}")).collect();
-    let _ = store.remember_of(path, file.about(), HASH, &hash); // else it is read again
-    Some(hash)
+    Some(Sha256::digest(&text).iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 #[cfg(test)]

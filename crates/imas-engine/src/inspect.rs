@@ -5,14 +5,18 @@
 //! may have made such a file to attack imasd, so it is read only if it is the file that was seen running
 //! ([`running`]).
 
+use std::fs::Metadata;
+use std::io;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use imas_linux::elf::{ElfError, ElfImage, Unfit};
+use imas_linux::in_time::in_time;
 use imas_linux::index::Executable;
 use imas_linux::program::Command;
 use imas_linux::program_file::ProgramFile;
 use imas_store::Store;
+use imas_store::domain::Domain;
 use serde::{Deserialize, Serialize};
 
 /// Name of what `imas` found, in the store.
@@ -69,45 +73,77 @@ pub fn command(command: &Command, store: Option<&Store>) -> Result<ExecutableFac
     Ok(found)
 }
 
-/// The facts of an executable that was seen running, from the store where it has them. A file during whose
-/// reading this process died twice is not read a third time.
+/// Does work on a file of a program of the domain. A user's file system may never answer: for imasd another thread
+/// does the work.
+///
+/// # Errors
+/// `TimedOut` when the file system does not answer.
+pub fn on_file<T: Send + 'static>(
+    domain: Domain,
+    path: &Path,
+    work: impl FnOnce(&Path) -> T + Send + 'static,
+) -> io::Result<T> {
+    let owner = match domain {
+        Domain::Own => return Ok(work(path)),
+        Domain::Everybody => 0,
+        Domain::User(uid) => uid.into(),
+    };
+    let path = path.to_owned();
+    in_time(owner, move || work(&path))
+}
+
+/// The facts of an executable of the domain that was seen running, from the store where it has them. A file during
+/// whose reading this process died twice, or did not get to the end, is not read a third time.
 ///
 /// # Errors
 /// When another file is at the path by now, it cannot be read, or the store fails.
-pub fn running(store: &Store, path: &Path, executable: Executable) -> Result<ExecutableFacts> {
-    let file = ProgramFile::open_executable(path, executable)?;
-    if let Some(known) = store.recall_of(path, file.about(), FOUND_BY_DAEMON)? {
+pub fn running(
+    store: &Store,
+    domain: Domain,
+    path: &Path,
+    executable: Executable,
+) -> Result<ExecutableFacts> {
+    let file = on_file(domain, path, move |path| ProgramFile::open_executable(path, executable))??;
+    let about = file.about().clone();
+    if let Some(known) = store.recall_of(path, &about, FOUND_BY_DAEMON)? {
         return Ok(known);
     }
-    let begun: u32 = store.recall_of(path, file.about(), BEGUN)?.unwrap_or(0);
+    let begun: u32 = store.recall_of(path, &about, BEGUN)?.unwrap_or(0);
     if begun >= MOST_DEATHS {
-        let why =
-            format!("imasd has died {begun} times while it read this file: it is not read until it changes");
+        let why = format!(
+            "imasd has died or waited in vain {begun} times while it read this file: it is not read until it changes"
+        );
         return Ok(ExecutableFacts::unfit(why));
     }
     // Stored before the first byte is read. If this process dies while it reads, the next one finds which
     // file was the cause.
-    store.remember_of(path, file.about(), BEGUN, &(begun + 1))?;
-    let found = read_whatever_it_is(&file, path);
-    store.remember_of(path, file.about(), BEGUN, &begun)?;
+    store.remember_of(path, &about, BEGUN, &(begun + 1))?;
+    let found = on_file(domain, path, move |path| read_whatever_it_is(&file, path))?;
+    store.remember_of(path, &about, BEGUN, &begun)?;
     let found = found?;
-    store.remember_of(path, file.about(), FOUND_BY_DAEMON, &found)?;
+    store.remember_of(path, &about, FOUND_BY_DAEMON, &found)?;
     Ok(found)
 }
 
-/// The functions of libc that the executable defines, as [`command`] or [`running`] found, if it has not changed since.
+/// The functions of libc that the executable of the domain defines, as [`command`] or [`running`] found, if it has not
+/// changed since.
 #[must_use]
-pub fn known_definitions(store: &Store, path: &Path) -> Vec<String> {
-    let found = [FOUND, FOUND_BY_DAEMON].map(|kind| store.recall::<ExecutableFacts>(path, kind));
+pub fn known_definitions(store: &Store, domain: Domain, path: &Path) -> Vec<String> {
+    let Some(about) = file_at(domain, path) else { return vec![] };
+    let found = [FOUND, FOUND_BY_DAEMON].map(|kind| store.recall_of::<ExecutableFacts>(path, &about, kind));
     found.into_iter().find_map(|found| found.ok().flatten()).map(|found| found.defines).unwrap_or_default()
 }
 
-/// Whether [`running`] has read the file that is at the path, and it has not changed since.
+/// Whether [`running`] has read the file of the domain that is at the path, and it has not changed since.
 #[must_use]
-pub fn was_read(store: &Store, path: &Path) -> bool {
-    let about = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file);
+pub fn was_read(store: &Store, domain: Domain, path: &Path) -> bool {
+    let about = file_at(domain, path);
     let found = about.map(|about| store.recall_of::<ExecutableFacts>(path, &about, FOUND_BY_DAEMON));
     matches!(found, Some(Ok(Some(_))))
+}
+
+fn file_at(domain: Domain, path: &Path) -> Option<Metadata> {
+    on_file(domain, path, |path| std::fs::metadata(path)).ok()?.ok().filter(Metadata::is_file)
 }
 
 /// A fault of the file itself is a fact like any other, and is kept; only a failed reading is an error.
@@ -131,15 +167,23 @@ mod tests {
         let about = std::fs::metadata(&path).unwrap();
         let executable = Executable::from(&about);
         store.remember_of(&path, &about, BEGUN, &1).unwrap();
-        assert!(!was_read(&store, &path));
-        let read = running(&store, &path, executable).unwrap();
-        assert!(read.unfit.is_none() && was_read(&store, &path), "one death may be chance: {read:?}");
+        assert!(!was_read(&store, Domain::Everybody, &path));
+        let read = running(&store, Domain::Everybody, &path, executable).unwrap();
+        assert!(
+            read.unfit.is_none() && was_read(&store, Domain::Everybody, &path),
+            "one death may be chance: {read:?}"
+        );
         let other = folder.path().join("other");
         std::fs::copy("/proc/self/exe", &other).unwrap();
         let about = std::fs::metadata(&other).unwrap();
         store.remember_of(&other, &about, BEGUN, &MOST_DEATHS).unwrap();
-        let unread = running(&store, &other, Executable::from(&about)).unwrap();
-        assert!(unread.unfit.unwrap().contains("died 2 times") && !was_read(&store, &other));
-        assert!(running(&store, &other, executable).is_err(), "another file is at the path");
+        let unread = running(&store, Domain::Everybody, &other, Executable::from(&about)).unwrap();
+        assert!(
+            unread.unfit.unwrap().contains("in vain 2 times") && !was_read(&store, Domain::Everybody, &other)
+        );
+        assert!(
+            running(&store, Domain::Everybody, &other, executable).is_err(),
+            "another file is at the path"
+        );
     }
 }

@@ -64,8 +64,11 @@ impl ProgramState {
             &candidates_with_results(&records, build_id),
             is_service(&records, build_id),
         );
-        let left_out =
-            leave_out(&mut candidates, rules.catalogue, &known_definitions(store, program.path.as_ref()));
+        let left_out = leave_out(
+            &mut candidates,
+            rules.catalogue,
+            &known_definitions(store, program.domain, program.path.as_ref()),
+        );
         let is_own =
             |one: &Candidate| rules.catalogue.find(&one.name).is_none_or(|of_catalogue| of_catalogue.added);
         let machine = imas_linux::host::machine_state();

@@ -29,6 +29,7 @@
 //! - [`one_cpu`]: keeping a run on one CPU, where it is measured more steadily
 //! - [`host`]: what machine this is
 //! - [`interpreter_target`]: what an interpreter is given to run
+//! - [`in_time`]: work on files of others, in a thread that may be given up
 //! - [`index`]: the decisions that libimas-preload.so looks up, written and read
 //! - [`replace_file`]: replacing a file that others may be reading
 //! - [`standstill`]: whether a process is idle, waiting for a lock
@@ -61,6 +62,7 @@ pub mod footprint;
 pub mod foreground;
 pub mod foreign_process;
 pub mod host;
+pub mod in_time;
 pub mod index;
 pub mod interpreter_target;
 pub mod loader;

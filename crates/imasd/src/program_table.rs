@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use imas_core::{ProfileView, Reason};
+use imas_engine::inspect::on_file;
 use imas_engine::start_plan::StartPlan;
 use imas_linux::index::{Detail, Executable};
 use imas_linux::program_file::executable_at;
@@ -52,7 +53,7 @@ pub(crate) struct TrackedProgram {
 impl TrackedProgram {
     /// A program as the store names it, its file as it is on disk now.
     pub(crate) fn new(program: StoredProgram) -> Self {
-        let executable = executable_at(Path::new(&program.path));
+        let executable = on_file(program.domain, Path::new(&program.path), executable_at).ok().flatten();
         Self {
             detail: detail_of_text(&program.detail),
             executable,

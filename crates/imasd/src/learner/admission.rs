@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Taking programs in.
 
+use std::path::Path;
 use std::time::Instant;
 
 use anyhow::Result;
 use imas_engine::inspect;
 use imas_linux::elf;
-use imas_linux::index::Detail;
+use imas_linux::index::{Detail, Executable};
+use imas_linux::program::is_privileged;
 use imas_linux::program_file::executable_at;
 use imas_store::domain::Domain;
 use imas_store::samples::StoredProgram;
@@ -31,7 +33,7 @@ impl Learner {
         if self.ineligible.contains(process, domain) {
             return;
         }
-        match self.reason_against(process) {
+        match self.reason_against(process, domain) {
             Ok(None) => {}
             Ok(Some(reason)) => {
                 self.ineligible.add(process, domain, reason);
@@ -80,17 +82,17 @@ impl Learner {
 
     /// Why the program of this process is ineligible; an error when the store does not say what is known of
     /// its file.
-    fn reason_against(&self, process: &ProcessInfo) -> Result<Option<String>, StoreError> {
+    fn reason_against(&self, process: &ProcessInfo, domain: Domain) -> Result<Option<String>, StoreError> {
         if let Some(reason) = self.parts.exclusions.reason(&process.path) {
             return Ok(Some(reason.to_owned()));
         }
-        if executable_at(&process.path) != Some(process.executable) {
-            return Ok(Some("its file is not the one that stands at its path".to_owned()));
+        let executable = process.executable;
+        match inspect::on_file(domain, &process.path, move |path| reason_against_file(path, executable)) {
+            Err(silent) => return Ok(Some(silent.to_string())),
+            Ok(Some(reason)) => return Ok(Some(reason.to_owned())),
+            Ok(None) => {}
         }
-        if imas_linux::program::is_privileged(&process.path) {
-            return Ok(Some(elf::Unfit::Privileged.why().to_owned()));
-        }
-        match inspect::running(self.parts.store.get(), &process.path, process.executable) {
+        match inspect::running(self.parts.store.get(), domain, &process.path, executable) {
             Ok(found) => Ok(found.unfit),
             // Where the store fails, nothing is known of the program.
             Err(error) => error.downcast::<StoreError>().map_or_else(|why| Ok(Some(why.to_string())), Err),
@@ -123,4 +125,12 @@ impl Learner {
         }
         Ok(id)
     }
+}
+
+/// Why the file at the path is no program for a trial, before it is opened.
+fn reason_against_file(path: &Path, executable: Executable) -> Option<&'static str> {
+    if executable_at(path) != Some(executable) {
+        return Some("its file is not the one that stands at its path");
+    }
+    is_privileged(path).then(|| elf::Unfit::Privileged.why())
 }

@@ -67,7 +67,10 @@ impl Learner {
     fn facts_of(&self, known: &TrackedProgram) -> (String, Option<String>) {
         let store = self.parts.store.get();
         let inspected = match known.executable {
-            Some(executable) => inspect::running(store, Path::new(&known.program.path), executable),
+            Some(executable) => {
+                let program = &known.program;
+                inspect::running(store, program.domain, Path::new(&program.path), executable)
+            }
             None => Err(anyhow!("its file is gone, or was not seen running since it changed")),
         };
         match inspected {

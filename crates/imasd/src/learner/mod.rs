@@ -29,6 +29,7 @@ use anyhow::Result;
 use imas_core::Conditions;
 use imas_engine::daemon_status::DaemonCounters;
 use imas_engine::exclusions::Exclusions;
+use imas_engine::inspect;
 use imas_linux::clock::now_unix_s;
 use imas_linux::index::{Executable, with_templates};
 use imas_store::daemon::{Offer, Witness};
@@ -281,8 +282,9 @@ impl Learner {
     /// File at the path of a program that was not seen running in this process of the daemon, if it was read
     /// before. Another file there is looked at when it runs.
     fn file_read_before(&self, known: &TrackedProgram) -> Option<Executable> {
-        let path = Path::new(&known.program.path);
-        known.executable.filter(|_| imas_engine::inspect::was_read(self.parts.store.get(), path))
+        let program = &known.program;
+        let was_read = || inspect::was_read(self.parts.store.get(), program.domain, Path::new(&program.path));
+        known.executable.filter(|_| was_read())
     }
 
     /// Processes that were seen, with their pages, in an earlier process of the daemon.

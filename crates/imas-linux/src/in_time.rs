@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Work on files that belong to somebody else, for a program that must not wait for them.
+//!
+//! A user may have a file system of the user's own (FUSE), and a call on a path that leads there ends when the user
+//! likes. So another thread makes the call. A thread that takes too long is given up: it ends with its call. Until
+//! then no file of the same owner is touched, and all others are.
+
+use std::collections::BTreeMap;
+use std::io::{Error, ErrorKind, Result};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// Time that a call may take. A disk of a busy machine may need some of it.
+const LONGEST: Duration = Duration::from_secs(2);
+/// Number of threads that were given up and have not ended. While this many live, no file of anybody is touched.
+const MOST_GIVEN_UP: usize = 32;
+
+type Work = Box<dyn FnOnce() + Send>;
+
+static THREADS: Mutex<Threads> = Mutex::new(Threads { idle: None, given_up: BTreeMap::new() });
+
+struct Threads {
+    /// A thread that waits for work.
+    idle: Option<Sender<Work>>,
+    /// By owner, what a thread that was given up would still say.
+    given_up: BTreeMap<u64, Receiver<()>>,
+}
+
+/// Does work on a file of the owner in another thread.
+///
+/// # Errors
+/// `TimedOut` when the work takes longer than two seconds, and while earlier work for the same owner has not ended.
+pub fn in_time<T: Send + 'static>(owner: u64, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+    within(LONGEST, owner, work)
+}
+
+fn within<T: Send + 'static>(
+    longest: Duration,
+    owner: u64,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T> {
+    let mut threads = THREADS.lock().unwrap_or_else(PoisonError::into_inner);
+    if !threads.serves(owner) {
+        return Err(late());
+    }
+    let (answer, answered) = channel();
+    let (end, ended) = channel::<()>();
+    let thread = threads.hand_over(Box::new(move || {
+        let _end = end; // dropped at the end of the work, also of work that panics
+        let _ = answer.send(work()); // nobody waits for late answers
+    }))?;
+    match answered.recv_timeout(longest) {
+        Ok(answer) => {
+            threads.idle = Some(thread);
+            Ok(answer)
+        }
+        Err(RecvTimeoutError::Timeout) => {
+            threads.given_up.insert(owner, ended);
+            Err(late())
+        }
+        Err(RecvTimeoutError::Disconnected) => Err(Error::other("the work has failed")),
+    }
+}
+
+impl Threads {
+    /// Whether files of the owner may be touched.
+    fn serves(&mut self, owner: u64) -> bool {
+        self.given_up.retain(|_, ended| ended.recv_timeout(Duration::ZERO) == Err(RecvTimeoutError::Timeout));
+        self.given_up.len() < MOST_GIVEN_UP && !self.given_up.contains_key(&owner)
+    }
+
+    /// The thread that has the work now.
+    fn hand_over(&mut self, work: Work) -> Result<Sender<Work>> {
+        let unsent = match self.idle.take() {
+            Some(idle) => match idle.send(work) {
+                Ok(()) => return Ok(idle),
+                Err(unsent) => unsent.0, // its last work has panicked
+            },
+            None => work,
+        };
+        let (thread, works) = channel::<Work>();
+        std::thread::Builder::new()
+            .name("files".to_owned())
+            .spawn(move || works.iter().for_each(|work| work()))?;
+        thread.send(unsent).map_err(|_| Error::other("the thread for files has ended"))?;
+        Ok(thread)
+    }
+}
+
+fn late() -> Error {
+    Error::new(ErrorKind::TimedOut, "its file system does not answer")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_that_does_not_end_holds_its_owner_alone() {
+        let [mallory, alice] = [2001, 2002];
+        let (release, held) = channel::<()>();
+        let late = within(Duration::from_millis(50), mallory, move || held.recv().is_ok());
+        assert_eq!(late.unwrap_err().kind(), ErrorKind::TimedOut);
+        assert_eq!(in_time(alice, || 1).unwrap(), 1);
+        assert_eq!(in_time(mallory, || 1).unwrap_err().kind(), ErrorKind::TimedOut);
+        release.send(()).unwrap();
+        let begin = std::time::Instant::now();
+        while in_time(mallory, || 2).is_err() {
+            assert!(begin.elapsed() < Duration::from_secs(60), "the owner is never served again");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(in_time(alice, || panic!("work that fails")).is_err());
+        assert_eq!(in_time(alice, || 3).unwrap(), 3, "another thread serves after it");
+    }
+}
