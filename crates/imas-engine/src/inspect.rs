@@ -11,7 +11,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use imas_linux::elf::{ElfError, ElfImage, Unfit};
-use imas_linux::in_time::in_time;
+use imas_linux::in_time::{ROOT, in_time};
 use imas_linux::index::Executable;
 use imas_linux::program::Command;
 use imas_linux::program_file::ProgramFile;
@@ -77,7 +77,7 @@ pub fn command(command: &Command, store: Option<&Store>) -> Result<ExecutableFac
 /// does the work.
 ///
 /// # Errors
-/// `TimedOut` when the file system does not answer.
+/// `TimedOut` when the file system does not answer, or files of the same user have taken too much time.
 pub fn on_file<T: Send + 'static>(
     domain: Domain,
     path: &Path,
@@ -85,7 +85,7 @@ pub fn on_file<T: Send + 'static>(
 ) -> io::Result<T> {
     let owner = match domain {
         Domain::Own => return Ok(work(path)),
-        Domain::Everybody => 0,
+        Domain::Everybody => ROOT,
         Domain::User(uid) => uid.into(),
     };
     let path = path.to_owned();

@@ -10,8 +10,6 @@
 //! A program has a helper if its `main` begins with [`help_if_asked`]. Others, such as tests, read for themselves.
 //! Where a read may take seconds, a thread reads by a [`ForeignReader`] of its own.
 
-mod owner_time;
-
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -28,7 +26,7 @@ use procfs::FromRead as _;
 use procfs::process::{MemoryMaps, Process, Stat};
 
 use crate::executable::Executable;
-use owner_time::OwnerTimes;
+use crate::owner_time::OwnerTimes;
 
 /// First argument of a helper.
 const HELPER_ARGUMENT: &str = "__read_foreign";

@@ -3,13 +3,16 @@
 //!
 //! A user may have a file system of the user's own (FUSE), and a call on a path that leads there ends when the user
 //! likes. So another thread makes the call. A thread that takes too long is given up: it ends with its call. Until
-//! then no file of the same owner is touched, and all others are.
+//! then no file of the same owner is touched, and all others are. Slow calls are bounded for their owner
+//! ([`crate::owner_time`]): a file may be large as well.
 
 use std::collections::BTreeMap;
 use std::io::{Error, ErrorKind, Result};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use crate::owner_time::OwnerTimes;
 
 /// Time that a call may take. A disk of a busy machine may need some of it.
 const LONGEST: Duration = Duration::from_secs(2);
@@ -18,19 +21,25 @@ const MOST_GIVEN_UP: usize = 32;
 
 type Work = Box<dyn FnOnce() + Send>;
 
-static THREADS: Mutex<Threads> = Mutex::new(Threads { idle: None, given_up: BTreeMap::new() });
+/// Owner of the files that no user can change. A slow disk may make reads of them slow, so those are not bounded.
+pub const ROOT: u64 = 0;
+
+static THREADS: Mutex<Threads> =
+    Mutex::new(Threads { idle: None, given_up: BTreeMap::new(), owners: OwnerTimes::NONE });
 
 struct Threads {
     /// A thread that waits for work.
     idle: Option<Sender<Work>>,
     /// By owner, what a thread that was given up would still say.
     given_up: BTreeMap<u64, Receiver<()>>,
+    owners: OwnerTimes,
 }
 
 /// Does work on a file of the owner in another thread.
 ///
 /// # Errors
-/// `TimedOut` when the work takes longer than two seconds, and while earlier work for the same owner has not ended.
+/// `TimedOut` when the work takes longer than two seconds, while earlier work for the same owner has not ended, and
+/// after slow work for the same owner, other than root.
 pub fn in_time<T: Send + 'static>(owner: u64, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
     within(LONGEST, owner, work)
 }
@@ -50,7 +59,12 @@ fn within<T: Send + 'static>(
         let _end = end; // dropped at the end of the work, also of work that panics
         let _ = answer.send(work()); // nobody waits for late answers
     }))?;
-    match answered.recv_timeout(longest) {
+    let begin = Instant::now();
+    let answered = answered.recv_timeout(longest);
+    if owner != ROOT {
+        threads.owners.add(|| Some(owner), begin.elapsed(), None, Instant::now());
+    }
+    match answered {
         Ok(answer) => {
             threads.idle = Some(thread);
             Ok(answer)
@@ -67,7 +81,9 @@ impl Threads {
     /// Whether files of the owner may be touched.
     fn serves(&mut self, owner: u64) -> bool {
         self.given_up.retain(|_, ended| ended.recv_timeout(Duration::ZERO) == Err(RecvTimeoutError::Timeout));
-        self.given_up.len() < MOST_GIVEN_UP && !self.given_up.contains_key(&owner)
+        self.given_up.len() < MOST_GIVEN_UP
+            && !self.given_up.contains_key(&owner)
+            && self.owners.allows(|| Some(owner), Instant::now())
     }
 
     /// The thread that has the work now.
@@ -89,7 +105,7 @@ impl Threads {
 }
 
 fn late() -> Error {
-    Error::new(ErrorKind::TimedOut, "its file system does not answer")
+    Error::new(ErrorKind::TimedOut, "its file system does not answer, or files of its owner take too long")
 }
 
 #[cfg(test)]

@@ -69,6 +69,7 @@ pub mod loader;
 pub mod measure;
 pub mod memory;
 pub mod one_cpu;
+mod owner_time;
 pub mod pace;
 pub mod package;
 pub mod page;

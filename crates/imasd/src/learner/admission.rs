@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Taking programs in.
 
+use std::io;
 use std::path::Path;
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Error, Result};
 use imas_engine::inspect;
 use imas_linux::elf;
 use imas_linux::index::{Detail, Executable};
@@ -40,7 +41,10 @@ impl Learner {
                 self.counts.programs_left_alone += 1;
                 return;
             }
-            Err(error) => return self.store_refused(&error),
+            Err(error) => match error.downcast::<StoreError>() {
+                Ok(error) => return self.store_refused(&error),
+                Err(_) => return, // its file does not answer now: the next process of the program is looked at
+            },
         }
         let path = process.path.to_string_lossy();
         let is_new = self.programs.named(domain, &path, &process.detail_text).is_none();
@@ -81,21 +85,22 @@ impl Learner {
     }
 
     /// Why the program of this process is ineligible; an error when the store does not say what is known of
-    /// its file.
-    fn reason_against(&self, process: &ProcessInfo, domain: Domain) -> Result<Option<String>, StoreError> {
+    /// its file, or the file does not answer.
+    fn reason_against(&self, process: &ProcessInfo, domain: Domain) -> Result<Option<String>> {
         if let Some(reason) = self.parts.exclusions.reason(&process.path) {
             return Ok(Some(reason.to_owned()));
         }
         let executable = process.executable;
-        match inspect::on_file(domain, &process.path, move |path| reason_against_file(path, executable)) {
-            Err(silent) => return Ok(Some(silent.to_string())),
-            Ok(Some(reason)) => return Ok(Some(reason.to_owned())),
-            Ok(None) => {}
+        let reason =
+            inspect::on_file(domain, &process.path, move |path| reason_against_file(path, executable))?;
+        if reason.is_some() {
+            return Ok(reason.map(str::to_owned));
         }
         match inspect::running(self.parts.store.get(), domain, &process.path, executable) {
             Ok(found) => Ok(found.unfit),
             // Where the store fails, nothing is known of the program.
-            Err(error) => error.downcast::<StoreError>().map_or_else(|why| Ok(Some(why.to_string())), Err),
+            Err(error) if error.is::<StoreError>() || is_late(&error) => Err(error),
+            Err(error) => Ok(Some(error.to_string())),
         }
     }
 
@@ -133,4 +138,9 @@ fn reason_against_file(path: &Path, executable: Executable) -> Option<&'static s
         return Some("its file is not the one that stands at its path");
     }
     is_privileged(path).then(|| elf::Unfit::Privileged.why())
+}
+
+/// Whether a file did not answer in time.
+fn is_late(error: &Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::TimedOut)
 }

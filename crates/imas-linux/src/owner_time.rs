@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The time that slow reads of each owner's processes have taken. An owner whose processes are slow to be read gets
-//! a small share of the reader's time: all others get the rest.
+//! The time that slow reads of each owner's processes, or files, have taken. An owner of whom reads are slow gets a
+//! small share of the reader's time: all others get the rest.
 
 use std::collections::BTreeMap;
 use std::process::Child;
@@ -22,7 +22,12 @@ const MOST_DYING: usize = 16;
 
 /// All owners with slow reads.
 #[derive(Debug, Default)]
-pub(super) struct OwnerTimes(BTreeMap<u64, OwnerTime>);
+pub(crate) struct OwnerTimes(BTreeMap<u64, OwnerTime>);
+
+impl OwnerTimes {
+    /// Nobody has had slow reads.
+    pub(crate) const NONE: Self = Self(BTreeMap::new());
+}
 
 #[derive(Debug)]
 struct OwnerTime {
@@ -37,7 +42,7 @@ struct OwnerTime {
 
 impl OwnerTimes {
     /// Whether a process of the owner may be read. `owner` is called only if somebody had slow reads.
-    pub(super) fn allows(&mut self, owner: impl FnOnce() -> Option<u64>, now: Instant) -> bool {
+    pub(crate) fn allows(&mut self, owner: impl FnOnce() -> Option<u64>, now: Instant) -> bool {
         self.0.retain(|_, time| time.renew(now));
         if self.0.is_empty() {
             return true;
@@ -48,7 +53,7 @@ impl OwnerTimes {
     }
 
     /// A read took so long. `killed` is its helper, if that was killed and has not ended.
-    pub(super) fn add(
+    pub(crate) fn add(
         &mut self,
         owner: impl FnOnce() -> Option<u64>,
         took: Duration,
