@@ -126,7 +126,8 @@ fn reader() -> MutexGuard<'static, ForeignReader> {
 }
 
 /// Owner of a process, by its real uid: files in /proc of a process that cannot be dumped belong to root.
-fn owner_of(pid: u32) -> Option<u64> {
+#[must_use]
+pub fn owner_of(pid: u32) -> Option<u64> {
     let uid = Process::new(i32::try_from(pid).ok()?).ok()?.status().ok()?.ruid;
     Some(OWNER_OF.with_borrow(|owner_of| owner_of(uid)))
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How processes live on: which ones are looked at beside those on trial, and what is stored of them.
 
-use std::os::unix::fs::MetadataExt as _;
 
 use imas_linux::clock::now_unix_s;
 use imas_linux::host::machine_state;
@@ -78,8 +77,7 @@ impl Learner {
             machine: machine.to_owned(),
             begun_s: begun_s(identity)?,
         };
-        let uid = std::fs::metadata(format!("/proc/{}", identity.pid)).ok()?.uid();
-        let owner = self.parts.users.number_of(uid);
+        let owner = imas_linux::foreign_process::owner_of(identity.pid)?;
         Some(ObservedProcess { identity, owner, process, page: None, work: self.work(known) })
     }
 
