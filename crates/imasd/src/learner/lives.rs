@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How processes live on: which ones are looked at beside those on trial, and what is stored of them.
 
-
 use imas_linux::clock::now_unix_s;
 use imas_linux::host::machine_state;
 use imas_linux::standstill::age_s;
