@@ -20,7 +20,8 @@
 //! - [`footprint`]: memory of one process, resident and address space, less what is ours
 //! - [`package`]: which package of the distribution a file belongs to
 //! - [`resident`]: what the resident memory of a process consists of
-//! - [`running`]: running processes, and which allocator each is on
+//! - [`running`]: running processes
+//! - [`serving`]: which allocator serves a process, and who chose it
 //! - [`loader`]: the machine's dynamic linkers, and what each puts for `$LIB`
 //! - [`preload_folder`]: libraries as LD_PRELOAD names them for children too
 //! - [`page`]: making trial pages and finding the finished ones
@@ -80,6 +81,7 @@ pub mod replace_file;
 pub mod resident;
 pub mod running;
 pub mod sampler;
+pub mod serving;
 pub mod standstill;
 pub mod start_program;
 pub mod started_name;
