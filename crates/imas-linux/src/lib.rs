@@ -29,6 +29,7 @@
 //! - [`measure`]: running a whole process tree and reading what it cost
 //! - [`one_cpu`]: keeping a run on one CPU, where it is measured more steadily
 //! - [`host`]: what machine this is
+//! - [`ingest`]: the bytes of a trial page to a sample
 //! - [`interpreter_target`]: what an interpreter is given to run
 //! - [`index`]: the decisions that libimas-preload.so looks up, written and read
 //! - [`replace_file`]: replacing a file that others may be reading
@@ -63,6 +64,7 @@ pub mod foreground;
 pub mod foreign_process;
 pub mod host;
 pub mod index;
+pub mod ingest;
 pub mod interpreter_target;
 pub mod loader;
 pub mod measure;

@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which files are read as pages, and which are not.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod common;
-
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
-use common::changed;
+use crate::common::changed;
 use imas_abi::Page as Raw;
-use imas_ingest::{ExpectedPage, PageError, ParsedPage, ReadError, read_page_at, read_page_file};
+use imas_linux::ingest::{ExpectedPage, PageError, ParsedPage, ReadError, read_page_at, read_page_file};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::geteuid;
 use tempfile::TempDir;

@@ -3,7 +3,7 @@
 
 use imas_core::Sample;
 use imas_core::sample::OpFigures;
-use imas_ingest::{MergeError, ParsedPage, merge, parse};
+use imas_linux::ingest::{MergeError, ParsedPage, merge, parse};
 
 /// Parses `bytes` and, if they are taken for a page, holds it to every promise. Returns whether they were.
 pub(crate) fn check(bytes: &[u8]) -> bool {

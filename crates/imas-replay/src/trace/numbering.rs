@@ -5,8 +5,8 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::{ALIGNED, Event, Function};
-use crate::raw::RawWord;
+use crate::trace::event::{ALIGNED, Event, Function};
+use crate::trace::raw::RawWord;
 
 /// Figures of one process, counted during the conversion.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

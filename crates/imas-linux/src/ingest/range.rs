@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The range of a figure in a page.
 
-use crate::error::PageError;
+use crate::ingest::error::PageError;
 
 /// Most memory believed, bytes: what five-level page tables can address.
 pub(crate) const MOST_BYTES: u64 = 1 << 57;

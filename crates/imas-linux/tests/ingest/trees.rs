@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The pages of a process tree, summed.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod common;
-
-use common::{changed, put};
+use crate::common::{changed, put};
 use imas_abi::{Page as Raw, state};
 use imas_core::sample::Ended;
-use imas_ingest::{MergeError, ParsedPage, merge, parse};
+use imas_linux::ingest::{MergeError, ParsedPage, merge, parse};
 
 fn page(change: impl FnOnce(&mut Raw)) -> ParsedPage {
     parse(&changed(change)).unwrap()

@@ -7,8 +7,8 @@ use imas_core::Sample;
 use imas_core::sample::{MemoryFigures, OpFigures, Usage};
 use imas_core::split::Split;
 
-use crate::error::MergeError;
-use crate::page::ParsedPage;
+use crate::ingest::error::MergeError;
+use crate::ingest::page::ParsedPage;
 
 /// Sums the pages of one trial up; the first is the root of the tree. Of one page it is
 /// [`ParsedPage::to_sample`].

@@ -5,7 +5,7 @@
 use std::collections::{HashMap, HashSet};
 use std::io::{Seek, SeekFrom, Write};
 
-use crate::event::{ALIGNED, Event, EventError, Function};
+use crate::trace::event::{ALIGNED, Event, EventError, Function};
 
 /// First bytes of a program.
 const MAGIC: u64 = 0x3147_5250_5241_4D49;

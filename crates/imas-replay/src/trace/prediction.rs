@@ -4,9 +4,9 @@
 
 use serde::Serialize;
 
-use crate::program::Look;
-use crate::result::{Replay, ReplayLook};
-use crate::touching::ZEROED;
+use crate::trace::program::Look;
+use crate::trace::result::{Replay, ReplayLook};
+use crate::trace::touching::ZEROED;
 
 /// Figures of a program.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Strings of a page: fixed fields, closed by a NUL.
 
-use crate::error::{PageError, TextProblem};
+use crate::ingest::error::{PageError, TextProblem};
 
 /// Bytes before the closing NUL. What follows it is not read.
 fn closed<'a>(field: &'static str, bytes: &'a [u8]) -> Result<&'a [u8], PageError> {

@@ -4,8 +4,8 @@
 use imas_abi::PageHeader;
 use imas_core::split::{AllocatorReport, Split};
 
-use crate::error::PageError;
-use crate::range::{bytes, counter};
+use crate::ingest::error::PageError;
+use crate::ingest::range::{bytes, counter};
 
 /// Means over the moments; None when there was none, as in a page of an earlier version. A process killed
 /// inside a look may have added to a sum what it did not add to the time; of many moments that is little.

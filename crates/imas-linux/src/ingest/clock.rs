@@ -3,7 +3,7 @@
 
 use imas_abi::PageHeader;
 
-use crate::error::PageError;
+use crate::ingest::error::PageError;
 
 /// Longest life believed: a century, ns.
 const CENTURY_NS: u64 = 100 * 366 * 24 * 3600 * 1_000_000_000;

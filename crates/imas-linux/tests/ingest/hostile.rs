@@ -2,12 +2,8 @@
 //! Bytes from an untrusted source: no panic, and every page that is accepted keeps its promises. The same
 //! check as in `fuzz/`, with random bytes instead of guided ones.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod common;
-
-use common::invariants::check;
-use common::{bytes, flight, trial};
+use crate::common::invariants::check;
+use crate::common::{bytes, flight, trial};
 use imas_abi::PageHeader;
 use proptest::prelude::*;
 use rand::rngs::StdRng;

@@ -11,9 +11,9 @@ use std::path::Path;
 use imas_abi::{HEADER_BYTES, TRIAL_PAGE_BYTES};
 use rustix::fs::{Mode, OFlags, open, openat};
 
-use crate::error::{PageError, ReadError};
-use crate::page::ParsedPage;
-use crate::parse::parse;
+use crate::ingest::error::{PageError, ReadError};
+use crate::ingest::page::ParsedPage;
+use crate::ingest::parse::parse;
 
 /// Facts about a page that the reader knows beforehand.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -4,9 +4,9 @@
 use imas_abi::PageHeader;
 use imas_core::sample::{MemoryFigures, Usage};
 
-use crate::error::PageError;
-use crate::range::{bytes, counter};
-use crate::split::split;
+use crate::ingest::error::PageError;
+use crate::ingest::range::{bytes, counter};
+use crate::ingest::split::split;
 
 /// Means and peaks of the snapshots. A snapshot is written field by field, so a process killed inside one may
 /// have added to a sum that it did not count; the mean is therefore held to the peak.
@@ -109,7 +109,9 @@ mod tests {
     #[test]
     fn absurd_figures_are_refused() {
         let refused = |h: PageHeader| memory(&h).is_err() || usage(&h).is_err();
-        assert!(refused(header(|h| (h.snapshots, h.heap_bytes_peak) = (1, crate::range::MOST_BYTES + 1))));
+        assert!(refused(header(
+            |h| (h.snapshots, h.heap_bytes_peak) = (1, crate::ingest::range::MOST_BYTES + 1)
+        )));
         assert!(refused(header(|h| h.snapshots = u64::MAX)));
         assert!(refused(header(|h| h.user_us = u64::MAX)));
         assert!(refused(header(|h| h.max_rss_bytes = u64::MAX)));

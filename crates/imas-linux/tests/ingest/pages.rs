@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One page: what an honest one gives, and what each bend of it does.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod common;
-
-use common::{bytes, changed, flight, put, trial};
+use crate::common::{bytes, changed, flight, put, trial};
 use imas_abi::Page;
 use imas_core::sample::{Ended, MemoryFigures, PageKind, Usage};
-use imas_ingest::{PageError, State, TextProblem, parse};
+use imas_linux::ingest::{PageError, State, TextProblem, parse};
 
 fn refused(change: impl FnOnce(&mut Page)) -> PageError {
     parse(&changed(change)).unwrap_err()
 }
 
-fn accepted(change: impl FnOnce(&mut Page)) -> imas_ingest::ParsedPage {
+fn accepted(change: impl FnOnce(&mut Page)) -> imas_linux::ingest::ParsedPage {
     parse(&changed(change)).unwrap()
 }
 

@@ -5,8 +5,8 @@ use imas_abi::OPS;
 use imas_core::Sample;
 use imas_core::sample::{Ended, MemoryFigures, PageKind, Usage};
 
-use crate::calls::Calls;
-use crate::clock::Clock;
+use crate::ingest::calls::Calls;
+use crate::ingest::clock::Clock;
 
 /// How far the injected code came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -7,12 +7,12 @@ use imas_abi::{
 use imas_core::sample::{Ended, PageKind};
 use zerocopy::FromBytes;
 
-use crate::calls::Calls;
-use crate::clock::Clock;
-use crate::error::PageError;
-use crate::memory::{memory, usage};
-use crate::page::{ParsedPage, State};
-use crate::text;
+use crate::ingest::calls::Calls;
+use crate::ingest::clock::Clock;
+use crate::ingest::error::PageError;
+use crate::ingest::memory::{memory, usage};
+use crate::ingest::page::{ParsedPage, State};
+use crate::ingest::text;
 
 /// Signals that the injected code notes: ILL, ABRT, BUS, FPE, SEGV, SYS.
 const FATAL_SIGNALS: [u32; 6] = [4, 6, 7, 8, 11, 31];

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Pages as an honest hook leaves them, to be bent by the tests.
 
-#![allow(dead_code, reason = "each test file uses its part")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 pub(crate) mod invariants;

@@ -4,9 +4,9 @@
 use imas_abi::{OPS, SLOTS, Sampled, SampledOp, Slot, WEIGHT_ONE};
 use imas_core::sample::OpFigures;
 
-use crate::clock::Clock;
-use crate::error::PageError;
-use crate::range::counter;
+use crate::ingest::clock::Clock;
+use crate::ingest::error::PageError;
+use crate::ingest::range::counter;
 
 /// Longest mean call believed, ns.
 const LONGEST_CALL_NS: f64 = 1e10;

@@ -6,9 +6,9 @@ use std::io::{BufReader, Bytes, Read, Seek, SeekFrom, Take, Write};
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::{Event, EventError, Position};
-use crate::numbering::{Counts, Numbering};
-use crate::raw::{RawError, RawReader, Stop};
+use crate::trace::event::{Event, EventError, Position};
+use crate::trace::numbering::{Counts, Numbering};
+use crate::trace::raw::{RawError, RawReader, Stop};
 
 /// First bytes of a trace.
 pub const MAGIC: [u8; 8] = *b"IMASTRC\n";

@@ -27,7 +27,7 @@ pub struct ReplayLook {
     pub bytes: u64,
     /// Bytes in live blocks of the program.
     pub live_bytes: u64,
-    /// Bytes in large blocks that were not written, by class ([`crate::touching`]).
+    /// Bytes in large blocks that were not written, by class ([`crate::trace::touching`]).
     pub untouched: [u64; 4],
     /// Resident bytes in huge pages.
     pub huge_bytes: u64,

@@ -5,9 +5,9 @@
 
 use std::io::Cursor;
 
-use imas_trace::event::{Event, Function, Position};
-use imas_trace::file::{Trace, TraceHeader, TraceWriter};
-use imas_trace::{program, raw, result};
+use imas_replay::trace::event::{Event, Function, Position};
+use imas_replay::trace::file::{Trace, TraceHeader, TraceWriter};
+use imas_replay::trace::{program, raw, result};
 use proptest::prelude::*;
 
 /// A raw file with these words, as it is left by a process that was killed before its first buffer was full.
