@@ -63,7 +63,7 @@ static void end_by_default(int signal) {
     sys3(SYS_tgkill, sys0(SYS_getpid), sys0(SYS_gettid), signal);
 }
 
-/* A signal that a process sends itself by kill counts as its own, like abort and raise: imas_ingest takes
+/* A signal that a process sends itself by kill counts as its own, like abort and raise: imas_linux::ingest takes
  * SI_USER for another process. */
 static int code_of(const siginfo_t *info) {
     bool by_itself = info->si_code == SI_USER && info->si_pid == (pid_t)sys0(SYS_getpid);

@@ -208,7 +208,7 @@ def _time_rows(place, program, name, library):
         for page, record in rounds:
             empty, ns = page["empty_pair_ticks_256"] / 256, _ns_per_tick(page)
             sampled = page["sampled"]["op"][op]
-            product = sampled["ticks"] * 256 / max(sampled["weight"], 1)  # as imas-ingest has it
+            product = sampled["ticks"] * 256 / max(sampled["weight"], 1)  # as imas_linux::ingest has it
             taken.append({"sampled": (product - empty) * ns, "all": (record.all[op].mean() - empty) * ns})
         mean = statistics.fmean(each["all"] for each in taken)
         # of the means, not the medians: the promise is about means

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Trial pages from a coverage-guided enemy: no panic, and every page that is accepted keeps its promises
-//! (the same check as in `crates/imas-ingest/tests/hostile.rs`).
+//! (the same check as in `crates/imas-linux/tests/ingest/hostile.rs`).
 //!
 //! Only two sizes can be pages, so the mutator keeps to them: whatever has another size is thrown away for an
 //! honest page.
 
 #![no_main]
 
-#[path = "../../crates/imas-ingest/tests/common/mod.rs"]
+#[path = "../../crates/imas-linux/tests/ingest/common/mod.rs"]
 mod common;
 
 use imas_abi::TRIAL_PAGE_BYTES;

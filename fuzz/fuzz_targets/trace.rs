@@ -5,8 +5,8 @@
 
 use std::io::Cursor;
 
-use imas_trace::file::{Trace, TraceWriter};
-use imas_trace::program;
+use imas_replay::trace::file::{Trace, TraceWriter};
+use imas_replay::trace::program;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -15,7 +15,7 @@
 #define RESULT_MAGIC UINT64_C(0x3153525252414D49)
 #define PAGE 4096
 
-/* The same definitions are in crates/imas-trace/src/program.rs and result.rs. */
+/* The same definitions are in crates/imas-replay/src/trace/program.rs and result.rs. */
 struct program {
     uint64_t magic, words, places, threads, looks, unused[3];
     uint64_t word[];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Mirror of `abi/imas_abi.h` (the trial page and the environment through which a launcher speaks to the hook
-//! and the guard) and of `abi/imas_index.h` (index and catalogue table). No logic: `imas-ingest` judges what
+//! and the guard) and of `abi/imas_index.h` (index and catalogue table). No logic: `imas_linux::ingest` judges what
 //! a page says, the launcher fills one in.
 //!
 //! The names are the header's, without their prefix. `tests/layout.rs` compiles the header and compares

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::harvest::look_is_due;
 use imas_core::hang::ProcessActivity;
-use imas_ingest::ParsedPage;
+use imas_linux::ingest::ParsedPage;
 use imas_linux::plain_file;
 use imas_linux::standstill::{age_s, look};
 

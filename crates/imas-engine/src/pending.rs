@@ -10,7 +10,7 @@ use crate::harvest::{StartFacts, record};
 use anyhow::Result;
 use imas_core::hang::ProcessActivity;
 use imas_core::sample::{Ended, PageKind};
-use imas_ingest::{ExpectedPage, ParsedPage, State};
+use imas_linux::ingest::{ExpectedPage, ParsedPage, State};
 use imas_linux::{page, process};
 use imas_store::Store;
 
@@ -70,10 +70,10 @@ impl Pending {
     }
 
     fn add(&mut self, path: &Path, expected: &ExpectedPage) {
-        match imas_ingest::read_page_file(path, expected) {
+        match imas_linux::ingest::read_page_file(path, expected) {
             Ok(page) if is_finished(path, &page) => {
                 // What the process wrote between the reading and its end counts too.
-                let Ok(page) = imas_ingest::read_page_file(path, expected) else { return };
+                let Ok(page) = imas_linux::ingest::read_page_file(path, expected) else { return };
                 self.finished.push((page, activity::of(path)));
             }
             Ok(_) => self.running += 1,
@@ -103,7 +103,7 @@ pub fn is_harvest_due(folders: &[PathBuf]) -> bool {
     let expected = expected();
     let mut uneventful = 0;
     let pages = folders.iter().flat_map(|folder| page::list(folder).unwrap_or_default());
-    pages.into_iter().any(|path| match imas_ingest::read_page_file(&path, &expected) {
+    pages.into_iter().any(|path| match imas_linux::ingest::read_page_file(&path, &expected) {
         Ok(page) if page.kind == PageKind::Flight && matches!(page.ended, Ended::Clean { .. }) => {
             uneventful += 1;
             uneventful >= MOST_UNEVENTFUL

@@ -7,8 +7,8 @@ use crate::start_plan::StartPlan;
 use anyhow::Result;
 use imas_core::ProfileView;
 use imas_core::decision::{Conditions, Decision};
-use imas_ingest::ExpectedPage;
 use imas_linux::clock::now_unix_s;
+use imas_linux::ingest::ExpectedPage;
 use imas_linux::process;
 use imas_store::samples::StoredProgram;
 use imas_store::{RowId, Store};
@@ -99,7 +99,7 @@ fn begun(
 fn process_of(context: &Context, trial_id: &str) -> Option<u32> {
     let expected = ExpectedPage { uid: nix::unistd::getuid().as_raw(), now_unix_s: now_unix_s() };
     let files = context.page_places().into_iter().map(|place| place.join(format!("{trial_id}.page")));
-    let page = files.flat_map(|file| imas_ingest::read_page_file(&file, &expected)).next()?;
+    let page = files.flat_map(|file| imas_linux::ingest::read_page_file(&file, &expected)).next()?;
     process::is_running(page.pid, page.process_start_ticks).then_some(page.pid)
 }
 

@@ -16,7 +16,12 @@ pub use crate::variables::Variables;
 
 const LD_PRELOAD: &str = "LD_PRELOAD";
 const GLIBC_TUNABLES: &str = "GLIBC_TUNABLES";
-const STUB: &str = "libimas-preload.so";
+/// The library of a trial.
+pub const HOOK: &str = "libimas.so";
+/// The library of a production start.
+pub const GUARD: &str = "libimas-guard.so";
+/// The library that every program of an enabled machine preloads.
+pub const STUB: &str = "libimas-preload.so";
 
 /// The two libraries of ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,11 +39,7 @@ impl Libraries {
     /// Libraries of an installation, by their plain paths.
     #[must_use]
     pub fn plain(lib_dir: &Path) -> Self {
-        Self {
-            hook: lib_dir.join("libimas.so"),
-            guard: lib_dir.join("libimas-guard.so"),
-            preload_folder: None,
-        }
+        Self { hook: lib_dir.join(HOOK), guard: lib_dir.join(GUARD), preload_folder: None }
     }
 
     /// Libraries of an installation, with its folder for children.

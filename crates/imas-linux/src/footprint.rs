@@ -4,6 +4,8 @@
 use procfs::process::{MMPermissions, MMapPath, MemoryMap, Process};
 use rustix::process::{Resource, getrlimit};
 
+use crate::environment::HOOK;
+
 /// Memory of one process, bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Footprint {
@@ -14,8 +16,6 @@ pub struct Footprint {
     pub heap: u64,
 }
 
-/// File name of the hook, whose tables follow it in the address space.
-const HOOK: &str = "libimas.so";
 /// What libc gives to the stacks of threads where the limit is none, on most machines.
 const UNLIMITED: u64 = 2 << 20;
 /// Guards of thread stacks are no larger.

@@ -20,7 +20,8 @@
 //! - [`footprint`]: memory of one process, resident and address space, less what is ours
 //! - [`package`]: which package of the distribution a file belongs to
 //! - [`resident`]: what the resident memory of a process consists of
-//! - [`running`]: running processes, and which allocator each is on
+//! - [`running`]: running processes
+//! - [`serving`]: which allocator serves a process, and who chose it
 //! - [`loader`]: the machine's dynamic linkers, and what each puts for `$LIB`
 //! - [`preload_folder`]: libraries as LD_PRELOAD names them for children too
 //! - [`page`]: making trial pages and finding the finished ones
@@ -28,6 +29,7 @@
 //! - [`measure`]: running a whole process tree and reading what it cost
 //! - [`one_cpu`]: keeping a run on one CPU, where it is measured more steadily
 //! - [`host`]: what machine this is
+//! - [`ingest`]: the bytes of a trial page to a sample
 //! - [`interpreter_target`]: what an interpreter is given to run
 //! - [`in_time`]: work on files of others, in a thread that may be given up
 //! - [`index`]: the decisions that libimas-preload.so looks up, written and read
@@ -64,6 +66,7 @@ pub mod foreign_process;
 pub mod host;
 pub mod in_time;
 pub mod index;
+pub mod ingest;
 pub mod interpreter_target;
 pub mod loader;
 pub mod measure;
@@ -83,6 +86,7 @@ pub mod replace_file;
 pub mod resident;
 pub mod running;
 pub mod sampler;
+pub mod serving;
 pub mod standstill;
 pub mod start_program;
 pub mod started_name;

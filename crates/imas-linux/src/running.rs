@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Running processes: which program each runs and which allocator it is on.
+//! Running processes: the program that each runs, its files and its environment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -9,7 +9,6 @@ use procfs::process::{MMapPath, Process};
 
 use crate::activity::MOST_THREADS;
 use crate::arenas;
-use crate::catalogue::{CatalogueCandidate, SYSTEM};
 use crate::foreign_process::{ForeignFile, mappings};
 use crate::interpreter_target::InterpreterTarget;
 use crate::program::Program;
@@ -28,9 +27,9 @@ pub struct Running {
     /// Arenas of glibc beside the first.
     pub other_arenas: usize,
     /// Files that are mapped into the process.
-    mapped: BTreeSet<PathBuf>,
+    pub(crate) mapped: BTreeSet<PathBuf>,
     /// The environment it was started with, `NAME=VALUE` each.
-    environment: Vec<OsString>,
+    pub(crate) environment: Vec<OsString>,
 }
 
 /// Every process that this user may look into, but kernel threads.
@@ -117,65 +116,7 @@ fn unit(process: &Process) -> Option<String> {
     names.into_iter().next()
 }
 
-/// Answer to whether a process is on a candidate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum On {
-    /// The candidate that was asked about, for certain.
-    Yes,
-    /// Another candidate, for certain.
-    No,
-    /// Settings leave no trace by which they could be recognised.
-    Unknown,
-}
-
-/// The candidates of a catalogue with the real paths of their libraries: the kernel names what is mapped by
-/// its real path, and to find that takes system calls.
-#[derive(Debug, Clone, Default)]
-pub struct RealCandidates(Vec<CatalogueCandidate>);
-
-impl RealCandidates {
-    /// Looks the paths up.
-    #[must_use]
-    pub fn of(candidates: &[CatalogueCandidate]) -> Self {
-        Self(candidates.iter().map(with_real_library).collect())
-    }
-
-    /// Whether a candidate has that name.
-    #[must_use]
-    pub fn has(&self, name: &str) -> bool {
-        self.0.iter().any(|candidate| candidate.name == name)
-    }
-
-    /// The candidates, with the real paths of their libraries.
-    #[must_use]
-    pub fn all(&self) -> &[CatalogueCandidate] {
-        &self.0
-    }
-}
-
-fn with_real_library(candidate: &CatalogueCandidate) -> CatalogueCandidate {
-    let real = |library: &PathBuf| std::fs::canonicalize(library).unwrap_or_else(|_| library.clone());
-    CatalogueCandidate { library: candidate.library.as_ref().map(real), ..candidate.clone() }
-}
-
 impl Running {
-    /// Whether the process is on the candidate of that name; not where the name is not among them.
-    #[must_use]
-    pub fn is_on(&self, name: &str, among: &RealCandidates) -> On {
-        let candidate = among.0.iter().find(|candidate| candidate.name == name);
-        candidate.map_or(On::No, |candidate| self.is_on_real(candidate, &among.0))
-    }
-
-    /// The name of the candidate it is on, as far as that is visible.
-    #[must_use]
-    pub fn name_of_candidate<'a>(&self, among: &'a RealCandidates) -> Option<&'a str> {
-        // A candidate with settings is more specific than the same library without.
-        let mut sure: Vec<_> =
-            among.0.iter().filter(|one| self.is_on_real(one, &among.0) == On::Yes).collect();
-        sure.sort_by_key(|candidate| std::cmp::Reverse(candidate.environment.len()));
-        sure.first().map(|candidate| candidate.name.as_str())
-    }
-
     /// Files that are mapped into the process.
     pub fn mapped(&self) -> impl Iterator<Item = &Path> {
         self.mapped.iter().map(PathBuf::as_path)
@@ -189,51 +130,8 @@ impl Running {
         wanted.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
     }
 
-    fn is_on_real(&self, candidate: &CatalogueCandidate, others: &[CatalogueCandidate]) -> On {
-        let loaded = self.loaded(others);
-        match &candidate.library {
-            // Untouched, or settings of glibc: no library of the catalogue is there.
-            None if loaded => On::No,
-            None if candidate.is_system() => self.without_settings(others),
-            None => self.has_settings(candidate),
-            Some(library) if !self.maps(library) => On::No,
-            Some(_) if candidate.environment.is_empty() => On::Yes,
-            Some(_) => self.has_settings(candidate),
-        }
-    }
-
-    fn maps(&self, library: &Path) -> bool {
+    pub(crate) fn maps(&self, library: &Path) -> bool {
         self.mapped.contains(library)
-    }
-
-    fn loaded(&self, candidates: &[CatalogueCandidate]) -> bool {
-        candidates.iter().filter_map(|candidate| candidate.library.as_ref()).any(|library| self.maps(library))
-    }
-
-    /// The guard removes the settings from the environment. So present settings are evidence, but missing
-    /// ones are not.
-    fn has_settings(&self, candidate: &CatalogueCandidate) -> On {
-        let is_set = |(name, value): (&String, &String)| {
-            self.environment.iter().filter_map(|pair| pair.to_str()).any(|pair| {
-                let set = pair.strip_prefix(name.as_str()).and_then(|rest| rest.strip_prefix('='));
-                set.is_some_and(|set| set == value || set.split(':').any(|one| one == value))
-            })
-        };
-        if candidate.environment.iter().all(is_set) { On::Yes } else { On::Unknown }
-    }
-
-    fn without_settings(&self, others: &[CatalogueCandidate]) -> On {
-        let guarded = self.mapped.iter().any(|file| {
-            let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            name == "libimas-guard.so" || name == "libimas.so"
-        });
-        let settings = others.iter().filter(|other| other.library.is_none() && other.name != SYSTEM);
-        let set = settings.into_iter().any(|other| self.has_settings(other) == On::Yes);
-        match (guarded, set) {
-            (true, _) => On::Unknown,
-            (false, true) => On::No,
-            (false, false) => On::Yes,
-        }
     }
 }
 
@@ -268,48 +166,6 @@ mod tests {
         child.wait().unwrap();
         assert_eq!(found, [true, false, false]);
         assert_eq!(family, Some(vec![child.id(), pids[0]]), "what executes another image is no copy");
-    }
-
-    fn candidate(name: &str, library: Option<&str>, settings: &[(&str, &str)]) -> CatalogueCandidate {
-        CatalogueCandidate {
-            name: name.into(),
-            library: library.map(PathBuf::from),
-            environment: settings.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect(),
-            ..CatalogueCandidate::default()
-        }
-    }
-
-    fn process(mapped: &[&str], environment: &[&str]) -> Running {
-        Running {
-            pid: 1,
-            program: Program { path: "/p".into(), detail: String::new() },
-            unit: None,
-            other_arenas: 0,
-            mapped: mapped.iter().map(PathBuf::from).collect(),
-            environment: environment.iter().map(OsString::from).collect(),
-        }
-    }
-
-    #[test]
-    fn the_candidate_of_a_process_is_found() {
-        let all = [
-            candidate(SYSTEM, None, &[]),
-            candidate("arena1", None, &[("GLIBC_TUNABLES", "a=1")]),
-            candidate("je", Some("/l/je.so"), &[]),
-            candidate("je:mem", Some("/l/je.so"), &[("CONF", "x")]),
-        ];
-        let all = RealCandidates::of(&all);
-        let on = |process: &Running| process.name_of_candidate(&all).map(str::to_owned);
-        assert_eq!(on(&process(&["/p"], &["A=b"])).unwrap(), "system");
-        assert_eq!(on(&process(&["/p"], &["GLIBC_TUNABLES=b=2:a=1"])).unwrap(), "arena1");
-        assert_eq!(on(&process(&["/p", "/l/je.so"], &[])).unwrap(), "je");
-        assert_eq!(on(&process(&["/p", "/l/je.so"], &["CONF=x"])).unwrap(), "je:mem");
-        // The guard may have taken the settings out again.
-        assert_eq!(on(&process(&["/p", "/i/libimas-guard.so"], &[])), None);
-        assert_eq!(process(&["/l/je.so"], &[]).is_on("je:mem", &all), On::Unknown);
-        assert_eq!(process(&["/l/je.so"], &[]).is_on(SYSTEM, &all), On::No);
-        assert_eq!(process(&[], &[]).is_on("je", &all), On::No);
-        assert_eq!(process(&["/p"], &[]).is_on("no such candidate", &all), On::No);
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //! - [`several`]: the same for several processes of a program together
 //! - [`replayed`]: the replays under every candidate, and what they predict
 //!
-//! `imas_trace` has what needs no process: formats, and the arithmetic of predictions.
+//! [`trace`] has what needs no process: formats, and the arithmetic of predictions.
 
 pub mod process;
 pub mod range;
@@ -16,3 +16,4 @@ pub mod recording;
 pub mod replayed;
 pub mod replayer;
 pub mod several;
+pub mod trace;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The process of a trace whose replay stands for the whole program.
 
-use imas_trace::file::{TraceHeader, TraceProcess};
-use imas_trace::raw::Stop;
+use crate::trace::file::{TraceHeader, TraceProcess};
+use crate::trace::raw::Stop;
 
 /// A process that used less of the run's CPU time than this says too little of the program.
 const LEAST_SHARE: f64 = 0.5;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Predicted figures with their intervals, which follow from how far predictions were off so far.
 
+use crate::trace::prediction::Figures;
 use imas_core::reliability::{PredictedFigure, RecordedRunFacts, ReliabilityTable};
 use imas_core::stats::Interval;
-use imas_trace::prediction::Figures;
 use serde::Serialize;
 
 /// A figure with its interval.

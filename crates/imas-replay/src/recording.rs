@@ -7,13 +7,13 @@ use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::trace::file::{TraceHeader, TraceWriter};
+use crate::trace::raw::{self, RecordingEnd};
 use anyhow::{Context as _, Result};
 use imas_cli::message::{self, Hinted};
 use imas_engine::context::Context;
 use imas_linux::clock::now_unix_s;
 use imas_runs::command::Recorder;
-use imas_trace::file::{TraceHeader, TraceWriter};
-use imas_trace::raw::{self, RecordingEnd};
 use nix::time::{ClockId, clock_gettime};
 
 const LIBRARY: &str = "libimas-record.so";

@@ -3,6 +3,10 @@
 
 use std::io::{Read, Seek};
 
+use crate::trace::file::{Trace, TraceProcess};
+use crate::trace::prediction::{Figures, least_cpu, middle, predict, recorded};
+use crate::trace::program::Look;
+use crate::trace::result::Replay;
 use anyhow::Result;
 use imas_core::reliability::{RecordedRunFacts, ReliabilityTable};
 use imas_engine::compared::ComparedCandidate;
@@ -10,10 +14,6 @@ use imas_engine::context::Context;
 use imas_linux::catalogue::SYSTEM;
 use imas_linux::sampler::Resident;
 use imas_runs::interruption::{InterruptedBy, Interruption};
-use imas_trace::file::{Trace, TraceProcess};
-use imas_trace::prediction::{Figures, least_cpu, middle, predict, recorded};
-use imas_trace::program::Look;
-use imas_trace::result::Replay;
 
 use crate::range::{Prediction, with_ranges};
 use crate::replayer::Replayer;
@@ -163,8 +163,8 @@ impl<'a> ReplayedCandidate<'a> {
 
 #[cfg(test)]
 mod tests {
+    use crate::trace::result::ReplayLook;
     use imas_linux::catalogue::CatalogueCandidate;
-    use imas_trace::result::ReplayLook;
 
     use super::*;
 

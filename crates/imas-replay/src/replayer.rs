@@ -8,16 +8,16 @@ use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::trace::file::Trace;
+use crate::trace::program::{self, ReplayProgram};
+use crate::trace::result::{self, Replay};
+use crate::trace::touching::{self, TouchingLook, TouchingShares, WHOLE};
 use anyhow::{Context as _, Result, anyhow};
 use imas_engine::context::Context;
 use imas_linux::catalogue::{CatalogueCandidate, SYSTEM};
 use imas_linux::environment::{Injection, Mode, Reach, Variables};
 use imas_linux::measure::RunRequest;
 use imas_runs::interruption::{InterruptedBy, Interruption};
-use imas_trace::file::Trace;
-use imas_trace::program::{self, ReplayProgram};
-use imas_trace::result::{self, Replay};
-use imas_trace::touching::{self, TouchingLook, TouchingShares, WHOLE};
 
 const FILE: &str = "imas-replayer";
 /// Time limit. A replay takes about as long as the program's calls did.

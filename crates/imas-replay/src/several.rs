@@ -5,14 +5,14 @@
 use std::io::{Read, Seek};
 use std::time::Duration;
 
+use crate::trace::file::{Trace, TraceHeader, TraceProcess};
+use crate::trace::prediction::{curve, least_cpu, mean_change};
+use crate::trace::raw::Stop;
 use anyhow::Result;
 use imas_engine::compared::ComparedCandidate;
 use imas_engine::context::Context;
 use imas_linux::catalogue::SYSTEM;
 use imas_runs::interruption::Interruption;
-use imas_trace::file::{Trace, TraceHeader, TraceProcess};
-use imas_trace::prediction::{curve, least_cpu, mean_change};
-use imas_trace::raw::Stop;
 
 use crate::process::NoProcess;
 use crate::replayed::{ReplayedCandidates, replay};
@@ -135,10 +135,10 @@ fn change_of(
 
 #[cfg(test)]
 mod tests {
+    use crate::trace::program::Look;
+    use crate::trace::result::{Replay, ReplayLook};
     use imas_linux::catalogue::CatalogueCandidate;
     use imas_linux::sampler::Resident;
-    use imas_trace::program::Look;
-    use imas_trace::result::{Replay, ReplayLook};
 
     use super::*;
     use crate::replayed::ReplayedCandidate;

@@ -7,9 +7,9 @@ use anyhow::{Context as _, Result};
 use imas_abi::page_kind;
 use imas_core::Sample;
 use imas_core::curve::Curve;
-use imas_ingest::{ExpectedPage, ParsedPage};
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::clock::now_unix_s;
+use imas_linux::ingest::{ExpectedPage, ParsedPage};
 use imas_linux::page::{self, Ticket};
 use imas_linux::program::Command;
 
@@ -79,8 +79,8 @@ impl Folder {
         let me = std::process::id();
         let mut pages = Vec::new();
         for path in page::list(self.folder.path())? {
-            let page =
-                imas_ingest::read_page_file(&path, &expected).with_context(|| path.display().to_string())?;
+            let page = imas_linux::ingest::read_page_file(&path, &expected)
+                .with_context(|| path.display().to_string())?;
             if page.pid != me {
                 pages.push(page);
             }
@@ -91,6 +91,6 @@ impl Folder {
             let by_page = a.made_unix_s.total_cmp(&b.made_unix_s);
             a.process_start_ticks.cmp(&b.process_start_ticks).then(by_page).then(a.pid.cmp(&b.pid))
         });
-        imas_ingest::merge(&pages).context("no process of the tree was counted")
+        imas_linux::ingest::merge(&pages).context("no process of the tree was counted")
     }
 }

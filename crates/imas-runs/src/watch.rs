@@ -14,9 +14,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use imas_core::curve::{Curve, MemorySnapshot, evenly};
-use imas_ingest::{ExpectedPage, ParsedPage};
 use imas_linux::clock::now_unix_s;
 use imas_linux::footprint::Footprint;
+use imas_linux::ingest::{ExpectedPage, ParsedPage};
 use imas_linux::{page, process};
 use nix::time::{ClockId, clock_gettime};
 
@@ -110,7 +110,7 @@ impl Tree {
                 continue;
             }
             // One that is just being made is looked at next time.
-            let Ok(page) = imas_ingest::read_page_file(&path, &expected) else { continue };
+            let Ok(page) = imas_linux::ingest::read_page_file(&path, &expected) else { continue };
             if !page.is_forked {
                 self.forked.remove(&(page.pid, page.process_start_ticks));
             }

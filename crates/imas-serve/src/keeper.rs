@@ -13,13 +13,13 @@ use anyhow::Result;
 use imas_core::decision::Conditions;
 use imas_engine::context::Context;
 use imas_engine::daemon_status::DaemonStatus;
-use imas_engine::flags::RulesArgs;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::clock::now_unix_s;
-use imas_store::revision::ProgramRevision;
 use imas_store::samples::StoredProgram;
 use imas_store::{RowId, Store};
-use imas_view::program_view::{ProgramView, state_where};
+use imas_view::followed_store::FollowedStore;
+use imas_view::program_cache::{self, ProgramCache};
+use imas_view::program_view::ProgramView;
 use imas_view::published;
 use tokio::sync::watch;
 
@@ -28,8 +28,6 @@ use crate::served_state::{DaemonFacts, ServedProgram, ServedState, StoreFacts};
 
 /// How often it is looked whether anything has changed.
 const LOOK: Duration = Duration::from_secs(1);
-/// How often everything is computed anew.
-const ANEW: Duration = Duration::from_secs(300);
 /// How often it is looked which candidates can be used here: it takes processes for each, and on a busy
 /// machine half a minute.
 const USABLE: Duration = Duration::from_secs(3600);
@@ -113,12 +111,12 @@ fn check_usable(context: Context) -> Result<watch::Receiver<Usable>> {
 /// Reads what has changed, and keeps what was read before.
 struct Reader {
     context: Context,
-    run_dir: std::path::PathBuf,
-    store: Option<Store>,
-    /// Number by which SQLite counts changes of others, and the identity of the file.
-    seen: Option<(i64, u64)>,
+    run_dir: PathBuf,
+    store: FollowedStore,
     usable: watch::Receiver<Usable>,
-    programs: BTreeMap<RowId, Arc<ServedProgram>>,
+    cache: ProgramCache<Arc<ServedProgram>>,
+    /// Programs in the order in which they became known.
+    programs: Vec<Arc<ServedProgram>>,
     store_facts: StoreFacts,
     daemon: Option<DaemonFacts>,
     computed: Option<Instant>,
@@ -126,14 +124,14 @@ struct Reader {
 }
 
 impl Reader {
-    fn new(context: Context, run_dir: std::path::PathBuf, usable: watch::Receiver<Usable>) -> Self {
+    fn new(context: Context, run_dir: PathBuf, usable: watch::Receiver<Usable>) -> Self {
         Self {
+            store: FollowedStore::new(context.store_path.clone()),
             context,
             run_dir,
-            store: None,
-            seen: None,
             usable,
-            programs: BTreeMap::new(),
+            cache: ProgramCache::default(),
+            programs: vec![],
             store_facts: StoreFacts::default(),
             daemon: None,
             computed: None,
@@ -146,9 +144,9 @@ impl Reader {
         let daemon = daemon(&self.run_dir);
         let daemon_changed = self.daemon.as_ref().is_none_or(|before| is_other(before, &daemon));
         self.daemon = Some(daemon.clone());
-        let is_due =
-            self.computed.is_none_or(|at| at.elapsed() > ANEW) || self.usable.has_changed().unwrap_or(false);
-        let store_changed = self.store_changed();
+        let is_due = self.computed.is_none_or(|at| at.elapsed() > program_cache::LASTS)
+            || self.usable.has_changed().unwrap_or(false);
+        let store_changed = self.store.look();
         if !(is_due || store_changed || daemon_changed) {
             return None;
         }
@@ -160,91 +158,62 @@ impl Reader {
         Some(ServedState {
             generation: self.generation,
             made_unix_s: now_unix_s(),
-            programs: self.programs.values().cloned().collect(),
+            programs: self.programs.clone(),
             store: self.store_facts.clone(),
             daemon,
             conditions,
         })
     }
 
-    /// Whether another process has written to the store, or the file is another one.
-    fn store_changed(&mut self) -> bool {
-        let inode = std::fs::metadata(&self.context.store_path)
-            .map(|about| std::os::unix::fs::MetadataExt::ino(&about));
-        let inode = inode.unwrap_or(0);
-        if self.store.is_none() || self.seen.is_some_and(|(_, before)| before != inode) {
-            self.store = Store::open_read_only(&self.context.store_path).ok();
-        }
-        let changes = self.store.as_ref().and_then(|store| store.foreign_changes().ok());
-        let seen = changes.map(|changes| (changes, inode));
-        let is_other = seen != self.seen;
-        self.seen = seen;
-        is_other
-    }
-
     /// Computes what is due.
     fn read(&mut self, conditions: &Conditions, everything: bool) {
         if everything {
             self.computed = Some(Instant::now());
+            self.cache.expire();
         }
-        self.store_facts = store_facts(&self.context, self.store.as_ref());
-        match self.store.take() {
-            None => self.programs.clear(),
-            Some(store) => {
-                if let Err(error) = self.read_programs(&store, conditions, everything) {
-                    self.store_facts.obstacle = Some(format!("{error:#}"));
-                }
-                self.store = Some(store);
-            }
+        self.store_facts = store_facts(&self.context, self.store.store());
+        if let Err(error) = self.read_programs(conditions) {
+            self.store_facts.obstacle = Some(format!("{error:#}"));
         }
     }
 
-    fn read_programs(&mut self, store: &Store, conditions: &Conditions, everything: bool) -> Result<()> {
+    fn read_programs(&mut self, conditions: &Conditions) -> Result<()> {
+        let Some(store) = self.store.store() else {
+            self.programs.clear();
+            return Ok(());
+        };
         let usable = Arc::clone(&self.usable.borrow_and_update());
-        let mut kept: BTreeMap<RowId, Arc<ServedProgram>> = BTreeMap::new();
-        for program in store.programs()? {
-            let (id, revision) = (program.id, store.revision(program.id)?);
-            let before = self.programs.get(&id).filter(|before| !everything && before.revision == revision);
-            let known = match before {
-                Some(before) => Arc::clone(before),
-                None => Arc::new(self.program((store, conditions), program, revision, &usable)?),
-            };
-            kept.insert(id, known);
-        }
-        self.programs = kept;
-        Ok(())
-    }
-
-    fn program(
-        &self,
-        (store, conditions): (&Store, &Conditions),
-        program: StoredProgram,
-        revision: ProgramRevision,
-        usable: &HashMap<String, bool>,
-    ) -> Result<ServedProgram> {
-        let decided_unix_s = store.latest(program.id)?.map(|decided| decided.at_s);
-        let mut state = state((&self.context, store), program, usable)?;
-        let line = ProgramLine::of(&state, conditions, decided_unix_s);
-        for record in &mut state.known.records {
-            let sample = &mut record.sample;
-            for operation in [&mut sample.malloc, &mut sample.realloc, &mut sample.memalign, &mut sample.free]
-            {
-                operation.histogram_ticks = vec![];
+        let programs: BTreeMap<RowId, StoredProgram> =
+            store.programs()?.into_iter().map(|program| (program.id, program)).collect();
+        for (id, program) in &programs {
+            if self.cache.is_stale(store, *id) {
+                let make = |state, _: Option<&_>| served(store, state, conditions);
+                self.cache.work_out((&self.context, store), program, &|one| is_usable(&usable, one), make)?;
             }
-            sample.size_histogram = vec![];
         }
-        Ok(ServedProgram { line, state, revision })
+        self.cache.keep(|id| programs.contains_key(&id));
+        self.programs = programs.keys().filter_map(|id| self.cache.get(*id).cloned()).collect();
+        Ok(())
     }
 }
 
-/// The state of one program by what can be used.
-pub(crate) fn state(
-    (context, store): (&Context, &Store),
-    program: StoredProgram,
-    usable: &HashMap<String, bool>,
-) -> Result<ProgramView> {
-    let is_usable = |candidate: &CatalogueCandidate| usable.get(&candidate.name).copied().unwrap_or(false);
-    state_where((context, store), program, &RulesArgs::of_environment(), &is_usable)
+/// Whether the candidate can be used here.
+pub(crate) fn is_usable(usable: &HashMap<String, bool>, candidate: &CatalogueCandidate) -> bool {
+    usable.get(&candidate.name).copied().unwrap_or(false)
+}
+
+/// A program as it is kept: without the histograms of its trials.
+fn served(store: &Store, mut state: ProgramView, conditions: &Conditions) -> Result<Arc<ServedProgram>> {
+    let decided_unix_s = store.latest(state.known.program.id)?.map(|decided| decided.at_s);
+    let line = ProgramLine::of(&state, conditions, decided_unix_s);
+    for record in &mut state.known.records {
+        let sample = &mut record.sample;
+        for operation in [&mut sample.malloc, &mut sample.realloc, &mut sample.memalign, &mut sample.free] {
+            operation.histogram_ticks = vec![];
+        }
+        sample.size_histogram = vec![];
+    }
+    Ok(Arc::new(ServedProgram { line, state }))
 }
 
 fn store_facts(context: &Context, store: Option<&Store>) -> StoreFacts {

@@ -7,7 +7,6 @@ use imas_core::decision::Conditions;
 use imas_engine::daemon_status::DaemonStatus;
 use imas_store::RowId;
 use imas_store::daemon::Disabled;
-use imas_store::revision::ProgramRevision;
 use imas_view::program_view::ProgramView;
 use serde::Serialize;
 
@@ -33,7 +32,6 @@ pub(crate) struct ServedProgram {
     pub(crate) line: ProgramLine,
     /// What is known of the program, without the histograms of its trials.
     pub(crate) state: ProgramView,
-    pub(crate) revision: ProgramRevision,
 }
 
 /// The store.

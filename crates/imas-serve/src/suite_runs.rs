@@ -7,8 +7,8 @@ use std::sync::OnceLock;
 
 use imas_report::html::ProgramSection;
 
-/// Where the runs are installed, below the folder of the libraries; the last is the source's.
-const PLACES: [&str; 2] = ["results/suite.jsonl.gz", "../../../lab/results/suite.jsonl.gz"];
+/// Where the runs are installed, below the folder of the libraries.
+const PLACE: &str = "results/suite.jsonl.gz";
 
 /// The runs, read when they are first asked for.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub(crate) struct Suite {
 impl Suite {
     /// The suite of the file that was named, else of the installed file.
     pub(crate) fn new(named: Option<PathBuf>, lib_dir: &Path) -> Self {
-        let installed = || PLACES.iter().map(|place| lib_dir.join(place)).find(|file| file.is_file());
+        let installed = || Some(lib_dir.join(PLACE)).filter(|file| file.is_file());
         Self { file: named.or_else(installed), programs: OnceLock::new() }
     }
 

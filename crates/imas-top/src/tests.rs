@@ -6,10 +6,11 @@ use std::time::Duration;
 use imas_core::adaptive::Weight;
 use imas_core::stats::Interval;
 use imas_engine::flags::Places;
+use imas_linux::serving::injected::Injected;
 use imas_view::memory_point::MemoryPoint;
 use imas_view::snapshot::{
-    Certainty, Injected, LiveGain, LiveProcess, LiveSnapshot, MachineState, Preference, PressureStalls,
-    ProcessState, StoreKind,
+    Certainty, LiveGain, LiveProcess, LiveSnapshot, MachineState, Preference, PressureStalls, ProcessState,
+    StoreKind,
 };
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;

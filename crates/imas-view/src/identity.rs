@@ -5,12 +5,13 @@
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use imas_linux::program::Program;
-use imas_linux::running::{self, RealCandidates, Running};
+use imas_linux::running::{self, Running};
+use imas_linux::serving::candidate::RealCandidates;
+use imas_linux::serving::injected::Injected;
 
-use crate::snapshot::Injected;
 use crate::trial_page;
 
 /// Beginnings of the names of variables that set an allocator.
@@ -24,18 +25,6 @@ const SETTINGS: [&str; 9] = [
     "SNMALLOC_",
     "TCMALLOC_",
     "_RJEM_MALLOC_CONF",
-];
-
-/// Beginnings of the file names of allocators that may come from elsewhere than the catalogue.
-const ALLOCATORS: [&str; 8] = [
-    "libhoard",
-    "libjemalloc",
-    "libmimalloc",
-    "librpmalloc",
-    "libscudo",
-    "libsnmalloc",
-    "libtbbmalloc",
-    "libtcmalloc",
 ];
 
 /// What one process is.
@@ -80,10 +69,10 @@ fn of(running: &Running, candidates: &RealCandidates) -> Option<Identity> {
         uid: std::fs::metadata(format!("/proc/{}", running.pid)).ok()?.uid(),
         program: running.program.clone(),
         unit: running.unit.clone(),
-        allocator: allocator(running, candidates),
+        allocator: running.allocator(candidates),
         candidate: running.name_of_candidate(candidates).map(str::to_owned),
         settings: settings(running),
-        injected: injected(running),
+        injected: running.injected(),
         page: trial_page::mapped_page(running),
     })
 }
@@ -93,34 +82,6 @@ fn settings(running: &Running) -> Option<BTreeMap<String, String>> {
     let is_readable = std::fs::File::open(format!("/proc/{}/environ", running.pid)).is_ok();
     let is_setting = |name: &str| SETTINGS.iter().any(|setting| name.starts_with(setting));
     is_readable.then(|| running.variables(is_setting))
-}
-
-fn injected(running: &Running) -> Injected {
-    let has = |name: &str| running.mapped().any(|file| file.file_name().is_some_and(|file| file == name));
-    match (has("libimas.so"), has("libimas-guard.so")) {
-        (true, _) => Injected::Hook,
-        (false, true) => Injected::Guard,
-        (false, false) => Injected::Nothing,
-    }
-}
-
-/// The allocator that is mapped: the catalogue's, another one by its file, else that of the C library.
-fn allocator(running: &Running, candidates: &RealCandidates) -> String {
-    let of_catalogue = candidates.all().iter().find(|candidate| {
-        candidate.library.as_deref().is_some_and(|library| running.mapped().any(|file| file == library))
-    });
-    if let Some(candidate) = of_catalogue {
-        return candidate.allocator.clone();
-    }
-    let names = || running.mapped().filter_map(Path::file_name).map(|name| name.to_string_lossy());
-    let begins = |name: &str, beginnings: &[&str]| beginnings.iter().any(|one| name.starts_with(one));
-    if let Some(other) = names().find(|name| begins(name, &ALLOCATORS)) {
-        return other.into_owned();
-    }
-    let has = |beginnings: &[&str]| names().any(|name| begins(&name, beginnings));
-    let of_libc = [("glibc", &["libc.so.6", "libc-2."][..]), ("musl", &["ld-musl-", "libc.musl-"])];
-    let found = of_libc.iter().find(|(_, files)| has(files));
-    found.map_or("in the program", |(name, _)| name).to_owned()
 }
 
 #[cfg(test)]

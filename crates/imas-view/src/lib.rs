@@ -38,6 +38,7 @@
 //! - [`snapshot`]: what a look shows
 //! - [`memory_point`]: where the memory of one process is
 //! - `reading`, `identity`, `tracked`: a process at a look, what does not change of it, and over several looks
+//! - [`followed_store`], [`program_cache`]: a store that others write, and what was worked out of its programs
 //! - `program_source`, `program_facts`: a store with its programs, and what is decided of one
 //! - `unfit_files`: executables that cannot be served
 //! - [`machine`]: the machine's pressure
@@ -47,7 +48,7 @@
 //! ```text
 //! reading, identity -> tracked ------------+
 //! restart -> program_facts -> program_source -> observer -> snapshot
-//!                                          unfit_files, machine, memory_point --^
+//! followed_store, program_cache --^         unfit_files, machine, memory_point --^
 //! ```
 //!
 //! # What a look costs
@@ -59,6 +60,7 @@
 //!   at one of the next looks. The first look does everything.
 
 mod budget;
+pub mod followed_store;
 pub mod forecast;
 mod identity;
 mod latency;
@@ -67,6 +69,7 @@ pub mod machine;
 pub mod memory_point;
 pub mod observer;
 pub mod picks;
+pub mod program_cache;
 mod program_facts;
 mod program_source;
 pub mod program_view;

@@ -11,7 +11,8 @@ use imas_engine::context::Context;
 use imas_engine::daemon_status::{DaemonStatus, IneligibleProgram};
 use imas_engine::flags::Places;
 use imas_linux::clock::now_unix_s;
-use imas_linux::running::RealCandidates;
+use imas_linux::serving::candidate::RealCandidates;
+use imas_linux::serving::injected::Injected;
 use imas_store::decisions::Decided;
 use imas_store::samples::StoredProgram;
 
@@ -22,7 +23,7 @@ use crate::memory_point::MemoryPoint;
 use crate::program_facts::ProgramFacts;
 use crate::program_source::ProgramSource;
 use crate::reading::ProcessReader;
-use crate::snapshot::{Certainty, Injected, LiveGain, LiveProcess, LiveSnapshot, ProcessState, StoreKind};
+use crate::snapshot::{Certainty, LiveGain, LiveProcess, LiveSnapshot, ProcessState, StoreKind};
 use crate::tracked::Tracked;
 use crate::unfit_files::UnfitFiles;
 use imas_linux::arena_estimate::CANDIDATE;

@@ -2,26 +2,26 @@
 //! One store with its programs, kept up to date at a limited cost.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::program_view::state_where;
 use anyhow::Result;
 use imas_engine::context::Context;
-use imas_engine::flags::RulesArgs;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::index::detail_of_unit;
 use imas_linux::started_name::name_of_detail;
 use imas_store::decisions::Decided;
 use imas_store::domain::Domain;
-use imas_store::revision::ProgramRevision;
 use imas_store::samples::StoredProgram;
 use imas_store::{RowId, Store};
 
+use crate::followed_store::FollowedStore;
 use crate::identity::Identity;
+use crate::program_cache::ProgramCache;
 use crate::program_facts::ProgramFacts;
+use crate::program_view::ProgramView;
 use crate::snapshot::StoreKind;
 use imas_engine::pending::PendingView;
 
@@ -29,18 +29,15 @@ use imas_engine::pending::PendingView;
 const REST: u32 = 300;
 /// A store rests at least this long between two readings.
 const LEAST_REST: Duration = Duration::from_secs(2);
-/// A program is worked out anew after this time although nothing was stored: the machine's pressure changes.
-const STALE: Duration = Duration::from_secs(300);
 
 /// One store.
 #[derive(Debug)]
 pub(crate) struct ProgramSource {
     pub(crate) kind: StoreKind,
     context: Context,
-    store: Option<Store>,
-    stamp: Option<Stamp>,
+    reader: StoreReader,
     by_name: HashMap<(String, String), Vec<StoredProgram>>,
-    facts: HashMap<RowId, KeptFacts>,
+    facts: ProgramCache<KeptFacts>,
     /// Whether a candidate can be used here: to find out takes a process each.
     usable: RefCell<HashMap<String, bool>>,
     look_again: Instant,
@@ -49,30 +46,41 @@ pub(crate) struct ProgramSource {
 
 #[derive(Debug)]
 struct KeptFacts {
-    revision: ProgramRevision,
-    made: Instant,
     /// The candidates whose gain was worked out.
     on: Vec<String>,
     facts: ProgramFacts,
 }
 
-/// Changes when the store or the folder of pages has changed.
-#[derive(Debug, PartialEq)]
-enum Stamp {
-    Files(Vec<(u64, i64, i64)>),
-    Connection(i64),
+#[derive(Debug)]
+enum StoreReader {
+    /// The user's own store, copied together with the pages that wait; the files by which a change is known.
+    Own(Option<Store>, Vec<(u64, i64, i64)>),
+    /// imasd's store.
+    System(FollowedStore),
+}
+
+impl StoreReader {
+    fn store(&self) -> Option<&Store> {
+        match self {
+            Self::Own(copy, _) => copy.as_ref(),
+            Self::System(followed) => followed.store(),
+        }
+    }
 }
 
 impl ProgramSource {
     /// The store of that installation.
     pub(crate) fn new(kind: StoreKind, context: Context) -> Self {
+        let reader = match kind {
+            StoreKind::Own => StoreReader::Own(None, vec![]),
+            StoreKind::System => StoreReader::System(FollowedStore::new(context.store_path.clone())),
+        };
         Self {
             kind,
             context,
-            store: None,
-            stamp: None,
+            reader,
             by_name: HashMap::new(),
-            facts: HashMap::new(),
+            facts: ProgramCache::default(),
             usable: RefCell::default(),
             look_again: Instant::now(),
             problems: vec![],
@@ -85,58 +93,58 @@ impl ProgramSource {
         if begun < self.look_again {
             return;
         }
-        let stamp = self.stamp_now();
-        if stamp.is_none() || stamp != self.stamp {
-            self.problems = match self.read() {
-                Ok(problems) => problems,
-                Err(error) => vec![format!("{error:#}")],
-            };
-            self.stamp = stamp;
+        if self.look()
+            && let Err(error) = self.read_programs()
+        {
+            self.problems.push(format!("{error:#}"));
         }
         self.look_again = Instant::now() + (begun.elapsed() * REST).max(LEAST_REST);
     }
 
-    fn stamp_now(&self) -> Option<Stamp> {
-        match self.kind {
-            StoreKind::System => Some(Stamp::Connection(self.store.as_ref()?.foreign_changes().ok()?)),
-            StoreKind::Own => {
-                let wal = self.context.store_path.with_extension("db-wal");
-                let pages = self.context.page_places();
-                let files = [&self.context.store_path, &wal].into_iter().chain(&pages);
-                Some(Stamp::Files(files.map(|path| changed(path)).collect()))
+    /// Whether the store or a page has changed since the last look.
+    fn look(&mut self) -> bool {
+        match &mut self.reader {
+            StoreReader::System(followed) => {
+                let is_other = followed.look();
+                let problem = followed.problem();
+                if is_other || problem.is_some() {
+                    self.problems = problem.map(|error| format!("{error:#}")).into_iter().collect();
+                }
+                is_other
+            }
+            StoreReader::Own(copy, files) => {
+                let now = files_of(&self.context);
+                if *files == now {
+                    return false;
+                }
+                *files = now;
+                match PendingView::read(&self.context) {
+                    Ok(view) => (*copy, self.problems) = (Some(view.store), view.damaged),
+                    Err(error) => self.problems = vec![format!("{error:#}")],
+                }
+                true
             }
         }
     }
 
-    fn read(&mut self) -> Result<Vec<String>> {
-        let problems = match self.kind {
-            StoreKind::Own => {
-                let view = PendingView::read(&self.context)?;
-                self.store = Some(view.store);
-                view.damaged
-            }
-            StoreKind::System if self.store.is_none() => {
-                self.store = Some(Store::open_read_only(&self.context.store_path)?);
-                self.stamp = self.stamp_now();
-                vec![]
-            }
-            StoreKind::System => vec![],
-        };
+    fn read_programs(&mut self) -> Result<()> {
+        let Some(store) = self.reader.store() else { return Ok(()) };
+        let programs = store.programs()?;
         let before: HashMap<RowId, StoredProgram> = self
             .by_name
             .drain()
             .flat_map(|(_, programs)| programs)
             .map(|program| (program.id, program))
             .collect();
-        for program in self.store.as_ref().map_or_else(|| Ok(vec![]), Store::programs)? {
+        let is_same = |program: &StoredProgram| before.get(&program.id) == Some(program);
+        // The numbers of programs that are only in pages are those of one copy.
+        let same: HashSet<RowId> = programs.iter().filter(|one| is_same(one)).map(|one| one.id).collect();
+        self.facts.keep(|program| same.contains(&program));
+        for program in programs {
             let name = (program.path.clone(), program.detail.clone());
-            // The numbers of programs that are only in pages are those of one copy.
-            if before.get(&program.id) != Some(&program) {
-                self.facts.remove(&program.id);
-            }
             self.by_name.entry(name).or_default().push(program);
         }
-        Ok(problems)
+        Ok(())
     }
 
     /// The program that the process runs: that of its service, else that of its executable.
@@ -160,41 +168,46 @@ impl ProgramSource {
 
     /// What is kept of the program, whether it is up to date or not.
     pub(crate) fn facts(&self, program: RowId) -> Option<&ProgramFacts> {
-        self.facts.get(&program).map(|kept| &kept.facts)
+        self.facts.get(program).map(|kept| &kept.facts)
     }
 
     /// The newest decisions about the program, newest first; none where they cannot be read.
     pub(crate) fn decisions(&self, program: RowId, most: u32) -> Vec<Decided> {
         let read = |store: &Store| store.decisions(program, most).ok();
-        self.store.as_ref().and_then(read).unwrap_or_default()
+        self.reader.store().and_then(read).unwrap_or_default()
     }
 
     /// Whether the program has to be worked out for processes that are on that candidate.
     pub(crate) fn is_stale(&self, program: RowId, on: Option<&str>) -> bool {
-        let Some(store) = &self.store else { return false };
-        let Some(kept) = self.facts.get(&program) else { return true };
-        let lacks = on.is_some_and(|on| !kept.on.iter().any(|known| known == on));
-        lacks || kept.made.elapsed() > STALE || store.revision(program).is_ok_and(|now| now != kept.revision)
+        let lacks = |kept: &KeptFacts| on.is_some_and(|on| !kept.on.iter().any(|known| known == on));
+        let Some(store) = self.reader.store() else { return false };
+        self.facts.get(program).is_some_and(lacks) || self.facts.is_stale(store, program)
     }
 
     /// Works the program out.
     pub(crate) fn work_out(&mut self, program: &StoredProgram, on: Option<&str>) -> Result<()> {
-        let Some(store) = &self.store else { return Ok(()) };
-        let revision = store.revision(program.id)?;
-        let mut names = self.facts.remove(&program.id).map(|kept| kept.on).unwrap_or_default();
-        names.extend(on.map(str::to_owned).filter(|on| !names.contains(on)));
+        let Some(store) = self.reader.store() else { return Ok(()) };
         let find_out = |one: &CatalogueCandidate| self.context.obstacle(one, Some(store)).is_none();
         let is_usable = |one: &CatalogueCandidate| {
             let mut usable = self.usable.borrow_mut();
             *usable.entry(one.name.clone()).or_insert_with(|| find_out(one))
         };
-        let rules = RulesArgs::of_environment();
-        let state = state_where((&self.context, store), program.clone(), &rules, &is_usable)?;
-        let on: Vec<&str> = names.iter().map(String::as_str).collect();
-        let facts = ProgramFacts::of(store, &state, &on)?;
-        self.facts.insert(program.id, KeptFacts { revision, made: Instant::now(), on: names, facts });
-        Ok(())
+        let make = |state: ProgramView, before: Option<&KeptFacts>| {
+            let mut names = before.map(|kept| kept.on.clone()).unwrap_or_default();
+            names.extend(on.map(str::to_owned).filter(|on| !names.contains(on)));
+            let on: Vec<&str> = names.iter().map(String::as_str).collect();
+            Ok(KeptFacts { facts: ProgramFacts::of(store, &state, &on)?, on: names })
+        };
+        self.facts.work_out((&self.context, store), program, &is_usable, make)
     }
+}
+
+/// Length and time of the last change of the store's files and of the folders of pages.
+fn files_of(context: &Context) -> Vec<(u64, i64, i64)> {
+    let wal = context.store_path.with_extension("db-wal");
+    let pages = context.page_places();
+    let files = [&context.store_path, &wal].into_iter().chain(&pages);
+    files.map(|path| changed(path)).collect()
 }
 
 /// Length and time of the last change; zeros where there is no such file.

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use imas_core::adaptive::Weight;
 use imas_core::stats::Interval;
+use imas_linux::serving::injected::Injected;
 use serde::Serialize;
 
 /// The machine and its processes at one moment.
@@ -87,18 +88,6 @@ pub enum StoreKind {
     Own,
     /// The machine's, kept by imasd.
     System,
-}
-
-/// What of IMAS a process has mapped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Injected {
-    /// Nothing of IMAS is mapped.
-    Nothing,
-    /// The guard: a production start.
-    Guard,
-    /// The hook: a trial.
-    Hook,
 }
 
 /// What IMAS does with the program of a process.

@@ -4,12 +4,12 @@
 use std::time::{Duration, Instant};
 
 use imas_linux::arenas::Arenas;
-use imas_linux::running::RealCandidates;
+use imas_linux::serving::candidate::RealCandidates;
+use imas_linux::serving::injected::Injected;
 use imas_linux::standstill::age_s;
 
 use crate::identity::{Identified, Identity, identify};
 use crate::reading::Reading;
-use crate::snapshot::Injected;
 use crate::trial_page;
 use imas_linux::arena_estimate::estimate;
 

@@ -7,8 +7,8 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use imas_ingest::{ExpectedPage, ParsedPage, read_page_file};
 use imas_linux::clock::now_unix_s;
+use imas_linux::ingest::{ExpectedPage, ParsedPage, read_page_file};
 use imas_linux::process;
 use imas_linux::running::Running;
 

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::time::Instant;
 
 use imas_core::hang::ProcessActivity;
-use imas_ingest::ParsedPage;
 use imas_linux::index::Executable;
+use imas_linux::ingest::ParsedPage;
 use imas_store::RowId;
 use imas_store::daemon::Witness;
 

@@ -8,16 +8,17 @@ use imas_cli::table::Table;
 use imas_cli::when::when;
 use imas_core::record::in_order_of_time;
 use imas_core::sample::{Ended, PageKind};
+use imas_engine::flags::RulesArgs;
 use imas_report::chart::{Axis, Chart, CurveLine, Curves};
 use imas_report::html;
 use imas_report::page::{Block, PageSection, ResultPage};
 use imas_store::Store;
-use imas_view::program_view::ProgramView;
+use imas_view::program_view::{ProgramView, state_where};
 use imas_view::section::{notes, section};
 use serde_json::json;
 
 use super::{Answer, Failure, dash};
-use crate::keeper;
+use crate::keeper::is_usable;
 use crate::listing::{Words, word};
 use crate::served_state::{ServedProgram, ServedState};
 use crate::shared::Shared;
@@ -35,8 +36,10 @@ pub(crate) fn answer(shared: &Shared, known: &ServedState, words: &Words) -> Res
     let context = shared.context.lock().unwrap_or_else(PoisonError::into_inner);
     let store = Store::open_read_only(&context.store_path).map_err(anyhow::Error::from)?;
     // The histograms are not kept; they are read again with the rest.
-    let state =
-        keeper::state((&context, &store), program.state.known.program.clone(), &shared.keeper.usable())?;
+    let usable = shared.keeper.usable();
+    let rules = RulesArgs::of_environment();
+    let stored = program.state.known.program.clone();
+    let state = state_where((&context, &store), stored, &rules, &|one| is_usable(&usable, one))?;
     let decisions = store.decisions(state.known.program.id, DECISIONS).map_err(anyhow::Error::from)?;
     let page = page(program, html::program_page(&section(&store, &state)?), &state);
     let data = json!({

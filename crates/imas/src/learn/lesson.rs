@@ -15,11 +15,11 @@ use imas_linux::catalogue::SYSTEM;
 use imas_linux::clock::now_unix_s;
 use imas_replay::process;
 use imas_replay::replayed::replay;
+use imas_replay::trace::file::{Trace, TraceHeader, TraceProcess};
+use imas_replay::trace::raw::Stop;
 use imas_report::bench::PredictedCandidate;
 use imas_store::predictions::StoredPredictions;
 use imas_store::samples::StoredProgram;
-use imas_trace::file::{Trace, TraceHeader, TraceProcess};
-use imas_trace::raw::Stop;
 
 use super::Learner;
 use crate::measure::bench::quick::ratios_of_all;

@@ -10,7 +10,8 @@ use imas_cli::format::counted;
 use imas_core::SYSTEM;
 use imas_linux::arena_estimate::{CANDIDATE, KEPT, LEAST_BYTES, saving};
 use imas_linux::arenas::Arenas;
-use imas_linux::running::{On, RealCandidates, Running};
+use imas_linux::running::Running;
+use imas_linux::serving::candidate::{On, RealCandidates};
 use serde::{Deserialize, Serialize};
 
 use crate::look::last_look::{Growth, LastLook};

@@ -14,7 +14,8 @@ use imas_cli::table;
 use imas_linux::arena_estimate::{CANDIDATE, KEPT};
 use imas_linux::process;
 use imas_linux::resident::ResidentMemory;
-use imas_linux::running::{self, RealCandidates, Running};
+use imas_linux::running::{self, Running};
+use imas_linux::serving::candidate::RealCandidates;
 use imas_view::trial_page;
 use serde::Serialize;
 

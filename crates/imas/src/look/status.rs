@@ -4,7 +4,6 @@
 mod fleet;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -13,8 +12,9 @@ use imas_core::printable;
 use imas_core::quarantine::Quarantine;
 use imas_engine::daemon_status::{DaemonStatus, IneligibleProgram};
 use imas_engine::fleet_turn::TrialSharing;
+use imas_linux::catalogue::SYSTEM;
 use imas_linux::clock::now_unix_s;
-use imas_linux::process;
+use imas_linux::serving::census::{LibraryNames, ProcessCensus, Serving};
 use imas_store::Store;
 use imas_store::daemon::Disabled;
 use serde::Serialize;
@@ -56,14 +56,6 @@ impl Line {
     }
 }
 
-/// Allocators that really serve, from /proc.
-#[derive(Debug, Serialize, PartialEq, Eq, PartialOrd, Ord)]
-struct Serving {
-    executable: PathBuf,
-    allocator: String,
-    trial: bool,
-}
-
 /// Everything that the page and the JSON show.
 struct Report {
     daemon: Option<DaemonStatus>,
@@ -71,7 +63,8 @@ struct Report {
     ineffective: Option<String>,
     programs: Vec<Line>,
     disabled: Vec<Disabled>,
-    serving: BTreeMap<Serving, usize>,
+    /// Allocators that really serve, from /proc.
+    serving: Vec<Serving>,
     ineligible: Vec<IneligibleProgram>,
     /// Services that `imas apply --watch` changed.
     watched: Vec<WatchRecord>,
@@ -118,27 +111,6 @@ fn lines(
     Ok(lines)
 }
 
-/// Processes under another allocator: executable, allocator and how many, by what they have mapped.
-fn serving(context: &Context) -> BTreeMap<Serving, usize> {
-    let mut serving = BTreeMap::new();
-    for pid in process::pids().unwrap_or_default() {
-        let Ok((executable, files)) = process::mapped_files(pid) else { continue };
-        let named = |name: &str| files.iter().any(|file| file.file_name().is_some_and(|file| file == name));
-        let (guard, hook) = (named("libimas-guard.so"), named("libimas.so"));
-        if !guard && !hook {
-            continue;
-        }
-        let libraries = context.catalogue.candidates().iter();
-        let found = libraries
-            .filter(|candidate| candidate.library.as_ref().is_some_and(|library| files.contains(library)))
-            .map(|candidate| candidate.allocator.clone())
-            .next();
-        let allocator = found.unwrap_or_else(|| "system".to_owned());
-        *serving.entry(Serving { executable, allocator, trial: hook }).or_default() += 1;
-    }
-    serving
-}
-
 impl Report {
     fn now(args: &StatusArgs, context: &Context) -> Result<Self> {
         let store = Store::open_read_only(&context.store_path).ok();
@@ -148,16 +120,13 @@ impl Report {
             ineffective: imas_view::published::ineffective(&args.run_dir),
             programs: store.as_ref().map_or_else(|| Ok(vec![]), |store| lines(context, store, &published))?,
             disabled: store.as_ref().map_or_else(|| Ok(vec![]), Store::disabled)?,
-            serving: serving(context),
+            serving: ProcessCensus::now(&LibraryNames::of(context.catalogue.candidates()), SYSTEM).serving,
             ineligible: IneligibleProgram::read_all(&args.run_dir),
             watched: crate::apply::watch::records(),
         })
     }
 
     fn as_json(&self) -> Value {
-        let serving = self.serving.iter().map(|(s, processes)| {
-            json!({ "executable": s.executable, "allocator": s.allocator, "trial": s.trial, "processes": processes })
-        });
         json!({
             "schema": 1,
             "running": self.daemon.is_some(),
@@ -165,7 +134,7 @@ impl Report {
             "standing_aside": self.ineffective,
             "programs": self.programs,
             "disabled": self.disabled,
-            "serving": serving.collect::<Vec<_>>(),
+            "serving": self.serving,
             "ineligible": self.ineligible,
             "watched": self.watched,
         })
@@ -222,14 +191,14 @@ fn program_table(programs: &[Line]) -> String {
     table(&head, rows.collect())
 }
 
-fn serving_table(serving: &BTreeMap<Serving, usize>) -> String {
-    let rows = serving.iter().map(|(serving, processes)| {
+fn serving_table(serving: &[Serving]) -> String {
+    let rows = serving.iter().map(|serving| {
         let kind = if serving.trial { "trial" } else { "production" };
         vec![
             serving.executable.display().to_string(),
             serving.allocator.clone(),
             kind.to_owned(),
-            processes.to_string(),
+            serving.processes.to_string(),
         ]
     });
     table(&["running now", "served by", "", "processes"], rows.collect())

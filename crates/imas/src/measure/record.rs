@@ -14,10 +14,10 @@ use imas_linux::process;
 use imas_linux::program::Command;
 use imas_linux::start_program::{ChildSetup, ProgramStart};
 use imas_replay::recording::{RecordedRun, Recording, RecordingLimits};
+use imas_replay::trace::file::{TraceHeader, TraceProcess};
+use imas_replay::trace::raw::Stop;
 use imas_runs::command::Recorder;
 use imas_runs::handing_on::HandingOn;
-use imas_trace::file::{TraceHeader, TraceProcess};
-use imas_trace::raw::Stop;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike as _;
 

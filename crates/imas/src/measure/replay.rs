@@ -13,8 +13,8 @@ use imas_engine::compared::{DefaultComparison, compared};
 use imas_engine::replay_knowledge::shipped;
 use imas_replay::process::busiest;
 use imas_replay::replayed::replay;
+use imas_replay::trace::file::{Trace, TraceProcess};
 use imas_runs::interruption::{InterruptedBy, Interruption};
-use imas_trace::file::{Trace, TraceProcess};
 
 use crate::command_line::trace_args::ReplayArgs;
 use imas_cli::message::{self, Hinted};

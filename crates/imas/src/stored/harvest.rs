@@ -33,10 +33,10 @@ pub(crate) fn harvest(context: &Context, store: &Store) -> Result<Harvest> {
     let expected = expected();
     let mut looks = ActivityLooks::default();
     for path in pages(context)? {
-        match imas_ingest::read_page_file(&path, &expected) {
+        match imas_linux::ingest::read_page_file(&path, &expected) {
             Ok(page) if is_finished(&path, &page) => {
                 // What the process wrote between the reading and its end counts too.
-                let Ok(page) = imas_ingest::read_page_file(&path, &expected) else { continue };
+                let Ok(page) = imas_linux::ingest::read_page_file(&path, &expected) else { continue };
                 keep(context, store, &page, activity::of(&path))?;
                 remove(&path)?;
                 activity::forget(&path);

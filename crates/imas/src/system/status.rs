@@ -11,6 +11,7 @@ use imas_cli::format::counted;
 use imas_linux::catalogue_table::CatalogueTable;
 use imas_linux::index::{self, Index};
 use imas_linux::process;
+use imas_linux::serving::census::{LibraryNames, ProcessCensus};
 use imas_linux::user_preloads;
 use imas_linux::variables::Variables;
 use serde::Serialize;
@@ -21,6 +22,8 @@ use super::{preload_file, units};
 use imas_cli::output;
 use imas_engine::flags::JsonArgs;
 
+/// What serves where IMAS is mapped, but no library of the approved catalogue.
+const UNKNOWN: &str = "system's with settings, or one that is not in the catalogue";
 /// Exit status when the machine is not, or not wholly, enabled.
 const NO: u8 = 1;
 
@@ -43,7 +46,7 @@ struct Status {
     daemon: Option<u32>,
     /// Unit and whether it is active; empty without systemd.
     units: BTreeMap<&'static str, bool>,
-    processes: Processes,
+    processes: ProcessCensus,
 }
 
 #[derive(Debug, Serialize)]
@@ -88,28 +91,6 @@ struct IndexFacts {
     error: Option<String>,
 }
 
-#[derive(Debug, Default, Serialize)]
-struct Processes {
-    looked_at: usize,
-    /// Number of processes of others, which cannot be read.
-    not_readable: usize,
-    /// Number of processes that have the library mapped.
-    with_library: usize,
-    /// Number of processes that have a library of ours mapped that was deleted or replaced since.
-    with_old_library: usize,
-    serving: Vec<Serving>,
-}
-
-/// One allocator in the processes of one executable.
-#[derive(Debug, Serialize)]
-struct Serving {
-    executable: PathBuf,
-    allocator: String,
-    /// Whether calls are counted.
-    trial: bool,
-    processes: usize,
-}
-
 pub(crate) fn run(args: JsonArgs, machine: &Machine) -> Result<ExitCode> {
     let status = Status::now(machine);
     if args.json {
@@ -147,7 +128,7 @@ impl Status {
             emergency: emergency(&machine.emergency()),
             daemon: daemon.map(|status| status.pid),
             units: unit_states(),
-            processes: Processes::now(table.as_ref().ok()),
+            processes: ProcessCensus::now(&libraries(table.as_ref().ok()), UNKNOWN),
         }
     }
 }
@@ -238,51 +219,8 @@ fn unit_states() -> BTreeMap<&'static str, bool> {
     [units::BOOT, units::EMERGENCY, units::DAEMON].map(|unit| (unit, units::is_active(unit))).into()
 }
 
-impl Processes {
-    /// Processes of this moment, by the files that they have mapped.
-    fn now(table: Option<&CatalogueTable>) -> Self {
-        let libraries = allocators(table);
-        let mut seen = Self::default();
-        let mut serving = BTreeMap::<(PathBuf, String, bool), usize>::new();
-        for pid in process::pids().unwrap_or_default() {
-            let (executable, files) = match process::mapped_files(pid) {
-                Ok(found) => found,
-                Err(procfs::ProcError::PermissionDenied(_)) => {
-                    seen.not_readable += 1;
-                    continue;
-                }
-                Err(_) => continue, // ended, or a thread of the kernel
-            };
-            seen.looked_at += 1;
-            let mapped =
-                |name: &str| files.iter().any(|file| file.file_name().is_some_and(|file| file == name));
-            seen.with_library += usize::from(mapped("libimas-preload.so"));
-            seen.with_old_library += usize::from(mapped("libimas-preload.so (deleted)"));
-            let (guard, hook) = (mapped("libimas-guard.so"), mapped("libimas.so"));
-            if guard || hook {
-                let found = files.iter().find_map(|file| libraries.get(file));
-                let allocator = found.map_or_else(
-                    || "system's with settings, or one that is not in the catalogue".to_owned(),
-                    Clone::clone,
-                );
-                *serving.entry((executable, allocator, hook)).or_default() += 1;
-            }
-        }
-        seen.serving = serving
-            .into_iter()
-            .map(|((executable, allocator, trial), processes)| Serving {
-                executable,
-                allocator,
-                trial,
-                processes,
-            })
-            .collect();
-        seen
-    }
-}
-
 /// Library to allocator: candidates that differ in settings only share it.
-fn allocators(table: Option<&CatalogueTable>) -> BTreeMap<PathBuf, String> {
+fn libraries(table: Option<&CatalogueTable>) -> LibraryNames {
     let named = table
         .into_iter()
         .flat_map(|table| table.names().filter_map(|(id, name)| Some((table.entry(id)?.library, name))));

@@ -6,7 +6,7 @@ use std::time::Instant;
 use imas_core::TrialRecord;
 use imas_core::hang::may_have_hung;
 use imas_engine::harvest::{self, StartFacts};
-use imas_ingest::ParsedPage;
+use imas_linux::ingest::ParsedPage;
 use imas_store::daemon::Witness;
 
 use super::{EndedPage, PageEvent, PageTracker, is_same};

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use imas_core::sample::PageKind;
-use imas_ingest::{PageError, ParsedPage, ReadError};
+use imas_linux::ingest::{PageError, ParsedPage, ReadError};
 use imas_store::daemon::Witness;
 use imas_store::domain::Domain;
 use imas_store::samples::StoredProgram;

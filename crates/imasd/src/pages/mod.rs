@@ -28,8 +28,8 @@ use std::time::Instant;
 use anyhow::{Context as _, Result};
 use imas_core::TrialRecord;
 use imas_engine::daemon_status::DaemonCounters;
-use imas_ingest::{ExpectedPage, ParsedPage, ReadError};
 use imas_linux::clock::now_unix_s;
+use imas_linux::ingest::{ExpectedPage, ParsedPage, ReadError};
 use imas_store::RowId;
 use imas_store::daemon::Witness;
 use imas_store::samples::StoredProgram;
@@ -229,7 +229,7 @@ impl PageTracker {
         let gone = || ReadError::Io(std::io::ErrorKind::NotFound.into());
         let folder = self.folders.of(page.uid).ok_or_else(gone)?;
         let expected = ExpectedPage { uid: page.uid, now_unix_s: now_unix_s() };
-        imas_ingest::read_page_at(folder, &page.name, &expected)
+        imas_linux::ingest::read_page_at(folder, &page.name, &expected)
     }
 
     /// Whether one more page of this user may be watched: a quarter of all is left to the system.

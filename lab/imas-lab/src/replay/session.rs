@@ -18,14 +18,14 @@ use imas_linux::measure::RunOutcome;
 use imas_replay::process::{cpu_share, representative};
 use imas_replay::recording::{RecordedRun, Recording, RecordingLimits};
 use imas_replay::replayed::{ReplayedCandidate, ReplayedCandidates, replay};
+use imas_replay::trace::file::Trace;
+use imas_replay::trace::prediction::middle;
 use imas_runs::executor::RunLimits;
 use imas_runs::interruption::{InterruptedBy, Interruption};
 use imas_runs::journal::Journal;
 use imas_runs::schedule;
 use imas_simulate::{PredictionLine, Predictions};
 use imas_suite::{Place, Suite, SuiteProgram};
-use imas_trace::file::Trace;
-use imas_trace::prediction::middle;
 
 use super::{SEED, write};
 use crate::study_args::ReplayStudyArgs;
@@ -241,7 +241,8 @@ fn line(
     if let Some(replay) = middle(&one.replays) {
         line.faults = replay.faults;
         line.refused = replay.refused;
-        let share = |look: &imas_trace::result::ReplayLook| look.huge_bytes as f64 / look.bytes.max(1) as f64;
+        let share =
+            |look: &imas_replay::trace::result::ReplayLook| look.huge_bytes as f64 / look.bytes.max(1) as f64;
         line.huge_share = replay.looks.iter().map(share).fold(0.0, f64::max);
     }
     if let (None, Some(figures)) = (&one.failure, replayed.predicted(one)) {

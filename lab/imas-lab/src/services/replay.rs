@@ -19,11 +19,11 @@ use imas_linux::clock::now_unix_s;
 use imas_linux::environment::Variables;
 use imas_replay::recording::{RecordedRun, Recording, RecordingLimits};
 use imas_replay::several::{ChosenProcesses, ReplayedProcesses, chosen, replay_all};
+use imas_replay::trace::file::{Trace, TraceHeader};
 use imas_runs::interruption::{InterruptedBy, Interruption};
 use imas_runs::journal::Journal;
 use imas_service::{Service, ServiceExecutor, ServiceRun};
 use imas_study::services::ServicePrediction;
-use imas_trace::file::{Trace, TraceHeader};
 
 use super::recipes::{self, RecipeArgs};
 

@@ -17,13 +17,13 @@ use imas_replay::process::{NoProcess, cpu_share, representative};
 use imas_replay::range::{PredictedRange, Prediction};
 use imas_replay::recording::{RecordedRun, Recording, RecordingLimits};
 use imas_replay::replayed::{ReplayedCandidates, replay};
+use imas_replay::trace::file::Trace;
+use imas_replay::trace::prediction::Figures;
 use imas_report::bench::{PredictedCandidate, QuickReport, RecordedReport, fallback_text};
 use imas_runs::executor::Execution;
 use imas_runs::interruption::{InterruptedBy, Interruption};
 use imas_runs::runner::{NextStep, Observer, SessionEnd};
 use imas_runs::schedule::{self, Step};
-use imas_trace::file::Trace;
-use imas_trace::prediction::Figures;
 use indicatif::ProgressBar;
 
 use super::progress::FirstRun;

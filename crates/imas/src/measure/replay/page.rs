@@ -7,9 +7,9 @@ use imas_core::stats::Interval;
 use imas_linux::catalogue::SYSTEM;
 use imas_replay::range::{PredictedRange, Prediction};
 use imas_replay::replayed::{ReplayedCandidate, ReplayedCandidates};
+use imas_replay::trace::prediction::{Figures, curve, middle};
 use imas_report::chart::{Axis, CurveLine, Curves, Plane, PlanePoint};
 use imas_report::page::{Block, PageSection, ResultPage};
-use imas_trace::prediction::{Figures, curve, middle};
 
 const MIB: f64 = (1 << 20) as f64;
 

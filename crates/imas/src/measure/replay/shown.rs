@@ -7,7 +7,7 @@ use imas_cli::table;
 use imas_core::reliability::{COVERAGE, ReliabilityTable};
 use imas_replay::range::{PredictedRange, Prediction};
 use imas_replay::replayed::{ReplayedCandidate, ReplayedCandidates};
-use imas_trace::prediction::Figures;
+use imas_replay::trace::prediction::Figures;
 use serde_json::{Value, json};
 
 use crate::command_line::trace_args::ReplayArgs;

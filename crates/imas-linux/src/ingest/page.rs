@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A page that has been judged: every field has its type and its range.
+
+use imas_abi::OPS;
+use imas_core::Sample;
+use imas_core::sample::{Ended, MemoryFigures, PageKind, Usage};
+
+use crate::ingest::calls::Calls;
+use crate::ingest::clock::Clock;
+
+/// How far the injected code came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum State {
+    /// The injected code did nothing: the page is still as the launcher left it.
+    Armed,
+    /// The constructor of the injected code began.
+    Entered,
+    /// The candidate serves, uncounted.
+    Active,
+    /// The candidate serves and is counted.
+    Trial,
+    /// The injected code stood aside.
+    Pass,
+}
+
+/// The page of one process. Its identity is a claim of the page. A caller that must be certain compares pid,
+/// start and uid with those of the kernel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ParsedPage {
+    /// Trial or flight.
+    pub kind: PageKind,
+    /// The process.
+    pub pid: u32,
+    /// Real uid of the process.
+    pub uid: u32,
+    /// Field 22 of /proc/PID/stat: with the pid and the boot id it names the process for ever.
+    pub process_start_ticks: u64,
+    /// The kernel's boot id.
+    pub boot_id: String,
+    /// When the page was made, seconds since the epoch.
+    pub made_unix_s: f64,
+    /// Unique per trial; pages of children repeat it.
+    pub trial_id: String,
+    /// Name in the catalogue.
+    pub candidate: String,
+    /// Resolved path of the executable; bytes that are not UTF-8 are replaced.
+    pub program: String,
+    /// Script, jar or main class of an interpreter; else empty.
+    pub detail: String,
+    /// Build-id in hex; empty when there is none.
+    pub build_id: String,
+    /// How far the injected code came.
+    pub state: State,
+    /// Why the injected code stood aside, a kebab-case word; None when it did not.
+    pub pass_reason: Option<&'static str>,
+    /// How the process ended. Means something only once it has.
+    pub ended: Ended,
+    /// `si_code` of the fatal signal, if any.
+    pub fatal_code: u32,
+    /// Children made by fork.
+    pub forks: u32,
+    /// Made for a child of fork: its figures of live blocks begin with its parent's. After an exec a process
+    /// has another page.
+    pub is_forked: bool,
+    /// Threads that ever allocated.
+    pub threads: u32,
+    /// The object whose malloc serves; empty when it was not found out.
+    pub served: String,
+    /// Snapshots' figures.
+    pub memory: MemoryFigures,
+    /// The kernel's account at exit.
+    pub usage: Option<Usage>,
+    pub(crate) clock: Clock,
+    pub(crate) calls: Calls,
+}
+
+impl ParsedPage {
+    /// Seconds from the hook's start to its last snapshot.
+    pub fn wall_s(&self) -> f64 {
+        self.clock.wall_s()
+    }
+
+    /// `CLOCK_MONOTONIC_RAW` when the injected code began its work, ns; 0 when it did not, or stood aside.
+    pub fn begun_raw_ns(&self) -> u64 {
+        self.clock.start_ns
+    }
+
+    /// Usable bytes in live blocks as the page has it at the moment, an estimate; 0 on a flight page.
+    pub fn live_bytes_now(&self) -> u64 {
+        self.calls.live_bytes
+    }
+
+    /// A page from the future was made with a clock that has since been set back: it is taken for made now,
+    /// so that no wait is reckoned from a time that is yet to come.
+    pub fn not_after(mut self, now_unix_s: f64) -> Self {
+        self.made_unix_s = self.made_unix_s.min(now_unix_s);
+        self
+    }
+
+    /// The sample of a trial of this one process.
+    pub fn to_sample(&self) -> Sample {
+        let Calls { op, bytes_requested, refused, rounding_bytes, size_histogram, live_dropped, .. } =
+            self.calls.clone();
+        let [malloc, realloc, memalign, free]: [_; OPS] = op;
+        Sample {
+            trial_id: self.trial_id.clone(),
+            candidate: self.candidate.clone(),
+            made_unix_s: self.made_unix_s,
+            ended: self.ended,
+            pass_reason: self.pass_reason.map(str::to_owned),
+            served: self.served.clone(),
+            malloc,
+            realloc,
+            memalign,
+            free,
+            bytes_requested,
+            refused,
+            rounding_bytes,
+            size_histogram,
+            live_dropped,
+            threads: self.threads,
+            forks: self.forks,
+            processes: 1,
+            memory: self.memory.clone(),
+            usage: self.usage.clone(),
+            wall_s: self.wall_s(),
+            activity: None,
+            machine: String::new(),
+            kind: self.kind,
+            life: None,
+        }
+    }
+}

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Bytes to [`super::ParsedPage`].
+
+use imas_abi::{
+    HEADER_BYTES, PAGE_MAGIC, PAGE_VERSION, PageHeader, TRIAL_PAGE_BYTES, page_kind, pass_reason, state,
+};
+use imas_core::sample::{Ended, PageKind};
+use zerocopy::FromBytes;
+
+use crate::ingest::calls::Calls;
+use crate::ingest::clock::Clock;
+use crate::ingest::error::PageError;
+use crate::ingest::memory::{memory, usage};
+use crate::ingest::page::{ParsedPage, State};
+use crate::ingest::text;
+
+/// Signals that the injected code notes: ILL, ABRT, BUS, FPE, SEGV, SYS.
+const FATAL_SIGNALS: [u32; 6] = [4, 6, 7, 8, 11, 31];
+
+/// Judges the bytes of a page file.
+///
+/// # Errors
+/// The first thing found wrong, see the crate's documentation for the list.
+pub fn parse(bytes: &[u8]) -> Result<ParsedPage, PageError> {
+    if bytes.len() == HEADER_BYTES {
+        let (header, _) = PageHeader::read_from_prefix(bytes).map_err(|_| PageError::Size(bytes.len()))?;
+        let kind = envelope(&header, bytes.len())?;
+        let clock = Clock::of(&header)?;
+        return page(&header, kind, clock, Calls::default());
+    }
+    let whole = imas_abi::Page::read_from_bytes(bytes).map_err(|_| PageError::Size(bytes.len()))?;
+    let kind = envelope(&whole.header, bytes.len())?;
+    let clock = Clock::of(&whole.header)?;
+    let calls = Calls::of(&whole.sampled, &whole.slot, &clock, whole.header.threads)?;
+    page(&whole.header, kind, clock, calls)
+}
+
+/// Magic, version, kind, sizes and the armed flag: what must hold before any other field means something.
+fn envelope(header: &PageHeader, file_bytes: usize) -> Result<PageKind, PageError> {
+    if header.magic != PAGE_MAGIC {
+        return Err(PageError::Magic(header.magic));
+    }
+    if header.version != PAGE_VERSION {
+        return Err(PageError::Version(header.version));
+    }
+    let (kind, kind_bytes) = match header.kind {
+        page_kind::TRIAL => (PageKind::Trial, TRIAL_PAGE_BYTES),
+        page_kind::FLIGHT => (PageKind::Flight, HEADER_BYTES),
+        other => return Err(range("kind", other)),
+    };
+    if kind_bytes != file_bytes || usize::try_from(header.page_bytes) != Ok(file_bytes) {
+        return Err(PageError::SizeField { header: header.page_bytes, file: file_bytes });
+    }
+    if flag("armed", header.armed)? { Ok(kind) } else { Err(PageError::NotArmed) }
+}
+
+fn page(header: &PageHeader, kind: PageKind, clock: Clock, calls: Calls) -> Result<ParsedPage, PageError> {
+    let state = state_of(header.state)?;
+    Ok(ParsedPage {
+        kind,
+        pid: header.pid,
+        uid: header.uid,
+        process_start_ticks: header.process_start_ticks,
+        boot_id: text::hex("boot_id", &header.boot_id)?,
+        made_unix_s: made_unix_s(header.made_unix_ns)?,
+        trial_id: text::name("trial_id", &header.trial_id)?,
+        candidate: text::name("candidate", &header.candidate)?,
+        program: text::path("program", &header.program)?,
+        detail: text::free("detail", &header.detail)?,
+        build_id: text::hex("build_id", &header.build_id)?,
+        state,
+        pass_reason: pass_reason_of(header.pass_reason, state)?,
+        ended: ended(header, state)?,
+        fatal_code: header.fatal_code,
+        forks: header.forks,
+        is_forked: flag("forked", header.forked)?,
+        threads: header.threads,
+        served: text::free("served", &header.served)?,
+        memory: memory(header)?,
+        usage: usage(header)?,
+        clock,
+        calls,
+    })
+}
+
+fn range(field: &'static str, value: impl Into<u64>) -> PageError {
+    PageError::Range { field, value: value.into() }
+}
+
+fn flag(field: &'static str, value: impl Into<u64>) -> Result<bool, PageError> {
+    match value.into() {
+        0 => Ok(false),
+        1 => Ok(true),
+        other => Err(range(field, other)),
+    }
+}
+
+/// Signed 64-bit nanoseconds last until 2262.
+fn made_unix_s(made_unix_ns: u64) -> Result<f64, PageError> {
+    let field = "made_unix_ns";
+    i64::try_from(made_unix_ns).map_err(|_| PageError::Range { field, value: made_unix_ns })?;
+    Ok(made_unix_ns as f64 / 1e9)
+}
+
+fn state_of(value: u32) -> Result<State, PageError> {
+    Ok(match value {
+        state::ARMED => State::Armed,
+        state::ENTERED => State::Entered,
+        state::ACTIVE => State::Active,
+        state::TRIAL => State::Trial,
+        state::PASS => State::Pass,
+        other => return Err(range("state", other)),
+    })
+}
+
+/// The reason's word. State and reason are two stores: a process killed between them leaves one without the
+/// other, and either means that it stood aside.
+fn pass_reason_of(value: u32, state: State) -> Result<Option<&'static str>, PageError> {
+    Ok(Some(match value {
+        pass_reason::NONE if state == State::Pass => "unstated",
+        pass_reason::NONE => return Ok(None),
+        pass_reason::DISABLED => "disabled",
+        pass_reason::OWN_MALLOC => "own-malloc",
+        pass_reason::SECCOMP => "seccomp",
+        pass_reason::RLIMIT_AS => "rlimit-as",
+        pass_reason::LD_AUDIT => "ld-audit",
+        pass_reason::VALGRIND => "valgrind",
+        pass_reason::SANITIZER => "sanitizer",
+        pass_reason::NO_ALLOCATOR => "no-allocator",
+        pass_reason::PAGE => "page",
+        pass_reason::NOT_THE_PROGRAM => "not-the-program",
+        pass_reason::PID1 => "pid1",
+        pass_reason::INTERFACE => "allocator-interface",
+        pass_reason::WRAPPED => "wrapped-function",
+        pass_reason::TOO_EARLY => "too-early",
+        other => return Err(range("pass_reason", other)),
+    }))
+}
+
+/// `si_code` of a signal that another process sent by kill(2); the injected code notes another one for what a
+/// process sends itself.
+const SI_USER: u32 = 0;
+
+/// A fatal signal counts even after a clean exit was noted: the process then died in what runs after our exit
+/// handler. One that another process sent, as systemd's watchdog sends SIGABRT, is not the program's.
+fn ended(header: &PageHeader, state: State) -> Result<Ended, PageError> {
+    let is_clean = flag("clean_exit", header.clean_exit)?;
+    match header.fatal_signal {
+        0 => {}
+        signal if !FATAL_SIGNALS.contains(&signal) => return Err(range("fatal_signal", signal)),
+        signal if header.fatal_code == SI_USER => return Ok(Ended::Killed { signal }),
+        signal => return Ok(Ended::Signal { signal }),
+    }
+    Ok(match (is_clean, state) {
+        (true, _) => Ended::Clean { status: exit_status(header.exit_status) },
+        (false, State::Armed) => Ended::NeverEntered,
+        (false, _) => Ended::Unknown,
+    })
+}
+
+/// -1: not seen. Of the rest the parent sees the low eight bits.
+fn exit_status(status: i32) -> Option<i32> {
+    (status != -1).then_some(status & 0xff)
+}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The candidate and the allocator of a process, as far as they are visible.
+
+use std::path::PathBuf;
+
+use super::injected::{Injected, file_name};
+use crate::catalogue::{CatalogueCandidate, SYSTEM};
+use crate::running::Running;
+
+/// Beginnings of the file names of allocators that may come from elsewhere than the catalogue.
+const ALLOCATORS: [&str; 8] = [
+    "libhoard",
+    "libjemalloc",
+    "libmimalloc",
+    "librpmalloc",
+    "libscudo",
+    "libsnmalloc",
+    "libtbbmalloc",
+    "libtcmalloc",
+];
+
+/// Answer to whether a process is on a candidate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum On {
+    /// The candidate that was asked about, for certain.
+    Yes,
+    /// Another candidate, for certain.
+    No,
+    /// Settings leave no trace by which they could be recognised.
+    Unknown,
+}
+
+/// The candidates of a catalogue with the real paths of their libraries: the kernel names what is mapped by
+/// its real path, and to find that takes system calls.
+#[derive(Debug, Clone, Default)]
+pub struct RealCandidates(Vec<CatalogueCandidate>);
+
+impl RealCandidates {
+    /// Looks the paths up.
+    #[must_use]
+    pub fn of(candidates: &[CatalogueCandidate]) -> Self {
+        Self(candidates.iter().map(with_real_library).collect())
+    }
+
+    /// Whether a candidate has that name.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|candidate| candidate.name == name)
+    }
+
+    /// The candidates, with the real paths of their libraries.
+    #[must_use]
+    pub fn all(&self) -> &[CatalogueCandidate] {
+        &self.0
+    }
+}
+
+fn with_real_library(candidate: &CatalogueCandidate) -> CatalogueCandidate {
+    let real = |library: &PathBuf| std::fs::canonicalize(library).unwrap_or_else(|_| library.clone());
+    CatalogueCandidate { library: candidate.library.as_ref().map(real), ..candidate.clone() }
+}
+
+impl Running {
+    /// Whether the process is on the candidate of that name; not where the name is not among them.
+    #[must_use]
+    pub fn is_on(&self, name: &str, among: &RealCandidates) -> On {
+        let candidate = among.0.iter().find(|candidate| candidate.name == name);
+        candidate.map_or(On::No, |candidate| self.is_on_real(candidate, &among.0))
+    }
+
+    /// The name of the candidate it is on, as far as that is visible.
+    #[must_use]
+    pub fn name_of_candidate<'a>(&self, among: &'a RealCandidates) -> Option<&'a str> {
+        // A candidate with settings is more specific than the same library without.
+        let mut sure: Vec<_> =
+            among.0.iter().filter(|one| self.is_on_real(one, &among.0) == On::Yes).collect();
+        sure.sort_by_key(|candidate| std::cmp::Reverse(candidate.environment.len()));
+        sure.first().map(|candidate| candidate.name.as_str())
+    }
+
+    /// The allocator that is mapped: the catalogue's, another one by its file, else that of the C library.
+    #[must_use]
+    pub fn allocator(&self, among: &RealCandidates) -> String {
+        let is_mapped = |candidate: &&CatalogueCandidate| {
+            candidate.library.as_deref().is_some_and(|library| self.maps(library))
+        };
+        if let Some(candidate) = among.0.iter().find(is_mapped) {
+            return candidate.allocator.clone();
+        }
+        let begins = |name: &str, beginnings: &[&str]| beginnings.iter().any(|one| name.starts_with(one));
+        let named = |beginnings: &[&str]| self.mapped().map(file_name).find(|name| begins(name, beginnings));
+        if let Some(other) = named(&ALLOCATORS) {
+            return other.to_owned();
+        }
+        let of_libc = [("glibc", &["libc.so.6", "libc-2."][..]), ("musl", &["ld-musl-", "libc.musl-"])];
+        let found = of_libc.iter().find(|(_, files)| named(files).is_some());
+        found.map_or("in the program", |(name, _)| name).to_owned()
+    }
+
+    fn is_on_real(&self, candidate: &CatalogueCandidate, others: &[CatalogueCandidate]) -> On {
+        let loaded = self.loaded(others);
+        match &candidate.library {
+            // Untouched, or settings of glibc: no library of the catalogue is there.
+            None if loaded => On::No,
+            None if candidate.is_system() => self.without_settings(others),
+            None => self.has_settings(candidate),
+            Some(library) if !self.maps(library) => On::No,
+            Some(_) if candidate.environment.is_empty() => On::Yes,
+            Some(_) => self.has_settings(candidate),
+        }
+    }
+
+    fn loaded(&self, candidates: &[CatalogueCandidate]) -> bool {
+        candidates.iter().filter_map(|candidate| candidate.library.as_ref()).any(|library| self.maps(library))
+    }
+
+    /// The guard removes the settings from the environment. So present settings are evidence, but missing
+    /// ones are not.
+    fn has_settings(&self, candidate: &CatalogueCandidate) -> On {
+        let is_set = |(name, value): (&String, &String)| {
+            self.environment.iter().filter_map(|pair| pair.to_str()).any(|pair| {
+                let set = pair.strip_prefix(name.as_str()).and_then(|rest| rest.strip_prefix('='));
+                set.is_some_and(|set| set == value || set.split(':').any(|one| one == value))
+            })
+        };
+        if candidate.environment.iter().all(is_set) { On::Yes } else { On::Unknown }
+    }
+
+    fn without_settings(&self, others: &[CatalogueCandidate]) -> On {
+        let settings = others.iter().filter(|other| other.library.is_none() && other.name != SYSTEM);
+        let set = settings.into_iter().any(|other| self.has_settings(other) == On::Yes);
+        match (self.injected(), set) {
+            (Injected::Hook | Injected::Guard, _) => On::Unknown,
+            (Injected::Nothing, true) => On::No,
+            (Injected::Nothing, false) => On::Yes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use super::*;
+    use crate::program::Program;
+
+    fn candidate(name: &str, library: Option<&str>, settings: &[(&str, &str)]) -> CatalogueCandidate {
+        CatalogueCandidate {
+            name: name.into(),
+            library: library.map(PathBuf::from),
+            environment: settings.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect(),
+            ..CatalogueCandidate::default()
+        }
+    }
+
+    fn process(mapped: &[&str], environment: &[&str]) -> Running {
+        Running {
+            pid: 1,
+            program: Program { path: "/p".into(), detail: String::new() },
+            unit: None,
+            other_arenas: 0,
+            mapped: mapped.iter().map(PathBuf::from).collect(),
+            environment: environment.iter().map(OsString::from).collect(),
+        }
+    }
+
+    #[test]
+    fn the_candidate_of_a_process_is_found() {
+        let all = [
+            candidate(SYSTEM, None, &[]),
+            candidate("arena1", None, &[("GLIBC_TUNABLES", "a=1")]),
+            candidate("je", Some("/l/je.so"), &[]),
+            candidate("je:mem", Some("/l/je.so"), &[("CONF", "x")]),
+        ];
+        let all = RealCandidates::of(&all);
+        let on = |process: &Running| process.name_of_candidate(&all).map(str::to_owned);
+        assert_eq!(on(&process(&["/p"], &["A=b"])).unwrap(), "system");
+        assert_eq!(on(&process(&["/p"], &["GLIBC_TUNABLES=b=2:a=1"])).unwrap(), "arena1");
+        assert_eq!(on(&process(&["/p", "/l/je.so"], &[])).unwrap(), "je");
+        assert_eq!(on(&process(&["/p", "/l/je.so"], &["CONF=x"])).unwrap(), "je:mem");
+        // The guard may have taken the settings out again.
+        assert_eq!(on(&process(&["/p", "/i/libimas-guard.so"], &[])), None);
+        assert_eq!(process(&["/l/je.so"], &[]).is_on("je:mem", &all), On::Unknown);
+        assert_eq!(process(&["/l/je.so"], &[]).is_on(SYSTEM, &all), On::No);
+        assert_eq!(process(&[], &[]).is_on("je", &all), On::No);
+        assert_eq!(process(&["/p"], &[]).is_on("no such candidate", &all), On::No);
+    }
+}
