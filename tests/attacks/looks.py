@@ -81,8 +81,8 @@ def output_files_in_a_folder_of_mallory(world):
     """Root exports into a folder where Mallory has put links, a FIFO and a folder in place of the files."""
     victim, new = pathlib.Path("/etc/victim"), pathlib.Path("/etc/new")  # the overlay's
     victim.write_text("untouched")
-    world.shell("mallory", f"cd; chmod 755 .; ln -s {victim} link; ln -s {new} dangling; mkdir folder")
-    for name in ["link", "dangling", "folder"]:
+    world.shell("mallory", f"cd; chmod 755 .; ln -s {victim} link; ln -s {new} dangling; mkdir exports")
+    for name in ["link", "dangling", "exports"]:
         done = run("imas", "bench", "--runs", "1", "--with", "system", "--export-json", f"/home/mallory/{name}", "--", "/bin/true", timeout=TIMEOUT_S)
         world.expect(f"root does not write at {name}", done.returncode != 0, done.stdout + done.stderr)
         world.expect("the message is one for people", "panicked" not in done.stderr, done.stderr)
