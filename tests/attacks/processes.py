@@ -6,7 +6,7 @@ import pathlib
 import stat
 import time
 
-from harness import ROOT, STATE, TIMEOUT_S, Failed, Skipped, run
+from harness import ROOT, STATE, TIMEOUT_S, Skipped, run
 
 # Read before the root is replaced.
 FORGED = (ROOT / "tests/programs/forged_command_line.py").read_text()
