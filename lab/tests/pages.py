@@ -42,4 +42,4 @@ def hostile(command, work, _folder):
 
 
 if __name__ == "__main__":
-    tested(study, hostile)
+    tested("pages", __doc__, study, hostile)

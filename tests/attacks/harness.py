@@ -14,10 +14,13 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/testing"))
+
+from imas_testing import Failed, Skipped, case, finish, run, until  # noqa: E402
+
 STATE = pathlib.Path("/run/imas/state")
 STORE = pathlib.Path("/var/lib/imas/imas.db")
 CONFIG = pathlib.Path("/etc/imas/imasd.toml")
@@ -37,31 +40,7 @@ candidates = ["jemalloc"]
 """
 
 
-class Failed(Exception):
-    """An attack has succeeded, and how."""
-
-
-class Skipped(Exception):
-    """An attack cannot be made on this machine, and why."""
-
-
 # ---- the namespaces ---------------------------------------------------------------------------------------------
-
-
-def enter(words):
-    """Starts this command again as the first process of new namespaces, once. Without namespaces, prints that
-    and ends."""
-    if os.environ.get("IMAS_ATTACKS_INSIDE") == "yes":
-        return
-    unshare = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private"]
-    if os.geteuid() != 0 or subprocess.run([*unshare, "true"], capture_output=True).returncode != 0:
-        print("SKIPPED everything: private mount and pid namespaces take root")
-        print("attacks: 0 passed, 0 failed")
-        sys.exit(0)
-    with tempfile.TemporaryDirectory(prefix="imas-attacks-") as folder:
-        environment = dict(os.environ, IMAS_ATTACKS_INSIDE="yes", IMAS_ATTACKS_FOLDER=folder)
-        ended = subprocess.run([*unshare, sys.executable, *words], env=environment)
-    sys.exit(ended.returncode)
 
 
 # The new root is a file system in memory over the real one. Of the mounts only /proc, /dev and /sys are
@@ -84,9 +63,8 @@ rmdir /tmp/old
 """
 
 
-def change_root(package):
-    """Replaces the root of these namespaces, and unpacks the package there."""
-    folder = os.environ["IMAS_ATTACKS_FOLDER"]
+def change_root(folder, package):
+    """Replaces the root of these namespaces by one that is made in the folder, and unpacks the package there."""
     # Read before the change, because the old root is not reachable afterwards.
     archive = subprocess.run(["tar", "-C", package, "-c", "."], capture_output=True, check=True).stdout
     subprocess.run(["sh", "-c", NEW_ROOT, "sh", folder], check=True)
@@ -130,14 +108,14 @@ def unit_capabilities():
 class World:
     """One machine with imasd."""
 
-    def __init__(self, package):
-        change_root(package)
+    def __init__(self, folder, package):
+        change_root(folder, package)
         make_users()
         make_folders()
         self.daemon = None
         self.others = []
         self.log = pathlib.Path("/tmp/imasd.log")
-        run("imas", "system", "enable", "--yes", check=True, timeout=300)
+        run("imas", "system", "enable", "--yes", must=True)
 
     # -- imasd
 
@@ -307,12 +285,7 @@ class World:
 
     def holds(self, seconds, condition):
         """Whether the condition becomes true within that time."""
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            if condition():
-                return True
-            time.sleep(0.02)
-        return condition()
+        return until(condition, seconds)
 
     def wait(self, what, condition):
         """Waits until a condition is true; after the timeout the attack has succeeded."""
@@ -354,16 +327,6 @@ def maps(pid):
         return b""
 
 
-def run(*words, check=False, timeout=300, **more):
-    """Runs a command as root; output as text."""
-    more.setdefault("stdin", subprocess.DEVNULL)
-    done = subprocess.run([str(word) for word in words], capture_output=True, timeout=timeout, **more)
-    done.stdout, done.stderr = done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
-    if check and done.returncode != 0:
-        raise RuntimeError(f"{words}: {done.returncode}\n{done.stdout}{done.stderr}")
-    return done
-
-
 # ---- all attacks ------------------------------------------------------------------------------------------------
 
 
@@ -376,31 +339,24 @@ class Load:
         world.as_user("alice", "/bin/sh", "-c", self.SCRIPT)
 
 
-def judge(world, group, attack):
-    """Runs one attack on a new imasd with a normal load; whether it failed, None if it could not be made."""
-    name = f"{group}: {attack.__name__.replace('_', ' ')}"
+def judge(world, attack):
+    """Makes one attack on a new imasd with a normal load."""
     try:
         world.begin()
         Load(world)
         attack(world)
-    except Skipped as why:
-        print(f"SKIPPED {name}: {why}", flush=True)
-        return None
-    except Exception as why:  # the next attack is made in any case
-        print(f"FAILED: {name}\n  {type(why).__name__}: {why}", flush=True)
-        print("  " + "\n  ".join(world.log.read_text(errors="replace").splitlines()[-5:]), flush=True)
-        return False
+    except Exception as why:
+        if not isinstance(why, Skipped):
+            print(*world.log.read_text(errors="replace").splitlines()[-5:], sep="\n", flush=True)
+        raise
     finally:
         world.end()
-    print(f"withstood: {name}", flush=True)
-    return True
 
 
-def run_all(package, groups):
-    """All attacks of these groups, `{name: [function, ...]}`; ends with their count."""
-    begin = time.monotonic()
-    world = World(package)
-    results = [judge(world, group, attack) for group, attacks in groups.items() for attack in attacks]
-    print(f"{time.monotonic() - begin:.0f} s")
-    print(f"attacks: {results.count(True)} passed, {results.count(False)} failed", flush=True)
-    sys.exit(1 if False in results else 0)
+def run_all(folder, package, groups):
+    """Makes all attacks of these groups, `{name: [function, ...]}`; ends the script."""
+    world = World(folder, package)
+    for group, attacks in groups.items():
+        for attack in attacks:
+            case(f"{group}: {attack.__name__.replace('_', ' ')}", judge, world, attack)
+    finish("attacks")

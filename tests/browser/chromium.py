@@ -1,29 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """Debian's Chromium without a window, for the tests of pages."""
 
-import time
+import os
+import pathlib
+import sys
 
 from selenium import webdriver
 from selenium.common.exceptions import StaleElementReferenceException, WebDriverException
 from selenium.webdriver.chrome.service import Service
 from urllib3.exceptions import HTTPError
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
+
+import imas_testing  # noqa: E402
+
 WIDE, NARROW = 1300, 500  # pixels across
 STARTS = 5  # a driver that a busy machine did not start in its own time is started again
 
 
 def until(holds, limit=90):
-    """Whether it holds before the time is up. A part that the page replaces meanwhile is looked up again."""
-    end = time.monotonic() + limit
-    while True:
-        try:
-            if holds():
-                return True
-        except StaleElementReferenceException:
-            pass
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.2)
+    """Polls until it holds; a part that the page replaces meanwhile is looked up again."""
+    return imas_testing.until(holds, limit, ignoring=(StaleElementReferenceException,))
 
 
 def browser(dark):
@@ -47,3 +44,13 @@ def browser(dark):
             print(f"the driver did not start ({attempt} of {STARTS}): {str(error).splitlines()[0]}", flush=True)
             if attempt == STARTS:
                 raise
+
+
+def words(description):
+    """The words of a test of pages: the command, and the folder for photographs."""
+    arguments = imas_testing.Arguments(description)
+    arguments.add_argument("imas", type=os.path.abspath)
+    arguments.add_argument("folder", type=pathlib.Path, nargs="?", default=pathlib.Path(__file__).resolve().parents[2] / "build/screenshots")
+    given = arguments.parse_args()
+    given.folder.mkdir(parents=True, exist_ok=True)
+    return given.imas, given.folder

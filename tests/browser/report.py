@@ -11,23 +11,20 @@ import json
 import os
 import pathlib
 import re
-import subprocess
-import sys
 import tempfile
 
 from selenium.webdriver.common.action_chains import ActionChains
-from chromium import NARROW, WIDE, browser, until
+from chromium import NARROW, WIDE, browser, until, words
+from imas_testing import check, finish, run, wanted
 from selenium.webdriver.common.by import By
-from tally import check, finish
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HOSTILE = "</script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
 
 
-def imas(command, *words, **extra):
-    environment = {**os.environ, **extra}
-    done = subprocess.run([command, *words], capture_output=True, text=True, timeout=300, env=environment)
-    check("imas " + " ".join(map(str, words[:3])), done.returncode == 0, done.stderr)
+def imas(command, *given, **extra):
+    done = run(command, *given, env={**os.environ, **extra})
+    check("imas " + " ".join(map(str, given[:3])), done.returncode == 0, done.stderr)
     return done
 
 
@@ -385,16 +382,14 @@ def hostile(command, work, _folder):
         driver.quit()
 
 
-def tested(*parts):
-    """Runs the parts of a test of pages, each with the command, a folder for its work and one for photographs; ends the program."""
-    command = os.path.abspath(sys.argv[1])
-    folder = pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else ROOT / "build/screenshots")
-    folder.mkdir(parents=True, exist_ok=True)
+def tested(name, description, *parts):
+    """Runs the parts of a test of pages, each with the command, a folder for its work and one for photographs; ends the script."""
+    command, folder = words(description)
     with tempfile.TemporaryDirectory() as work:
-        for part in parts:
+        for part in filter(lambda part: wanted(part.__name__), parts):
             part(command, pathlib.Path(work), folder)
-    finish()
+    finish(name)
 
 
 if __name__ == "__main__":
-    tested(from_runs, from_counted, from_server, from_store, hostile)
+    tested("browser", __doc__, from_runs, from_counted, from_server, from_store, hostile)

@@ -12,14 +12,13 @@ import pathlib
 import shutil
 import sqlite3
 import subprocess
-import sys
 import tarfile
 import tempfile
 import urllib.request
 
-from chromium import NARROW, WIDE, browser, until
+from chromium import NARROW, WIDE, browser, until, words
+from imas_testing import check, finish, run, skipped
 from selenium.webdriver.common.by import By
-from tally import check, finish
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HOSTILE = "/opt/</script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
@@ -32,16 +31,12 @@ def axe(work):
     if named:
         return pathlib.Path(named).read_text()
     if not shutil.which("npm"):
-        print("SKIPPED: axe-core: npm is not installed")
+        skipped("axe-core", "npm is not installed")
         return None
-    try:
-        subprocess.run(["npm", "pack", "axe-core@4", "--silent"], cwd=work, capture_output=True, timeout=120, check=True)
-    except subprocess.SubprocessError:
-        print("SKIPPED: axe-core: npm cannot get it")
-        return None
+    run("npm", "pack", "axe-core@4", "--silent", cwd=work, timeout=120, may_hang=True)
     files = list(work.glob("axe-core-*.tgz"))
     if not files:
-        print("SKIPPED: axe-core: npm cannot get it")
+        skipped("axe-core", "npm cannot get it")
         return None
     with tarfile.open(files[0]) as tar:
         return tar.extractfile("package/axe.min.js").read().decode()
@@ -81,8 +76,8 @@ def learned(command, work):
     environment = {**os.environ, "IMAS_STORE": str(store), "IMAS_RETEST": "0"}
     script = "my %h; $h{$_ % 5000} .= 'x' x ($_ % 90) for 1..200000; print scalar(keys %h), \"\\n\""
     for _ in range(16):
-        subprocess.run([command, "run", "--", "perl", "-e", script], env=environment, capture_output=True, timeout=300)
-    subprocess.run([command, "harvest"], env=environment, capture_output=True, timeout=300)
+        run(command, "run", "--", "perl", "-e", script, env=environment)
+    run(command, "harvest", env=environment)
     connection = sqlite3.connect(store)
     for name in [HOSTILE, "/opt/" + "long/" * 300, *(f"/opt/program-{number}" for number in range(70))]:
         connection.execute("INSERT INTO program (domain, path, detail) VALUES (-1, ?, '')", (name,))
@@ -146,8 +141,8 @@ def live(driver, base, command, store):
     check("live: connected", until(lambda: driver.find_element(By.CSS_SELECTOR, ".updates").text != ""))
     environment = {**os.environ, "IMAS_STORE": str(store), "IMAS_RETEST": "0"}
     other = "my @l = map { [$_] } 1..100000; print scalar(@l)"
-    subprocess.run([command, "run", "--", "perl", "-e", other], env=environment, capture_output=True, timeout=300)
-    subprocess.run([command, "harvest"], env=environment, capture_output=True, timeout=300)
+    run(command, "run", "--", "perl", "-e", other, env=environment)
+    run(command, "harvest", env=environment)
     rows = lambda: len(driver.find_elements(By.CSS_SELECTOR, "#table-programs tbody tr"))
     check("live: the new program appears", until(lambda: rows() == 2), (before, rows()))
     check("live: the page was not loaded again", driver.execute_script("return window.stays === true"))
@@ -163,9 +158,7 @@ def keyboard(driver, base):
 
 
 def main():
-    command = os.path.abspath(sys.argv[1])
-    folder = pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else ROOT / "build/screenshots")
-    folder.mkdir(parents=True, exist_ok=True)
+    command, folder = words(__doc__)
     with tempfile.TemporaryDirectory() as work:
         work = pathlib.Path(work)
         checker = axe(work)
@@ -192,7 +185,7 @@ def main():
         finally:
             child.terminate()
             child.wait(30)
-    finish()
+    finish("browser-serve")
 
 
 main()

@@ -38,14 +38,14 @@ def audited(allocators):
     audit, env = f"LD_AUDIT={auditor}", shutil.which("env")
     for way in WAYS:
         plain = run([WORK / "starts", way, audit, env])
-        check(f"followed audit {way} untouched", plain.status == 0 and audit.encode() in plain.out, plain)
+        check(f"followed audit {way} untouched", plain.returncode == 0 and audit.encode() in plain.stdout, plain)
         for allocator in allocators:
             for mode in ALL_MODES:
                 outcome = followed(mode, allocator, [WORK / "starts", way, audit, env])
-                check(f"followed audit {way} {mode} {allocator}", outcome == plain and outcome.err == plain.err, outcome)
+                check(f"followed audit {way} {mode} {allocator}", outcome == plain and outcome.stderr == plain.stderr, outcome)
                 outcome = followed(mode, allocator, [WORK / "starts", way, "A=1", env])
-                inherits = b"IMAS_FOLLOW=1" in outcome.out and b"LD_PRELOAD" in outcome.out
-                check(f"followed {way} {mode} {allocator} inherits", outcome.status == 0 and inherits, outcome)
+                inherits = b"IMAS_FOLLOW=1" in outcome.stdout and b"LD_PRELOAD" in outcome.stdout
+                check(f"followed {way} {mode} {allocator} inherits", outcome.returncode == 0 and inherits, outcome)
 
 
 # Size of the program after so many children of vfork, less the size after as many before.
@@ -66,9 +66,9 @@ def keeps_and_leaves_nothing(allocators):
     for allocator in allocators:
         for mode in ALL_MODES:
             outcome = followed(mode, allocator, ["/bin/bash", "-c", shell])
-            check(f"followed own entry {mode} {allocator}", f"LD_PRELOAD={own}\n".encode() in outcome.out, outcome)
+            check(f"followed own entry {mode} {allocator}", f"LD_PRELOAD={own}\n".encode() in outcome.stdout, outcome)
             outcome = followed(mode, allocator, ["/usr/bin/python3", "-c", GROWN])
-            check(f"followed vfork leaves nothing {mode} {allocator}", outcome.status == 0 and int(outcome.out) < 100, outcome)
+            check(f"followed vfork leaves nothing {mode} {allocator}", outcome.returncode == 0 and int(outcome.stdout) < 100, outcome)
 
 
 # ---- a libc in a folder of its own ---------------------------------------------------------------------------
@@ -94,15 +94,15 @@ def in_old_folder(name, moved, allocators):
     compile_program(program.name, "-nostartfiles", "-fno-stack-protector", f"-Wl,--dynamic-linker={folder}/ld-old.so",
                     f"-Wl,-rpath,{folder}", source=HERE / "programs/in_folder.c")
     plain = run([program])
-    check(f"followed {name} untouched", (plain.status, plain.out) == (0, b"untouched\n"), plain)
+    check(f"followed {name} untouched", (plain.returncode, plain.stdout) == (0, b"untouched\n"), plain)
     for allocator in allocators:
         for mode in ALL_MODES:
             outcome = followed(mode, allocator, ["sh", "-c", f"{program}; exit $?"])
-            served = outcome.out.decode().split(" ")[0].strip()
+            served = outcome.stdout.decode().split(" ")[0].strip()
             # What brings a library of the system's may not find it beside an older libc.
             brings = allocator.startswith("distro-") or allocator == "tcmalloc-google"
             expected = "untouched" if brings else allocator.removeprefix("imas-")
-            check(f"followed {name} {mode} {allocator}", (outcome.status, served, outcome.err) == (0, expected, b""), outcome)
+            check(f"followed {name} {mode} {allocator}", (outcome.returncode, served, outcome.stderr) == (0, expected, b""), outcome)
 
 
 def needs_more():
@@ -114,7 +114,7 @@ def needs_more():
         command = launch_command(mode, "system", ["sh", "-c", f"{WORK}/in_old; exit $?"], ("-f",))
         command[command.index("-l") + 1] += f":{library}"
         outcome = run(command)
-        check(f"followed old newer {mode}", (outcome.status, outcome.out, outcome.err) == (0, b"untouched\n", b""), outcome)
+        check(f"followed old newer {mode}", (outcome.returncode, outcome.stdout, outcome.stderr) == (0, b"untouched\n", b""), outcome)
 
 
 def children_that_cannot_load(built):

@@ -41,7 +41,7 @@ def same(name, command, noted, allocators, plainly=as_it_is, **options):
     `noted`."""
     if not wanted(name):
         return
-    seen = lambda outcome: (outcome.status, plainly(outcome.out), plainly(outcome.err))
+    seen = lambda outcome: (outcome.returncode, plainly(outcome.stdout), plainly(outcome.stderr))
     plain = run(command, **options)
     for allocator in allocators:
         for mode in ALL_MODES:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions for the tests of the hook: building the programs, running one under the hook or the guard, and counting.
+"""Functions for the tests of the hook: building the programs, and running one under the hook or the guard.
 
 Environment variables: IMAS_LIB (where the libraries are), IMAS_TEST_WORK (where programs are built),
 IMAS_TEST_PAGES (where pages are made).
@@ -7,13 +7,17 @@ IMAS_TEST_PAGES (where pages are made).
 
 import os
 import pathlib
-import signal
 import subprocess
-import time
+import sys
 
 import page
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "testing"))
+
+import imas_testing  # noqa: E402
+from imas_testing import check, skipped, until, wanted  # noqa: E402
+
 ROOT = HERE.parent.parent
 LIB = pathlib.Path(os.environ.get("IMAS_LIB", ROOT / "build/lib/imas"))
 WORK = pathlib.Path(os.environ.get("IMAS_TEST_WORK", ROOT / "build/tests/hook"))
@@ -21,44 +25,12 @@ PAGES = pathlib.Path(os.environ.get("IMAS_TEST_PAGES", "/dev/shm" if os.access("
 PAGE = PAGES / f"imas-hook-test-{os.getpid()}.page"
 HOOK, GUARD = LIB / "libimas.so", LIB / "libimas-guard.so"
 CORE = ["system", "jemalloc", "tcmalloc", "mimalloc", "hoard"]
-TIMEOUT = 300
-
-passed, failures = 0, []
-only = ""
 
 
-def select(word):
-    """Runs only what has `word` in its name from here on."""
-    global only
-    only = word
-
-
-def report():
-    """The last line, and the exit status."""
+def finish(name):
+    """Ends the script with its counts."""
     PAGE.unlink(missing_ok=True)
-    print(f"hook: {passed} passed, {len(failures)} failed")
-    return 1 if failures else 0
-
-
-def check(name, good, detail=""):
-    """One fact. `detail` is shown when it does not hold."""
-    global passed
-    if good:
-        passed += 1
-    else:
-        failures.append(name)
-        print(f"FAILED {name}: {detail}", flush=True)
-    return good
-
-
-def skipped(name, why):
-    """A test that cannot run here; tests/count counts the line."""
-    print(f"SKIPPED: {name}: {why}", flush=True)
-
-
-def wanted(name):
-    """Whether the test of that name is to run."""
-    return only in name
+    imas_testing.finish(name)
 
 
 # ---- building ------------------------------------------------------------------------------------------------
@@ -132,30 +104,9 @@ def build():
 # ---- running -------------------------------------------------------------------------------------------------
 
 
-class Outcome:
-    """How a program ended ("timeout" if it did not) and its output."""
-
-    def __init__(self, status, out, err):
-        self.status, self.out, self.err = status, out, err
-
-    def __eq__(self, other):
-        return (self.status, self.out) == (other.status, other.out)
-
-    def __repr__(self):
-        return f"status {self.status} out {self.out[-300:]!r} err {self.err[-300:]!r}"
-
-
-def run(command, timeout=TIMEOUT, **options):
-    """Runs the command in a session of its own, so that nothing it started outlives a timeout."""
-    child = subprocess.Popen([str(part) for part in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                             stderr=subprocess.PIPE, start_new_session=True, **options)
-    try:
-        out, err = child.communicate(timeout=timeout)
-        return Outcome(child.returncode, out, err)
-    except subprocess.TimeoutExpired:
-        os.killpg(child.pid, signal.SIGKILL)
-        out, err = child.communicate()
-        return Outcome("timeout", out, err)
+def run(command, **options):
+    """Runs the command; its output is bytes. A command that hangs has the return code "timeout"."""
+    return imas_testing.run(*command, text=False, may_hang=True, **options)
 
 
 def launch_command(mode, allocator, command, flags=()):
@@ -174,17 +125,15 @@ def under(mode, allocator, command, flags=(), **options):
     return outcome, page.read(PAGE)
 
 
-def page_once(enough, allocator, command, deadline_s=60):
-    """Runs a command that goes on until its standard input ends under a trial, until its page is `enough` or the deadline
-    has passed; returns the page it left."""
+def page_once(enough, allocator, command):
+    """Runs a command that goes on until its standard input ends under a trial, until its page is `enough` or the time is
+    up; returns the page it left."""
     PAGE.unlink(missing_ok=True)
     command = [str(part) for part in launch_command("trial", allocator, command)]
     child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
-    deadline = time.monotonic() + deadline_s
-    while child.poll() is None and time.monotonic() < deadline and not (page.is_armed(PAGE) and enough(page.read(PAGE))):
-        time.sleep(0.01)
+    until(lambda: child.poll() is not None or (page.is_armed(PAGE) and enough(page.read(PAGE))))
     child.stdin.close()
-    child.wait(timeout=TIMEOUT)
+    child.wait(timeout=imas_testing.TIMEOUT_S)
     return page.read(PAGE)
 
 
@@ -218,6 +167,6 @@ def same_everywhere(name, command, allocators, clean=True, environment=None, mod
             check(label, outcome == plain, f"{outcome}\n  untouched: {plain}")
             check(f"{label} served", left["state"] == RUNNING[mode] and served_by(left, allocator),
                   f"{left['state']} {left['pass_reason']} {left['served']}")
-            if clean and outcome.status == plain.status and plain.status >= 0:
-                check(f"{label} exit noted", (left["clean_exit"], left["exit_status"]) == (1, plain.status),
+            if clean and outcome.returncode == plain.returncode and plain.returncode >= 0:
+                check(f"{label} exit noted", (left["clean_exit"], left["exit_status"]) == (1, plain.returncode),
                       f"{left['clean_exit']} {left['exit_status']}")

@@ -41,7 +41,7 @@ def mixed(allocators):
         names += [f"interface-{way}-library"] if names and library(way, f"-l:{linked}", f"-l:{linked}") else []
         for name in names:
             plain = run([WORK / name])
-            check(f"{name} untouched", plain.status == 0 and plain.out == b"mixed\n", plain)
+            check(f"{name} untouched", plain.returncode == 0 and plain.stdout == b"mixed\n", plain)
             for allocator in allocators:
                 for mode in ALL_MODES:
                     outcome, left = under(mode, allocator, [WORK / name])
@@ -61,7 +61,7 @@ def apart(allocators):
         for allocator in allocators:
             for mode in ALL_MODES:
                 outcome, left = under(mode, allocator, [WORK / name])
-                check(f"{name} {mode} {allocator}", outcome.status == 0 and outcome.out == b"mixed\n", outcome)
+                check(f"{name} {mode} {allocator}", outcome.returncode == 0 and outcome.stdout == b"mixed\n", outcome)
                 check(f"{name} {mode} {allocator} served", left["state"] == RUNNING[mode], f"{left['state']} {left['pass_reason']}")
 
 

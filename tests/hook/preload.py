@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""preload.py [-k WORD] - libimas-preload.so as /etc/ld.so.preload names it: which programs are placed, which are
+"""preload.py [-k PART] - libimas-preload.so as /etc/ld.so.preload names it: which programs are placed, which are
 left alone, and that no program can detect it. Runs in a mount namespace with a copy of /etc and an empty /run."""
 
-import argparse
 import ctypes
 import os
 import pathlib
@@ -11,17 +10,16 @@ import random
 import resource
 import shutil
 import signal
-import stat
 import subprocess
 import sys
-import tempfile
 import time
 
 sys.dont_write_bytecode = True
 
 import harness  # noqa: E402
+import imas_testing  # noqa: E402
 import page  # noqa: E402
-from harness import HERE, ROOT, WORK, check, compile_program, run, wanted  # noqa: E402
+from harness import HERE, ROOT, WORK, check, compile_program, run, skipped, wanted  # noqa: E402
 
 RUN = pathlib.Path("/run/imas")
 LIBRARIES = pathlib.Path("/run/lib")
@@ -38,23 +36,12 @@ SHOWN = pathlib.Path("/run/shown")
 # ---- the namespace -----------------------------------------------------------------------------------------------
 
 
-def enter_namespace():
-    """Starts this script again in a mount namespace; False when that cannot be."""
-    if "IMAS_TEST_NAMESPACE" in os.environ:
-        return True
-    if os.geteuid() != 0 or run(["unshare", "-m", "true"]).status != 0:
-        return False
-    os.environ["IMAS_TEST_NAMESPACE"] = "1"
-    os.execvp("unshare", ["unshare", "-m", "--propagation", "private", sys.executable, *sys.argv])
-
-
 def mount(*words):
     subprocess.run(["mount", *words], check=True)
 
 
-def set_up():
-    del os.environ["IMAS_TEST_NAMESPACE"]
-    copy = tempfile.mkdtemp(prefix="imas-preload-", dir="/tmp")
+def set_up(copy):
+    """Lays the machine of the tests over /etc and /run; `copy`: an empty folder."""
     mount("-t", "tmpfs", "tmpfs", copy)
     subprocess.run(["cp", "-a", "/etc", copy], check=True)
     mount("--bind", f"{copy}/etc", "/etc")
@@ -69,7 +56,6 @@ def set_up():
     make_state(RUN, [0, USER])
     shutil.copy(WORK / "shown", SHOWN)
     os.chdir("/run")
-    return copy
 
 
 def make_state(run_folder, users, owner=0):
@@ -99,8 +85,8 @@ def build():
     source.write_text(small)
     for name, command in [("seven-static", ["gcc", "-static"]), ("seven-32", ["gcc", "-m32"]), ("seven-musl", ["musl-gcc"]),
                           ("seven-asan", ["gcc", "-fsanitize=address"])]:
-        if shutil.which(command[0]) is None or run([*command, "-o", WORK / name, source]).status != 0:
-            harness.skipped(name, f"{' '.join(command)} does not work here")
+        if shutil.which(command[0]) is None or run([*command, "-o", WORK / name, source]).returncode != 0:
+            skipped(name, f"{' '.join(command)} does not work here")
     bare = WORK / "bare.c"
     bare.write_text('__attribute__((force_align_arg_pointer)) void _start(void) { __asm__ volatile("syscall" : : "a"(231), "D"(9)); }')
     run(["gcc", "-nostdlib", "-pie", "-fPIE", "-Wl,-dynamic-linker,/lib64/ld-linux-x86-64.so.2", "-o", WORK / "bare", bare])
@@ -153,7 +139,7 @@ def with_and_without(command, **options):
 
 
 def is_placed(outcome, left):
-    return b"libmimalloc.so" in outcome.err and b"libimas-guard.so" in outcome.err and len(left) == 1 and \
+    return b"libmimalloc.so" in outcome.stderr and b"libimas-guard.so" in outcome.stderr and len(left) == 1 and \
         (left[0]["state"], left[0]["served"][:8], left[0]["mode"]) == ("ACTIVE", "mimalloc", 0o600)
 
 
@@ -162,8 +148,8 @@ def placed(name, command, **options):
     if not wanted(name):
         return
     plain, outcome, left = with_and_without(command, **options)
-    check(f"{name}: same", outcome == plain and plain.out != b"", f"{outcome}\n  untouched: {plain}\n{difference(plain, outcome)}")
-    check(f"{name}: placed", is_placed(outcome, left), f"{outcome.err} {[(p['state'], p['served']) for p in left]}")
+    check(f"{name}: same", outcome == plain and plain.stdout != b"", f"{outcome}\n  untouched: {plain}\n{difference(plain, outcome)}")
+    check(f"{name}: placed", is_placed(outcome, left), f"{outcome.stderr} {[(p['state'], p['served']) for p in left]}")
 
 
 def left_alone(name, command, stub_seen=True, **options):
@@ -172,11 +158,11 @@ def left_alone(name, command, stub_seen=True, **options):
         return
     plain, outcome, left = with_and_without(command, **options)
     check(f"{name}: same", outcome == plain, f"{outcome}\n  untouched: {plain}\n{difference(plain, outcome)}")
-    check(f"{name}: not placed", b"libmimalloc" not in outcome.err and b"guard" not in outcome.err and not left, f"{outcome.err} {left}")
+    check(f"{name}: not placed", b"libmimalloc" not in outcome.stderr and b"guard" not in outcome.stderr and not left, f"{outcome.stderr} {left}")
 
 
 def difference(plain, outcome):
-    lines = set(plain.out.splitlines()) ^ set(outcome.out.splitlines())
+    lines = set(plain.stdout.splitlines()) ^ set(outcome.stdout.splitlines())
     return b"\n".join(sorted(lines))[:600]
 
 
@@ -234,7 +220,7 @@ def settings():
     if wanted("settings"):
         plain, outcome, left = with_and_without([SHOWN, "1"], env={"A": "1", "Z": "2"})
         check("settings: same", outcome == plain, difference(plain, outcome))
-        check("settings: placed", b"guard" in outcome.err and len(left) == 1 and left[0]["served"] == "libc.so.6", outcome.err)
+        check("settings: placed", b"guard" in outcome.stderr and len(left) == 1 and left[0]["served"] == "libc.so.6", outcome.stderr)
     left_alone("own tunables", [SHOWN], env={"GLIBC_TUNABLES": "glibc.malloc.perturb=1"})
 
 
@@ -286,7 +272,7 @@ def interpreters():
     distinguished([("bash script", [script, "1"], True), ("bash script by name", [bash, script], True),
                 ("bash code", [bash, "-c", "echo 1; true"], False)], env)
     if not shutil.which("javac"):
-        return harness.skipped("java", "javac is not installed")
+        return skipped("java", "javac is not installed")
     java = os.path.realpath(shutil.which("java"))
     pathlib.Path("/run/Main.java").write_text("public class Main { public static void main(String[] a) { System.out.println(a.length); } }")
     run(["javac", "-d", "/run", "/run/Main.java"])
@@ -310,9 +296,9 @@ def distinguished(cases, env):
         if not wanted(name):
             continue
         plain, outcome, left = with_and_without(command, env=env)
-        check(f"{name}: same", outcome == plain and plain.status in (0, 5), f"{outcome} {plain}")
+        check(f"{name}: same", outcome == plain and plain.returncode in (0, 5), f"{outcome} {plain}")
         good = len(left) == 1 and left[0]["served"].startswith("mimalloc") if expected else not left
-        check(f"{name}: {'placed' if expected else 'not placed'}", good, f"{[(p['state'], p['served']) for p in left]} {outcome.err}")
+        check(f"{name}: {'placed' if expected else 'not placed'}", good, f"{[(p['state'], p['served']) for p in left]} {outcome.stderr}")
 
 
 def users():
@@ -353,13 +339,13 @@ def own_tree():
     plain = run(command, env=variables | {"IMAS_RUN": "/run/nowhere"})
     outcome = run(command, env=variables)
     left = pages(USER, tree)
-    same = plain.out.replace(b"/run/nowhere", b"/run/tree") == outcome.out and plain.status == outcome.status
+    same = plain.stdout.replace(b"/run/nowhere", b"/run/tree") == outcome.stdout and plain.returncode == outcome.returncode
     check("own tree: same", same, difference(plain, outcome))
-    check("own tree: both placed", [p["state"] for p in left] == ["ACTIVE"] * 2 and b"libmimalloc" in outcome.err, f"{left} {outcome}")
+    check("own tree: both placed", [p["state"] for p in left] == ["ACTIVE"] * 2 and b"libmimalloc" in outcome.stderr, f"{left} {outcome}")
     if (WORK / "seven-musl").exists():
-        check("own tree: musl", run([WORK / "seven-musl"], env=variables).status == 7)
+        check("own tree: musl", run([WORK / "seven-musl"], env=variables).returncode == 7)
     outcome = run([SHOWN], env=variables)  # root in a user's tree
-    check("own tree: not another's", b"libmimalloc" not in outcome.err and outcome.status == 0, outcome)
+    check("own tree: not another's", b"libmimalloc" not in outcome.stderr and outcome.returncode == 0, outcome)
     shutil.rmtree(tree)
 
 
@@ -430,7 +416,7 @@ def children():
         publish(entry(WORK / name, f"flags={FLIGHT}"), entry(os.path.realpath("/bin/true"), f"flags={FLIGHT}"))
         if wanted(name):
             plain, outcome, left = with_and_without([WORK / name])
-            check(f"{name}: same", outcome == plain and plain.status == 0, f"{outcome} {plain}")
+            check(f"{name}: same", outcome == plain and plain.returncode == 0, f"{outcome} {plain}")
             check(f"{name}: pages", left and all(p["state"] == "ACTIVE" and p["fatal_signal"] == 0 for p in left), len(left))
     publish(entry(SHOWN, f"flags={FLIGHT}"), entry(os.path.realpath("/bin/dash"), f"flags={FLIGHT}"))
     if wanted("exec in place"):
@@ -447,7 +433,7 @@ def unfit():
         publish(entry(WORK / name, f"flags={FLIGHT}"))
         plain, outcome, left = with_and_without([WORK / name], env={"A": "1", "ASAN_OPTIONS": "verify_asan_link_order=0"}, timeout=120)
         # the program counts our mapped libraries, and the stub is one
-        same = outcome.status == plain.status and outcome.out.replace(b"injected 2", b"injected 0") == plain.out
+        same = outcome.returncode == plain.returncode and outcome.stdout.replace(b"injected 2", b"injected 0") == plain.stdout
         check(f"{name}: same", same, f"{outcome} {plain}")
         check(f"{name}: noted", len(left) == 1 and left[0]["state"] == "PASS", [(p["state"], p["pass_reason"]) for p in left])
     if wanted("mark"):
@@ -457,9 +443,9 @@ def unfit():
         found = run([WORK / "auxiliary"], env={"IMAS_PLACED": "system", "IMAS_PAD": "", "B": "2"})
         kept = run([SHOWN, "1"], env={"IMAS_PLACED": "system", "IMAS_FOLLOW": "1"})
         switch(False)
-        check("mark: kept for a tree", b"IMAS_PLACED=system" in kept.out and b"libmimalloc" not in kept.err, kept)
-        check("mark: auxiliary vector is found", found.status == 0, found)
-        check("mark: taken away", b"IMAS" not in outcome.out and b"variable B=2" in outcome.out, outcome)
+        check("mark: kept for a tree", b"IMAS_PLACED=system" in kept.stdout and b"libmimalloc" not in kept.stderr, kept)
+        check("mark: auxiliary vector is found", found.returncode == 0, found)
+        check("mark: taken away", b"IMAS" not in outcome.stdout and b"variable B=2" in outcome.stdout, outcome)
 
 
 # ---- programs that are not placed ----------------------------------------------------------------------------------------------
@@ -525,13 +511,13 @@ def checkers():
             outcome = run([WORK / "asks"])
             switch(False)
             left = pages()
-            check(f"{name}: not placed", outcome.err == b"checked\n" and outcome.status == 0 and not left, f"{outcome} {left}")
+            check(f"{name}: not placed", outcome.stderr == b"checked\n" and outcome.returncode == 0 and not left, f"{outcome} {left}")
     if wanted("another library"):
         switch(True, str(WORK / "audit.so"))
         outcome = run([WORK / "asks"])
         switch(False)
         left = pages()
-        check("another library: placed", outcome.status == 0 and len(left) == 1, f"{outcome} {left}")
+        check("another library: placed", outcome.returncode == 0 and len(left) == 1, f"{outcome} {left}")
 
 
 def processes_left_alone():
@@ -541,7 +527,7 @@ def processes_left_alone():
     for name, status in [("seven-32", 7), ("seven-musl", 7), ("bare", 9)]:
         if wanted(name) and (WORK / name).exists():
             plain, outcome, _ = with_and_without([WORK / name])
-            check(f"{name}: same", outcome == plain and outcome.status == status and outcome.err == b"", f"{outcome} {plain}")
+            check(f"{name}: same", outcome == plain and outcome.returncode == status and outcome.stderr == b"", f"{outcome} {plain}")
     left_alone("switched off", [SHOWN], env={"IMAS_DISABLE": "1"})
     left_alone("address space", [SHOWN], preexec_fn=limit(resource.RLIMIT_AS, 8 << 30))
     left_alone("data", [SHOWN], preexec_fn=limit(resource.RLIMIT_DATA, 8 << 30))
@@ -558,12 +544,12 @@ def processes_left_alone():
     if shutil.which("strace"):
         left_alone("traced", ["strace", "-o", "/dev/null", SHOWN])
     else:
-        harness.skipped("traced", "strace is not installed")
+        skipped("traced", "strace is not installed")
     left_alone("process 1", ["unshare", "--pid", "--fork", "--mount-proc", SHOWN])
     publish(entry(SHOWN, f"flags={FLIGHT | PID1}"))
     if wanted("process 1, allowed"):
         plain, outcome, left = with_and_without(["unshare", "--pid", "--fork", "--mount-proc", SHOWN])
-        check("process 1, allowed", outcome == plain and is_placed(outcome, left) and left[0]["pid"] == 1, f"{outcome.err} {left}")
+        check("process 1, allowed", outcome == plain and is_placed(outcome, left) and left[0]["pid"] == 1, f"{outcome.stderr} {left}")
     seccomp()
     privileged()
     no_proc()
@@ -597,7 +583,7 @@ def privileged():
     for command in [["su", "--version"], ["passwd", "--help"], ["mount", "--version"], ["sudo", "--version"]]:
         path = shutil.which(command[0])
         if path is None:
-            harness.skipped(command[0], "it is not installed")
+            skipped(command[0], "it is not installed")
         else:
             publish(entry(os.path.realpath(path), f"flags={FLIGHT}"))
             left_alone(command[0], [*user, path, *command[1:]])
@@ -716,7 +702,7 @@ def each_byte():
             damaged[at] ^= 1 << random.Random(at).randrange(8)
             path.write_bytes(damaged)
             outcome = run([SHOWN])
-            if outcome.status != 0 or b"libmimalloc" in outcome.err:
+            if outcome.returncode != 0 or b"libmimalloc" in outcome.stderr:
                 wrong.append(at)
         path.write_bytes(data)
         check(f"each byte of {path.name}", not wrong, wrong[:20])
@@ -743,8 +729,8 @@ def damaged():
     for seed in range(2):
         command = [WORK / "lookup-sanitized", "damage", RUN / "state/index", RUN / "catalogue", SHOWN, "10000", str(seed + 1)]
         outcome = run(command)
-        check(f"damaged {seed}", outcome.status == 0 and b"20000" not in outcome.out, outcome)
-        print(f"preload: {outcome.out.decode().strip()}")
+        check(f"damaged {seed}", outcome.returncode == 0 and b"20000" not in outcome.stdout, outcome)
+        print(f"preload: {outcome.stdout.decode().strip()}")
 
 
 def shrinking():
@@ -769,8 +755,8 @@ while True:
     writer.kill()
     writer.wait()
     pages()
-    check("shrinking", all(end.status == 0 for end in ends) and len({end.out for end in ends}) == 1, {end.status for end in ends})
-    count = sum(b"libmimalloc" in end.err for end in ends)
+    check("shrinking", all(end.returncode == 0 for end in ends) and len({end.stdout for end in ends}) == 1, {end.returncode for end in ends})
+    count = sum(b"libmimalloc" in end.stderr for end in ends)
     print(f"preload: {count} of 300 placed while the index was written over")
 
 
@@ -790,7 +776,7 @@ def given():
         wrong = []
         for _ in range(600):
             command = [f"/usr/bin/{dice.choice(NAMES)}", *dice.choices(WORDS, k=dice.randrange(6))]
-            answers = [run([tool, "given", *command], cwd="/run").out for tool in (WORK / "lookup", PUBLISH)]
+            answers = [run([tool, "given", *command], cwd="/run").stdout for tool in (WORK / "lookup", PUBLISH)]
             if answers[0] != answers[1] or not answers[0]:
                 wrong.append((command, answers))
         check("given: the same in C and Rust", not wrong, wrong[:3])
@@ -799,7 +785,7 @@ def given():
                        ("", "-"), ("0::/a.service.d/b", "-"), ("0::/x@1.service", "x@.service"), ("0::/x@2@y.service", "x@.service"), ("0::/@x.service", "@x.service")]:
         pathlib.Path("/run/cgroup").write_text(text)
         if wanted("unit"):
-            check(f"unit of {text!r}", run([WORK / "lookup", "unit", "/run/cgroup"]).out.decode().strip() == unit)
+            check(f"unit of {text!r}", run([WORK / "lookup", "unit", "/run/cgroup"]).stdout.decode().strip() == unit)
 
 
 # ---- properties of the library ----------------------------------------------------------------------------------------------
@@ -810,12 +796,12 @@ def library():
     if not wanted("library"):
         return
     stub = harness.LIB / "libimas-preload.so"
-    shown = run(["readelf", "-dlrW", "--dyn-syms", stub]).out.decode()
+    shown = run(["readelf", "-dlrW", "--dyn-syms", stub]).stdout.decode()
     check("library: nothing needed", "(NEEDED)" not in shown and "There are no relocations" in shown and "TLS" not in shown, shown)
     symbols = [line for line in shown.splitlines() if " FUNC " in line or " OBJECT " in line or (" UND" in line and " 0: " not in line)]
     check("library: no symbol", symbols == [], symbols)
     check("library: first", "INITFIRST" in shown)
-    check("library: nothing writable", run(["size", "-A", stub]).out.find(b".data ") < 0 and run(["size", "-A", stub]).out.find(b".bss ") < 0)
+    check("library: nothing writable", run(["size", "-A", stub]).stdout.find(b".data ") < 0 and run(["size", "-A", stub]).stdout.find(b".bss ") < 0)
     check("library: small", stub.stat().st_size < 64 << 10, stub.stat().st_size)
 
 
@@ -824,13 +810,13 @@ def calls():
     if not wanted("calls"):
         return
     if not shutil.which("strace"):
-        return harness.skipped("calls", "strace is not installed")
+        return skipped("calls", "strace is not installed")
     publish(entry(SHOWN, f"flags={FLIGHT}"))
     for name, expected in [("no entry", 6), ("no index", 1)]:
         if name == "no index":
             (RUN / "state/index").unlink()
         switch(True)
-        traced = run(["strace", "/bin/true"]).err.decode().splitlines()
+        traced = run(["strace", "/bin/true"]).stderr.decode().splitlines()
         switch(False)
         start = next(i for i, line in enumerate(traced) if "state/index" in line)
         end = next(i for i in range(start, len(traced)) if "exit_group" in traced[i])
@@ -838,14 +824,10 @@ def calls():
 
 
 def main():
-    arguments = argparse.ArgumentParser()
-    arguments.add_argument("-k", default="", metavar="WORD")
-    harness.select(arguments.parse_args().k)
-    if not enter_namespace():
-        harness.skipped("preload", "it takes root and mount namespaces")
-        return 0
+    imas_testing.Arguments(__doc__).parse_args()
+    copy = imas_testing.enter_namespace("preload")
     build()
-    copy = set_up()
+    set_up(copy)
     try:
         for part in [library, calls, starts, settings, scripts, interpreters, users, own_tree, trials, children, unfit, names, checkers, processes_left_alone,
                      faults, each_byte, damaged, shrinking, given]:
@@ -857,9 +839,8 @@ def main():
         os.chdir("/")
         subprocess.run(["umount", "-l", "/etc"], check=False)
         subprocess.run(["umount", "-l", copy], check=False)
-        os.rmdir(copy)
-    return harness.report()
+    harness.finish("preload")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

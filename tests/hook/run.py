@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs every test of the hook and the guard and ends with "hook: N passed, N failed".
+"""Runs every test of the hook and the guard.
 
-usage: run.py [-k WORD] [-a ALLOCATOR]...    only checks whose name holds WORD; only these allocators (and system)
+usage: run.py [-k PART] [-a ALLOCATOR]...    only checks with PART in their name; only these allocators (and system)
 
 Every program runs untouched, under the guard and under a trial, with the system's allocator and with each one found in
 build/lib/imas/allocators; exit status and output must be the same, and the page must name the allocator that served.
 """
 
-import argparse
 import itertools
 import os
 import pathlib
@@ -24,9 +23,9 @@ sys.dont_write_bytecode = True  # writes nothing into the source tree
 
 import page
 from interfaces import interfaces
-from harness import (ALL_MODES, CORE, GUARD, HERE, HOOK, LIB, PAGE, PAGES, WORK, build, check, compile_program,
-                     launch_command, page_once, preloaded, report, run, same_everywhere, select, served_by, skipped, try_compile,
-                     under, wanted)
+from harness import (ALL_MODES, CORE, GUARD, HOOK, LIB, PAGE, PAGES, WORK, build, check, compile_program, finish,
+                     imas_testing, launch_command, page_once, preloaded, run, same_everywhere, served_by, skipped, try_compile,
+                     under, until, wanted)
 from followed import children_that_cannot_load
 from handlers import handlers
 from versions import versions
@@ -200,7 +199,7 @@ def scientific(allocators):
                                ("mclapply", ["Rscript", "--version"], ["Rscript", "--vanilla", "-e", MCLAPPLY])]:
         if not wanted(name):
             continue
-        if shutil.which(ask[0]) is None or run(ask).status != 0:
+        if shutil.which(ask[0]) is None or run(ask).returncode != 0:
             skipped(name, f"{' '.join(ask)} does not work here")
             continue
         # Both start through other programs or end in unusual ways: their behaviour is compared, not the page.
@@ -217,7 +216,7 @@ def auxiliary(allocators):
     """The kernel's auxiliary vector is found, whatever number of variables was added and taken away again."""
     name = "env auxiliary vector"
     plain = run([WORK / "auxiliary"])
-    check(f"{name} untouched", plain.status == 0, plain)
+    check(f"{name} untouched", plain.returncode == 0, plain)
     settings = ("-s", "A_SETTING=1", "-s", "B_SETTING=1", "-s", "C_SETTING=1")
     for flags in [settings[:2 * count] + more for count in range(4) for more in ((), ("-f",))]:
         for variables in (VARIABLES, {**VARIABLES, "LD_PRELOAD": str(WORK / "libearly.so"), "A_SETTING": "0"}):
@@ -246,7 +245,7 @@ def environment(allocators):
     if wanted("env follow"):
         for mode in ALL_MODES:
             outcome, _ = under(mode, "system", ["env"], ("-f",), env=VARIABLES)
-            text = outcome.out.decode()
+            text = outcome.stdout.decode()
             check(f"env follow {mode}", "IMAS_PAGE=" not in text and "libimas" in text and "IMAS_FOLLOW=1" in text, text)
     if wanted("env disabled"):
         for mode in ALL_MODES:
@@ -360,9 +359,9 @@ def interrupted():
         # 1 ms is about 2^21 ticks; 8 ms are more than 2^22 by any clock.
         long, longer = (sum(malloc["histogram"][bucket:]) for bucket in (21, 22))
         if size == 4321:
-            check("interrupted: in no mean", outcome.status == 0 and 0 < longer <= left_out, (outcome, longer, left_out))
+            check("interrupted: in no mean", outcome.returncode == 0 and 0 < longer <= left_out, (outcome, longer, left_out))
         else:
-            check("interrupted: not those of many bytes", outcome.status == 0 and long - left_out >= times * 256, (outcome, long, left_out))
+            check("interrupted: not those of many bytes", outcome.returncode == 0 and long - left_out >= times * 256, (outcome, long, left_out))
 
 
 def nothing():
@@ -370,11 +369,11 @@ def nothing():
     if not wanted("nothing"):
         return
     outcome, left = under("trial", "system", [WORK / "nothing"])
-    if outcome.status == 77:
+    if outcome.returncode == 77:
         skipped("nothing", "no room for a block aligned to 4 GiB")
         return
     sampled = left["sampled"]
-    check("nothing: the block was seen to go", outcome.status == 0 and abs(sampled["live_bytes"]) < 1 << 19 and sampled["live_samples"] < 1 << 20,
+    check("nothing: the block was seen to go", outcome.returncode == 0 and abs(sampled["live_bytes"]) < 1 << 19 and sampled["live_samples"] < 1 << 20,
           (outcome, sampled["live_bytes"], sampled["live_samples"]))
 
 
@@ -388,9 +387,8 @@ def killed(allocators):
             PAGE.unlink(missing_ok=True)
             command = launch_command("trial", allocator, [WORK / "threads", "1000000"])
             child = subprocess.Popen([str(part) for part in command], stdout=subprocess.DEVNULL)
-            while not page.is_armed(PAGE):  # a process that is killed earlier leaves no page
-                assert child.poll() is None, child.returncode
-                time.sleep(0.001)
+            # A process that is killed earlier leaves no page.
+            assert until(lambda: child.poll() is not None or page.is_armed(PAGE)) and child.poll() is None, child.returncode
             time.sleep(chance.uniform(0, 0.4))
             child.kill()
             child.wait()
@@ -484,7 +482,7 @@ def tree(allocator):
                "sh", "-c", f"{WORK}/counts 1000; ({WORK}/execs true); {WORK}/dies abort; exit 3"]
     outcome = run(command)
     pages = {path.name: page.read(path) for path in directory.glob("*.page")}
-    check(f"tree status {allocator}", outcome.status == 3, outcome)
+    check(f"tree status {allocator}", outcome.returncode == 3, outcome)
     programs_seen = sorted(pathlib.Path(left["program"]).name for left in pages.values())
     shell = pathlib.Path(os.path.realpath(shutil.which("sh"))).name
     check(f"tree pages {allocator}", all(name in programs_seen for name in ["counts", "execs", "dies", "true", shell]), programs_seen)
@@ -528,13 +526,13 @@ def own_malloc(allocators):
                 label = f"own malloc {way} {mode} {allocator}"
                 outcome, left = under(mode, allocator, command, env=variables)
                 if mode == "guard" and allocator == "system":
-                    check(f"{label} untouched", outcome.status == 4, outcome)
+                    check(f"{label} untouched", outcome.returncode == 4, outcome)
                     continue
-                check(label, outcome == plain and outcome.err == plain.err, f"{outcome} {plain}")
+                check(label, outcome == plain and outcome.stderr == plain.stderr, f"{outcome} {plain}")
                 check(f"{label} noted", (left["state"], left["pass_reason"]) == ("PASS", "OWN_MALLOC"),
                       f"{left['state']} {left['pass_reason']}")
     outcome, _ = under("trial", "system", [WORK / "own_malloc"], ("-f",))
-    check("own malloc with follow", outcome.status == 4 and b"injected 0" in outcome.out, outcome)
+    check("own malloc with follow", outcome.returncode == 4 and b"injected 0" in outcome.stdout, outcome)
 
 
 def checkers(allocators):
@@ -545,14 +543,14 @@ def checkers(allocators):
         library = WORK / f"lib{name}.so"
         command = ["sh", "-c", f"LD_PRELOAD='{library}' exec {WORK}/asks"]
         plain = run(command)
-        check(f"{name} is asked", plain.err == b"checked\n", plain)
+        check(f"{name} is asked", plain.stderr == b"checked\n", plain)
         command[-1] = f'LD_PRELOAD="{order.format(library)}" exec {WORK}/asks'
         for allocator, mode in itertools.product(allocators, ALL_MODES):
             outcome, _ = under(mode, allocator, command, ("-f",))
-            check(f"{name} {order} {mode} {allocator}", outcome == plain and outcome.err == plain.err, f"{outcome} {plain}")
+            check(f"{name} {order} {mode} {allocator}", outcome == plain and outcome.stderr == plain.stderr, f"{outcome} {plain}")
     ours = f'LD_PRELOAD="{library}:$LD_PRELOAD" exec env'
     outcome, _ = under("guard", "mimalloc", ["sh", "-c", ours], ("-f",))
-    check("checker stays for children", f"LD_PRELOAD={library}\n".encode() in outcome.out, outcome)
+    check("checker stays for children", f"LD_PRELOAD={library}\n".encode() in outcome.stdout, outcome)
 
 
 SANITIZERS = {"address": [], "thread": [], "leak": [], "address static": ["-static-libasan"], "thread static": ["-static-libtsan"]}
@@ -573,7 +571,7 @@ def sanitizers(allocators):
         for allocator in allocators:
             for mode in ALL_MODES:
                 outcome, left = under(mode, allocator, [WORK / "sanitized"])
-                check(f"{name} {mode} {allocator}", outcome == plain and plain.status == 5, f"{outcome} {plain}")
+                check(f"{name} {mode} {allocator}", outcome == plain and plain.returncode == 5, f"{outcome} {plain}")
                 reason = left["pass_reason"]
                 fits = reason in ("SANITIZER", "OWN_MALLOC") or ("static" in kind and mode == "guard" and allocator == "system")
                 check(f"{name} {mode} {allocator} noted", fits, reason)
@@ -591,10 +589,10 @@ def passes(allocators):
             check(f"pass counts nothing {allocator}", sum(left["calls"].values()) == 0)
         audited = {**VARIABLES, "LD_AUDIT": "/nonexistent/audit.so"}
         # ld.so reserves less thread storage under LD_AUDIT; what jemalloc needs it then refuses
-        if wanted("pass LD_AUDIT") and run(preloaded(allocator, ["env", "-0"]), env=audited).status == 0:
+        if wanted("pass LD_AUDIT") and run(preloaded(allocator, ["env", "-0"]), env=audited).returncode == 0:
             outcome, left = under("trial", allocator, ["env", "-0"], env=audited)
             check(f"pass LD_AUDIT {allocator}", (left["state"], left["pass_reason"]) == ("PASS", "LD_AUDIT") and
-                  b"LD_PRELOAD" not in outcome.out, f"{left['state']} {left['pass_reason']}")
+                  b"LD_PRELOAD" not in outcome.stdout, f"{left['state']} {left['pass_reason']}")
         if wanted("refused"):
             _, left = under("trial", allocator, [WORK / "semantics"])
             check(f"refused are counted {allocator}", left["refused"] >= 5 and left["bytes_requested"] < 1 << 26, left["refused"])
@@ -610,7 +608,7 @@ def passes(allocators):
         skipped("pass valgrind", "valgrind is not installed")
     elif wanted("pass valgrind"):
         outcome = run(launch_command("trial", "system", ["valgrind", "-q", WORK / "counts", "10"], ("-f",)))
-        check("pass valgrind", outcome.status == 0 and outcome.out == b"counted\n", outcome)
+        check("pass valgrind", outcome.returncode == 0 and outcome.stdout == b"counted\n", outcome)
 
 
 def sandboxes(allocators):
@@ -620,7 +618,7 @@ def sandboxes(allocators):
     os.environ["MIMALLOC_PURGE_DELAY"] = "-1"
     for way in ["prctl", "syscall"]:
         same_everywhere(f"seccomp {way}", [WORK / "sandboxed", way],
-                        [name for name in allocators if run(preloaded(name, [WORK / "sandboxed", way])).status == 0])
+                        [name for name in allocators if run(preloaded(name, [WORK / "sandboxed", way])).returncode == 0])
     same_everywhere("seccomp strict", [WORK / "sandboxed", "strict"], ["system"], clean=False)
     del os.environ["MIMALLOC_PURGE_DELAY"]
 
@@ -630,7 +628,7 @@ def secure():
     """
     if not wanted("secure"):
         return
-    if os.geteuid() != 0 or run(["unshare", "-m", "true"]).status != 0:
+    if os.geteuid() != 0 or run(["unshare", "-m", "true"]).returncode != 0:
         skipped("secure", "it takes root and mount namespaces")
         return
     place = pathlib.Path("/dev/shm") / f"imas-hook-secure-{os.getpid()}"
@@ -656,7 +654,7 @@ def secure():
                 outcome = run(["unshare", "-m", "sh", "-c", script])
                 expected = b"" if mode == 0o755 else f"A=1\0IMAS_PAGE={flight}\0IMAS_UNSET=A\0".encode()
                 kind = "set-group-id" if mode == 0o2755 else "plain"
-                check(f"secure {library.name} {kind} program", (outcome.status, outcome.out) == (0, expected), outcome)
+                check(f"secure {library.name} {kind} program", (outcome.returncode, outcome.stdout) == (0, expected), outcome)
     finally:
         shutil.rmtree(place)
 
@@ -670,17 +668,15 @@ def found_allocators(chosen):
 
 
 def main():
-    arguments = argparse.ArgumentParser()
-    arguments.add_argument("-k", default="", metavar="WORD")
+    arguments = imas_testing.Arguments(__doc__)
     arguments.add_argument("-a", action="append", default=[], metavar="ALLOCATOR")
     options = arguments.parse_args()
-    select(options.k)
     build()
     allocators = found_allocators(options.a)
     core = [name for name in allocators if name in CORE]
     if wanted("unit"):
         outcome = run([WORK / "unit", WORK / "unit.page"])
-        check("unit", outcome.status == 0, outcome)
+        check("unit", outcome.returncode == 0, outcome)
     libraries()
     versions()
     timed_calls()
@@ -711,8 +707,8 @@ def main():
     passes(core)
     sandboxes(allocators)
     secure()
-    return report()
+    finish("hook")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

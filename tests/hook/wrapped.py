@@ -25,7 +25,7 @@ def of_function(function, allocators):
     compile_program(program.name, f"-L{WORK}", f"-Wl,-rpath,{WORK}", "-Wl,--no-as-needed", f"-lwraps-{function}",
                     source=HERE / "programs/works.c")
     plain = run([program])
-    check(f"wrapped {function} untouched", (plain.status, plain.out) == (0, b"done\n"), plain)
+    check(f"wrapped {function} untouched", (plain.returncode, plain.stdout) == (0, b"done\n"), plain)
     for allocator in allocators:
         for mode in ALL_MODES:
             label = f"wrapped {function} {mode} {allocator}"
@@ -44,7 +44,7 @@ def too_early(allocators):
     for allocator in allocators:
         outcome, left = under("trial", allocator, [WORK / "resolver"])
         expected = ("TRIAL", "NONE") if allocator == "system" else ("PASS", "TOO_EARLY")
-        check(f"resolver trial {allocator}", (outcome.status, outcome.out) == (0, b"42\n"), outcome)
+        check(f"resolver trial {allocator}", (outcome.returncode, outcome.stdout) == (0, b"42\n"), outcome)
         check(f"resolver trial {allocator} noted", (left["state"], left["pass_reason"]) == expected,
               f"{left['state']} {left['pass_reason']} {left['served']}")
 

@@ -1,19 +1,23 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""tests/record/run.py IMAS [-k WORD]: whole programs recorded, read back and replayed."""
+"""tests/record/run.py [-k PART] IMAS: whole programs recorded, read back and replayed."""
 
 import json
 import os
 import resource
 import shutil
 import struct
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(ROOT / "tests/testing"))
+
+from imas_testing import Arguments, Skipped, case, finish, run  # noqa: E402
+
 WORK = Path(tempfile.mkdtemp(prefix="imas-test-record-"))
 KNOWN = WORK / "known"
 TRACE = WORK / "a.trace"
@@ -22,12 +26,8 @@ ENVIRONMENT = {**os.environ, "HOME": str(WORK), "XDG_CONFIG_HOME": str(WORK), "X
 IMAS = ""
 
 
-class Skipped(Exception):
-    """A test that cannot run here, and why."""
-
-
 def imas(*words, **more):
-    return subprocess.run([IMAS, *words], capture_output=True, text=True, env=ENVIRONMENT, timeout=120, check=False, **more)
+    return run(IMAS, *words, env=ENVIRONMENT, **more)
 
 
 def record(*command, options=()):
@@ -104,7 +104,7 @@ def test_children_without_fork_handlers_are_left_alone():
 def compiled(name, source, *flags):
     """A program or library of C, or Skipped if it cannot be made."""
     made = WORK / name
-    built = subprocess.run(["cc", "-O1", "-xc", "-", *flags, "-o", str(made)], input=source, capture_output=True, text=True, check=False)
+    built = run("cc", "-O1", "-xc", "-", *flags, "-o", made, input=source)
     if built.returncode != 0:
         raise Skipped(f"{name} cannot be compiled: {built.stderr[-200:]}")
     return made
@@ -114,7 +114,7 @@ def test_a_sanitizer_is_not_started_again_and_again():
     program = compiled("sanitized", "int main(void) { return 0; }", "-fsanitize=address")
     library = ROOT / "build/lib/imas/libimas-record.so"
     # It ends; how, is the sanitizer's choice: it wants to be the first library.
-    subprocess.run([program], env={**ENVIRONMENT, "LD_PRELOAD": str(library)}, capture_output=True, timeout=20, check=False)
+    run(program, env={**ENVIRONMENT, "LD_PRELOAD": str(library)}, timeout=60)
     ended, _, _ = record("sh", "-c", f"true; exec {program}")
     assert ended.returncode == 0, ended
 
@@ -227,7 +227,7 @@ def program(name):
     if shutil.which(name) is None:
         raise Skipped(f"there is no {name} here")
     command = [name, *PROGRAMS[name]]
-    plain = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    plain = run(*command, must=True).stdout
     ended, trace, out = record(*command)
     assert sorted(out.split()) == sorted(plain.split()), ended.stderr
     assert ended.returncode == 0 and sum(p["calls"] for p in trace["processes"]) > 500, trace
@@ -306,9 +306,7 @@ def test_a_replay_starts_every_thread_once():
     program, result = WORK / "program", WORK / "result"
     program.write_bytes(struct.pack(f"={8 + len(words)}Q", 0x3147525052414D49, len(words), 1, 3, 0, 0, 0, 0, *words))
     late = compiled("late.so", LATE, "-shared", "-fPIC")
-    ended = subprocess.run(
-        [ROOT / "build/lib/imas/imas-replayer", program, result, *["1024"] * 4],
-        capture_output=True, text=True, env={**ENVIRONMENT, "LD_PRELOAD": str(late)}, timeout=60, check=False)
+    ended = run(ROOT / "build/lib/imas/imas-replayer", program, result, *["1024"] * 4, env={**ENVIRONMENT, "LD_PRELOAD": str(late)})
     assert (ended.returncode, ended.stdout) == (0, "2"), ended
 
 
@@ -323,9 +321,8 @@ def test_a_replay_joins_every_thread():
     program, result = WORK / "program", WORK / "result"
     program.write_bytes(struct.pack(f"={8 + len(words)}Q", 0x3147525052414D49, len(words), 1, count + 1, 0, 0, 0, 0, *words))
     limited = lambda: resource.setrlimit(resource.RLIMIT_AS, (512 << 20, 512 << 20))
-    ended = subprocess.run(
-        [ROOT / "build/lib/imas/imas-replayer", program, result, *["1024"] * 4],
-        capture_output=True, text=True, env={**ENVIRONMENT, "MALLOC_ARENA_MAX": "1"}, timeout=60, check=False, preexec_fn=limited)
+    ended = run(ROOT / "build/lib/imas/imas-replayer", program, result, *["1024"] * 4, env={**ENVIRONMENT, "MALLOC_ARENA_MAX": "1"},
+                preexec_fn=limited)
     assert ended.returncode == 0, ended
 
 
@@ -345,30 +342,18 @@ def test_nothing_stays_behind():
     assert sorted(os.listdir(folder)) == ["one.trace"], os.listdir(folder)
 
 
-def run(name, test):
-    try:
-        test()
-        print(f"ok {name}")
-        return "passed"
-    except Skipped as why:
-        print(f"SKIPPED: {name}: {why}")
-        return "skipped"
-    except (AssertionError, subprocess.SubprocessError, ValueError, KeyError) as error:
-        print(f"FAILED: {name}: {type(error).__name__}: {str(error)[:2000]}")
-        return "failed"
-
-
 def main():
     global IMAS
-    IMAS = str(Path(sys.argv[1]).resolve())
-    word = sys.argv[3] if sys.argv[2:3] == ["-k"] else ""
-    subprocess.run(["cc", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-Werror", "-fno-builtin", "-pthread", "-o", str(KNOWN), str(ROOT / "tests/record/known.c")], check=True)
-    tests = [(name, test) for name, test in globals().items() if name.startswith("test_") and word in name]
-    results = [run(name, test) for name, test in tests]
+    arguments = Arguments(__doc__)
+    arguments.add_argument("imas", type=Path)
+    IMAS = str(arguments.parse_args().imas.resolve())
+    run("cc", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-Werror", "-fno-builtin", "-pthread", "-o", KNOWN, ROOT / "tests/record/known.c", must=True)
+    for name, test in list(globals().items()):
+        if name.startswith("test_"):
+            case(name, test)
     shutil.rmtree(WORK)
-    print(f"record: {results.count('passed')} passed, {results.count('failed')} failed")
-    return 1 if "failed" in results else 0
+    finish("record")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

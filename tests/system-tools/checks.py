@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions for the tests of this folder: counting, running, the built parts, libraries broken on purpose."""
+"""Functions for the tests of this folder: the built parts, libraries broken on purpose."""
 
 import os
 import pathlib
@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/testing"))
 SBIN = ROOT / "build/sbin"
 LIB = ROOT / "build/lib/imas"
 LDPRELOAD = SBIN / "imas-ldpreload"
@@ -14,36 +15,6 @@ RESCUE = SBIN / "imas-rescue"
 STUB = "libimas-preload.so"
 ENTRY = "/run/imas/$LIB/" + STUB
 LINE = ENTRY.encode() + b"\n"
-
-passed = 0
-failed = 0
-skipped = []
-
-
-def check(name, fine, detail=""):
-    global passed, failed
-    if fine:
-        passed += 1
-    else:
-        failed += 1
-        print(f"FAILED: {name}\n  {detail}", flush=True)
-
-
-def skip(name, why):
-    skipped.append(f"{name}: {why}")
-
-
-def report(name):
-    for line in skipped:
-        print(f"SKIPPED: {line}")
-    print(f"{name}: {passed} passed, {failed} failed")
-    sys.exit(1 if failed else 0)
-
-
-def run(*words, **more):
-    """Runs the command; output as text."""
-    more.setdefault("timeout", 300)
-    return subprocess.run([str(word) for word in words], capture_output=True, text=True, stdin=subprocess.DEVNULL, **more)
 
 
 def content(path):

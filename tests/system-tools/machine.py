@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """machine.py IMAS: `imas system` on the machine's own programs, in a mount namespace with private /etc and /run:
-enabled, booted, disabled, broken on purpose in every way. Ends with "system: N passed, N failed"."""
+enabled, booted, disabled, broken on purpose in every way."""
 
 import json
 import os
@@ -12,12 +12,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 
 sys.dont_write_bytecode = True
 
 import checks
-from checks import BROKEN, ENTRY, LIB, LINE, SBIN, STUB, check, compile_library, content, fails_on_the_real_machine, put, report, run, skip
+from checks import BROKEN, ENTRY, LIB, LINE, SBIN, STUB, compile_library, content, fails_on_the_real_machine, put
+from imas_testing import Arguments, check, enter_namespace, finish, run, until, wanted
 
 FILE = pathlib.Path("/etc/ld.so.preload")
 RUN = pathlib.Path("/run/imas")
@@ -26,14 +26,8 @@ IMAS = HOME / "bin/imas"
 LIBRARY = HOME / "lib/imas" / STUB
 
 
-def enter():
-    """Starts this script again in its own namespace, once."""
-    if os.environ.get("IMAS_TEST_NAMESPACE") != "yes":
-        if os.geteuid() != 0 or run("unshare", "-m", "true").returncode != 0:
-            skip("everything", "a mount namespace takes root")
-            report("system")
-        os.environ["IMAS_TEST_NAMESPACE"] = "yes"
-        os.execvp("unshare", ["unshare", "-m", "--propagation", "private", sys.executable, *sys.argv])
+def set_up():
+    """Gives the namespace an /etc, a /run and a /srv of its own."""
     script = """set -e
     mount -t tmpfs -o mode=755 none /run
     mkdir /run/etc && cp -a /etc/. /run/etc && rm -f /run/etc/ld.so.preload && mount --bind /run/etc /etc
@@ -101,7 +95,7 @@ def good(keep):
 # ---- normal operation -----------------------------------------------------------------------------------------
 
 
-def from_enable_to_disable():
+def from_enable_to_disable(_keep):
     done = imas("verify")
     check("a rehearsal passes and leaves nothing", done.returncode == 0 and not RUN.exists() and content(FILE) is None, done)
     check("status before", imas("status").returncode == 1 and status()["entry"]["line"] is None)
@@ -139,8 +133,7 @@ def from_enable_to_disable():
 def what_status_sees(keep):
     imas("enable", "--yes")
     sleeper = subprocess.Popen(["/bin/sleep", "1000"])
-    while STUB not in pathlib.Path(f"/proc/{sleeper.pid}/maps").read_text():
-        time.sleep(0.01)
+    until(lambda: STUB in pathlib.Path(f"/proc/{sleeper.pid}/maps").read_text())
     seen = status()["processes"]
     check("status: processes that have it mapped", seen["with_library"] >= 1, seen)
     good(keep)
@@ -274,7 +267,7 @@ def hurts():
     return programs_are_well() is not True or run("/bin/true", user=65534, group=65534, extra_groups=[]).stderr != ""
 
 
-def what_the_linker_reads():
+def what_the_linker_reads(_keep):
     """The dynamic linker itself shows how it reads a file: a line for every library that it does not find."""
     random.seed(4)
     ours = "/x/ours.so"
@@ -302,16 +295,16 @@ def as_the_linker_reads():
 
 
 def main():
-    enter()
-    keep = install(pathlib.Path(sys.argv[1]).resolve())
-    from_enable_to_disable()
-    what_status_sees(keep)
-    refusals(keep)
-    what_the_linker_reads()
-    broken_before_enable(keep)
-    broken_before_boot(keep)
-    broken_while_it_runs(keep)
-    report("system")
+    arguments = Arguments(__doc__)
+    arguments.add_argument("imas", type=pathlib.Path)
+    given = arguments.parse_args().imas.resolve()
+    enter_namespace("system")
+    set_up()
+    keep = install(given)
+    parts = [from_enable_to_disable, what_status_sees, refusals, what_the_linker_reads, broken_before_enable, broken_before_boot, broken_while_it_runs]
+    for part in filter(lambda part: wanted(part.__name__), parts):
+        part(keep)
+    finish("system")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""imas-ldpreload and imas-rescue on files in a temporary folder; ends with "system-tools: N passed, N failed"."""
+"""tools.py: imas-ldpreload and imas-rescue on files in a temporary folder."""
 
 import collections
 import fcntl
@@ -17,8 +17,8 @@ import time
 
 sys.dont_write_bytecode = True
 
-import checks
-from checks import ENTRY, LDPRELOAD, LINE, RESCUE, check, content, enabled, put, report, run, skip
+from checks import ENTRY, LDPRELOAD, LINE, RESCUE, content, enabled, put
+from imas_testing import Arguments, check, finish, run, skipped, until, wanted
 
 # Possible contents before, which must be the same after.
 FILES = {
@@ -112,7 +112,7 @@ def nature_is_kept(file):
             os.setxattr(file, name, value)
             kept[name] = value
         except OSError as why:
-            skip(f"attribute {name}", why.strerror)
+            skipped(f"attribute {name}", why.strerror)
     before = file.stat()
     for verb in ["add", "remove"]:
         tool(verb, file)
@@ -155,7 +155,7 @@ def refusals(file):
         run("chattr", "-i", file)
         check("refused: immutable", done.returncode == 2 and "immutable" in done.stderr and "chattr" in done.stderr, done)
     else:
-        skip("immutable file", "chattr +i is not possible here")
+        skipped("immutable file", "chattr +i is not possible here")
     file.unlink()
     for entry in ["relative.so", "/a b", "/a:b", "/a\tb", "/a\nb", "/a#b", ""]:
         done = tool("add", file, entry=entry)
@@ -191,8 +191,7 @@ def interrupted(file):
             check_ = ["/bin/sh", "-c", f"touch {began}; sleep 60"]
             tool_ = subprocess.Popen([LDPRELOAD, "add", ENTRY, "--file", file, "--", *check_], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                      text=True)
-            while not began.exists():
-                time.sleep(0.01)
+            until(began.exists)
             tool_.send_signal(sent)
             done = tool_.communicate()[1]
             fine = tool_.returncode == -sent and "interrupted" in done and "taken back" in done and content(file) == before
@@ -241,7 +240,7 @@ def a_lock_that_is_gone(file):
     """A lock that was deleted between our opening and our locking it does not count: the present file does.
     """
     if not shutil.which("strace"):
-        return skip("a lock that is gone", "strace is not installed")
+        return skipped("a lock that is gone", "strace is not installed")
     lock = file.with_name("preload.imas-lock")
     lock.touch()
     tracing = ["strace", "-o", "/dev/null", "-e", "inject=flock:delay_enter=4s:when=1"]
@@ -274,7 +273,7 @@ def killed_at(call, count, *words):
 
 def power_cuts(file):
     if not shutil.which("strace"):
-        return skip("power cuts", "strace is not installed")
+        return skipped("power cuts", "strace is not installed")
     theirs = b"/theirs.so # kept\n"
     scenes = [
         ("add to none", "add", None, [None, LINE], []),
@@ -330,7 +329,8 @@ int main(int c, char **v) {
 """
 
 
-def rescue_as_init(folder):
+def rescue_as_init(file):
+    folder = file.parents[1]
     root = folder / "root"
     for name in ["etc", "sbin", "run", "usr/sbin"]:
         (root / name).mkdir(parents=True)
@@ -341,7 +341,7 @@ def rescue_as_init(folder):
         script = f"mount --bind . . && cd $PWD && {mounted} exec chroot . /usr/sbin/imas-rescue single"
         done = run("unshare", "-m", "--pid", "--fork", "sh", "-c", script, cwd=root)
         if "unshare failed" in done.stderr:
-            return skip("rescue as process 1", done.stderr.strip())
+            return skipped("rescue as process 1", done.stderr.strip())
         expected = "init: pid 1, /sbin/init single, preload gone, root writable"
         check("rescue as init: without /proc, then the real init", expected in done.stdout, done)
         check("rescue as init: switches off only where /run is", ("disabled: made" in done.stdout) == bool(mounted), done)
@@ -351,12 +351,12 @@ def rescue_as_init(folder):
     image = folder / "image"
     made = run("sh", "-c", f"truncate -s 16M {image} && mke2fs -q -t ext4 -d {root} {image}")
     if made.returncode != 0:
-        return skip("rescue on a read-only root", made.stderr.strip())
+        return skipped("rescue on a read-only root", made.stderr.strip())
     (folder / "m").mkdir()
     script = f"d=$(losetup -f --show {image}) && mount -o ro $d m && losetup -d $d && cd m && exec chroot . /usr/sbin/imas-rescue"
     done = run("unshare", "-m", "--pid", "--fork", "sh", "-c", script, cwd=folder)
     if "mount:" in done.stderr or "losetup:" in done.stderr:
-        return skip("rescue on a read-only root", done.stderr.strip())
+        return skipped("rescue on a read-only root", done.stderr.strip())
     return check("rescue as init: a read-only root is changed and read-only again",
                  "preload gone, root read-only" in done.stdout and not done.stderr, done)
 
@@ -377,7 +377,7 @@ def rescue_reason(file):
     put(file, None)
 
 
-def what_they_are():
+def what_they_are(_file):
     for path in (LDPRELOAD, RESCUE):
         headers = run("readelf", "-lW", path).stdout
         check(f"{path.name} is static", "INTERP" not in headers and "LOAD" in headers, headers)
@@ -386,6 +386,7 @@ def what_they_are():
 
 
 def main():
+    Arguments(__doc__).parse_args()
     for sent in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         if signal.getsignal(sent) == signal.SIG_IGN:
             signal.signal(sent, signal.SIG_DFL)  # nohup and shells' background jobs ignore some, and programs inherit that
@@ -393,13 +394,13 @@ def main():
     try:
         file = folder / "etc/preload"
         file.parent.mkdir()
-        what_they_are()
-        for part in (add_and_remove, any_text, remove_from_the_midst, nature_is_kept, refusals, checks_and_roll_back, interrupted, nobody_reads, many_at_once, a_lock_that_is_gone, power_cuts, rescue_reason):
+        parts = (what_they_are, add_and_remove, any_text, remove_from_the_midst, nature_is_kept, refusals, checks_and_roll_back, interrupted,
+                 nobody_reads, many_at_once, a_lock_that_is_gone, power_cuts, rescue_reason, rescue_as_init)
+        for part in filter(lambda part: wanted(part.__name__), parts):
             part(file)
-        rescue_as_init(folder)
     finally:
         shutil.rmtree(folder)
-    report("system-tools")
+    finish("system-tools")
 
 
 if __name__ == "__main__":

@@ -232,7 +232,7 @@ mod tests {
         let mut command = Command::new("sleep");
         let mut child = command.env_clear().env("LONG", &long).args(["60"].repeat(5000)).spawn().unwrap();
         let pid = child.id();
-        let read = (0..1000).find_map(|_| {
+        let read = (0..6000).find_map(|_| {
             std::thread::sleep(std::time::Duration::from_millis(10));
             Some((arguments(pid).unwrap(), environment(pid).unwrap_or_default()))
                 // Neither is there before its exec is done.
@@ -240,7 +240,7 @@ mod tests {
         });
         child.kill().unwrap();
         // A zombie, which it is as soon as it has been on a CPU once more, has neither any more.
-        let none_of_a_zombie = (0..1000).any(|_| {
+        let none_of_a_zombie = (0..6000).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(10));
             arguments(pid).unwrap().is_empty() && environment(pid).unwrap_or_default().is_empty()
         });
@@ -277,7 +277,7 @@ mod tests {
     fn an_empty_name_is_a_word() {
         use std::os::unix::process::CommandExt as _;
         let mut child = Command::new("cat").arg0("").stdin(Stdio::piped()).spawn().unwrap();
-        let words = (0..1000).find_map(|_| {
+        let words = (0..6000).find_map(|_| {
             std::thread::sleep(std::time::Duration::from_millis(10));
             Some(arguments(child.id()).unwrap()).filter(|words| !words.is_empty())
         });
@@ -307,7 +307,7 @@ mod tests {
         let mut child = Command::new("python3").args(["-c", code]).spawn().unwrap();
         let (pid, start) = (child.id(), start_ticks(child.id()).unwrap());
         let is_zombie = || open(pid).unwrap().stat().unwrap().state == 'Z';
-        let seen = (0..3000).any(|_| {
+        let seen = (0..6000).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(10));
             is_zombie()
         });

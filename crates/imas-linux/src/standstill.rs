@@ -74,7 +74,7 @@ mod tests {
     /// Whether a standstill is detected.
     fn comes(child: &mut Child, is_it: impl Fn(&ProcessActivity) -> bool) -> bool {
         let start = start_ticks(child.id()).unwrap();
-        let seen = (0..1000).any(|_| {
+        let seen = (0..6000).any(|_| {
             std::thread::sleep(Duration::from_millis(10));
             look(child.id(), start).is_some_and(|seen| is_it(&seen))
         });
@@ -90,14 +90,14 @@ mod tests {
         assert!(
             comes(&mut python(&format!("{LOCK}lock.acquire()")), |seen| seen.locked && seen.lived_s > 0.05)
         );
-        let mut limited = python(&format!("{LOCK}lock.acquire(timeout=3)"));
+        let mut limited = python(&format!("{LOCK}lock.acquire(timeout=30)"));
         assert!(comes(&mut limited, |seen| seen.lived_s > 0.5 && !seen.locked), "its wait has a time limit");
         let worker = "import time\nthreading.Thread(target=time.sleep, args=(100,), daemon=True).start()\nlock.acquire()";
         let is_in_sleep = |seen: &ProcessActivity| seen.lived_s > 0.5;
         let mut one_sleeps = python(&format!("{LOCK}{worker}"));
         assert!(comes(&mut one_sleeps, |seen| is_in_sleep(seen) && !seen.locked), "its other thread sleeps");
         let mut child_sleeps =
-            python(&format!("{LOCK}import subprocess\nsubprocess.Popen(['sleep', '3'])\nlock.acquire()"));
+            python(&format!("{LOCK}import subprocess\nsubprocess.Popen(['sleep', '30'])\nlock.acquire()"));
         assert!(comes(&mut child_sleeps, |seen| is_in_sleep(seen) && !seen.locked), "its child sleeps");
         assert!(
             comes(&mut python("input()"), |seen| is_in_sleep(seen) && !seen.locked),

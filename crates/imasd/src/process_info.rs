@@ -293,7 +293,7 @@ mod tests {
         let life = life(child.id()).unwrap();
         let held = hold(life.identity);
         // During its exec it has no command line yet, and no memory to speak of.
-        let seen = (0..1000).find_map(|_| {
+        let seen = (0..6000).find_map(|_| {
             std::thread::sleep(std::time::Duration::from_millis(10));
             let usage = usage(life.identity).filter(|usage| usage.max_rss_bytes > 0);
             look(life.identity).zip(usage)
@@ -323,7 +323,7 @@ mod tests {
             let mut child =
                 Command::new(started).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
             let identity = life(child.id()).unwrap().identity;
-            let seen = (0..1000).find_map(|_| {
+            let seen = (0..6000).find_map(|_| {
                 std::thread::sleep(std::time::Duration::from_millis(10));
                 look(identity).filter(|seen| seen.path == file)
             });

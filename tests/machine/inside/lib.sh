@@ -39,12 +39,12 @@ same() {
 
 # until_true SECONDS COMMAND...: waits until the command succeeds; on a busy machine, six times as long.
 until_true() {
-    until_left=$(($1 * 6))
+    until_left=$(($1 * 30))
     shift
     until "$@" >/dev/null 2>&1; do
         until_left=$((until_left - 1))
         [ "$until_left" -gt 0 ] || return 1
-        sleep 1
+        sleep 0.2
     done
 }
 

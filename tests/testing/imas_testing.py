@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The harness of the tests in Python: arguments, checks and their counts, commands with a deadline, polling, namespaces.
+
+A test is a script. It reads its words by `Arguments`, judges by `check` or `case`, and ends by `finish`, whose last line
+`tests/count` reads."""
+
+import argparse
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+TIMEOUT_S = 300  # of a command
+LIMIT_S = 60  # of polling; no measurement, for the machine may be busy
+INSIDE = "IMAS_TEST_NAMESPACE"  # the folder that `enter_namespace` has made
+
+_began = time.monotonic()
+_counts = {"passed": 0, "failed": 0, "skipped": 0}
+_part = ""
+
+
+class Failed(Exception):
+    """The reason why a case fails."""
+
+
+class Skipped(Exception):
+    """The reason why a case cannot run here."""
+
+
+# ---- choosing, judging, counting --------------------------------------------------------------------------------
+
+
+class Arguments(argparse.ArgumentParser):
+    """The parser of a script's words. Every script has -k."""
+
+    def __init__(self, description):
+        super().__init__(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+        self.add_argument("-k", default="", metavar="PART", help="only what has PART in its name")
+
+    def parse_args(self, *words):
+        global _part
+        options = super().parse_args(*words)
+        _part = options.k
+        return options
+
+
+def wanted(name):
+    """Whether -k chooses the name."""
+    return _part in name
+
+
+def check(name, good, detail=""):
+    """Counts one fact; `detail` is printed if it does not hold. Returns whether it holds."""
+    _counts["passed" if good else "failed"] += 1
+    if not good:
+        print(f"FAILED: {name}\n  {str(detail)[:4000]}", flush=True)
+    return bool(good)
+
+
+def skipped(name, why):
+    """Says that a test, or a part of one, cannot run here. `tests/count` reads the line."""
+    _counts["skipped"] += 1
+    print(f"SKIPPED: {name}: {why}", flush=True)
+
+
+def case(name, test, *arguments):
+    """Runs one case if -k chooses it. An exception is its failure, except `Skipped`. Returns whether it passed; None if it did not run."""
+    if not wanted(name):
+        return None
+    try:
+        test(*arguments)
+    except Skipped as why:
+        return skipped(name, why)
+    except Exception as why:  # pylint: disable=broad-except # the next case runs in any event
+        return check(name, False, f"{type(why).__name__}: {why}")
+    print(f"ok {name}", flush=True)
+    return check(name, True)
+
+
+def failures():
+    """The number of failed checks so far."""
+    return _counts["failed"]
+
+
+def finish(name):
+    """Prints the counts and ends the script."""
+    print(f"{name}: {', '.join(f'{count} {kind}' for kind, count in _counts.items())}, {time.monotonic() - _began:.0f} s", flush=True)
+    sys.exit(1 if failures() else 0)
+
+
+# ---- running and waiting ----------------------------------------------------------------------------------------
+
+
+class Ended(subprocess.CompletedProcess):
+    """The end of a command. Two are equal if their exit status and standard output are."""
+
+    def __eq__(self, other):
+        return (self.returncode, self.stdout) == (other.returncode, other.stdout)
+
+    def __repr__(self):
+        return f"status {self.returncode} out {self.stdout[-300:]!r} err {self.stderr[-300:]!r}"
+
+
+def run(*words, timeout=TIMEOUT_S, must=False, may_hang=False, text=True, **options):
+    """Runs the command in a session of its own, so that nothing it started outlives the timeout, which is a failure; with
+    `may_hang` the return code is "timeout". `must`: another status than 0 is a failure. `text=False`: output is bytes."""
+    given = options.pop("input", None)
+    options.setdefault("stdin", subprocess.DEVNULL if given is None else subprocess.PIPE)
+    if text:
+        options.update(text=True, errors="replace")
+    command = [os.fspath(word) if isinstance(word, os.PathLike) else str(word) for word in words]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, **options)
+    try:
+        out, err = child.communicate(given, timeout=timeout)
+        ended = Ended(command, child.returncode, out, err)
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)
+        ended = Ended(command, "timeout", *child.communicate())
+        if not may_hang:
+            raise Failed(f"{command} does not end within {timeout} s: {ended}") from None
+    if must and ended.returncode != 0:
+        raise Failed(f"{command}: {ended.returncode}\n{ended.stdout}{ended.stderr}")
+    return ended
+
+
+def until(condition, limit_s=LIMIT_S, ignoring=()):
+    """Polls the condition until it is true or the time is up; its last value. An exception of `ignoring` counts as false."""
+    end = time.monotonic() + limit_s
+    while True:
+        value = None
+        with contextlib.suppress(*ignoring):
+            value = condition()
+        if value or time.monotonic() > end:
+            return value
+        time.sleep(0.02)
+
+
+def enter_namespace(name, *more):
+    """Starts the script again in a private mount namespace (`more`: other options of unshare) and returns a temporary folder
+    there, which is removed at its end. Where that cannot be, prints SKIPPED and ends the script."""
+    if folder := os.environ.pop(INSIDE, ""):
+        return folder
+    unshare = ["unshare", "--mount", "--propagation", "private", *more]
+    if os.geteuid() != 0 or run(*unshare, "true").returncode != 0:
+        skipped(name, "it takes root and namespaces")
+        finish(name)
+    with tempfile.TemporaryDirectory(prefix=f"imas-{name}-", ignore_cleanup_errors=True) as folder:
+        ended = subprocess.run([*unshare, sys.executable, *sys.argv], env={**os.environ, INSIDE: folder}, check=False)
+    sys.exit(ended.returncode)
