@@ -9,7 +9,7 @@ use procfs::process::{MMapPath, Process};
 
 use crate::activity::MOST_THREADS;
 use crate::arenas;
-use crate::catalogue::{CatalogueCandidate, SYSTEM};
+use crate::catalogue::CatalogueCandidate;
 use crate::foreign_process::{ForeignFile, mappings};
 use crate::interpreter_target::InterpreterTarget;
 use crate::program::Program;
@@ -190,6 +190,9 @@ impl Running {
     }
 
     fn is_on_real(&self, candidate: &CatalogueCandidate, others: &[CatalogueCandidate]) -> On {
+        if candidate.give_back != self.gives_back() {
+            return On::No;
+        }
         let loaded = self.loaded(others);
         match &candidate.library {
             // Untouched, or settings of glibc: no library of the catalogue is there.
@@ -204,6 +207,14 @@ impl Running {
 
     fn maps(&self, library: &Path) -> bool {
         self.mapped.contains(library)
+    }
+
+    fn maps_name(&self, name: &str) -> bool {
+        self.mapped.iter().any(|file| file.file_name().is_some_and(|file| file == name))
+    }
+
+    fn gives_back(&self) -> bool {
+        self.maps_name("libimas-giveback.so")
     }
 
     fn loaded(&self, candidates: &[CatalogueCandidate]) -> bool {
@@ -223,11 +234,9 @@ impl Running {
     }
 
     fn without_settings(&self, others: &[CatalogueCandidate]) -> On {
-        let guarded = self.mapped.iter().any(|file| {
-            let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            name == "libimas-guard.so" || name == "libimas.so"
-        });
-        let settings = others.iter().filter(|other| other.library.is_none() && other.name != SYSTEM);
+        let guarded = self.maps_name("libimas-guard.so") || self.maps_name("libimas.so");
+        let settings =
+            others.iter().filter(|other| other.library.is_none() && !other.is_system() && !other.give_back);
         let set = settings.into_iter().any(|other| self.has_settings(other) == On::Yes);
         match (guarded, set) {
             (true, _) => On::Unknown,
@@ -240,6 +249,7 @@ impl Running {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::catalogue::SYSTEM;
 
     /// A worker that only forks, and one that executes the same file.
     #[test]
@@ -295,7 +305,9 @@ mod tests {
         let all = [
             candidate(SYSTEM, None, &[]),
             candidate("arena1", None, &[("GLIBC_TUNABLES", "a=1")]),
+            CatalogueCandidate { give_back: true, ..candidate("trim", None, &[]) },
             candidate("je", Some("/l/je.so"), &[]),
+            CatalogueCandidate { give_back: true, ..candidate("je:trim", Some("/l/je.so"), &[]) },
             candidate("je:mem", Some("/l/je.so"), &[("CONF", "x")]),
         ];
         let all = RealCandidates::of(&all);
@@ -304,6 +316,9 @@ mod tests {
         assert_eq!(on(&process(&["/p"], &["GLIBC_TUNABLES=b=2:a=1"])).unwrap(), "arena1");
         assert_eq!(on(&process(&["/p", "/l/je.so"], &[])).unwrap(), "je");
         assert_eq!(on(&process(&["/p", "/l/je.so"], &["CONF=x"])).unwrap(), "je:mem");
+        let pacer = "/i/libimas-giveback.so";
+        assert_eq!(on(&process(&["/p", pacer, "/i/libimas-guard.so"], &[])).unwrap(), "trim");
+        assert_eq!(on(&process(&["/p", pacer, "/l/je.so"], &[])).unwrap(), "je:trim");
         // The guard may have taken the settings out again.
         assert_eq!(on(&process(&["/p", "/i/libimas-guard.so"], &[])), None);
         assert_eq!(process(&["/l/je.so"], &[]).is_on("je:mem", &all), On::Unknown);
