@@ -161,7 +161,13 @@ struct imas_catalogue_header {
     char hook[IMAS_CATALOGUE_LIBRARY_BYTES];  /* absolute path of libimas.so */
     struct imas_file_identity guard_identity;
     struct imas_file_identity hook_identity;
-    unsigned char reserved[408];
+    char give_back[IMAS_CATALOGUE_LIBRARY_BYTES]; /* absolute path of libimas-giveback.so; empty: no candidate gives back */
+    struct imas_file_identity give_back_identity;
+    unsigned char reserved[120];
+};
+
+enum imas_candidate_flag {
+    IMAS_CANDIDATE_GIVES_BACK = 1, /* started with libimas-giveback.so; an older stub takes it for no candidate */
 };
 
 struct imas_catalogue_entry {
@@ -170,7 +176,7 @@ struct imas_catalogue_entry {
     struct imas_file_identity identity;         /* of the library; zeros without one */
     char environment[IMAS_CATALOGUE_ENVIRONMENT_BYTES]; /* NAME=VALUE, each ended by NUL, ended by an empty one */
     uint32_t id;
-    uint32_t flags; /* 0; an entry with any other value is no candidate */
+    uint32_t flags; /* enum imas_candidate_flag; an entry with any other bit is no candidate */
     uint32_t reserved[7];
     uint32_t check;
 };

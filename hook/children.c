@@ -10,8 +10,7 @@
 #include "clean_environment.h"
 #include "environment.h"
 #include "fitting.h"
-#include "libc.h"
-#include "object.h"
+#include "next_found.h"
 #include "sys.h"
 #include "text.h"
 
@@ -34,16 +33,7 @@ static struct {
     spawn_call *posix_spawn, *posix_spawnp;
 } real;
 
-#define REAL(name) ((__typeof__(real.name))find((void **)&real.name, #name))
-
-static void *find(void **kept, const char *name) {
-    void *found = get_relaxed(*kept);
-    if (unlikely(found == NULL)) {
-        found = libc_dlsym != NULL ? object_next(name) : object_next_listed(name);
-        set_relaxed(*kept, found);
-    }
-    return found;
-}
+#define REAL(name) NEXT_FOUND(real.name, #name)
 
 void children_begin(char **environment) {
     /* Now: a child of vfork that searched would take ld.so's lock with its parent's memory. */

@@ -129,6 +129,14 @@ struct choice {
     struct imas_catalogue_entry candidate;
 };
 
+/* What gives back for the candidate: "" where nothing has to, NULL if the library is not the one that was approved. */
+static const char *giving_back(const struct choice *choice) {
+    const struct imas_catalogue_header *header = &choice->table.header;
+    if ((choice->candidate.flags & IMAS_CANDIDATE_GIVES_BACK) == 0)
+        return "";
+    return table_approves(header->give_back, &header->give_back_identity) ? header->give_back : NULL;
+}
+
 static const char *ours(const struct table *table, bool trial) {
     const struct imas_catalogue_header *header = &table->header;
     if (trial)
@@ -138,9 +146,10 @@ static const char *ours(const struct table *table, bool trial) {
 
 static void start_under(struct choice *choice, const struct start *start, char **arguments, struct ticket *ticket, bool with_page) {
     const char *library = ours(&choice->table, ticket->kind == IMAS_PAGE_TRIAL);
+    const char *before = giving_back(choice);
     ticket->candidate = choice->candidate.name;
-    if (library != NULL)
-        reexec_start(start, arguments, &choice->candidate, library, with_page ? ticket->path : NULL);
+    if (library != NULL && before != NULL)
+        reexec_start(start, arguments, &choice->candidate, before, library, with_page ? ticket->path : NULL);
 }
 
 static bool choose(struct choice *choice, uint32_t id, const struct start *start) {

@@ -156,9 +156,11 @@ static void add(struct making *making, char *start) {
     making->variables[making->count++] = start;
 }
 
-static void set_preload(struct making *making, const char *ours, const char *library) {
+static void set_preload(struct making *making, const char *before, const char *ours, const char *library) {
     char *start = making->text;
     put(making, "LD_PRELOAD=");
+    put(making, before);
+    put(making, *before != '\0' ? ":" : "");
     put(making, ours);
     if (*library != '\0') {
         put(making, ":");
@@ -204,27 +206,28 @@ static void set_value(struct making *making, const char *name, const char *value
     add(making, start);
 }
 
-static void fill(struct making *making, const struct imas_catalogue_entry *candidate, const char *ours, const char *page) {
-    size_t before = making->count;
+static void fill(struct making *making, const struct imas_catalogue_entry *candidate, const char *before, const char *ours,
+                 const char *page) {
+    size_t count = making->count;
     bool preload_is_new = find(making->variables, "LD_PRELOAD=") == NULL;
-    set_preload(making, ours, candidate->library);
+    set_preload(making, before, ours, candidate->library);
     for (const char *entry = candidate->environment; *entry != '\0'; entry += text_length(entry) + 1)
         making->variables[making->count++] = (char *)entry;
     set_value(making, IMAS_ENV_PLACED, candidate->name);
     set_unset(making, candidate, preload_is_new);
     if (page != NULL)
         set_value(making, IMAS_ENV_PAGE, page);
-    if ((making->count - before) % 2 != 0)
+    if ((making->count - count) % 2 != 0)
         set_value(making, IMAS_ENV_PAD, "");
     making->variables[making->count] = NULL;
 }
 
-void reexec_start(const struct start *start, char **arguments, const struct imas_catalogue_entry *candidate, const char *ours,
-                 const char *page) {
+void reexec_start(const struct start *start, char **arguments, const struct imas_catalogue_entry *candidate,
+                  const char *before, const char *ours, const char *page) {
     struct making making;
     if (!begin(&making, start->envp))
         return;
-    fill(&making, candidate, ours, page);
+    fill(&making, candidate, before, ours, page);
     sys3(SYS_execve, start->execfn, arguments, making.variables);
     sys2(SYS_munmap, making.memory, making.bytes);
 }

@@ -16,9 +16,9 @@ bool reexec_arguments(const struct start *start, const struct stat *executable, 
 /* Whether the candidate sets a variable that the user has set. */
 bool reexec_overrides(const struct imas_catalogue_entry *candidate, char **environment);
 
-/* Starts it. `ours` is the guard or the hook, `page` may be NULL. Returns only when the kernel refuses, with
- * everything as it was. */
-void reexec_start(const struct start *start, char **arguments, const struct imas_catalogue_entry *candidate, const char *ours,
-                 const char *page);
+/* Starts it. `before` is what gives back, or "", `ours` the guard or the hook; `page` may be NULL. Returns only when
+ * the kernel refuses, with everything as it was. */
+void reexec_start(const struct start *start, char **arguments, const struct imas_catalogue_entry *candidate,
+                  const char *before, const char *ours, const char *page);
 
 #endif

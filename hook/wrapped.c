@@ -90,6 +90,11 @@ static bool is_runtime(const struct loaded *tables) {
     return is_one_of(tables, "libpthread.so\0libdl.so\0libm.so\0librt.so\0ld-linux\0libgcc_s.so\0libstdc++.so\0linux-vdso\0");
 }
 
+/* What gives pages back hands each call on. */
+static bool is_giving_back(const struct loaded *tables) {
+    return is_one_of(tables, "libimas-giveback.so\0");
+}
+
 /* Allocators whose place the candidate takes: gperftools' mmap, munmap and sbrk, and operators new, call no other
  * malloc. */
 static bool is_allocator(const struct loaded *tables) {
@@ -156,7 +161,8 @@ const char *wrapped_function(void) {
         bool has_own_malloc = object == _r_debug.r_map && loaded_defines(&tables, "malloc");
         if (is_libc(&tables) || has_own_malloc)
             return NULL; /* what comes behind libc is not reached; behind a malloc of the executable, the candidate */
-        bool may_define = object->l_ld != _DYNAMIC && !is_serving(&calls, object) && !is_runtime(&tables) && !is_allocator(&tables);
+        bool may_define = object->l_ld != _DYNAMIC && !is_serving(&calls, object) && !is_runtime(&tables) && !is_allocator(&tables) &&
+                          !is_giving_back(&tables);
         const char *found = may_define ? defined_of(&calls, &tables) : NULL;
         if (found != NULL)
             return found;

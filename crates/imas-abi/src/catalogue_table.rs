@@ -20,6 +20,9 @@ pub const CATALOGUE_ENVIRONMENT_BYTES: usize = 632;
 /// The id of `system` in every table.
 pub const CANDIDATE_SYSTEM: u16 = 1;
 
+/// Flag of a candidate that is started with libimas-giveback.so.
+pub const CANDIDATE_GIVES_BACK: u32 = 1;
+
 /// A file as it was when it was approved (`struct imas_file_identity`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
@@ -60,8 +63,12 @@ pub struct CatalogueHeader {
     pub guard_identity: FileIdentity,
     /// The hook as approved.
     pub hook_identity: FileIdentity,
+    /// Absolute path of libimas-giveback.so; empty: no candidate gives back.
+    pub give_back: [u8; CATALOGUE_LIBRARY_BYTES],
+    /// That library as approved.
+    pub give_back_identity: FileIdentity,
     /// Zero.
-    pub reserved: [u8; 408],
+    pub reserved: [u8; 120],
 }
 
 /// One candidate (`struct imas_catalogue_entry`).
@@ -78,7 +85,7 @@ pub struct CatalogueEntry {
     pub environment: [u8; CATALOGUE_ENVIRONMENT_BYTES],
     /// Place in the table, from 1.
     pub id: u32,
-    /// Zero.
+    /// [`CANDIDATE_GIVES_BACK`]; an entry with any other bit is no candidate.
     pub flags: u32,
     /// Zero.
     pub reserved: [u32; 7],

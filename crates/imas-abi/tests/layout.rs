@@ -68,7 +68,7 @@ fn layouts() -> Facts {
     layout! {facts, "struct imas_file_identity", FileIdentity, [dev, ino, bytes, mtime_ns] }
     layout! {facts, "struct imas_catalogue_header", CatalogueHeader, [
         magic, version, check, file_bytes, catalogue_id, count, daemon_uid, guard, hook, guard_identity, hook_identity,
-        reserved,
+        give_back, give_back_identity, reserved,
     ] }
     layout! {facts, "struct imas_catalogue_entry", CatalogueEntry, [
         name, library, identity, environment, id, flags, reserved, check,

@@ -222,6 +222,12 @@ impl Context {
         if let Some(why) = imas_linux::catalogue::withheld(candidate) {
             return Some(why);
         }
+        if candidate.give_back
+            && let Some(why) =
+                self.obstacle_of_ours(candidate, Mode::Production, &self.libraries.give_back, store)
+        {
+            return Some(why);
+        }
         let library = candidate.library.as_ref()?;
         // What the distribution brings may be replaced under our glue.
         let changes = candidate.needs.as_ref().unwrap_or(library);
@@ -255,14 +261,25 @@ impl Context {
         // A candidate of settings alone: nothing is injected but what is ours.
         let settings =
             CatalogueCandidate { name: "settings".to_owned(), ..self.catalogue.find(SYSTEM)?.clone() };
-        let check = |library: &PathBuf, mode| match library.is_file() {
+        let check = |library, mode| self.obstacle_of_ours(&settings, mode, library, store);
+        check(&self.libraries.hook, Mode::Trial).or_else(|| check(&self.libraries.guard, Mode::Production))
+    }
+
+    /// Why a library of ours does not come with a start under the candidate.
+    fn obstacle_of_ours(
+        &self,
+        candidate: &CatalogueCandidate,
+        mode: Mode,
+        library: &PathBuf,
+        store: Option<&Store>,
+    ) -> Option<String> {
+        match library.is_file() {
             false => Some(format!("{} is missing (run 'make build')", library.display())),
             true => remembered(store, library, "loads", || {
-                let why = self.probe(&settings, mode, library)?;
+                let why = self.probe(candidate, mode, library)?;
                 Some(format!("{} does not load: {why}", library.display()))
             }),
-        };
-        check(&self.libraries.hook, Mode::Trial).or_else(|| check(&self.libraries.guard, Mode::Production))
+        }
     }
 
     /// Why the library does not come with a start under the candidate.

@@ -53,6 +53,7 @@ pub fn inline_candidate(name: &str, context: &Context) -> Result<CatalogueCandid
         name: name.to_owned(),
         summary: format!("{} with settings of the command line", base.name),
         environment,
+        give_back: settings::gives_back(&pairs).unwrap_or(base.give_back),
         default: false,
         withheld: withheld.map(|why| why.trim_start_matches("withheld: ").to_owned()),
         ..base

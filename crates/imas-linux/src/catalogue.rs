@@ -48,6 +48,8 @@ pub struct CatalogueCandidate {
     pub service_default: bool,
     /// Page size the library was built for, in bytes; `None` when it works with any.
     pub page_size: Option<u64>,
+    /// Whether free pages are given back while the program runs (`libimas-giveback.so`).
+    pub give_back: bool,
     /// Variables set at the start, without the preload.
     pub environment: BTreeMap<String, String>,
     /// A library of the distribution, by its soname, for which `library` is only the glue; absolute path of

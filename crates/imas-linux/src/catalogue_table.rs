@@ -10,7 +10,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use imas_abi::{CATALOGUE_ENTRY_BYTES, CatalogueEntry, CatalogueHeader, FileIdentity};
+use imas_abi::{CANDIDATE_GIVES_BACK, CATALOGUE_ENTRY_BYTES, CatalogueEntry, CatalogueHeader, FileIdentity};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use self::approved::{approve, identity};
@@ -129,8 +129,13 @@ fn entry(candidate: &CatalogueCandidate, trusted: u32) -> Result<CatalogueEntry,
         // The dynamic linker finds it by its name, and compares no identity.
         approve(library, trusted, StickyFolder::Writable)?;
     }
+    entry.flags = if candidate.give_back { CANDIDATE_GIVES_BACK } else { 0 };
     put(&mut entry.environment, &environment(candidate)?).ok_or("its environment is too long")?;
     Ok(entry)
+}
+
+fn gives_back(entry: &CatalogueEntry) -> bool {
+    entry.flags & CANDIDATE_GIVES_BACK != 0
 }
 
 /// `NAME=VALUE`, each ended by NUL; the zeros after it end the list.
@@ -174,6 +179,9 @@ impl CatalogueTable {
         header.daemon_uid = owners.daemon;
         header.guard_identity = library(&mut header.guard, &libraries.guard, owners.trusted)?;
         header.hook_identity = library(&mut header.hook, &libraries.hook, owners.trusted)?;
+        if entries.iter().any(gives_back) {
+            header.give_back_identity = library(&mut header.give_back, &libraries.give_back, owners.trusted)?;
+        }
         let mut table = Self { header, entries };
         for (entry, id) in table.entries.iter_mut().zip(1..) {
             entry.id = id;
@@ -233,13 +241,14 @@ impl CatalogueTable {
         Libraries {
             hook: text(&self.header.hook).into(),
             guard: text(&self.header.guard).into(),
+            give_back: text(&self.header.give_back).into(),
             preload_folder: None,
         }
     }
 
     /// Names of the candidates with their ids, in the order of ids.
     pub fn names(&self) -> impl Iterator<Item = (u16, String)> {
-        let candidates = self.entries.iter().filter(|entry| entry.flags == 0);
+        let candidates = self.entries.iter().filter(|entry| entry.flags & !CANDIDATE_GIVES_BACK == 0);
         candidates.filter_map(|entry| Some((u16::try_from(entry.id).ok()?, text(&entry.name))))
     }
 
@@ -262,6 +271,7 @@ impl CatalogueTable {
         let ours = [
             (&self.header.guard, &self.header.guard_identity),
             (&self.header.hook, &self.header.hook_identity),
+            (&self.header.give_back, &self.header.give_back_identity),
         ];
         let theirs = self.entries.iter().map(|entry| (&entry.library, &entry.identity));
         let all = ours.into_iter().chain(theirs).filter(|(path, _)| path[0] != 0);
@@ -336,13 +346,17 @@ mod tests {
             path
         }
 
-        fn write(&self, candidates: &[CatalogueCandidate]) -> Result<Written, TableError> {
-            let libraries = Libraries {
+        fn libraries(&self) -> Libraries {
+            Libraries {
                 hook: self.library("hook.so"),
                 guard: self.library("guard.so"),
+                give_back: self.library("back.so"),
                 preload_folder: None,
-            };
-            write_catalogue_table(&self.path(FILE_NAME), candidates, &libraries, self.owners)
+            }
+        }
+
+        fn write(&self, candidates: &[CatalogueCandidate]) -> Result<Written, TableError> {
+            write_catalogue_table(&self.path(FILE_NAME), candidates, &self.libraries(), self.owners)
         }
     }
 
@@ -376,8 +390,21 @@ mod tests {
     fn an_entry_with_flags_of_another_version_is_no_candidate() {
         let place = Place::new();
         let mut table = place.write(&[candidate("s", None, &[("X", "y")])]).unwrap().table;
-        table.entries[1].flags = 1;
+        table.entries[1].flags = 2;
         assert_eq!(table.names().map(|(_, name)| name).collect::<Vec<_>>(), ["system"]);
+    }
+
+    #[test]
+    fn what_gives_back_is_approved_where_a_candidate_needs_it() {
+        let place = Place::new();
+        let gives = CatalogueCandidate { give_back: true, ..candidate("g", None, &[]) };
+        let plain = place.write(&[candidate("s", None, &[])]).unwrap().table;
+        assert_eq!(plain.libraries().give_back, PathBuf::new());
+        let table = place.write(&[gives]).unwrap().table;
+        assert_eq!(table.libraries().give_back, place.path("back.so"));
+        assert_eq!((table.entry(2).unwrap().flags, table.id_of("g")), (CANDIDATE_GIVES_BACK, Some(2)));
+        std::fs::write(place.path("back.so"), "another").unwrap();
+        assert_eq!(table.changed_libraries(), [place.path("back.so")]);
     }
 
     #[test]
@@ -445,7 +472,7 @@ mod tests {
     fn a_hook_in_other_hands_makes_no_table() {
         let place = Place::new();
         let hook = place.library("odd hook.so");
-        let libraries = Libraries { guard: place.library("guard.so"), hook, preload_folder: None };
+        let libraries = Libraries { hook, ..place.libraries() };
         let written = write_catalogue_table(&place.path(FILE_NAME), &[], &libraries, place.owners);
         assert!(matches!(written, Err(TableError::Library { .. })), "{written:?}");
         assert!(!place.path(FILE_NAME).exists());

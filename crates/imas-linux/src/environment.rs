@@ -20,16 +20,20 @@ const GLIBC_TUNABLES: &str = "GLIBC_TUNABLES";
 pub const HOOK: &str = "libimas.so";
 /// The library of a production start.
 pub const GUARD: &str = "libimas-guard.so";
+/// The library beside either, for a candidate that gives free pages back.
+pub const GIVE_BACK: &str = "libimas-giveback.so";
 /// The library that every program of an enabled machine preloads.
 pub const STUB: &str = "libimas-preload.so";
 
-/// The two libraries of ours.
+/// Libraries of ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Libraries {
     /// `libimas.so`: counts; trials only.
     pub hook: PathBuf,
     /// `libimas-guard.so`: restores the environment, strips RTLD_DEEPBIND; production.
     pub guard: PathBuf,
+    /// `libimas-giveback.so`: gives free pages back, under the candidates that ask for it.
+    pub give_back: PathBuf,
     /// Folder through which children are to find the libraries ([`crate::preload_folder`]). Without it they
     /// find them by their plain paths.
     pub preload_folder: Option<PathBuf>,
@@ -39,7 +43,12 @@ impl Libraries {
     /// Libraries of an installation, by their plain paths.
     #[must_use]
     pub fn plain(lib_dir: &Path) -> Self {
-        Self { hook: lib_dir.join(HOOK), guard: lib_dir.join(GUARD), preload_folder: None }
+        Self {
+            hook: lib_dir.join(HOOK),
+            guard: lib_dir.join(GUARD),
+            give_back: lib_dir.join(GIVE_BACK),
+            preload_folder: None,
+        }
     }
 
     /// Libraries of an installation, with its folder for children.
@@ -112,8 +121,10 @@ impl Injection<'_> {
     fn preload(&self, libraries: &Libraries) -> Result<OsString, UnusablePath> {
         let ours = if self.mode == Mode::Trial { &libraries.hook } else { &libraries.guard };
         let mut list = OsString::new();
-        // Order matters: the hook finds the allocator after it with RTLD_NEXT.
-        for path in [Some(ours), self.candidate.library.as_ref()].into_iter().flatten() {
+        let give_back = self.candidate.give_back.then_some(&libraries.give_back);
+        // Order matters: the hook finds the allocator after it with RTLD_NEXT, and what is before it sees calls
+        // that the hook answers itself.
+        for path in [give_back, Some(ours), self.candidate.library.as_ref()].into_iter().flatten() {
             if !preload_folder::can_be_named(path.as_os_str()) {
                 return Err(UnusablePath(path.clone()));
             }
@@ -255,7 +266,7 @@ mod tests {
     }
 
     fn libraries() -> Libraries {
-        Libraries { hook: "/l/hook.so".into(), guard: "/l/guard.so".into(), preload_folder: None }
+        Libraries { hook: "/l/hook.so".into(), guard: "/l/guard.so".into(), give_back: "/l/back.so".into(), preload_folder: None }
     }
 
     fn variables(pairs: &[(&str, &str)]) -> Variables {
@@ -291,6 +302,19 @@ mod tests {
             ("IMAS_PAD", ""),
         ]);
         assert_eq!(got, want);
+    }
+
+    #[test]
+    fn what_gives_back_comes_first_and_only_where_it_is_asked_for() {
+        let settings = CatalogueCandidate { give_back: true, ..candidate("glibc:trim", None, &[]) };
+        let je = CatalogueCandidate { give_back: true, ..candidate("je:trim", Some("/l/je.so"), &[]) };
+        let preload = |candidate: &CatalogueCandidate, mode| {
+            start(candidate, mode, Reach::Program, &Variables::new())[OsStr::new("LD_PRELOAD")].clone()
+        };
+        assert_eq!(preload(&settings, Mode::Production), "/l/back.so:/l/guard.so");
+        assert_eq!(preload(&je, Mode::Production), "/l/back.so:/l/guard.so:/l/je.so");
+        assert_eq!(preload(&je, Mode::Trial), "/l/back.so:/l/hook.so:/l/je.so");
+        assert_eq!(preload(&candidate("je", Some("/l/je.so"), &[]), Mode::Trial), "/l/hook.so:/l/je.so");
     }
 
     #[test]

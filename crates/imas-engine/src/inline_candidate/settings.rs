@@ -9,6 +9,9 @@ use imas_linux::catalogue::CatalogueCandidate;
 /// glibc's malloc has settings and no entry of its own in the catalogue.
 pub(super) const GLIBC: &str = "glibc";
 
+/// Setting that reaches no allocator: 1 for what the catalogue calls `give_back`.
+const GIVE_BACK: &str = "give_back";
+
 /// What a setting's value is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ValueKind {
@@ -60,6 +63,7 @@ type SettingKinds = &'static [(&'static str, ValueKind)];
 const ON_GLIBC: SettingKinds = &[
     ("arena_max", Count),
     ("arena_test", Count),
+    (GIVE_BACK, Word(&["0", "1"])),
     ("hugetlb", Count),
     ("mmap_max", Count),
     ("mmap_threshold", Count),
@@ -76,6 +80,7 @@ const ON_JEMALLOC: SettingKinds = &[
     ("cache_oblivious", Flag),
     ("dirty_decay_ms", Signed),
     ("dss", Word(&["disabled", "primary", "secondary"])),
+    (GIVE_BACK, Word(&["0", "1"])),
     ("lg_extent_max_active_fit", Count),
     ("lg_tcache_max", Count),
     ("max_background_threads", Count),
@@ -107,6 +112,7 @@ const ON_MIMALLOC: SettingKinds = &[
 const ON_TCMALLOC: SettingKinds = &[
     ("aggressive_decommit", Count),
     ("disable_memory_release", Count),
+    (GIVE_BACK, Word(&["0", "1"])),
     ("heap_limit_mb", Count),
     ("max_total_thread_cache_bytes", Count),
     ("release_rate", Count),
@@ -159,6 +165,11 @@ impl Settings {
     /// Adds the pairs to the environment; what the candidate in the catalogue has set already is kept, and
     /// the pairs win.
     pub(super) fn set(&self, pairs: &BTreeMap<&str, &str>, environment: &mut BTreeMap<String, String>) {
+        let pairs: BTreeMap<&str, &str> =
+            pairs.iter().map(|(key, value)| (*key, *value)).filter(|(key, _)| *key != GIVE_BACK).collect();
+        if pairs.is_empty() {
+            return;
+        }
         match self.way {
             Way::Tunables => {
                 let pairs = pairs.iter().map(|(key, value)| format!("glibc.malloc.{key}={value}"));
@@ -174,6 +185,11 @@ impl Settings {
             }
         }
     }
+}
+
+/// Whether free pages are given back, where the pairs say so.
+pub(super) fn gives_back(pairs: &BTreeMap<&str, &str>) -> Option<bool> {
+    pairs.get(GIVE_BACK).map(|value| *value == "1")
 }
 
 /// The last of several values counts, for glibc and for jemalloc.
@@ -215,6 +231,16 @@ mod tests {
         let mimalloc = set("mimalloc", &[("MIMALLOC_PURGE_DELAY", "0")], &[("purge_delay", "-1")]);
         assert_eq!(mimalloc["MIMALLOC_PURGE_DELAY"], "-1");
         assert!(Settings::of("hoard").is_none());
+    }
+
+    #[test]
+    fn giving_back_reaches_no_allocator() {
+        assert_eq!(set("glibc", &[], &[("give_back", "1")]), BTreeMap::new());
+        let both = set("jemalloc", &[], &[("give_back", "1"), ("narenas", "1")]);
+        assert_eq!(both["MALLOC_CONF"], "narenas:1");
+        let said = |value| gives_back(&BTreeMap::from([("give_back", value)]));
+        assert_eq!((said("1"), said("0"), gives_back(&BTreeMap::new())), (Some(true), Some(false), None));
+        assert!(Settings::of("mimalloc").unwrap().kind("give_back").is_none(), "it could give nothing back");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::{CatalogueCandidate, installed};
+use super::{CatalogueCandidate, SYSTEM, installed};
 
 /// The file.
 #[derive(Deserialize)]
@@ -37,6 +37,8 @@ pub(super) struct Entry {
     #[serde(default)]
     service_default: bool,
     page_size: Option<u64>,
+    #[serde(default)]
+    give_back: bool,
     #[serde(default)]
     environment: BTreeMap<String, String>,
     withheld: Option<String>,
@@ -73,9 +75,18 @@ impl Entry {
             _ if !added && !self.accept.is_empty() => {
                 Err(format!("candidate '{name}': 'accept' is for added candidates only"))
             }
+            None if self.give_back && self.allocator() == SYSTEM => {
+                Err(format!("candidate '{name}': 'give_back' is for allocators, and settings of glibc"))
+            }
             None if self.needs.is_some() => Err(format!("candidate '{name}': 'needs' is for a library")),
             _ => Ok(()),
         }
+    }
+
+    /// The allocator, which the name begins with where none is given.
+    fn allocator(&self) -> &str {
+        let of_name = || self.name.split(':').next().unwrap_or(&self.name);
+        self.allocator.as_deref().unwrap_or_else(of_name)
     }
 
     /// The candidate; `None` when it needs a library that this machine does not have.
@@ -84,9 +95,9 @@ impl Entry {
             Some(soname) => Some(installed::find(soname)?),
             None => None,
         };
+        let allocator = self.allocator().to_owned();
         let name = self.name;
         let folder = file.parent().unwrap_or_else(|| Path::new("/"));
-        let allocator = self.allocator.unwrap_or_else(|| name.split(':').next().unwrap_or(&name).to_owned());
         Some(CatalogueCandidate {
             allocator,
             library: self.library.map(|library| folder.join(library)),
@@ -97,6 +108,7 @@ impl Entry {
             default: self.default,
             service_default: self.service_default,
             page_size: self.page_size,
+            give_back: self.give_back,
             environment: self.environment,
             needs,
             withheld: self.withheld,

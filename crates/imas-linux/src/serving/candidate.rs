@@ -3,8 +3,9 @@
 
 use std::path::PathBuf;
 
-use super::injected::{Injected, file_name};
-use crate::catalogue::{CatalogueCandidate, SYSTEM};
+use super::injected::{Injected, file_name, maps_named};
+use crate::catalogue::CatalogueCandidate;
+use crate::environment::GIVE_BACK;
 use crate::running::Running;
 
 /// Beginnings of the file names of allocators that may come from elsewhere than the catalogue.
@@ -98,6 +99,9 @@ impl Running {
     }
 
     fn is_on_real(&self, candidate: &CatalogueCandidate, others: &[CatalogueCandidate]) -> On {
+        if candidate.give_back != maps_named(&self.mapped, GIVE_BACK) {
+            return On::No;
+        }
         let loaded = self.loaded(others);
         match &candidate.library {
             // Untouched, or settings of glibc: no library of the catalogue is there.
@@ -127,7 +131,8 @@ impl Running {
     }
 
     fn without_settings(&self, others: &[CatalogueCandidate]) -> On {
-        let settings = others.iter().filter(|other| other.library.is_none() && other.name != SYSTEM);
+        let settings =
+            others.iter().filter(|other| other.library.is_none() && !other.is_system() && !other.give_back);
         let set = settings.into_iter().any(|other| self.has_settings(other) == On::Yes);
         match (self.injected(), set) {
             (Injected::Hook | Injected::Guard, _) => On::Unknown,
@@ -142,6 +147,7 @@ mod tests {
     use std::ffi::OsString;
 
     use super::*;
+    use crate::catalogue::SYSTEM;
     use crate::program::Program;
 
     fn candidate(name: &str, library: Option<&str>, settings: &[(&str, &str)]) -> CatalogueCandidate {
@@ -169,7 +175,9 @@ mod tests {
         let all = [
             candidate(SYSTEM, None, &[]),
             candidate("arena1", None, &[("GLIBC_TUNABLES", "a=1")]),
+            CatalogueCandidate { give_back: true, ..candidate("trim", None, &[]) },
             candidate("je", Some("/l/je.so"), &[]),
+            CatalogueCandidate { give_back: true, ..candidate("je:trim", Some("/l/je.so"), &[]) },
             candidate("je:mem", Some("/l/je.so"), &[("CONF", "x")]),
         ];
         let all = RealCandidates::of(&all);
@@ -178,6 +186,9 @@ mod tests {
         assert_eq!(on(&process(&["/p"], &["GLIBC_TUNABLES=b=2:a=1"])).unwrap(), "arena1");
         assert_eq!(on(&process(&["/p", "/l/je.so"], &[])).unwrap(), "je");
         assert_eq!(on(&process(&["/p", "/l/je.so"], &["CONF=x"])).unwrap(), "je:mem");
+        let pacer = "/i/libimas-giveback.so";
+        assert_eq!(on(&process(&["/p", pacer, "/i/libimas-guard.so"], &[])).unwrap(), "trim");
+        assert_eq!(on(&process(&["/p", pacer, "/l/je.so"], &[])).unwrap(), "je:trim");
         // The guard may have taken the settings out again.
         assert_eq!(on(&process(&["/p", "/i/libimas-guard.so"], &[])), None);
         assert_eq!(process(&["/l/je.so"], &[]).is_on("je:mem", &all), On::Unknown);

@@ -69,12 +69,13 @@ pub(crate) fn changes(
     Ok(changed)
 }
 
-/// Files that have to be there for those variables to work: the guard and the allocator, and what the
+/// Files that have to be there for those variables to work: the guard, what gives pages back, the allocator, and what the
 /// distribution brings.
 pub(crate) fn files<'a>(
     context: &'a Context,
     candidate: &'a CatalogueCandidate,
 ) -> impl Iterator<Item = &'a Path> {
     let ours = Some(context.libraries.guard.as_path());
-    [ours, candidate.library.as_deref(), candidate.needs.as_deref()].into_iter().flatten()
+    let give_back = candidate.give_back.then_some(context.libraries.give_back.as_path());
+    [ours, give_back, candidate.library.as_deref(), candidate.needs.as_deref()].into_iter().flatten()
 }

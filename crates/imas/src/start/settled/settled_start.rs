@@ -21,9 +21,11 @@ pub(crate) struct SettledStart {
     pub(crate) build_id: String,
     candidate: String,
     library: Option<PathBuf>,
+    gives_back: bool,
     environment: BTreeMap<String, String>,
     hook: PathBuf,
     guard: PathBuf,
+    give_back: PathBuf,
     preload_folder: Option<PathBuf>,
     pub(super) basis: Basis,
 }
@@ -36,9 +38,11 @@ impl SettledStart {
             build_id: kept.executable.build_id.clone(),
             candidate: kept.candidate.name.clone(),
             library: kept.candidate.library.clone(),
+            gives_back: kept.candidate.give_back,
             environment: kept.candidate.environment.clone(),
             hook: libraries.hook.clone(),
             guard: libraries.guard.clone(),
+            give_back: libraries.give_back.clone(),
             preload_folder: libraries.preload_folder.clone(),
             basis,
         }
@@ -58,6 +62,7 @@ impl SettledStart {
         CatalogueCandidate {
             name: self.candidate.clone(),
             library: self.library.clone(),
+            give_back: self.gives_back,
             environment: self.environment.clone(),
             ..CatalogueCandidate::default()
         }
@@ -67,6 +72,7 @@ impl SettledStart {
         Libraries {
             hook: self.hook.clone(),
             guard: self.guard.clone(),
+            give_back: self.give_back.clone(),
             preload_folder: self.preload_folder.clone(),
         }
     }

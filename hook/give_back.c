@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "give_back.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+
+#include "libc.h"
+#include "object.h"
+#include "own_process.h"
+#include "sys.h"
+
+#define SHARE_MILLIONTHS 10000 /* of the process's CPU time: 1 % */
+#define LONGEST_HOLD_NS 100000000
+
+static struct {
+    long pid; /* of the process in which it began */
+    bool given_up;
+    struct budget budget;
+    int (*trim)(size_t pad);
+    int is_trimming, holds; /* both are looked at by the other side after its own is set */
+    int filtered;           /* -1: unknown */
+} state = {.filtered = -1};
+
+/* malloc_trim of the allocator that serves. In a trial it is the hook's, which hands it on. */
+static int (*find_trim(void))(size_t) {
+    void *trim = object_next("malloc_trim");
+    const void *of_libc = object_libc();
+    bool libc_serves = object_of(object_next("malloc")) == of_libc;
+    /* libc's, behind an allocator that has none, would look at a heap that nobody uses. */
+    return trim != NULL && (libc_serves || object_of(trim) != of_libc) ? (int (*)(size_t))trim : NULL;
+}
+
+static struct budget_look look(bool measures) {
+    return (struct budget_look){.now_ns = sys_monotonic_ns(),
+                                .cpu_ns = sys_clock_ns(SYS_CLOCK_PROCESS_CPU),
+                                .resident = measures ? own_process_resident() : BUDGET_UNKNOWN};
+}
+
+void give_back_begin(void) {
+    if (state.trim == NULL)
+        state.trim = find_trim();
+    struct budget_look now = look(false);
+    budget_begin(&state.budget, SHARE_MILLIONTHS, &now);
+    state.is_trimming = state.holds = 0;
+    if (state.trim != NULL)
+        set_relaxed(state.pid, sys0(SYS_getpid));
+}
+
+void give_back_give_up(void) {
+    set_relaxed(state.given_up, true);
+}
+
+bool give_back_is_ours(void) {
+    long pid = get_relaxed(state.pid);
+    return pid != 0 && pid == sys0(SYS_getpid);
+}
+
+bool give_back_is_on(void) {
+    return !get_relaxed(state.given_up) && give_back_is_ours();
+}
+
+bool give_back_is_filtered(void) {
+    if (state.filtered < 0)
+        state.filtered = own_process_is_filtered();
+    return state.filtered != 0;
+}
+
+/* ---- forks and trims keep out of each other's way ------------------------------------------------------ */
+
+static void wait_for_trim(void) {
+    struct {
+        int64_t seconds, nanoseconds;
+    } longest = {0, LONGEST_HOLD_NS};
+    if (__atomic_load_n(&state.is_trimming, __ATOMIC_SEQ_CST) != 0)
+        sys4(SYS_futex, &state.is_trimming, FUTEX_WAIT_PRIVATE, 1, &longest);
+}
+
+void give_back_hold(void) {
+    int kept = errno;
+    __atomic_fetch_add(&state.holds, 1, __ATOMIC_SEQ_CST);
+    wait_for_trim();
+    errno = kept;
+}
+
+/* Not below 0: a child that was forked by a signal's handler, within another fork, begins anew in between. */
+void give_back_release(void) {
+    int held = get_relaxed(state.holds);
+    while (held > 0 && !__atomic_compare_exchange_n(&state.holds, &held, held - 1, true, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) {
+    }
+}
+
+static bool begin_trim(void) {
+    __atomic_store_n(&state.is_trimming, 1, __ATOMIC_SEQ_CST);
+    return __atomic_load_n(&state.holds, __ATOMIC_SEQ_CST) == 0;
+}
+
+static void end_trim(void) {
+    __atomic_store_n(&state.is_trimming, 0, __ATOMIC_SEQ_CST);
+    sys3(SYS_futex, &state.is_trimming, FUTEX_WAKE_PRIVATE, INT32_MAX);
+}
+
+/* ---- one trim ------------------------------------------------------------------------------------------ */
+
+static void trim_and_note(bool measures) {
+    uint64_t before = sys_clock_ns(SYS_CLOCK_THREAD_CPU);
+    state.trim(0);
+    uint64_t cost = sys_clock_ns(SYS_CLOCK_THREAD_CPU) - before;
+    struct budget_look after = look(measures);
+    budget_note(&state.budget, &after, cost);
+}
+
+void give_back_if_allowed(bool measures) {
+    struct budget_look now = look(measures);
+    if (!budget_allows(&state.budget, &now))
+        return;
+    int kept = errno;
+    if (begin_trim())
+        trim_and_note(measures);
+    end_trim();
+    errno = kept;
+}
+
+void give_back_spend(uint64_t cost_ns) {
+    budget_spend(&state.budget, cost_ns);
+}

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * give_back.h - what both ways of giving pages back share: whether it is done at all, and doing it once.
+ *
+ * pacer.c is the thread, in a process that has threads; quiet.c acts where a process of one thread is about to wait.
+ * docs/decisions/0039 has the reasons.
+ */
+#ifndef IMAS_HOOK_GIVE_BACK_H
+#define IMAS_HOOK_GIVE_BACK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "budget.h"
+
+/* Begins, or begins anew in a child of fork. */
+void give_back_begin(void);
+
+/* For good: the process forbids itself system calls, or ends. */
+void give_back_give_up(void);
+
+/* Whether it began in this process. It did not in a child that is not made by fork, such as one of vfork: that has the
+ * memory of its parent. */
+bool give_back_is_ours(void);
+
+/* Whether pages are given back. */
+bool give_back_is_on(void);
+
+/* Whether it was started under a filter of system calls. Asked before the process has a second thread. */
+bool give_back_is_filtered(void);
+
+/* Gives back what is free if the budget allows it. `measures`: the resident pages may be read, from a file. */
+void give_back_if_allowed(bool measures);
+
+/* CPU time of the pacer besides. */
+void give_back_spend(uint64_t cost_ns);
+
+/* Between these two no trim runs: a fork copies no lock that a trim holds. */
+void give_back_hold(void);
+void give_back_release(void);
+
+#endif

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+/* own_process.h - what the pacer asks /proc about this process. Each is one question and keeps nothing open. */
+#ifndef IMAS_HOOK_OWN_PROCESS_H
+#define IMAS_HOOK_OWN_PROCESS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Threads that the kernel counts, a main thread that has ended among them; 0 if /proc does not say. Opens no file. */
+unsigned own_process_threads(void);
+
+/* Resident pages, or BUDGET_UNKNOWN. Opens a file: only where no other thread shares the table of files. */
+uint64_t own_process_resident(void);
+
+/* Whether a filter of system calls is in force that the process was started under. Opens a file, likewise. */
+bool own_process_is_filtered(void);
+
+#endif

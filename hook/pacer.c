@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pacer.h"
+
+#include <errno.h>
+#include <linux/close_range.h>
+#include <linux/futex.h>
+#include <signal.h>
+
+#include "give_back.h"
+#include "libc.h"
+#include "own_process.h"
+#include "sys.h"
+
+#define STACK_BYTES ((size_t)256 << 10)
+#define SHORTEST_NS UINT64_C(1000000000)
+#define LONGEST_NS (4 * SHORTEST_NS)
+#define IDLE_NS 1000000 /* of CPU time in a second */
+#define STEP_NS 50000
+#define PRCTL_SET_NAME 15
+
+static struct {
+    int runs;     /* 1: started, or about to be */
+    int must_end; /* the word it sleeps on */
+    long thread;  /* its id; 0 before it has said so, and after a fork */
+    bool measures;
+} pacer;
+
+bool pacer_runs(void) {
+    return get_relaxed(pacer.runs) != 0;
+}
+
+void pacer_forget(void) {
+    pacer.runs = pacer.must_end = 0;
+    pacer.thread = 0;
+}
+
+static void sleep_on(int *word, int value, uint64_t ns) {
+    struct {
+        int64_t seconds, nanoseconds;
+    } timeout = {(int64_t)(ns / SHORTEST_NS), (int64_t)(ns % SHORTEST_NS)};
+    sys4(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, &timeout);
+}
+
+/* ---- the thread ---------------------------------------------------------------------------------------- */
+
+/* A table of files of its own, empty: a file that it opens takes no number of the program's, whatever the program
+ * opens and closes meanwhile, and no file of the program's stays open because of it. */
+static bool leave_files_behind(void) {
+    return !give_back_is_filtered() && sys3(SYS_close_range, 0, UINT32_MAX, CLOSE_RANGE_UNSHARE) == 0;
+}
+
+static void settle_in(void) {
+    pacer.measures = leave_files_behind();
+    if (!give_back_is_filtered())
+        sys2(SYS_prctl, PRCTL_SET_NAME, "imas-give-back");
+}
+
+static uint64_t next_sleep(uint64_t slept, uint64_t worked_ns) {
+    if (worked_ns >= IDLE_NS)
+        return SHORTEST_NS;
+    return slept * 2 < LONGEST_NS ? slept * 2 : LONGEST_NS;
+}
+
+/* Alone with the main thread, or with what is left of it: then libc ends the process as soon as we end. */
+static bool is_needed(void) {
+    return get_relaxed(pacer.must_end) == 0 && give_back_is_on() && own_process_threads() > 2;
+}
+
+static void *pace(void *unused) {
+    settle_in();
+    uint64_t sleep_ns = SHORTEST_NS, worked = sys_clock_ns(SYS_CLOCK_PROCESS_CPU), own = 0;
+    __atomic_store_n(&pacer.thread, sys0(SYS_gettid), __ATOMIC_RELEASE);
+    for (;;) {
+        sleep_on(&pacer.must_end, 0, sleep_ns);
+        if (!is_needed())
+            break;
+        give_back_if_allowed(pacer.measures);
+        uint64_t now = sys_clock_ns(SYS_CLOCK_PROCESS_CPU), own_now = sys_clock_ns(SYS_CLOCK_THREAD_CPU);
+        sleep_ns = next_sleep(sleep_ns, now - worked - (own_now - own));
+        worked = now;
+        own = own_now;
+    }
+    __atomic_store_n(&pacer.runs, 0, __ATOMIC_RELEASE);
+    return unused;
+}
+
+/* ---- its beginning ------------------------------------------------------------------------------------- */
+
+#define BIT(signal) (UINT64_C(1) << ((signal) - 1))
+
+/* All signals but libc's own two, for which setuid in another thread waits, and SIGSYS, by which a sandbox asks its
+ * handler about a system call. */
+static uint64_t block_signals(void) {
+    const uint64_t all = ~(BIT(__SIGRTMIN) | BIT(__SIGRTMIN + 1) | BIT(SIGSYS));
+    uint64_t before = 0;
+    sys4(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, sizeof all);
+    return before;
+}
+
+static void restore_signals(uint64_t before) {
+    sys4(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before);
+}
+
+/* pthread_attr_setstacksize, of the oldest version (libc.h). */
+__attribute__((weak)) extern int pacer_attr_setstacksize(pthread_attr_t *attributes, size_t bytes);
+__asm__(".symver pacer_attr_setstacksize, pthread_attr_setstacksize@" LIBC_OLDEST);
+
+static bool create_detached(pthread_create_call *create) {
+    pthread_t thread;
+    pthread_attr_t attributes;
+    if (pthread_attr_init(&attributes) != 0)
+        return false;
+    if (pacer_attr_setstacksize != NULL)
+        pacer_attr_setstacksize(&attributes, STACK_BYTES);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    uint64_t signals = block_signals();
+    bool made = create(&thread, &attributes, pace, NULL) == 0;
+    restore_signals(signals);
+    pthread_attr_destroy(&attributes);
+    return made;
+}
+
+void pacer_start(pthread_create_call *create) {
+    int idle = 0, kept = errno;
+    if (pacer_runs() || !give_back_is_on() || own_process_threads() < 2 ||
+        !__atomic_compare_exchange_n(&pacer.runs, &idle, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+        return;
+    pacer.thread = 0;
+    pacer.must_end = 0;
+    if (!create_detached(create))
+        __atomic_store_n(&pacer.runs, 0, __ATOMIC_RELEASE);
+    errno = kept;
+}
+
+/* ---- its end ------------------------------------------------------------------------------------------- */
+
+static bool is_gone(long thread) {
+    return sys3(SYS_tgkill, sys0(SYS_getpid), thread, 0) != 0;
+}
+
+/* Past its last line it is gone soon; its number may even be another thread's by now. */
+#define MOST_STEPS 200
+
+static void wait_until_gone(long thread) {
+    for (unsigned steps = 0; !is_gone(thread) && (pacer_runs() || steps < MOST_STEPS); steps++) {
+        int step = 0;
+        sleep_on(&step, 0, STEP_NS);
+    }
+}
+
+void pacer_end(void) {
+    int kept = errno;
+    bool owner = give_back_is_ours();
+    while (owner && pacer_runs() && __atomic_load_n(&pacer.thread, __ATOMIC_ACQUIRE) == 0)
+        sys0(SYS_sched_yield); /* it is about to begin */
+    long thread = owner ? __atomic_load_n(&pacer.thread, __ATOMIC_ACQUIRE) : 0;
+    if (thread != 0) {
+        set_relaxed(pacer.must_end, 1);
+        sys3(SYS_futex, &pacer.must_end, FUTEX_WAKE_PRIVATE, 1);
+        wait_until_gone(thread);
+        pacer.thread = 0;
+    }
+    errno = kept;
+}
+
+void pacer_end_if_alone(void) {
+    if (pacer_runs() && own_process_threads() == 2)
+        pacer_end();
+}

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * watch.c - libimas-giveback.so: preloaded before the guard or the hook for a candidate that gives free pages back.
+ *
+ * It defines no malloc. It sees by the functions below when the process gets threads, is back to one, or is about to
+ * do what a process of several threads may not do, and starts and ends the pacer accordingly. Its constructor runs
+ * after that of the guard or the hook, which may have started the program clean.
+ */
+#include <errno.h>
+#include <sched.h>
+#include <stddef.h>
+#include <sys/auxv.h>
+#include <time.h>
+
+#include "../abi/imas_abi.h"
+#include "environment.h"
+#include "give_back.h"
+#include "libc.h"
+#include "next_found.h"
+#include "own_process.h"
+#include "pacer.h"
+#include "quiet.h"
+#include "sys.h"
+
+typedef int join_call(pthread_t thread, void **result);
+typedef int timed_join_call(pthread_t thread, void **result, const struct timespec *until);
+typedef int clock_join_call(pthread_t thread, void **result, clockid_t clock, const struct timespec *until);
+typedef void exit_call(void *result);
+typedef int unshare_call(int flags);
+typedef int setns_call(int file, int type);
+typedef int prctl_call(int option, unsigned long a, unsigned long b, unsigned long c, unsigned long d);
+typedef long syscall_call(long number, long a, long b, long c, long d, long e, long f);
+
+static struct {
+    pthread_create_call *pthread_create;
+    join_call *pthread_join, *pthread_tryjoin_np;
+    timed_join_call *pthread_timedjoin_np;
+    clock_join_call *pthread_clockjoin_np;
+    exit_call *pthread_exit;
+    unshare_call *unshare;
+    setns_call *setns;
+    prctl_call *prctl;
+    syscall_call *syscall;
+} real;
+
+#define REAL(name) NEXT_FOUND(real.name, #name)
+
+static void prepare(void) {
+    REAL(pthread_create), REAL(pthread_join), REAL(pthread_tryjoin_np), REAL(pthread_timedjoin_np);
+    REAL(pthread_clockjoin_np), REAL(pthread_exit), REAL(unshare), REAL(setns), REAL(prctl), REAL(syscall);
+    quiet_prepare();
+}
+
+static int not_there(void) {
+    errno = ENOSYS;
+    return -1;
+}
+
+/* ---- threads ------------------------------------------------------------------------------------------- */
+
+EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *argument) {
+    pthread_create_call *next = REAL(pthread_create);
+    if (unlikely(next == NULL))
+        return ENOSYS;
+    if (give_back_is_on())
+        give_back_is_filtered(); /* it opens a file, which it may while there is one thread */
+    int error = next(thread, attributes, run, argument);
+    if (error == 0)
+        pacer_start(next);
+    return error;
+}
+
+/* A program that looks, after its last thread, whether it has one thread only, finds one. */
+static int joined(int error) {
+    if (error == 0)
+        pacer_end_if_alone();
+    return error;
+}
+
+EXPORT int pthread_join(pthread_t thread, void **result) {
+    join_call *next = REAL(pthread_join);
+    return likely(next != NULL) ? joined(next(thread, result)) : ENOSYS;
+}
+
+EXPORT int pthread_tryjoin_np(pthread_t thread, void **result) {
+    join_call *next = REAL(pthread_tryjoin_np);
+    return likely(next != NULL) ? joined(next(thread, result)) : ENOSYS;
+}
+
+EXPORT int pthread_timedjoin_np(pthread_t thread, void **result, const struct timespec *until) {
+    timed_join_call *next = REAL(pthread_timedjoin_np);
+    return likely(next != NULL) ? joined(next(thread, result, until)) : ENOSYS;
+}
+
+EXPORT int pthread_clockjoin_np(pthread_t thread, void **result, clockid_t clock, const struct timespec *until) {
+    clock_join_call *next = REAL(pthread_clockjoin_np); /* since 2.31 */
+    return likely(next != NULL) ? joined(next(thread, result, clock, until)) : ENOSYS;
+}
+
+/* The process ends with its last thread: after the main thread has ended, that must be one of the program's. */
+EXPORT __attribute__((noreturn)) void pthread_exit(void *result) {
+    exit_call *next = REAL(pthread_exit);
+    if (sys0(SYS_gettid) == sys0(SYS_getpid)) {
+        give_back_give_up();
+        pacer_end();
+    }
+    next(result);
+    __builtin_unreachable();
+}
+
+/* ---- what a process of several threads may not do ------------------------------------------------------ */
+
+/* The pacer is no reason for such a call to fail: it ends before, and comes back after. */
+static void come_back(void) {
+    int kept = errno;
+    pthread_create_call *create = REAL(pthread_create);
+    if (create != NULL)
+        pacer_start(create);
+    errno = kept;
+}
+
+EXPORT int unshare(int flags) {
+    unshare_call *next = REAL(unshare);
+    if (unlikely(next == NULL))
+        return not_there();
+    pacer_end();
+    int answer = next(flags);
+    come_back();
+    return answer;
+}
+
+EXPORT int setns(int file, int type) {
+    setns_call *next = REAL(setns);
+    if (unlikely(next == NULL))
+        return not_there();
+    pacer_end();
+    int answer = next(file, type);
+    come_back();
+    return answer;
+}
+
+/* ---- sandboxes ----------------------------------------------------------------------------------------- */
+
+#define PRCTL_SET_SECCOMP 22
+#define PRCTL_SET_TSC 26
+
+static bool enters_sandbox(long option) {
+    return option == PRCTL_SET_SECCOMP || option == PRCTL_SET_TSC;
+}
+
+/* From here on a system call of ours may be the end of the process. */
+static void leave_for_good(void) {
+    give_back_give_up();
+    pacer_end();
+}
+
+EXPORT int prctl(int option, unsigned long a, unsigned long b, unsigned long c, unsigned long d) {
+    prctl_call *next = REAL(prctl);
+    if (enters_sandbox(option))
+        leave_for_good();
+    return likely(next != NULL) ? next(option, a, b, c, d) : not_there();
+}
+
+EXPORT long syscall(long number, long a, long b, long c, long d, long e, long f) {
+    syscall_call *next = REAL(syscall);
+    if (unlikely(next == NULL))
+        return not_there();
+    bool aside = number == SYS_unshare || number == SYS_setns;
+    if (number == SYS_seccomp || (number == SYS_prctl && enters_sandbox(a)))
+        leave_for_good();
+    if (!aside)
+        return next(number, a, b, c, d, e, f);
+    pacer_end();
+    long answer = next(number, a, b, c, d, e, f);
+    come_back();
+    return answer;
+}
+
+/* ---- fork, beginning, end ------------------------------------------------------------------------------ */
+
+extern char **environ;
+extern void *__dso_handle __attribute__((visibility("hidden")));
+extern int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void), void *object);
+
+static void begin_in_child(void) {
+    pacer_forget();
+    give_back_begin();
+}
+
+__attribute__((constructor)) static void enter(int argc, char **arguments, char **at_start) {
+    (void)argc, (void)arguments;
+    prepare();
+    char **environment = environ != NULL ? environ : at_start;
+    if (libc_getauxval == NULL || libc_getauxval(AT_SECURE) != 0 || environment_flag(environment, IMAS_ENV_DISABLE))
+        return;
+    if (__register_atfork(give_back_hold, give_back_release, begin_in_child, &__dso_handle) != 0)
+        return;
+    give_back_begin();
+    pthread_create_call *create = REAL(pthread_create);
+    if (create != NULL)
+        pacer_start(create); /* a library's constructor may have started threads */
+}
+
+/* Allocators take themselves apart as the process ends. */
+__attribute__((destructor)) static void leave(void) {
+    give_back_give_up();
+    give_back_hold();
+}

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs under what gives free pages back (docs/decisions/0039): memory falls, and whatever a thread or a system call
+that the program did not ask for could change stays as it is untouched."""
+
+import os
+import subprocess
+
+import page
+from harness import ALL_MODES, GUARD, HERE, HOOK, LIB, PAGE, ROOT, RUNNING, WORK, check, compile_program, run, skipped, wanted
+
+GIVE_BACK = LIB / "libimas-giveback.so"
+WAYS = ["threads", "poll", "epoll", "select", "accept", "sleep"]
+HAZARDS = """unshares-joined unshares-detached unshares-by-syscall enters tasks sandboxed-thread sandboxed-alone threads-forbidden
+started-filtered forks daemons atfork descriptors cancelled main-ends main-vanishes interrupted timed to-the-process
+identities""".split()
+SERVING = ["system", "jemalloc", "tcmalloc"]  # those that have a candidate which gives back
+NEEDS_ROOT = {"identities"}
+TIMEOUT_S = 120
+
+
+def build():
+    compile_program("gives_back")
+    compile_program("waits", "-D_GNU_SOURCE")
+    subprocess.run(["gcc", "-std=gnu11", "-O1", "-fno-builtin", "-shared", "-fPIC", "-o", WORK / "libsignals_in_trim.so",
+                    HERE / "programs/signals_in_trim.c"], check=True)
+    compile_program("hazards", "-D_GNU_SOURCE")
+    subprocess.run(["gcc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-o", WORK / "budget", HERE / "budget.c",
+                    ROOT / "hook/budget.c"], check=True)
+
+
+def under(mode, allocator, command, **environment):
+    """Runs it as a candidate that gives back does; returns how it ended and the page it left."""
+    PAGE.unlink(missing_ok=True)
+    ours = [GIVE_BACK, HOOK if mode == "trial" else GUARD]
+    libraries = ours + ([] if allocator == "system" else [LIB / f"allocators/lib{allocator}.so"])
+    launch = [WORK / "launch", *([] if mode == "trial" else ["-g"]), "-p", PAGE, "-l", ":".join(map(str, libraries)), "--"]
+    outcome = run([*launch, *command], timeout=TIMEOUT_S, env={**os.environ, **environment})
+    return outcome, page.read(PAGE)
+
+
+def memory_falls():
+    """Free pages between blocks in use. Untouched they stay: one run shows it, and takes its whole deadline."""
+    if not wanted("gives back"):
+        return
+    for allocator in SERVING:
+        for mode in ALL_MODES:
+            for way in WAYS if allocator == "system" else WAYS[:2]:
+                outcome, left = under(mode, allocator, [WORK / "gives_back", way])
+                check(f"gives back {way} {mode} {allocator}", (outcome.status, outcome.out) == (0, b"fell\n"), outcome)
+                check(f"gives back {way} {mode} {allocator} served", left["state"] == RUNNING[mode], left["pass_reason"])
+
+
+def hazards():
+    for name in HAZARDS:
+        label = f"give back {name}"
+        if not wanted(label):
+            continue
+        if name in NEEDS_ROOT and os.geteuid() != 0:
+            skipped(label, "setresuid needs root")
+            continue
+        plain = run([WORK / "hazards", name], timeout=TIMEOUT_S)
+        check(f"{label} untouched", plain.status == 0 and b"not as expected" not in plain.out and plain.out != b"", plain)
+        for mode in ALL_MODES:
+            outcome, _ = under(mode, "system", [WORK / "hazards", name], EXPECT_PACER="1")
+            check(f"{label} {mode}", outcome == plain, f"{outcome}\n  untouched: {plain}")
+
+
+def signals():
+    """A signal that comes while pages are given back is handled afterwards, and ends the wait that was about to begin."""
+    over = "trims 1, handled 1, within 0, answer -1 Interrupted system call"
+    ends = dict.fromkeys(["poll", "ppoll", "epoll", "select", "accept"], over)
+    ends["sleep"] = f"{over}, all of it left"
+    ends["restarted"] = over.replace("Interrupted system call", "Resource temporarily unavailable")  # accept's own timeout
+    for way, end in ends.items():
+        for mode in ALL_MODES if wanted(f"give back signals {way}") else []:
+            library = f"{WORK}/libsignals_in_trim.so"
+            outcome, _ = under(mode, "system", [WORK / "waits", way], LD_PRELOAD=library)
+            check(f"give back signals {way} {mode}", (outcome.status, outcome.out.decode()) == (0, f"{end}\n"), outcome)
+
+
+def others(allocators):
+    """Each allocator that has such a candidate, through forks and threads that end."""
+    for allocator in allocators:
+        for name in ["forks", "cancelled", "main-ends"] if allocator in SERVING[1:] else []:
+            label = f"give back {name} {allocator}"
+            if wanted(label):
+                plain = run([WORK / "hazards", name], timeout=TIMEOUT_S)
+                for mode in ALL_MODES:
+                    outcome, _ = under(mode, allocator, [WORK / "hazards", name], EXPECT_PACER="1")
+                    check(f"{label} {mode}", outcome == plain, f"{outcome}\n  untouched: {plain}")
+
+
+def switched_off():
+    """IMAS_DISABLE=1: no thread."""
+    if not wanted("give back disabled"):
+        return
+    outcome, _ = under("guard", "system", [WORK / "hazards", "to-the-process"], IMAS_DISABLE="1")
+    check("give back disabled", b"not as expected" not in outcome.out and outcome.status == 0, outcome)
+
+
+def budget():
+    if not wanted("give back budget"):
+        return
+    outcome = run([WORK / "budget"])
+    print(outcome.out.decode(), end="")
+    check("give back budget", outcome.status == 0, outcome)
+
+
+def give_back(allocators):
+    build()
+    budget()
+    memory_falls()
+    hazards()
+    signals()
+    others(allocators)
+    switched_off()

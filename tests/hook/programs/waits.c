@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * waits WAY - waits again and again until a signal has come while pages were given back (signals_in_trim.c), and
+ * prints how that wait ended. WAY is poll, ppoll, epoll, select, sleep, accept, or restarted: accept, with SA_RESTART.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#define WAIT_MS 200
+
+__attribute__((weak)) extern volatile int trims, in_trim;
+
+static volatile int handled, handled_within;
+
+static void handle(int signal) {
+    (void)signal;
+    handled++;
+    handled_within += in_trim;
+}
+
+static int listen_somewhere(void) {
+    int file = socket(AF_INET, SOCK_STREAM, 0);
+    struct sockaddr_in any = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct timeval wait = {0, WAIT_MS * 1000};
+    if (bind(file, (struct sockaddr *)&any, sizeof any) != 0 || listen(file, 1) != 0)
+        exit(2);
+    setsockopt(file, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
+    return file;
+}
+
+static struct timespec left;
+
+static int wait_once(const char *way) {
+    static int listening = -1, set = -1;
+    struct epoll_event event;
+    struct timeval wait = {0, WAIT_MS * 1000};
+    struct timespec long_wait = {0, WAIT_MS * 1000000};
+    if (listening < 0) {
+        listening = listen_somewhere();
+        set = epoll_create1(0);
+    }
+    if (strcmp(way, "poll") == 0)
+        return poll(NULL, 0, WAIT_MS);
+    if (strcmp(way, "ppoll") == 0)
+        return ppoll(NULL, 0, &long_wait, NULL);
+    if (strcmp(way, "epoll") == 0)
+        return epoll_wait(set, &event, 1, WAIT_MS);
+    if (strcmp(way, "select") == 0)
+        return select(0, NULL, NULL, NULL, &wait);
+    if (strcmp(way, "sleep") == 0)
+        return nanosleep(&long_wait, &left);
+    return accept(listening, NULL, NULL);
+}
+
+static void work(void) {
+    struct timespec now;
+    do
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    while (now.tv_sec == 0 && now.tv_nsec < 200000000);
+}
+
+int main(int argc, char **argv) {
+    if (argc != 2 || &trims == NULL)
+        return 2;
+    struct sigaction action = {.sa_handler = handle, .sa_flags = strcmp(argv[1], "restarted") == 0 ? SA_RESTART : 0};
+    sigaction(SIGALRM, &action, NULL);
+    work();
+    int answer = 0, error = 0;
+    for (time_t until = time(NULL) + 60; trims == 0 && time(NULL) < until;) {
+        errno = 0;
+        answer = wait_once(argv[1]);
+        error = errno;
+    }
+    printf("trims %d, handled %d, within %d, answer %d %s%s\n", trims, handled, handled_within, answer, strerror(error),
+           left.tv_nsec == WAIT_MS * 1000000 ? ", all of it left" : "");
+    return 0;
+}
