@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How often the judge takes noise for a gain of a server, and how often it finds a true one.
 
-use imas_service::{Better, Figure, ServiceGoal, ServiceRun, compare_services};
+use imas_runs::service::{Better, Figure, ServiceGoal, ServiceRun, compare_services};
 use imas_study::services::{PickRule, RoundChanges};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};

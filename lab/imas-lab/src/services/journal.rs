@@ -9,7 +9,7 @@ use imas_cli::format::counted;
 use imas_cli::message::Hinted;
 use imas_linux::host::Host;
 use imas_runs::journal::Journal;
-use imas_service::{Service, ServiceRun};
+use imas_runs::service::{Service, ServiceRun};
 use serde::{Deserialize, Serialize};
 
 /// First line of each session; a later reader needs the machine and the versions.

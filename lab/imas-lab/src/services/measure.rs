@@ -20,8 +20,8 @@ use imas_runs::interruption::{InterruptedBy, Interruption};
 use imas_runs::journal::Journal;
 use imas_runs::runner::{Elimination, NextStep, Observer, Rules, Runner, SessionEnd};
 use imas_runs::schedule::{self, RoundKind, Step};
+use imas_runs::service::{Service, ServiceExecutor, ServiceRun};
 use imas_runs::subject::{Subject, Timeout};
-use imas_service::{Service, ServiceExecutor, ServiceRun};
 
 use super::journal::{self, Header};
 use super::recipes::{self, RecipeArgs};

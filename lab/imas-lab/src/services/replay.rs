@@ -21,7 +21,7 @@ use imas_replay::recording::{RecordedRun, Recording, RecordingLimits};
 use imas_replay::several::{ChosenProcesses, ReplayedProcesses, chosen, replay_all};
 use imas_runs::interruption::{InterruptedBy, Interruption};
 use imas_runs::journal::Journal;
-use imas_service::{Service, ServiceExecutor, ServiceRun};
+use imas_runs::service::{Service, ServiceExecutor, ServiceRun};
 use imas_study::services::ServicePrediction;
 use imas_trace::file::{Trace, TraceHeader};
 

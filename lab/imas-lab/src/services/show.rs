@@ -9,8 +9,8 @@ use clap::{Args, ValueHint};
 use imas_cli::format::counted;
 use imas_cli::{output, table};
 use imas_report::page::{Block, PageSection};
-use imas_service::page::{self, MeasuredService};
-use imas_service::{ServiceComparison, ServiceGoal, ServiceRun, compare_services};
+use imas_runs::service::page::{self, MeasuredService};
+use imas_runs::service::{ServiceComparison, ServiceGoal, ServiceRun, compare_services};
 use imas_study::services::{CandidateForAll, JournalJudgement, JudgeOptions, readme};
 
 use super::journal::{ServiceJournal, read_whole};

@@ -9,8 +9,8 @@ use imas_linux::arenas::{ArenaHeaps, Arenas};
 use serde::Serialize;
 
 use crate::services::round_changes::RoundChanges;
-use imas_service::ServiceRun;
-use imas_service::margin;
+use imas_runs::service::ServiceRun;
+use imas_runs::service::margin;
 
 /// Whether the advice was right. A saving counts from the margin of memory on; without advice also only
 /// where it is large enough for advice.

@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use crate::services::pick_rule::{PickRule, cost};
 use crate::services::round_changes::RoundChanges;
-use imas_service::GuardRail;
-use imas_service::ServiceGoal;
+use imas_runs::service::GuardRail;
+use imas_runs::service::ServiceGoal;
 
 /// A set as bits; bit `n` is candidate `n`.
 type Members = u32;
@@ -186,8 +186,8 @@ pub fn set_rules(rails: &[GuardRail]) -> [(&'static str, PickRule); 4] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use imas_service::Figure;
-    use imas_service::{Failure, ServiceRun, Stage};
+    use imas_runs::service::Figure;
+    use imas_runs::service::{Failure, ServiceRun, Stage};
 
     fn run(service: &str, candidate: &str, round: u32, memory: f64) -> ServiceRun {
         ServiceRun {

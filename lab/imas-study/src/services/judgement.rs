@@ -11,9 +11,9 @@ use crate::services::advice::{AdviceVerdict, AdvisedService};
 use crate::services::judge::{CandidateForAll, JudgedService, MemoryGain, geometric_mean};
 use crate::services::pick_rule::PickRule;
 use crate::services::round_changes::RoundChanges;
-use imas_service::GuardRail;
-use imas_service::ServiceGoal;
-use imas_service::ServiceRun;
+use imas_runs::service::GuardRail;
+use imas_runs::service::ServiceGoal;
+use imas_runs::service::ServiceRun;
 
 /// Rounds for a proof on rounds that do not judge: three choose, one judges.
 pub const ROUNDS_FOR_PROOF: usize = 4;
@@ -220,8 +220,8 @@ impl AdviceScore {
 mod tests {
     use super::*;
     use imas_linux::arenas::ArenaHeaps;
-    use imas_service::Figure;
-    use imas_service::{Failure, Stage};
+    use imas_runs::service::Figure;
+    use imas_runs::service::{Failure, Stage};
 
     const MB: f64 = 1e6;
 

@@ -5,8 +5,8 @@ use imas_core::compare::{Answer, Demand, PairedRatio, PairedRuns, Resampling, Sp
 use imas_core::stats::{RESAMPLES, median};
 
 use crate::services::round_changes::RoundChanges;
-use imas_service::GuardRail;
-use imas_service::ServiceGoal;
+use imas_runs::service::GuardRail;
+use imas_runs::service::ServiceGoal;
 
 /// A rule for picks.
 #[derive(Clone, PartialEq, Debug)]

@@ -8,7 +8,7 @@ use imas_core::stats::{Moments, median};
 use serde::Serialize;
 
 use crate::services::prediction::ServicePrediction;
-use imas_service::ServiceRun;
+use imas_runs::service::ServiceRun;
 
 /// One prediction and what the live runs of that candidate took. Memory is the mean under load.
 #[derive(Serialize, Clone, PartialEq, Debug)]
@@ -144,7 +144,7 @@ fn choice(service: &str, judged: &[JudgedPrediction]) -> PredictedChoice {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use imas_service::Figure;
+    use imas_runs::service::Figure;
 
     fn run(candidate: &str, bytes: f64) -> ServiceRun {
         let mut run =

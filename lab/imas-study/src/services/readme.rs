@@ -10,7 +10,7 @@ use imas_core::stats::Interval;
 
 use crate::services::judge::CandidateForAll;
 use crate::services::judgement::JournalJudgement;
-use imas_service::page::{MeasuredService, best, named};
+use imas_runs::service::page::{MeasuredService, best, named};
 
 /// Candidates that are shown given to all services, beside the leanest: what people are advised to use.
 const ADVISED: [&str; 3] = ["glibc:arena2", "jemalloc", "mimalloc"];
@@ -154,9 +154,9 @@ mod tests {
 
     use super::*;
     use crate::services::judgement::JudgeOptions;
-    use imas_service::Figure;
-    use imas_service::ServiceRun;
-    use imas_service::{ServiceGoal, compare_services};
+    use imas_runs::service::Figure;
+    use imas_runs::service::ServiceRun;
+    use imas_runs::service::{ServiceGoal, compare_services};
 
     fn runs(service: &str, rounds: u32, leaner: f64) -> Vec<ServiceRun> {
         let one = |candidate: &str, round: u32, mib: f64| ServiceRun {

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use imas_core::SYSTEM;
 use imas_core::stats::median;
 
-use imas_service::Better;
-use imas_service::ServiceRun;
-use imas_service::{compared, even_cpu};
+use imas_runs::service::Better;
+use imas_runs::service::ServiceRun;
+use imas_runs::service::{compared, even_cpu};
 
 /// What a candidate did in one round.
 #[derive(Clone, PartialEq, Debug)]

@@ -21,10 +21,10 @@ use imas_linux::{conditions, page};
 use imas_runs::interruption::{InterruptedBy, Interruption};
 use imas_runs::runner::{Elimination, Rules, Runner, SessionEnd};
 use imas_runs::schedule;
-use imas_runs::subject::{Subject, Timeout};
-use imas_service::{
+use imas_runs::service::{
     Service, ServiceError, ServiceExecutor, ServiceFileError, ServiceLimits, ServiceRun, compare_services,
 };
+use imas_runs::subject::{Subject, Timeout};
 use imas_store::Store;
 
 use super::caller_folder::CallerFolder;

@@ -4,8 +4,8 @@
 use imas_cli::{format, table};
 use imas_core::stats::Interval;
 use imas_linux::host::Host;
-use imas_service::page::{self, MeasuredService};
-use imas_service::{
+use imas_runs::service::page::{self, MeasuredService};
+use imas_runs::service::{
     CandidateFigures, ComparedFigure, CpuShare, GuardRail, Service, ServiceComparison, ServiceGoal,
     ServiceRun,
 };

@@ -11,8 +11,8 @@ use imas_runs::interruption::Interruption;
 use imas_runs::journal::Journal;
 use imas_runs::runner::{NextStep, Observer};
 use imas_runs::schedule::Step;
+use imas_runs::service::{ServiceError, ServiceExecutor, ServiceRun};
 use imas_runs::subject::Subject;
-use imas_service::{ServiceError, ServiceExecutor, ServiceRun};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::caller_folder::CallerFolder;

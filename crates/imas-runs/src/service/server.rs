@@ -19,14 +19,14 @@ use imas_linux::start_program::{ChildSetup, ProgramStart, StartedProgram};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::cpus::KeptOn;
-use crate::error::ServiceError;
-use crate::exit_text::exit_text;
-use crate::group::Group;
-use crate::line::{last_line, tail};
-use crate::recorder::SharedTree;
-use crate::run::{Failure, ServiceRun, Stage};
-use crate::tree::Tree;
+use crate::service::cpus::KeptOn;
+use crate::service::error::ServiceError;
+use crate::service::exit_text::exit_text;
+use crate::service::group::Group;
+use crate::service::line::{last_line, tail};
+use crate::service::recorder::SharedTree;
+use crate::service::run::{Failure, ServiceRun, Stage};
+use crate::service::tree::Tree;
 
 /// Time limit for the server to end. Then it is killed.
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);

@@ -5,8 +5,8 @@ use imas_core::SYSTEM;
 use imas_core::compare::{Answer, FEWEST_ROUNDS};
 use imas_core::stats::Interval;
 
-use crate::candidate_figures::{CandidateFigures, margin};
-use crate::guard_rail::GuardRail;
+use crate::service::candidate_figures::{CandidateFigures, margin};
+use crate::service::guard_rail::GuardRail;
 
 /// Figures of a verdict and their names. Of latency and rate, the first that was measured is used.
 const LATENCIES: [(&str, &str); 4] =

@@ -3,15 +3,15 @@
 
 use std::collections::BTreeMap;
 
+use crate::executor::Execution;
 use imas_core::pace::Pace;
 use imas_core::run::RawRun;
 use imas_linux::arenas::ArenaHeaps;
 use imas_linux::measure::RunOutcome;
-use imas_runs::executor::Execution;
 use serde::{Deserialize, Serialize};
 
-use crate::cpus::CpuShare;
-use crate::figure::Figure;
+use crate::service::cpus::CpuShare;
+use crate::service::figure::Figure;
 
 /// One run. Candidates are compared by its `figures`:
 ///

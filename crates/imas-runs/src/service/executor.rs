@@ -5,29 +5,29 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crate::command;
+use crate::interruption::Interruption;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::clock::now_unix_s;
 use imas_linux::conditions;
 use imas_linux::environment::{Injection, Libraries, Mode, Reach, Variables};
 use imas_linux::measure::{adopt_orphans, end_descendants};
 use imas_linux::program::Command;
-use imas_runs::command;
-use imas_runs::interruption::Interruption;
 
-use crate::cpus::CpuShare;
-use crate::definition::Service;
-use crate::error::ServiceError;
-use crate::life::{Interrupted, ServerLife};
-use crate::limits::ServiceLimits;
-use crate::line::ShellLine;
-use crate::load;
-use crate::ready::Ready;
-use crate::recorder::Recorder;
-use crate::run::{Failure, ServiceRun, Stage};
-use crate::run_figures::add_figures;
-use crate::server::{Server, ServerStart};
-use crate::variables::expand;
-use crate::work::{NAMES, Work};
+use crate::service::cpus::CpuShare;
+use crate::service::definition::Service;
+use crate::service::error::ServiceError;
+use crate::service::life::{Interrupted, ServerLife};
+use crate::service::limits::ServiceLimits;
+use crate::service::line::ShellLine;
+use crate::service::load;
+use crate::service::ready::Ready;
+use crate::service::recorder::Recorder;
+use crate::service::run::{Failure, ServiceRun, Stage};
+use crate::service::run_figures::add_figures;
+use crate::service::server::{Server, ServerStart};
+use crate::service::variables::expand;
+use crate::service::work::{NAMES, Work};
 
 /// Time limit for lines that prepare or clean up.
 const SETUP_TIMEOUT: Duration = Duration::from_secs(900);

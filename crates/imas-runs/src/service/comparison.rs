@@ -9,10 +9,10 @@ use imas_core::compare::{Answer, Demand, PairedRatio, PairedRuns, Resampling, Sp
 use imas_core::stats::{Interval, RESAMPLES, attainable_confidence, bootstrap, median};
 use serde::{Deserialize, Serialize};
 
-use crate::candidate_figures::{CandidateFigures, ComparedFigure, margin};
-use crate::guard_rail::GuardRail;
-use crate::run::ServiceRun;
-use crate::verdict;
+use crate::service::candidate_figures::{CandidateFigures, ComparedFigure, margin};
+use crate::service::guard_rail::GuardRail;
+use crate::service::run::ServiceRun;
+use crate::service::verdict;
 
 /// The figure that the pick is chosen by.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -237,8 +237,8 @@ fn pick(candidates: &[CandidateFigures], goal: ServiceGoal) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::figure::Figure;
-    use crate::run::Stage;
+    use crate::service::figure::Figure;
+    use crate::service::run::Stage;
 
     fn run(candidate: &str, round: u32, memory: f64, cpu: f64, p99: f64) -> ServiceRun {
         // The machine's speed changes from round to round. Pairing must remove this.
@@ -305,7 +305,7 @@ mod tests {
     #[test]
     fn a_failed_candidate_is_not_picked_and_a_clock_hides_the_cpu() {
         let mut all = runs();
-        let failure = crate::run::Failure {
+        let failure = crate::service::run::Failure {
             stage: Stage::Died,
             what: "x".into(),
             signal: Some(11),

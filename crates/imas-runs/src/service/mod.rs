@@ -4,15 +4,13 @@
 //! - [`Service`]: how a server is started, tested for readiness, loaded and stopped; from options or a TOML
 //!   file
 //! - [`ServiceExecutor`]: makes one run of one candidate per call, and returns a [`ServiceRun`] with named
-//!   figures; `imas_runs::Runner` calls it
+//!   figures; [`crate::runner::Runner`] calls it
 //! - [`adapter`]: rules for the output of known load generators; data, in `adapters.toml`
 //! - [`ServiceComparison`]: the runs of all candidates, paired by round, with a verdict for operators of
 //!   services
 //!
 //! Only the server runs under the candidate. The load and the lines that prepare the run have the unchanged
 //! environment.
-
-#![forbid(unsafe_code)]
 
 pub mod adapter;
 pub mod guard_rail;

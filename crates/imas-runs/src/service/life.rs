@@ -7,16 +7,16 @@ use std::time::{Duration, Instant};
 use imas_linux::environment::Variables;
 use imas_linux::pace::Meter;
 
-use crate::definition::Service;
-use crate::error::ServiceError;
-use crate::figure::Figure;
-use crate::limits::ServiceLimits;
-use crate::line::{LineEnd, ShellLine};
-use crate::load;
-use crate::ready::Ready;
-use crate::run::{CycleFigures, Failure, PhaseFigures, ServiceRun, Stage};
-use crate::server::{Server, locked};
-use crate::work::Work;
+use crate::service::definition::Service;
+use crate::service::error::ServiceError;
+use crate::service::figure::Figure;
+use crate::service::limits::ServiceLimits;
+use crate::service::line::{LineEnd, ShellLine};
+use crate::service::load;
+use crate::service::ready::Ready;
+use crate::service::run::{CycleFigures, Failure, PhaseFigures, ServiceRun, Stage};
+use crate::service::server::{Server, locked};
+use crate::service::work::Work;
 
 /// Time between two tests for readiness.
 const ASK_EVERY: Duration = Duration::from_millis(10);

@@ -10,9 +10,9 @@ use imas_report::chart::{Axis, Chart, CurveLine, Curves, Distribution, Distribut
 use imas_report::measure::{self, MeasuredFigure, MeasuredRow, Unit};
 use imas_report::page::{Block, PageSection, ResultPage};
 
-use crate::candidate_figures::{CandidateFigures, ComparedFigure, margin};
-use crate::comparison::ServiceComparison;
-use crate::run::ServiceRun;
+use crate::service::candidate_figures::{CandidateFigures, ComparedFigure, margin};
+use crate::service::comparison::ServiceComparison;
+use crate::service::run::ServiceRun;
 
 const MIB: f64 = 1048576.0;
 
@@ -306,8 +306,8 @@ fn percent(ratio: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::comparison::{ServiceGoal, compare_services};
-    use crate::figure::Figure;
+    use crate::service::comparison::{ServiceGoal, compare_services};
+    use crate::service::figure::Figure;
 
     fn run(candidate: &str, round: u32, mib: u32) -> ServiceRun {
         let figure = Figure::lower("memory", f64::from(mib) * MIB, "B");

@@ -7,8 +7,8 @@ use imas_core::compare::Margins;
 use imas_core::stats::Interval;
 use serde::{Deserialize, Serialize};
 
-use crate::figure::Better;
-use crate::run::Failure;
+use crate::service::figure::Better;
+use crate::service::run::Failure;
 
 /// One figure of a candidate.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
@@ -44,7 +44,7 @@ pub struct CandidateFigures {
     /// Runs of the candidate that failed.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub failures: Vec<Failure>,
-    /// Compared figures by name, as in [`crate::ServiceRun::figures`].
+    /// Compared figures by name, as in [`crate::service::ServiceRun::figures`].
     pub figures: BTreeMap<String, ComparedFigure>,
     /// The verdict as a sentence.
     pub verdict: String,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::tree::Tree;
+use crate::service::tree::Tree;
 
 /// The process tree, shared by two threads.
 pub(crate) type SharedTree = Arc<Mutex<Tree>>;

@@ -17,7 +17,7 @@ pub enum Better {
 /// A named figure.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub struct Figure {
-    /// One of the names in [`crate::ServiceRun::figures`].
+    /// One of the names in [`crate::service::ServiceRun::figures`].
     pub name: String,
     /// Value in `unit`.
     pub value: f64,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The figures of a run, from its cycles and from the recording of its memory.
 
-use crate::figure::Figure;
-use crate::life::Spans;
-use crate::load;
-use crate::recorder::Recording;
-use crate::run::{CycleFigures, ServiceRun};
+use crate::service::figure::Figure;
+use crate::service::life::Spans;
+use crate::service::load;
+use crate::service::recorder::Recording;
+use crate::service::run::{CycleFigures, ServiceRun};
 
 /// Adds the figures of a run whose cycles and recording are complete.
 pub(crate) fn add_figures(run: &mut ServiceRun, recording: &Recording, spans: &Spans) {
