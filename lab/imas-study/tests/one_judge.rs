@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How often the judge takes noise for a gain of a server, and how often it finds a true one.
 
-use imas_runs::service::{Better, Figure, ServiceGoal, ServiceRun, compare_services};
+use imas_core::run::RawRun;
+use imas_core::server_run::{Figure, ServerRun};
+use imas_runs::service::{ServiceGoal, compare_services};
 use imas_study::services::{PickRule, RoundChanges};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -45,22 +47,17 @@ impl Made {
         }
     }
 
-    fn runs(&self, seed: u64) -> Vec<ServiceRun> {
+    fn runs(&self, seed: u64) -> Vec<RawRun> {
         let mut random = SmallRng::seed_from_u64(seed);
         let mut runs = vec![];
         for (at, candidate) in self.names().into_iter().enumerate() {
             for round in 0..self.rounds {
                 let factor = if at == self.equals { self.last } else { 1.0 };
                 let value = 1e8 * factor * (self.sigma * self.noise(&mut random)).exp();
-                let memory = Figure { name: "memory".into(), value, unit: "B".into(), better: Better::Lower };
-                runs.push(ServiceRun {
-                    service: "made up".into(),
-                    candidate: candidate.clone(),
-                    round,
-                    cpu_s: (1.0, 0.0),
-                    figures: [("memory".to_owned(), memory)].into(),
-                    ..ServiceRun::default()
-                });
+                let memory = Figure::lower("memory", value, "B");
+                let (program, candidate) = ("made up".into(), candidate.clone());
+                let run = RawRun { program, candidate, round, user_s: 1.0, ..RawRun::default() };
+                runs.push(run.with_server(ServerRun::of([memory])));
             }
         }
         runs

@@ -7,8 +7,8 @@ use imas_core::compare::Margins;
 use imas_core::stats::Interval;
 use serde::{Deserialize, Serialize};
 
-use crate::service::figure::Better;
-use crate::service::run::Failure;
+use imas_core::server_run::Failure;
+use imas_core::server_run::figure::Better;
 
 /// One figure of a candidate.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
@@ -44,7 +44,7 @@ pub struct CandidateFigures {
     /// Runs of the candidate that failed.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub failures: Vec<Failure>,
-    /// Compared figures by name, as in [`crate::service::ServiceRun::figures`].
+    /// Compared figures by name, as in [`imas_core::server_run::ServerRun::figures`].
     pub figures: BTreeMap<String, ComparedFigure>,
     /// The verdict as a sentence.
     pub verdict: String,

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::service::candidate_figures::{CandidateFigures, ComparedFigure, margin};
 use crate::service::guard_rail::GuardRail;
-use crate::service::run::ServiceRun;
 use crate::service::verdict;
+use imas_core::run::RawRun;
 
 /// The figure that the pick is chosen by.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -48,21 +48,23 @@ pub struct ServiceComparison {
 #[must_use]
 pub fn compare_services(
     names: &[String],
-    runs: &[ServiceRun],
+    runs: &[RawRun],
     goal: ServiceGoal,
     rails: &[GuardRail],
     seed: u64,
 ) -> ServiceComparison {
     let even = even_cpu(names, &runs.iter().collect::<Vec<_>>());
-    let by_clock = runs.iter().any(|run| run.by_clock);
-    let of = |name: &str| -> Vec<&ServiceRun> {
-        runs.iter().filter(|run| run.candidate == name && run.is_ok()).collect()
-    };
+    let by_clock = runs.iter().any(|run| run.of_server().by_clock);
+    let of =
+        |name: &str| -> Vec<&RawRun> { runs.iter().filter(|run| run.candidate == name && run.ok).collect() };
     let system = of(SYSTEM);
     let goal_figures = GoalFigures::new((goal, by_clock), names, runs, &even, seed);
     let mut candidates: Vec<CandidateFigures> = Vec::new();
     for name in names {
-        let failures = runs.iter().filter(|run| run.candidate == *name).filter_map(|run| run.failure.clone());
+        let failures = runs
+            .iter()
+            .filter(|run| run.candidate == *name)
+            .filter_map(|run| run.of_server().failure.clone());
         let own = of(name);
         let mut figures = figures(&own, &system, &even, seed);
         if by_clock && let Some(cpu) = figures.get_mut("cpu") {
@@ -97,10 +99,10 @@ pub fn compare_services(
 pub type EvenCpu = BTreeMap<(String, u32), f64>;
 
 /// Normalised CPU seconds of these runs, for the figures called `names`.
-pub fn even_cpu(names: &[String], runs: &[&ServiceRun]) -> EvenCpu {
+pub fn even_cpu(names: &[String], runs: &[&RawRun]) -> EvenCpu {
     let of = |name: &String| CandidateRuns {
         name: name.clone(),
-        runs: runs.iter().filter(|run| run.candidate == *name && run.is_ok()).map(|run| run.raw()).collect(),
+        runs: runs.iter().filter(|run| run.candidate == *name && run.ok).map(|run| (*run).clone()).collect(),
     };
     let mut all: Vec<CandidateRuns> = names.iter().map(of).collect();
     prepare(&mut all);
@@ -115,14 +117,14 @@ pub fn even_cpu(names: &[String], runs: &[&ServiceRun]) -> EvenCpu {
 }
 
 fn figures(
-    own: &[&ServiceRun],
-    system: &[&ServiceRun],
+    own: &[&RawRun],
+    system: &[&RawRun],
     even: &EvenCpu,
     seed: u64,
 ) -> BTreeMap<String, ComparedFigure> {
-    let names: BTreeSet<&String> = own.iter().flat_map(|run| run.figures.keys()).collect();
+    let names: BTreeSet<&String> = own.iter().flat_map(|run| run.of_server().figures.keys()).collect();
     let one = |name: &String| {
-        let first = own.iter().find_map(|run| run.figures.get(name))?;
+        let first = own.iter().find_map(|run| run.of_server().figures.get(name))?;
         let values: Vec<f64> = own.iter().filter_map(|run| run.value(name)).collect();
         let pairs = pairs(own, system, |run| compared(run, name, even));
         let figure = ComparedFigure {
@@ -137,20 +139,16 @@ fn figures(
 }
 
 /// The value for the comparison: normalised CPU time, all else as measured.
-pub fn compared(run: &ServiceRun, name: &str, even: &EvenCpu) -> Option<f64> {
+pub fn compared(run: &RawRun, name: &str, even: &EvenCpu) -> Option<f64> {
     match name {
         "cpu" => even.get(&(run.candidate.clone(), run.round)).copied(),
         _ => run.value(name),
     }
 }
 
-fn pairs(
-    own: &[&ServiceRun],
-    system: &[&ServiceRun],
-    value: impl Fn(&ServiceRun) -> Option<f64>,
-) -> Vec<(f64, f64)> {
+fn pairs(own: &[&RawRun], system: &[&RawRun], value: impl Fn(&RawRun) -> Option<f64>) -> Vec<(f64, f64)> {
     let of_round = |round: u32| system.iter().find(|run| run.round == round);
-    let pair = |run: &&ServiceRun| Some((value(run)?, value(of_round(run.round)?)?));
+    let pair = |run: &&RawRun| Some((value(run)?, value(of_round(run.round)?)?));
     own.iter().filter_map(pair).filter(|(one, other)| *one > 0.0 && *other > 0.0).collect()
 }
 
@@ -187,16 +185,16 @@ impl<'a> GoalFigures<'a> {
     fn new(
         (goal, by_clock): (ServiceGoal, bool),
         names: &[String],
-        runs: &[ServiceRun],
+        runs: &[RawRun],
         even: &'a EvenCpu,
         seed: u64,
     ) -> Self {
-        let ran = |name: &&String| runs.iter().any(|run| run.candidate == **name && run.is_ok());
+        let ran = |name: &&String| runs.iter().any(|run| run.candidate == **name && run.ok);
         let candidates: Vec<&String> = names.iter().filter(ran).collect();
         let demand = Demand::of(candidates.len().saturating_sub(1));
         let mut found = Self { goal, by_clock, even, seed, demand, spread: Spread::default() };
         let mut all = PairedRuns::default();
-        for run in runs.iter().filter(|run| run.is_ok()) {
+        for run in runs.iter().filter(|run| run.ok) {
             let candidate = candidates.iter().position(|name| **name == run.candidate);
             let figure = candidate.zip(found.value(run));
             figure.into_iter().for_each(|(candidate, value)| all.push(candidate, run.round as usize, value));
@@ -205,7 +203,7 @@ impl<'a> GoalFigures<'a> {
         found
     }
 
-    fn value(&self, run: &ServiceRun) -> Option<f64> {
+    fn value(&self, run: &RawRun) -> Option<f64> {
         let of = |name| compared(run, name, self.even).filter(|_| !(self.by_clock && name == "cpu"));
         match self.goal {
             ServiceGoal::Balanced => Some((of("cpu")? * of("memory")?).sqrt()),
@@ -214,7 +212,7 @@ impl<'a> GoalFigures<'a> {
     }
 
     /// Whether these runs prove a candidate better.
-    fn answer(&self, own: &[&ServiceRun], system: &[&ServiceRun]) -> Answer {
+    fn answer(&self, own: &[&RawRun], system: &[&RawRun]) -> Answer {
         let pairs = pairs(own, system, |run| self.value(run));
         let ratios: Vec<f64> = pairs.iter().map(|(one, other)| one / other).collect();
         let how = Resampling { seed: self.seed, resamples: RESAMPLES };
@@ -237,10 +235,10 @@ fn pick(candidates: &[CandidateFigures], goal: ServiceGoal) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::service::figure::Figure;
-    use crate::service::run::Stage;
+    use imas_core::server_run::figure::Figure;
+    use imas_core::server_run::{Failure, ServerRun, Stage};
 
-    fn run(candidate: &str, round: u32, memory: f64, cpu: f64, p99: f64) -> ServiceRun {
+    fn run(candidate: &str, round: u32, memory: f64, cpu: f64, p99: f64) -> RawRun {
         // The machine's speed changes from round to round. Pairing must remove this.
         let drift = 1.0 + f64::from(round) / 4.0;
         let figures = [
@@ -249,16 +247,11 @@ mod tests {
             Figure::lower("p99", p99 * drift, "ms"),
             Figure::higher("rate", 100.0 / cpu / drift, "1/s"),
         ];
-        ServiceRun {
-            candidate: candidate.into(),
-            round,
-            cpu_s: (cpu * drift, 0.0),
-            figures: figures.into_iter().map(|figure| (figure.name.clone(), figure)).collect(),
-            ..ServiceRun::default()
-        }
+        RawRun { candidate: candidate.into(), round, user_s: cpu * drift, ..RawRun::default() }
+            .with_server(ServerRun::of(figures))
     }
 
-    fn runs() -> Vec<ServiceRun> {
+    fn runs() -> Vec<RawRun> {
         (0..4)
             .flat_map(|round| {
                 [
@@ -270,7 +263,7 @@ mod tests {
             .collect()
     }
 
-    fn compare(runs: &[ServiceRun], goal: ServiceGoal, rails: &[&str]) -> ServiceComparison {
+    fn compare(runs: &[RawRun], goal: ServiceGoal, rails: &[&str]) -> ServiceComparison {
         let names = ["system", "lean", "two"].map(str::to_owned);
         let rails: Vec<GuardRail> = rails.iter().map(|rail| rail.parse().unwrap()).collect();
         compare_services(&names, runs, goal, &rails, 1)
@@ -293,7 +286,7 @@ mod tests {
 
     #[test]
     fn one_round_proves_nothing() {
-        let one: Vec<ServiceRun> = runs().into_iter().filter(|run| run.round == 0).collect();
+        let one: Vec<RawRun> = runs().into_iter().filter(|run| run.round == 0).collect();
         let found = compare(&one, ServiceGoal::Memory, &[]);
         assert_eq!(
             (found.pick.as_str(), found.candidates[1].verdict.as_str()),
@@ -305,13 +298,9 @@ mod tests {
     #[test]
     fn a_failed_candidate_is_not_picked_and_a_clock_hides_the_cpu() {
         let mut all = runs();
-        let failure = crate::service::run::Failure {
-            stage: Stage::Died,
-            what: "x".into(),
-            signal: Some(11),
-            server: String::new(),
-        };
-        all.iter_mut().find(|run| run.candidate == "two").unwrap().failure = Some(failure);
+        let failure = Failure { signal: Some(11), ..Failure::new(Stage::Died, "x".into()) };
+        let two = all.iter_mut().find(|run| run.candidate == "two").unwrap();
+        two.set_server(ServerRun { failure: Some(failure), ..two.of_server().clone() });
         let found = compare(&all, ServiceGoal::Memory, &["cpu+2%"]);
         assert_eq!(found.pick, "system");
         assert!(
@@ -320,7 +309,7 @@ mod tests {
             found.candidates[2].verdict
         );
         let mut all = runs();
-        all[0].by_clock = true;
+        all[0].server.as_mut().unwrap().by_clock = true;
         let found = compare(&all, ServiceGoal::Memory, &["cpu+2%"]);
         assert_eq!((found.pick.as_str(), found.candidates[1].exceeds.len()), ("lean", 0));
     }

@@ -1,53 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Divides the CPUs between server and load.
 
+use imas_core::server_run::CpuShare;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use serde::{Deserialize, Serialize};
 
 /// With fewer CPUs than this, server and load share all of them. A server on one CPU would not show effects
 /// of arenas and caches.
 const FEWEST_TO_SHARE_OUT: usize = 4;
 
-/// The CPUs of server and load. Empty lists: both may use all.
-#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug, Default)]
-pub struct CpuShare {
-    /// CPUs of the server.
-    pub server: Vec<usize>,
-    /// CPUs of the load.
-    pub load: Vec<usize>,
+/// With four or more CPUs, the last quarter of this process's CPUs is for the load.
+pub(crate) fn shared_out() -> CpuShare {
+    share(allowed())
 }
 
-impl CpuShare {
-    /// With four or more CPUs, the last quarter of this process's CPUs is for the load.
-    #[must_use]
-    pub fn now() -> Self {
-        Self::of(allowed())
-    }
+/// One CPU for the server, the others for the load. The server's is the last that this process may use: the
+/// first serves most of the machine's interrupts.
+pub(crate) fn one_for_the_server() -> CpuShare {
+    one_of(allowed())
+}
 
-    /// One CPU for the server, the others for the load. The server's is the last that this process may use: the
-    /// first serves most of the machine's interrupts.
-    #[must_use]
-    pub fn one_for_the_server() -> Self {
-        Self::one_of(allowed())
-    }
+fn one_of(mut cpus: Vec<usize>) -> CpuShare {
+    CpuShare { server: cpus.pop().into_iter().collect(), load: cpus }
+}
 
-    fn one_of(mut cpus: Vec<usize>) -> Self {
-        Self { server: cpus.pop().into_iter().collect(), load: cpus }
+fn share(mut cpus: Vec<usize>) -> CpuShare {
+    if cpus.len() < FEWEST_TO_SHARE_OUT {
+        return CpuShare::default();
     }
-
-    fn of(mut cpus: Vec<usize>) -> Self {
-        if cpus.len() < FEWEST_TO_SHARE_OUT {
-            return Self::default();
-        }
-        let load = cpus.split_off(cpus.len() - cpus.len() / 4);
-        Self { server: cpus, load }
-    }
-
-    /// Whether the load has CPUs of its own.
-    #[must_use]
-    pub fn is_apart(&self) -> bool {
-        !self.load.is_empty()
-    }
+    let load = cpus.split_off(cpus.len() - cpus.len() / 4);
+    CpuShare { server: cpus, load }
 }
 
 /// The CPUs that this process may use.
@@ -87,15 +68,15 @@ mod tests {
 
     #[test]
     fn a_quarter_is_for_the_load_where_there_are_four() {
-        assert_eq!(CpuShare::of(vec![0, 1]), CpuShare::default());
-        assert_eq!(CpuShare::of(vec![0, 1, 2, 3]), CpuShare { server: vec![0, 1, 2], load: vec![3] });
-        let eight = CpuShare::of((0..8).collect());
+        assert_eq!(share(vec![0, 1]), CpuShare::default());
+        assert_eq!(share(vec![0, 1, 2, 3]), CpuShare { server: vec![0, 1, 2], load: vec![3] });
+        let eight = share((0..8).collect());
         assert_eq!((eight.server.len(), eight.load), (6, vec![6, 7]));
     }
 
     #[test]
     fn a_server_on_one_cpu_leaves_the_others_to_the_load() {
-        assert_eq!(CpuShare::one_of(vec![0, 1, 2]), CpuShare { server: vec![2], load: vec![0, 1] });
-        assert_eq!(CpuShare::one_of(vec![3]), CpuShare { server: vec![3], load: vec![] });
+        assert_eq!(one_of(vec![0, 1, 2]), CpuShare { server: vec![2], load: vec![0, 1] });
+        assert_eq!(one_of(vec![3]), CpuShare { server: vec![3], load: vec![] });
     }
 }

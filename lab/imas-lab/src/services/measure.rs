@@ -20,7 +20,7 @@ use imas_runs::interruption::{InterruptedBy, Interruption};
 use imas_runs::journal::Journal;
 use imas_runs::runner::{Elimination, NextStep, Observer, Rules, Runner, SessionEnd};
 use imas_runs::schedule::{self, RoundKind, Step};
-use imas_runs::service::{Service, ServiceExecutor, ServiceRun};
+use imas_runs::service::{Service, ServiceExecutor};
 use imas_runs::subject::{Subject, Timeout};
 
 use super::journal::{self, Header};
@@ -73,17 +73,16 @@ pub(super) fn measure(args: &RunArgs, context: &Context) -> Result<ExitCode> {
     let names: Vec<String> = candidates.iter().map(|candidate| candidate.name.clone()).collect();
     let is_made = |step: &Step| {
         let (service, candidate) = (&services[step.subject].name, &names[step.candidate]);
-        let is_of_step = |run: &ServiceRun| (&run.service, &run.candidate) == (service, candidate);
+        let is_of_step = |run: &RawRun| (&run.program, &run.candidate) == (service, candidate);
         earlier.iter().any(|run| is_of_step(run) && run.round == round_of(step))
     };
     let order: Vec<&str> = services.iter().map(|service| service.name.as_str()).collect();
     let mut steps = steps(&order, candidates.len(), args.rounds, args.seed);
     steps.retain(|step| !is_made(step));
-    let records: Vec<RawRun> = earlier.iter().map(ServiceRun::raw).collect();
     let subject = |service: &Service| {
         // A server that hangs ends its run by the time limits of its own lines.
         let mut subject = Subject::new(&service.name, Timeout::After(Duration::MAX));
-        subject.resume(records.iter());
+        subject.resume(earlier.iter());
         subject
     };
     let subjects = services.iter().map(subject).collect();
@@ -163,8 +162,8 @@ struct Servers<'a> {
     set_up: Option<((usize, u32), ServiceExecutor)>,
 }
 
-impl Executor<ServiceRun> for Servers<'_> {
-    fn execute(&mut self, step: &Step, _limits: &RunLimits) -> Result<Execution<ServiceRun>> {
+impl Executor for Servers<'_> {
+    fn execute(&mut self, step: &Step, _limits: &RunLimits) -> Result<Execution> {
         let now = (step.subject, round_of(step));
         let executor = match self.set_up.take().filter(|(of, _)| *of == now) {
             Some((_, executor)) => executor,
@@ -175,7 +174,7 @@ impl Executor<ServiceRun> for Servers<'_> {
         };
         let (_, executor) = self.set_up.insert((now, executor));
         let run = executor.run(self.candidates[step.candidate], now.1, self.interruption)?;
-        Ok(run.execution())
+        Ok(imas_runs::service::execution(run))
     }
 }
 
@@ -186,7 +185,7 @@ struct Log {
     journal: Journal,
 }
 
-impl Observer<ServiceRun> for Log {
+impl Observer for Log {
     fn before(&mut self, _step: &Step, _subjects: &[Subject]) -> Result<NextStep> {
         if self.until.is_some_and(|until| now_unix_s() > until) {
             message::say("imas: the time is over; every finished run is kept, --resume goes on");
@@ -195,17 +194,15 @@ impl Observer<ServiceRun> for Log {
         Ok(NextStep::Make)
     }
 
-    fn after(&mut self, _step: &Step, run: Execution<ServiceRun>) -> Result<NextStep> {
-        let run = run.detail;
-        let end = run
-            .failure
-            .as_ref()
-            .map_or_else(|| format!("{:.0} s", run.took_s), |failure| failure.what.clone());
-        let end = std::iter::once(end).chain(run.notes.iter().cloned()).collect::<Vec<_>>().join("; ");
+    fn after(&mut self, _step: &Step, run: Execution) -> Result<NextStep> {
+        let run = run.record;
+        let end = run.message.clone().unwrap_or_else(|| format!("{:.0} s", run.wall_s));
+        let end =
+            std::iter::once(end).chain(run.of_server().notes.iter().cloned()).collect::<Vec<_>>().join("; ");
         message::say(&format!(
             "imas: round {}: {} under {}: {end}",
             run.round + 1,
-            run.service,
+            run.program,
             run.candidate
         ));
         append(&mut self.journal, &run)?;

@@ -154,17 +154,14 @@ mod tests {
 
     use super::*;
     use crate::services::judgement::JudgeOptions;
-    use imas_runs::service::Figure;
-    use imas_runs::service::ServiceRun;
+    use imas_core::run::RawRun;
+    use imas_core::server_run::{Figure, ServerRun};
     use imas_runs::service::{ServiceGoal, compare_services};
 
-    fn runs(service: &str, rounds: u32, leaner: f64) -> Vec<ServiceRun> {
-        let one = |candidate: &str, round: u32, mib: f64| ServiceRun {
-            service: service.into(),
-            candidate: candidate.into(),
-            round,
-            figures: [("memory".to_owned(), Figure::lower("memory", mib * 1048576.0, "B"))].into(),
-            ..ServiceRun::default()
+    fn runs(service: &str, rounds: u32, leaner: f64) -> Vec<RawRun> {
+        let one = |candidate: &str, round: u32, mib: f64| {
+            RawRun { program: service.into(), candidate: candidate.into(), round, ..RawRun::default() }
+                .with_server(ServerRun::of([Figure::lower("memory", mib * 1048576.0, "B")]))
         };
         (0..rounds)
             .flat_map(|round| [one(SYSTEM, round, 100.0), one("jemalloc", round, 100.0 * leaner)])
@@ -176,7 +173,7 @@ mod tests {
         let names = [SYSTEM, "jemalloc"].map(str::to_owned);
         let compared: Vec<_> = ["gains", "same"]
             .map(|service| {
-                let own: Vec<ServiceRun> = all.iter().filter(|run| run.service == service).cloned().collect();
+                let own: Vec<RawRun> = all.iter().filter(|run| run.program == service).cloned().collect();
                 (service, compare_services(&names, &own, ServiceGoal::Memory, &[], 1))
             })
             .into();

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use imas_core::SYSTEM;
 use imas_core::stats::median;
 
-use imas_runs::service::Better;
-use imas_runs::service::ServiceRun;
+use imas_core::run::RawRun;
+use imas_core::server_run::Better;
 use imas_runs::service::{compared, even_cpu};
 
 /// What a candidate did in one round.
@@ -37,29 +37,31 @@ impl RoundChanges {
     /// Changes of one service, from its runs. CPU time is normalised over all of them; it has no change where
     /// a load runs for a fixed time.
     #[must_use]
-    pub fn of(service: &str, runs: &[ServiceRun]) -> Self {
-        let own: Vec<&ServiceRun> = runs.iter().filter(|run| run.service == service).collect();
-        let system: BTreeMap<u32, &ServiceRun> = own
-            .iter()
-            .filter(|run| run.candidate == SYSTEM && run.is_ok())
-            .map(|run| (run.round, *run))
-            .collect();
+    pub fn of(service: &str, runs: &[RawRun]) -> Self {
+        let own: Vec<&RawRun> = runs.iter().filter(|run| run.program == service).collect();
+        let system: BTreeMap<u32, &RawRun> =
+            own.iter().filter(|run| run.candidate == SYSTEM && run.ok).map(|run| (run.round, *run)).collect();
         let mut candidates: Vec<String> =
             own.iter().map(|run| run.candidate.clone()).filter(|name| name != SYSTEM).collect();
         candidates.sort_unstable();
         candidates.dedup();
         let names: Vec<String> = candidates.iter().cloned().chain([SYSTEM.to_owned()]).collect();
         let even = even_cpu(&names, &own);
-        let by_clock = own.iter().any(|run| run.by_clock);
-        let of_run = |run: &ServiceRun| {
+        let by_clock = own.iter().any(|run| run.of_server().by_clock);
+        let of_run = |run: &RawRun| {
             let beside = system.get(&run.round)?;
             let change = |name: &str| {
                 let ratio = compared(run, name, &even)? / compared(beside, name, &even)?;
-                let worse = if run.figures.get(name)?.better == Better::Lower { ratio } else { 1.0 / ratio };
+                let worse = if run.of_server().figures.get(name)?.better == Better::Lower {
+                    ratio
+                } else {
+                    1.0 / ratio
+                };
                 Some(worse.ln()).filter(|log| log.is_finite() && !(by_clock && name == "cpu"))
             };
-            let changes = run.figures.keys().filter_map(|name| Some((name.clone(), change(name)?)));
-            Some(match &run.failure {
+            let changes =
+                run.of_server().figures.keys().filter_map(|name| Some((name.clone(), change(name)?)));
+            Some(match &run.of_server().failure {
                 None => RoundOutcome::Ran(changes.collect()),
                 Some(failure) if failure.stage.is_of_the_server() => RoundOutcome::Failed,
                 Some(_) => return None,
@@ -82,11 +84,11 @@ impl RoundChanges {
 
     /// The services of a journal, in the order in which they were measured first.
     #[must_use]
-    pub fn of_all(runs: &[ServiceRun]) -> Vec<Self> {
+    pub fn of_all(runs: &[RawRun]) -> Vec<Self> {
         let mut names: Vec<&str> = Vec::new();
         for run in runs {
-            if !names.contains(&run.service.as_str()) {
-                names.push(&run.service);
+            if !names.contains(&run.program.as_str()) {
+                names.push(&run.program);
             }
         }
         names.into_iter().map(|name| Self::of(name, runs)).collect()

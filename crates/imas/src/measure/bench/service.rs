@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use imas_core::Sample;
 use imas_core::TrialRecord;
+use imas_core::run::RawRun;
 use imas_core::sample::{Ended, PageKind};
 use imas_engine::compared::{ComparedCandidate, DefaultComparison, compared_with_inline, for_program};
 use imas_engine::inline_candidate::inline_candidates;
@@ -22,7 +23,7 @@ use imas_runs::interruption::{InterruptedBy, Interruption};
 use imas_runs::runner::{Elimination, Rules, Runner, SessionEnd};
 use imas_runs::schedule;
 use imas_runs::service::{
-    Service, ServiceError, ServiceExecutor, ServiceFileError, ServiceLimits, ServiceRun, compare_services,
+    Service, ServiceError, ServiceExecutor, ServiceFileError, ServiceLimits, compare_services,
 };
 use imas_runs::subject::{Subject, Timeout};
 use imas_store::Store;
@@ -216,7 +217,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn measure(&self, interruption: &Interruption) -> Result<(Vec<ServiceRun>, SessionEnd)> {
+    fn measure(&self, interruption: &Interruption) -> Result<(Vec<RawRun>, SessionEnd)> {
         let usable: Vec<&CatalogueCandidate> =
             self.chosen.iter().filter(|one| one.obstacle.is_none()).map(|one| one.candidate).collect();
         let names: Vec<String> = usable.iter().map(|candidate| candidate.name.clone()).collect();
@@ -237,14 +238,14 @@ impl<'a> Session<'a> {
     }
 
     /// A crash under a candidate is evidence: `imas run` must never have to see it again.
-    fn remember_crashes(&self, store: &Store, runs: &[ServiceRun], build_id: &str) -> Result<()> {
+    fn remember_crashes(&self, store: &Store, runs: &[RawRun], build_id: &str) -> Result<()> {
         let command = self.command()?;
         for chosen in &self.chosen {
             let candidate = chosen.candidate;
             let signal = runs
                 .iter()
                 .filter(|run| run.candidate == candidate.name)
-                .find_map(|run| run.failure.as_ref().and_then(|failure| failure.signal));
+                .find_map(|run| run.of_server().failure.as_ref().and_then(|failure| failure.signal));
             let Some(signal) = signal.and_then(|signal| u32::try_from(signal).ok()) else { continue };
             let sample = Sample {
                 trial_id: page::new_trial_id()?,
@@ -266,7 +267,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    fn finish(&self, runs: Vec<ServiceRun>, words: Vec<String>) -> Result<ExitCode> {
+    fn finish(&self, runs: Vec<RawRun>, words: Vec<String>) -> Result<ExitCode> {
         let usable = self.chosen.iter().filter(|chosen| chosen.obstacle.is_none());
         let names: Vec<String> = usable.map(|chosen| chosen.candidate.name.clone()).collect();
         let (goal, rails) = (self.args.server.goal(), self.args.server.rails());
@@ -336,7 +337,7 @@ impl<'a> Session<'a> {
     }
 
     /// Notes on what a reader of the figures should know beyond them.
-    fn notes(&self, runs: &[ServiceRun], confidence: f64) -> Vec<String> {
+    fn notes(&self, runs: &[RawRun], confidence: f64) -> Vec<String> {
         let cpus = if self.args.one_cpu == OneCpuName::Always && !self.executor.cpus().is_apart() {
             "server and load shared the only CPU".to_owned()
         } else if self.executor.cpus().is_apart() {
@@ -356,11 +357,13 @@ impl<'a> Session<'a> {
         );
         let busy =
             self.busy.map(|load| format!("the machine was busy before the first run (load {load:.1})"));
-        let own =
-            runs.iter().flat_map(|run| run.notes.iter().map(|note| format!("{}: {note}", run.candidate)));
+        let own = runs
+            .iter()
+            .flat_map(|run| run.of_server().notes.iter().map(|note| format!("{}: {note}", run.candidate)));
         let mut notes = vec![cpus];
-        notes.extend(runs.iter().any(|run| !run.control_group && run.is_ok()).then(|| tree.to_owned()));
-        notes.extend(runs.iter().any(|run| run.by_clock).then(|| clock.to_owned()));
+        notes
+            .extend(runs.iter().any(|run| !run.of_server().control_group && run.ok).then(|| tree.to_owned()));
+        notes.extend(runs.iter().any(|run| run.of_server().by_clock).then(|| clock.to_owned()));
         notes.extend((confidence < 0.95).then_some(few));
         notes.extend(busy);
         notes.extend(own);

@@ -2,12 +2,13 @@
 //! The result of `imas bench` of a server: a table for people, JSON for the rest.
 
 use imas_cli::{format, table};
+use imas_core::run::RawRun;
+use imas_core::server_run::CpuShare;
 use imas_core::stats::Interval;
 use imas_linux::host::Host;
 use imas_runs::service::page::{self, MeasuredService};
 use imas_runs::service::{
-    CandidateFigures, ComparedFigure, CpuShare, GuardRail, Service, ServiceComparison, ServiceGoal,
-    ServiceRun,
+    CandidateFigures, ComparedFigure, GuardRail, Service, ServiceComparison, ServiceGoal,
 };
 use serde::Serialize;
 
@@ -28,7 +29,7 @@ pub(super) struct ServiceReport {
     /// Candidates that could not be used, and why.
     pub(super) unusable: Vec<(String, String)>,
     pub(super) notes: Vec<String>,
-    pub(super) runs: Vec<ServiceRun>,
+    pub(super) runs: Vec<RawRun>,
 }
 
 const HEAD: [&str; 9] = [

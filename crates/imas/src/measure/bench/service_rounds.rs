@@ -5,13 +5,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use imas_core::run::RawRun;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_runs::executor::{Execution, Executor, RunLimits};
 use imas_runs::interruption::Interruption;
 use imas_runs::journal::Journal;
 use imas_runs::runner::{NextStep, Observer};
 use imas_runs::schedule::Step;
-use imas_runs::service::{ServiceError, ServiceExecutor, ServiceRun};
+use imas_runs::service::{ServiceError, ServiceExecutor};
 use imas_runs::subject::Subject;
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -29,19 +30,19 @@ pub(super) struct OneServer<'a> {
     pub(super) hinted: fn(ServiceError) -> anyhow::Error,
 }
 
-impl Executor<ServiceRun> for OneServer<'_> {
-    fn execute(&mut self, step: &Step, _limits: &RunLimits) -> Result<Execution<ServiceRun>> {
+impl Executor for OneServer<'_> {
+    fn execute(&mut self, step: &Step, _limits: &RunLimits) -> Result<Execution> {
         let candidate = self.candidates[step.candidate];
         let round = step.kind.kept().map_or(0, |(_, round)| round);
         let run = self.executor.run(candidate, round, self.interruption).map_err(self.hinted)?;
-        Ok(run.execution())
+        Ok(imas_runs::service::execution(run))
     }
 }
 
 /// Runs of the server, gathered as they are made.
 pub(super) struct BenchRounds<'a> {
     candidates: &'a [&'a CatalogueCandidate],
-    runs: Vec<ServiceRun>,
+    runs: Vec<RawRun>,
     bar: ProgressBar,
     _ticker: Option<Ticker>,
     raw: Option<Journal>,
@@ -65,13 +66,13 @@ impl<'a> BenchRounds<'a> {
     }
 
     /// Takes the bar away.
-    pub(super) fn finish(self) -> Vec<ServiceRun> {
+    pub(super) fn finish(self) -> Vec<RawRun> {
         self.bar.finish_and_clear();
         self.runs
     }
 
-    fn warn(&mut self, run: &ServiceRun) {
-        let Some(failure) = &run.failure else { return };
+    fn warn(&mut self, run: &RawRun) {
+        let Some(failure) = &run.of_server().failure else { return };
         let text = format!("{}\n{}", failure.what, failure.server);
         let hint = self.caller.and_then(|caller| caller.hint(&text));
         self.caller = self.caller.filter(|_| hint.is_none());
@@ -87,11 +88,11 @@ impl<'a> BenchRounds<'a> {
     /// Every run under `system` so far has failed. What fails untouched cannot be compared.
     fn fails_untouched(&self) -> bool {
         let mut system = self.runs.iter().filter(|run| run.candidate == imas_core::SYSTEM).peekable();
-        system.peek().is_some() && system.all(|run| !run.is_ok())
+        system.peek().is_some() && system.all(|run| !run.ok)
     }
 }
 
-impl Observer<ServiceRun> for BenchRounds<'_> {
+impl Observer for BenchRounds<'_> {
     fn before(&mut self, step: &Step, _subjects: &[Subject]) -> Result<NextStep> {
         self.bar.set_message(self.candidates[step.candidate].name.clone());
         Ok(NextStep::Make)
@@ -105,8 +106,8 @@ impl Observer<ServiceRun> for BenchRounds<'_> {
         self.bar.inc(1);
     }
 
-    fn after(&mut self, step: &Step, run: Execution<ServiceRun>) -> Result<NextStep> {
-        let run = run.detail;
+    fn after(&mut self, step: &Step, run: Execution) -> Result<NextStep> {
+        let run = run.record;
         self.warn(&run);
         if step.kind.kept().is_none() {
             return Ok(NextStep::Make);
