@@ -48,11 +48,20 @@ pub struct CandidateFigures {
     pub figures: BTreeMap<String, ComparedFigure>,
     /// The verdict as a sentence.
     pub verdict: String,
-    /// The guard rails that it violates.
+    /// The guard rails that it is proven to break.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub exceeds: Vec<String>,
+    /// The guard rails that it is neither proven to break nor shown to keep, as sentences.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub unproven: Vec<String>,
+    /// Ratio to `system` by the figure of the goal: below 1 is better.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub goal: Option<Interval>,
     /// Proven better than `system` at the goal, as one of all candidates.
     pub is_better: bool,
+    /// It is left open whether it gains more than the margin at the goal.
+    #[serde(default)]
+    pub is_open: bool,
 }
 
 impl CandidateFigures {

@@ -16,6 +16,9 @@ pub mod adapter;
 pub mod guard_rail;
 pub mod page;
 
+/// Runs under `system` in each round. Every candidate is compared with their mean, so its noise is in all comparisons.
+pub const SYSTEM_RUNS: u32 = 3;
+
 mod candidate_figures;
 mod comparison;
 mod cpus;
@@ -40,7 +43,10 @@ mod verdict;
 mod work;
 
 pub use candidate_figures::{CandidateFigures, ComparedFigure, margin};
-pub use comparison::{EvenCpu, ServiceComparison, ServiceGoal, compare_services, compared, even_cpu};
+pub use comparison::{
+    EvenCpu, ServiceComparison, ServiceGoal, ServiceOptions, compare_services, compared, even_cpu,
+    geometric_mean, memory_goal,
+};
 pub use definition::{Service, ServiceFileError, StopSignal};
 pub use error::ServiceError;
 pub use executor::{ServiceExecutor, execution};

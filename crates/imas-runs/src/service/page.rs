@@ -72,7 +72,8 @@ fn figures(service: &MeasuredService<'_>) -> Vec<Block> {
     // Sentences, which would make a column wider than a screen.
     let verdict = |one: &CandidateFigures| {
         let exceeds = one.exceeds.iter().map(|rail| format!("not within {rail}"));
-        let words: Vec<String> = std::iter::once(one.verdict.clone()).chain(exceeds).collect();
+        let open = one.unproven.iter().cloned();
+        let words: Vec<String> = std::iter::once(one.verdict.clone()).chain(exceeds).chain(open).collect();
         format!("{}: {}", one.name, words.join("; "))
     };
     let others = service.comparison.candidates.iter().filter(|one| one.name != SYSTEM);
@@ -122,7 +123,7 @@ fn blocks(service: &MeasuredService<'_>) -> Vec<Block> {
     vec![Block::Paragraph(service.comparison.sentence.clone()), Block::Group(own(charts))]
 }
 
-/// Memory over time, from one run of each candidate: that with the median of the mean values.
+/// Memory over time, from one run of each candidate: that with the median of their memory.
 #[must_use]
 pub fn memory_curves(service: &MeasuredService<'_>) -> Option<Chart> {
     let line = |candidate: &CandidateFigures| {
@@ -137,7 +138,7 @@ pub fn memory_curves(service: &MeasuredService<'_>) -> Option<Chart> {
     Curves {
         title: "Resident anonymous memory of the server, MiB".to_owned(),
         caption:
-            "One run of each: cycles of the same load, then a pause. Its mean is the middle one of all runs."
+            "One run of each: cycles of the same load, then a pause. Its memory is the middle one of all runs."
                 .to_owned(),
         x: Axis::new("seconds since the start"),
         y: Axis::new("MiB").from_zero(),
@@ -308,7 +309,7 @@ fn percent(ratio: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::service::comparison::{ServiceGoal, compare_services};
+    use crate::service::comparison::{ServiceOptions, compare_services};
     use imas_core::server_run::ServerRun;
     use imas_core::server_run::figure::Figure;
 
@@ -322,7 +323,7 @@ mod tests {
 
     fn compared(runs: &[RawRun]) -> ServiceComparison {
         let names = ["system", "glibc:arena1", "mimalloc"].map(str::to_owned);
-        compare_services(&names, runs, ServiceGoal::Memory, &[], 1)
+        compare_services(&names, runs, &ServiceOptions { seed: 1, ..ServiceOptions::default() })
     }
 
     #[test]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Measures services under candidates, round by round over all services, into the journal.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use imas_cli::message;
 use imas_core::run::RawRun;
 use imas_engine::compared::{DefaultComparison, usable};
 use imas_engine::context::Context;
-use imas_linux::catalogue::CatalogueCandidate;
+use imas_linux::catalogue::{CatalogueCandidate, SYSTEM};
 use imas_linux::clock::now_unix_s;
 use imas_linux::environment::Variables;
 use imas_linux::host::Host;
@@ -20,7 +21,7 @@ use imas_runs::interruption::{InterruptedBy, Interruption};
 use imas_runs::journal::Journal;
 use imas_runs::runner::{Elimination, NextStep, Observer, Rules, Runner, SessionEnd};
 use imas_runs::schedule::{self, RoundKind, Step};
-use imas_runs::service::{Service, ServiceExecutor};
+use imas_runs::service::{SYSTEM_RUNS, Service, ServiceExecutor};
 use imas_runs::subject::{Subject, Timeout};
 
 use super::journal::{self, Header};
@@ -43,6 +44,9 @@ pub(super) struct RunArgs {
     /// Rounds
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
+    /// Runs under system in each round: all others are compared with their mean
+    #[arg(long, value_name = "N", default_value_t = SYSTEM_RUNS, value_parser = clap::value_parser!(u32).range(1..=10))]
+    system_runs: u32,
     /// Candidates beside system [default: the default set of services]
     #[arg(long = "with", value_name = "LIST", value_delimiter = ',')]
     with: Vec<String>,
@@ -71,14 +75,11 @@ pub(super) fn measure(args: &RunArgs, context: &Context) -> Result<ExitCode> {
     let interruption = Interruption::watch()?;
     append(&mut journal, &header(args, &services, &candidates))?;
     let names: Vec<String> = candidates.iter().map(|candidate| candidate.name.clone()).collect();
-    let is_made = |step: &Step| {
-        let (service, candidate) = (&services[step.subject].name, &names[step.candidate]);
-        let is_of_step = |run: &RawRun| (&run.program, &run.candidate) == (service, candidate);
-        earlier.iter().any(|run| is_of_step(run) && run.round == round_of(step))
-    };
     let order: Vec<&str> = services.iter().map(|service| service.name.as_str()).collect();
-    let mut steps = steps(&order, candidates.len(), args.rounds, args.seed);
-    steps.retain(|step| !is_made(step));
+    let system = names.iter().position(|name| name == SYSTEM).unwrap_or(0);
+    let steps = steps(&order, candidates.len(), args.rounds, args.seed);
+    let steps = schedule::with_repeats(steps, system, args.system_runs, args.seed);
+    let steps = not_made(steps, &earlier, |step| (order[step.subject], names[step.candidate].as_str()));
     let subject = |service: &Service| {
         // A server that hangs ends its run by the time limits of its own lines.
         let mut subject = Subject::new(&service.name, Timeout::After(Duration::MAX));
@@ -103,6 +104,26 @@ pub(super) fn measure(args: &RunArgs, context: &Context) -> Result<ExitCode> {
             Ok(ExitCode::from(InterruptedBy(signal).exit_status()))
         }
     }
+}
+
+/// The steps without those that earlier sessions made; `names` gives service and candidate of a step.
+fn not_made<'a>(
+    mut steps: Vec<Step>,
+    earlier: &'a [RawRun],
+    names: impl Fn(&Step) -> (&'a str, &'a str),
+) -> Vec<Step> {
+    let mut made: BTreeMap<(&str, &str, u32), usize> = BTreeMap::new();
+    for run in earlier {
+        *made.entry((&run.program, &run.candidate, run.round)).or_default() += 1;
+    }
+    steps.retain(|step| {
+        let (service, candidate) = names(step);
+        let left = made.entry((service, candidate, round_of(step))).or_default();
+        let is_made = *left > 0;
+        *left -= usize::from(is_made);
+        !is_made
+    });
+    steps
 }
 
 /// Round by round all services, each under all candidates.
@@ -225,6 +246,25 @@ fn round_of(step: &Step) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_that_was_made_is_not_made_again() {
+        let names = |step: &Step| ("web", ["system", "a"][step.candidate]);
+        let all = schedule::with_repeats(steps(&["web"], 2, 2, 1), 0, 3, 1);
+        assert_eq!(all.len(), 2 * 4);
+        let run = |candidate: &str, round| RawRun {
+            program: "web".into(),
+            candidate: candidate.into(),
+            round,
+            ..RawRun::default()
+        };
+        let earlier = [run("system", 0), run("system", 0), run("a", 0), run("system", 1)];
+        let left = not_made(all, &earlier, names);
+        let of = |round, candidate| {
+            left.iter().filter(|step| (round_of(step), step.candidate) == (round, candidate)).count()
+        };
+        assert_eq!([of(0, 0), of(0, 1), of(1, 0), of(1, 1)], [1, 0, 2, 1]);
+    }
 
     #[test]
     fn services_take_turns_and_the_runs_of_one_are_side_by_side() {

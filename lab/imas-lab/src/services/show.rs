@@ -11,7 +11,7 @@ use imas_cli::{output, table};
 use imas_core::run::RawRun;
 use imas_report::page::{Block, PageSection};
 use imas_runs::service::page::{self, MeasuredService};
-use imas_runs::service::{ServiceComparison, ServiceGoal, compare_services};
+use imas_runs::service::{ServiceComparison, ServiceOptions, compare_services};
 use imas_study::services::{CandidateForAll, JournalJudgement, JudgeOptions, readme};
 
 use super::journal::{ServiceJournal, read_whole};
@@ -78,11 +78,11 @@ fn for_all(judgement: &JournalJudgement) -> PageSection {
 
 /// Services, each with its comparison, in the order in which they were measured first.
 fn compared(runs: &[RawRun], memory_only: bool) -> Vec<(String, ServiceComparison)> {
-    let rails = rails(memory_only);
+    let options = ServiceOptions { rails: rails(memory_only), seed: 1, ..ServiceOptions::default() };
     let comparison = |service: String| {
         let own: Vec<RawRun> = runs.iter().filter(|run| run.program == service).cloned().collect();
         let candidates = names(&own, |run| &run.candidate);
-        (service, compare_services(&candidates, &own, ServiceGoal::Memory, &rails, 1))
+        (service, compare_services(&candidates, &own, &options))
     };
     names(runs, |run| &run.program).into_iter().map(comparison).collect()
 }

@@ -156,7 +156,7 @@ mod tests {
     use crate::services::judgement::JudgeOptions;
     use imas_core::run::RawRun;
     use imas_core::server_run::{Figure, ServerRun};
-    use imas_runs::service::{ServiceGoal, compare_services};
+    use imas_runs::service::{ServiceOptions, compare_services};
 
     fn runs(service: &str, rounds: u32, leaner: f64) -> Vec<RawRun> {
         let one = |candidate: &str, round: u32, mib: f64| {
@@ -174,7 +174,10 @@ mod tests {
         let compared: Vec<_> = ["gains", "same"]
             .map(|service| {
                 let own: Vec<RawRun> = all.iter().filter(|run| run.program == service).cloned().collect();
-                (service, compare_services(&names, &own, ServiceGoal::Memory, &[], 1))
+                (
+                    service,
+                    compare_services(&names, &own, &ServiceOptions { seed: 1, ..ServiceOptions::default() }),
+                )
             })
             .into();
         let services: Vec<MeasuredService<'_>> = compared

@@ -8,7 +8,7 @@ use imas_core::stats::median;
 
 use imas_core::run::RawRun;
 use imas_core::server_run::Better;
-use imas_runs::service::{compared, even_cpu};
+use imas_runs::service::{EvenCpu, compared, even_cpu, geometric_mean};
 
 /// What a candidate did in one round.
 #[derive(Clone, PartialEq, Debug)]
@@ -31,6 +31,23 @@ pub struct RoundChanges {
     pub memory_bytes: Option<f64>,
     /// Outcomes by index of the candidate and round; a run that was not made is missing.
     outcomes: BTreeMap<(usize, u32), RoundOutcome>,
+    /// By round and figure: [`Self::references`].
+    references: BTreeMap<u32, BTreeMap<String, Vec<f64>>>,
+}
+
+/// A figure of the runs under `system` of one round: their geometric mean.
+fn mean_of(runs: &[&RawRun], figure: &str, even: &EvenCpu) -> Option<f64> {
+    geometric_mean(&runs.iter().filter_map(|run| compared(run, figure, even)).collect::<Vec<_>>())
+}
+
+fn references(runs: &[&RawRun], even: &EvenCpu) -> BTreeMap<String, Vec<f64>> {
+    let names = runs.iter().flat_map(|run| run.of_server().figures.keys());
+    let of = |name: &String| {
+        let mean = mean_of(runs, name, even)?;
+        let logs = runs.iter().filter_map(|run| compared(run, name, even)).map(|value| (value / mean).ln());
+        Some((name.clone(), logs.filter(|log| log.is_finite()).collect()))
+    };
+    names.filter_map(of).collect()
 }
 
 impl RoundChanges {
@@ -39,8 +56,10 @@ impl RoundChanges {
     #[must_use]
     pub fn of(service: &str, runs: &[RawRun]) -> Self {
         let own: Vec<&RawRun> = runs.iter().filter(|run| run.program == service).collect();
-        let system: BTreeMap<u32, &RawRun> =
-            own.iter().filter(|run| run.candidate == SYSTEM && run.ok).map(|run| (run.round, *run)).collect();
+        let mut system: BTreeMap<u32, Vec<&RawRun>> = BTreeMap::new();
+        for run in own.iter().filter(|run| run.candidate == SYSTEM && run.ok) {
+            system.entry(run.round).or_default().push(run);
+        }
         let mut candidates: Vec<String> =
             own.iter().map(|run| run.candidate.clone()).filter(|name| name != SYSTEM).collect();
         candidates.sort_unstable();
@@ -51,7 +70,7 @@ impl RoundChanges {
         let of_run = |run: &RawRun| {
             let beside = system.get(&run.round)?;
             let change = |name: &str| {
-                let ratio = compared(run, name, &even)? / compared(beside, name, &even)?;
+                let ratio = compared(run, name, &even)? / mean_of(beside, name, &even)?;
                 let worse = if run.of_server().figures.get(name)?.better == Better::Lower {
                     ratio
                 } else {
@@ -72,14 +91,24 @@ impl RoundChanges {
             Some(((candidate, run.round), of_run(run)?))
         });
         let outcomes = outcomes.collect();
-        let memory: Vec<f64> = system.values().filter_map(|run| run.value("memory")).collect();
+        let references = system.iter().map(|(round, runs)| (*round, references(runs, &even)));
+        let references = references.collect();
+        let memory: Vec<f64> = system.values().flatten().filter_map(|run| run.value("memory")).collect();
         Self {
             service: service.to_owned(),
             rounds: system.keys().copied().collect(),
             memory_bytes: median(&memory),
             outcomes,
+            references,
             candidates,
         }
+    }
+
+    /// Changes of the runs under `system` of one round against their mean, as logarithms; a single run has one, of 0.
+    #[must_use]
+    pub fn references(&self, round: u32, figure: &str) -> Vec<f64> {
+        let all = self.references.get(&round).and_then(|figures| figures.get(figure));
+        all.cloned().unwrap_or_else(|| vec![0.0])
     }
 
     /// The services of a journal, in the order in which they were measured first.

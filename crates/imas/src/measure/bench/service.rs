@@ -23,7 +23,8 @@ use imas_runs::interruption::{InterruptedBy, Interruption};
 use imas_runs::runner::{Elimination, Rules, Runner, SessionEnd};
 use imas_runs::schedule;
 use imas_runs::service::{
-    Service, ServiceError, ServiceExecutor, ServiceFileError, ServiceLimits, compare_services,
+    SYSTEM_RUNS, Service, ServiceError, ServiceExecutor, ServiceFileError, ServiceLimits, ServiceOptions,
+    compare_services,
 };
 use imas_runs::subject::{Subject, Timeout};
 use imas_store::Store;
@@ -221,20 +222,34 @@ impl<'a> Session<'a> {
         let usable: Vec<&CatalogueCandidate> =
             self.chosen.iter().filter(|one| one.obstacle.is_none()).map(|one| one.candidate).collect();
         let names: Vec<String> = usable.iter().map(|candidate| candidate.name.clone()).collect();
-        let rounds = self.args.runs.of_a_server();
+        let (rounds, seed) = (self.args.runs.of_a_server(), self.args.seed);
         let indices: Vec<usize> = (0..usable.len()).collect();
-        let steps = schedule::steps(&indices, rounds, 0, self.args.warmup, self.args.seed);
+        let steps = schedule::steps(&indices, rounds, 0, self.args.warmup, seed);
+        let system = names.iter().position(|name| name == imas_core::SYSTEM).unwrap_or(0);
+        let steps = schedule::with_repeats(steps, system, SYSTEM_RUNS, seed);
         // Each run has its own limits, which the executor knows.
         let subject = Subject::new(&self.executor.service().name, Timeout::After(Duration::MAX));
         let elimination = Elimination::FatalOrFailures(MOST_FAILURES);
         let rules = Rules { elimination, warmup_must_succeed: false };
+        let looked = self.args.runs.looks_at_a_server().map(|_| (names.clone(), self.options()));
         let mut runner = Runner::new(names, vec![subject], rules, interruption);
         let raw = self.args.exports.export_runs.as_deref();
         let is_shown = self.args.look.style.has_live_line();
         let mut rounds = BenchRounds::new(&usable, steps.len(), is_shown, raw, self.caller)?;
+        rounds.looked = looked;
         let mut executor = OneServer { executor: &self.executor, candidates: &usable, interruption, hinted };
         let end = runner.run(steps, &mut executor, &mut rounds)?;
         Ok((rounds.finish(), end))
+    }
+
+    /// How the runs are compared.
+    fn options(&self) -> ServiceOptions {
+        ServiceOptions {
+            goal: self.args.server.goal(),
+            rails: self.args.server.rails(),
+            seed: self.args.seed,
+            looks: self.args.runs.looks_at_a_server(),
+        }
     }
 
     /// A crash under a candidate is evidence: `imas run` must never have to see it again.
@@ -270,8 +285,9 @@ impl<'a> Session<'a> {
     fn finish(&self, runs: Vec<RawRun>, words: Vec<String>) -> Result<ExitCode> {
         let usable = self.chosen.iter().filter(|chosen| chosen.obstacle.is_none());
         let names: Vec<String> = usable.map(|chosen| chosen.candidate.name.clone()).collect();
-        let (goal, rails) = (self.args.server.goal(), self.args.server.rails());
-        let comparison = compare_services(&names, &runs, goal, &rails, self.args.seed);
+        let options = self.options();
+        let comparison = compare_services(&names, &runs, &options);
+        let (goal, rails) = (options.goal, options.rails);
         let unusable =
             self.chosen.iter().filter_map(|c| Some((c.candidate.name.clone(), c.obstacle.clone()?)));
         let report = ServiceReport {
@@ -316,7 +332,8 @@ impl<'a> Session<'a> {
             true => message::say(text.trim_end_matches('\n')),
             false => output::text(&text)?,
         }
-        report.notes.iter().for_each(|note| message::say(&format!("imas: note: {note}")));
+        let notes = report.noise().into_iter().chain(report.notes.iter().cloned());
+        notes.for_each(|note| message::say(&format!("imas: note: {note}")));
         Ok(())
     }
 

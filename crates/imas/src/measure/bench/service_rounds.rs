@@ -12,7 +12,7 @@ use imas_runs::interruption::Interruption;
 use imas_runs::journal::Journal;
 use imas_runs::runner::{NextStep, Observer};
 use imas_runs::schedule::Step;
-use imas_runs::service::{ServiceError, ServiceExecutor};
+use imas_runs::service::{ServiceError, ServiceExecutor, ServiceOptions, compare_services};
 use imas_runs::subject::Subject;
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -48,6 +48,10 @@ pub(super) struct BenchRounds<'a> {
     raw: Option<Journal>,
     /// Knows why a run failed that did not find its files. It says so once.
     caller: Option<&'a CallerFolder>,
+    /// The names of the candidates and how they are compared, where the rounds end when the answer is settled.
+    pub(super) looked: Option<(Vec<String>, ServiceOptions)>,
+    /// The round that was begun last.
+    begun: u32,
 }
 
 impl<'a> BenchRounds<'a> {
@@ -62,7 +66,7 @@ impl<'a> BenchRounds<'a> {
         let bar = progress(steps, is_shown);
         let ticker = is_shown.then(|| progress::ticker(&bar)).flatten();
         let raw = raw.map(crate::measure::export::journal).transpose()?;
-        Ok(Self { candidates, runs: vec![], bar, _ticker: ticker, raw, caller })
+        Ok(Self { candidates, runs: vec![], bar, _ticker: ticker, raw, caller, looked: None, begun: 0 })
     }
 
     /// Takes the bar away.
@@ -85,6 +89,13 @@ impl<'a> BenchRounds<'a> {
         });
     }
 
+    /// Whether the rounds that were made settle the answer.
+    fn is_settled(&self) -> bool {
+        let Some((names, options)) = &self.looked else { return false };
+        let first = options.looks.map_or(u32::MAX, |looks| looks.first);
+        self.begun >= first && compare_services(names, &self.runs, options).is_settled
+    }
+
     /// Every run under `system` so far has failed. What fails untouched cannot be compared.
     fn fails_untouched(&self) -> bool {
         let mut system = self.runs.iter().filter(|run| run.candidate == imas_core::SYSTEM).peekable();
@@ -95,6 +106,12 @@ impl<'a> BenchRounds<'a> {
 impl Observer for BenchRounds<'_> {
     fn before(&mut self, step: &Step, _subjects: &[Subject]) -> Result<NextStep> {
         self.bar.set_message(self.candidates[step.candidate].name.clone());
+        if let Some((_, round)) = step.kind.kept().filter(|(_, round)| *round > self.begun) {
+            self.begun = round;
+            if self.is_settled() {
+                return Ok(NextStep::Stop);
+            }
+        }
         Ok(NextStep::Make)
     }
 
