@@ -46,6 +46,7 @@ pub mod reliability;
 pub mod replay_prior;
 pub mod run;
 pub mod sample;
+pub mod server_run;
 pub mod service_life;
 pub mod split;
 pub mod stats;

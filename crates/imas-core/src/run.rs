@@ -2,12 +2,15 @@
 //! The record of one run of a program under a candidate, its whole process tree summed.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
 use crate::curve::Curve;
 use crate::latency::Latency;
 use crate::pace::Pace;
+use crate::server_run::work::memory_by_work;
+use crate::server_run::{Figure, ServerRun};
 use crate::split::Split;
 
 /// Kind of a run: how it was made.
@@ -132,13 +135,54 @@ pub struct RawRun {
     /// Allocator that served the malloc calls of each of several programs.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub served: BTreeMap<String, String>,
+    /// What only a server under load has. Then `user_s` and `system_s` are those of its cycles of load, and `wall_s`
+    /// is that of the whole run with its helpers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server: Option<Box<ServerRun>>,
 }
+
+/// What a run of a command has of a server's.
+static NO_SERVER: LazyLock<ServerRun> = LazyLock::new(ServerRun::default);
 
 impl RawRun {
     /// Key of this run.
     #[must_use]
     pub fn key(&self) -> RunKey {
         (self.program.clone(), self.candidate.clone(), self.kind, self.round)
+    }
+
+    /// What the run of a server has; empty for a command.
+    #[must_use]
+    pub fn of_server(&self) -> &ServerRun {
+        self.server.as_deref().unwrap_or(&NO_SERVER)
+    }
+
+    /// Value of a server's figure.
+    #[must_use]
+    pub fn value(&self, figure: &str) -> Option<f64> {
+        self.of_server().value(figure)
+    }
+
+    /// This run, of a server ([`Self::set_server`]).
+    #[must_use]
+    pub fn with_server(mut self, server: ServerRun) -> Self {
+        self.set_server(server);
+        self
+    }
+
+    /// Makes this the run of a server: its memory by work, and the fields that follow from the server's.
+    pub fn set_server(&mut self, mut server: ServerRun) {
+        if let Some(mean) = memory_by_work(&server) {
+            server.record(Figure::lower("memory", mean, "B"));
+        }
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number of bytes")]
+        let bytes = |name| server.value(name).map_or(0, |bytes| bytes as u64);
+        (self.mean_bytes, self.peak_bytes) = (bytes("memory"), bytes("memory_peak"));
+        let failure = server.failure.as_ref();
+        self.ok = failure.is_none();
+        (self.why, self.message) =
+            failure.map(|failure| (failure.why().to_owned(), failure.what.clone())).unzip();
+        self.server = Some(Box::new(server));
     }
 
     /// User and system CPU time, seconds.

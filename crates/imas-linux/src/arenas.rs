@@ -5,8 +5,8 @@
 //! MiB: a writable part at the bottom, and the rest reserved without any rights. The first arena lives in
 //! `[heap]`.
 
+use imas_core::server_run::ArenaHeaps;
 use procfs::process::{MMPermissions, MMapPath, MemoryMap, Process};
-use serde::{Deserialize, Serialize};
 
 use crate::foreign_process::{ForeignFile, mappings, resident_bytes};
 
@@ -44,38 +44,20 @@ impl Arenas {
     }
 }
 
-/// Arenas of one process, heap by heap, with its other anonymous memory.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct ArenaHeaps {
-    /// Name of the process, as `ps` prints it.
-    pub process: String,
-    /// Threads of the process.
-    pub threads: u64,
-    /// Resident anonymous bytes of the whole process.
-    pub bytes: u64,
-    /// Resident bytes in `[heap]`.
-    pub main_bytes: u64,
-    /// Resident bytes in each heap of the other arenas, in the order of their addresses.
-    pub heap_bytes: Vec<u64>,
-}
-
-impl ArenaHeaps {
-    /// Arenas of a process, heap by heap; None when it is gone or not ours to look at. All of its mappings
-    /// are read, which delays its page faults meanwhile.
-    #[must_use]
-    pub fn of(pid: u32) -> Option<Self> {
-        let process = Process::new(i32::try_from(pid).ok()?).ok()?;
-        let stat = process.stat().ok()?;
-        let maps = mappings(pid, ForeignFile::Smaps).ok()?.0;
-        Some(Self {
-            process: stat.comm,
-            threads: u64::try_from(stat.num_threads).unwrap_or(0),
-            bytes: resident_bytes(pid)?,
-            main_bytes: maps.iter().filter(|map| map.pathname == MMapPath::Heap).map(anonymous).sum(),
-            heap_bytes: heaps(&maps).map(anonymous).collect(),
-        })
-    }
+/// Arenas of a process, heap by heap; None when it is gone or not ours to look at. All of its mappings
+/// are read, which delays its page faults meanwhile.
+#[must_use]
+pub fn arena_heaps(pid: u32) -> Option<ArenaHeaps> {
+    let process = Process::new(i32::try_from(pid).ok()?).ok()?;
+    let stat = process.stat().ok()?;
+    let maps = mappings(pid, ForeignFile::Smaps).ok()?.0;
+    Some(ArenaHeaps {
+        process: stat.comm,
+        threads: u64::try_from(stat.num_threads).unwrap_or(0),
+        bytes: resident_bytes(pid)?,
+        main_bytes: maps.iter().filter(|map| map.pathname == MMapPath::Heap).map(anonymous).sum(),
+        heap_bytes: heaps(&maps).map(anonymous).collect(),
+    })
 }
 
 impl From<&ArenaHeaps> for Arenas {
@@ -181,7 +163,7 @@ mod tests {
         // The interpreter may touch another page between the two looks, until it waits for its input.
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
         let (found, one_by_one) = loop {
-            let both = (Arenas::of(child.id()).unwrap(), ArenaHeaps::of(child.id()).unwrap());
+            let both = (Arenas::of(child.id()).unwrap(), arena_heaps(child.id()).unwrap());
             if Arenas::from(&both.1) == both.0 || std::time::Instant::now() > deadline {
                 break both;
             }

@@ -24,9 +24,9 @@ pub struct RunLimits {
     pub prefault_bytes: u64,
 }
 
-/// A run that was made; `D` is what the executor knows of it beyond the record.
+/// A run that was made.
 #[derive(Debug, Default)]
-pub struct Execution<D = ()> {
+pub struct Execution {
     /// Figures of the run: the fields that every run has, and others by name. The runner fills in program,
     /// candidate and round.
     pub record: RawRun,
@@ -34,17 +34,15 @@ pub struct Execution<D = ()> {
     pub outcome: RunOutcome,
     /// What a counted run brought.
     pub counted: Option<CountedRun>,
-    /// What only this executor measures.
-    pub detail: D,
     /// What else was noticed, as sentences.
     pub notes: Vec<String>,
 }
 
 /// Makes runs, one at a time.
-pub trait Executor<D = ()> {
+pub trait Executor {
     /// Makes the run that the step names. A program that fails is no error: its record has the failure.
     ///
     /// # Errors
     /// When the run could not be made.
-    fn execute(&mut self, step: &Step, limits: &RunLimits) -> Result<Execution<D>>;
+    fn execute(&mut self, step: &Step, limits: &RunLimits) -> Result<Execution>;
 }

@@ -14,6 +14,7 @@
 //! - [`prefault`]: free memory that is touched before each run
 //! - [`packed`]: such files made small, and read again
 //! - [`data`]: the runs of such files
+//! - [`service`]: servers under load
 
 pub mod around;
 pub mod command;
@@ -28,6 +29,7 @@ pub mod prefault;
 pub mod record;
 pub mod runner;
 pub mod schedule;
+pub mod service;
 pub mod session;
 pub mod subject;
 

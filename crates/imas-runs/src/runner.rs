@@ -65,7 +65,7 @@ pub enum SessionEnd {
 }
 
 /// Who wants to know how far the session is, and what its runs brought.
-pub trait Observer<D = ()> {
+pub trait Observer {
     /// A step is about to be made; `subjects` are as they stand.
     ///
     /// # Errors
@@ -84,7 +84,7 @@ pub trait Observer<D = ()> {
     ///
     /// # Errors
     /// Ends the session.
-    fn after(&mut self, step: &Step, run: Execution<D>) -> Result<NextStep>;
+    fn after(&mut self, step: &Step, run: Execution) -> Result<NextStep>;
 
     /// A run could not be made. The answer is why its subject is left out.
     ///
@@ -103,7 +103,7 @@ pub trait Observer<D = ()> {
 
 /// A session: subjects under candidates.
 #[derive(Debug)]
-pub struct Runner<'a, D = ()> {
+pub struct Runner<'a> {
     /// Names of the candidates, by the index that steps have.
     pub candidates: Vec<String>,
     /// The subjects, by the index that steps have.
@@ -114,7 +114,7 @@ pub struct Runner<'a, D = ()> {
     pub journal: Option<Journal>,
     interruption: &'a Interruption,
     /// Runs from before the first of `system`, which cannot be judged yet.
-    waiting: Vec<(Step, Execution<D>)>,
+    waiting: Vec<(Step, Execution)>,
     /// Subjects and candidates with a crash, hang or timeout.
     fatal: BTreeSet<(usize, usize)>,
 }
@@ -122,7 +122,7 @@ pub struct Runner<'a, D = ()> {
 /// A session goes on, or has ended.
 type Ended = Option<SessionEnd>;
 
-impl<'a, D> Runner<'a, D> {
+impl<'a> Runner<'a> {
     /// A session in which nothing was run yet.
     #[must_use]
     pub fn new(
@@ -150,8 +150,8 @@ impl<'a, D> Runner<'a, D> {
     pub fn run(
         &mut self,
         steps: impl IntoIterator<Item = Step>,
-        executor: &mut dyn Executor<D>,
-        observer: &mut dyn Observer<D>,
+        executor: &mut dyn Executor,
+        observer: &mut dyn Observer,
     ) -> Result<SessionEnd> {
         let ended = self.all(steps, executor, observer);
         // Without a run of system no candidate is to blame.
@@ -168,8 +168,8 @@ impl<'a, D> Runner<'a, D> {
     fn all(
         &mut self,
         steps: impl IntoIterator<Item = Step>,
-        executor: &mut dyn Executor<D>,
-        observer: &mut dyn Observer<D>,
+        executor: &mut dyn Executor,
+        observer: &mut dyn Observer,
     ) -> Result<SessionEnd> {
         for step in steps {
             if let Some(signal) = self.interruption.signal() {
@@ -210,8 +210,8 @@ impl<'a, D> Runner<'a, D> {
     fn step(
         &mut self,
         step: &Step,
-        executor: &mut dyn Executor<D>,
-        observer: &mut dyn Observer<D>,
+        executor: &mut dyn Executor,
+        observer: &mut dyn Observer,
     ) -> Result<Ended> {
         let began = Instant::now();
         let made = match self.execute(step, executor) {
@@ -234,7 +234,7 @@ impl<'a, D> Runner<'a, D> {
     }
 
     /// Makes the run. What a signal ended says nothing of the program: then the session is over.
-    fn execute(&mut self, step: &Step, executor: &mut dyn Executor<D>) -> Made<D> {
+    fn execute(&mut self, step: &Step, executor: &mut dyn Executor) -> Made {
         let candidate = self.candidates[step.candidate].clone();
         let limits = self.subjects[step.subject].limits(&candidate);
         let at_s = now_unix_s();
@@ -253,7 +253,7 @@ impl<'a, D> Runner<'a, D> {
         }))
     }
 
-    fn warm_up(&mut self, step: &Step, run: Execution<D>, observer: &mut dyn Observer<D>) -> Result<Ended> {
+    fn warm_up(&mut self, step: &Step, run: Execution, observer: &mut dyn Observer) -> Result<Ended> {
         let record = run.record.clone();
         let next = observer.after(step, run)?;
         if self.rules.warmup_must_succeed {
@@ -273,9 +273,9 @@ impl<'a, D> Runner<'a, D> {
     fn judge(
         &mut self,
         step: &Step,
-        run: Execution<D>,
-        executor: &mut dyn Executor<D>,
-        observer: &mut dyn Observer<D>,
+        run: Execution,
+        executor: &mut dyn Executor,
+        observer: &mut dyn Observer,
     ) -> Result<Ended> {
         let output = run.record.output.clone().filter(|_| run.record.ok);
         let Some(output) = output else { return self.keep(step, run, observer) };
@@ -293,8 +293,8 @@ impl<'a, D> Runner<'a, D> {
     fn judge_waiting(
         &mut self,
         subject: usize,
-        executor: &mut dyn Executor<D>,
-        observer: &mut dyn Observer<D>,
+        executor: &mut dyn Executor,
+        observer: &mut dyn Observer,
     ) -> Result<Ended> {
         while let Some((step, mut run)) = self.next_to_judge(subject) {
             let output = run.record.output.clone().unwrap_or_default();
@@ -318,9 +318,9 @@ impl<'a, D> Runner<'a, D> {
     }
 
     /// A waiting run of the subject, once there is an output of `system`.
-    fn next_to_judge(&mut self, subject: usize) -> Option<(Step, Execution<D>)> {
+    fn next_to_judge(&mut self, subject: usize) -> Option<(Step, Execution)> {
         let outputs = &self.subjects[subject].outputs;
-        let can_be_judged = |(step, run): &(Step, Execution<D>)| {
+        let can_be_judged = |(step, run): &(Step, Execution)| {
             let output = run.record.output.as_deref().unwrap_or_default();
             step.subject == subject && outputs.judge(output) != OutputJudgement::Unknown
         };
@@ -333,8 +333,8 @@ impl<'a, D> Runner<'a, D> {
     fn confirm(
         &mut self,
         subject: usize,
-        executor: &mut dyn Executor<D>,
-        observer: &mut dyn Observer<D>,
+        executor: &mut dyn Executor,
+        observer: &mut dyn Observer,
     ) -> Result<Confirmation> {
         let Some(candidate) = self.candidates.iter().position(|name| name == SYSTEM) else {
             return Ok(Confirmation::Made);
@@ -362,7 +362,7 @@ impl<'a, D> Runner<'a, D> {
     }
 
     /// An output of `system`.
-    fn see(&mut self, subject: usize, output: Option<&str>, observer: &mut dyn Observer<D>) -> Result<()> {
+    fn see(&mut self, subject: usize, output: Option<&str>, observer: &mut dyn Observer) -> Result<()> {
         let subject = &mut self.subjects[subject];
         if !output.is_some_and(|output| subject.outputs.see(output)) {
             return Ok(());
@@ -373,7 +373,7 @@ impl<'a, D> Runner<'a, D> {
         self.write(&line)
     }
 
-    fn leave_out(&mut self, subject: usize, why: &str, observer: &mut dyn Observer<D>) -> Result<()> {
+    fn leave_out(&mut self, subject: usize, why: &str, observer: &mut dyn Observer) -> Result<()> {
         let subject = &mut self.subjects[subject];
         subject.left_out = true;
         observer.left_out(subject, why);
@@ -382,7 +382,7 @@ impl<'a, D> Runner<'a, D> {
     }
 
     /// The run is final.
-    fn keep(&mut self, step: &Step, run: Execution<D>, observer: &mut dyn Observer<D>) -> Result<Ended> {
+    fn keep(&mut self, step: &Step, run: Execution, observer: &mut dyn Observer) -> Result<Ended> {
         self.write(&run.record)?;
         let subject = &mut self.subjects[step.subject];
         let name = &self.candidates[step.candidate];
@@ -406,8 +406,8 @@ impl<'a, D> Runner<'a, D> {
 
 /// What came of making a run.
 #[expect(clippy::large_enum_variant, reason = "one exists at a time, and a run costs far more than its copy")]
-enum Made<D> {
-    Run(Result<Execution<D>>),
+enum Made {
+    Run(Result<Execution>),
     Interrupted(i32),
 }
 
@@ -418,7 +418,7 @@ enum Confirmation {
     Ended(SessionEnd),
 }
 
-fn blame<D>(run: &mut Execution<D>) {
+fn blame(run: &mut Execution) {
     run.record.ok = false;
     run.record.why = Some(OTHER_OUTPUT.to_owned());
     run.record.message = Some("its output is not that of system".to_owned());

@@ -10,9 +10,9 @@
 use std::hash::Hasher;
 
 use imas_core::run::RunKind;
-use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
+use rand::{RngExt, SeedableRng};
 use siphasher::sip::SipHasher13;
 
 /// What a run is for.
@@ -101,6 +101,27 @@ pub fn steps_with_counted_before(
     steps
 }
 
+/// The steps with further runs of one candidate in each measured round, at random places in it: what all others are
+/// compared with is then known better, and the pairs of its runs show the noise.
+#[must_use]
+pub fn with_repeats(steps: Vec<Step>, candidate: usize, times: u32, seed: u64) -> Vec<Step> {
+    let is_round = |a: &Step, b: &Step| (a.subject, a.kind) == (b.subject, b.kind);
+    let mut all = Vec::new();
+    for round in steps.chunk_by(is_round) {
+        let mut round = round.to_vec();
+        let repeated = round.iter().copied().find(|step| step.candidate == candidate);
+        let number = if let RoundKind::Measured { round } = round[0].kind { Some(round) } else { None };
+        if let (Some(step), Some(number)) = (repeated, number) {
+            let mut random = random(&format!("{} again", step.subject), u64::from(number), seed);
+            for _ in 1..times {
+                round.insert(random.random_range(0..=round.len()), step);
+            }
+        }
+        all.extend(round);
+    }
+    all
+}
+
 /// The subjects' order in a round, as indices of `names`.
 #[must_use]
 pub fn subjects(names: &[&str], round: u32, seed: u64) -> Vec<usize> {
@@ -164,6 +185,21 @@ mod tests {
             there.sort_unstable();
             assert_eq!(there, [0, 1, 2, 3, 4]);
         }
+    }
+
+    #[test]
+    fn the_reference_runs_several_times_a_round_at_random_places() {
+        let plain = steps(&[0, 1, 2], 30, 1, 1, 7);
+        let all = with_repeats(plain.clone(), 0, 3, 7);
+        assert_eq!(all.len(), plain.len() + 2 * 30, "neither warm-up nor counted run is repeated");
+        let rounds: Vec<&[Step]> = all.chunk_by(|a, b| a.kind == b.kind).collect();
+        let of = |round: &&[Step]| round.iter().map(|step| step.candidate).collect::<Vec<_>>();
+        let places: Vec<Vec<usize>> = rounds.iter().filter(|round| round.len() == 5).map(of).collect();
+        assert_eq!(places.len(), 30);
+        assert!(places.iter().all(|round| round.iter().filter(|one| **one == 0).count() == 3));
+        let first = places.iter().filter(|round| round[0] == 0).count();
+        assert!((8..29).contains(&first), "it is first in {first} of 30 rounds");
+        assert_eq!(all, with_repeats(plain, 0, 3, 7));
     }
 
     #[test]

@@ -107,7 +107,7 @@ impl Subject {
     }
 
     /// Learns from a run that was made what the next runs may take.
-    pub(crate) fn saw<D>(&mut self, candidate: &str, run: &Execution<D>) {
+    pub(crate) fn saw(&mut self, candidate: &str, run: &Execution) {
         let wall_s = run.record.wall_s;
         self.first_wall_s.get_or_insert(wall_s);
         if candidate == SYSTEM {
@@ -146,7 +146,7 @@ impl Subject {
 }
 
 /// The most that a run took: `most`, or what this run took where that is more.
-fn larger<D>(most: Most, run: &Execution<D>) -> Most {
+fn larger(most: Most, run: &Execution) -> Most {
     let RawRun { user_s, system_s, peak_bytes, .. } = run.record;
     #[expect(clippy::cast_precision_loss, reason = "a limit of many times as much")]
     let bytes = peak_bytes as f64;

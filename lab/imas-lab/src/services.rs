@@ -7,6 +7,7 @@
 mod journal;
 mod judge;
 mod measure;
+mod noise;
 mod predicted;
 mod rails;
 mod recipes;
@@ -22,6 +23,7 @@ use imas_engine::context::Context;
 use imas_engine::flags::Places;
 use judge::JudgeArgs;
 use measure::RunArgs;
+use noise::NoiseArgs;
 use predicted::PredictedArgs;
 use recipes::RecipeArgs;
 use replay::ReplayArgs;
@@ -48,6 +50,8 @@ enum ServicesAction {
     Show(ShowArgs),
     /// What the picks gain and harm on rounds that did not choose them, and how often advise was right
     Judge(JudgeArgs),
+    /// How far runs of one and the same thing differ, and how often a bench errs by it
+    Noise(NoiseArgs),
     /// What each set of candidates would gain, by the rule of the default set
     Sets(SetsArgs),
 }
@@ -60,6 +64,7 @@ pub(crate) fn run(args: &ServicesArgs, places: &Places) -> Result<ExitCode> {
         ServicesAction::Predicted(args) => predicted::predicted(args),
         ServicesAction::Show(args) => show::show(args),
         ServicesAction::Judge(args) => judge::judge(args),
+        ServicesAction::Noise(args) => noise::noise(args),
         ServicesAction::Sets(args) => sets::sets(args, &Context::new(places)?),
     }
 }

@@ -163,7 +163,7 @@ fn every_recipe_is_sound() {
     let recipes: Vec<_> = files.filter(|file| file.extension() == Some("toml".as_ref())).collect();
     assert!(recipes.len() >= 24, "{}", recipes.len());
     for file in recipes {
-        let service = imas_service::Service::read(&file).unwrap();
+        let service = imas_runs::service::Service::read(&file).unwrap();
         service.words().unwrap();
         assert!(!service.about.is_empty() && !service.packages.is_empty(), "{}", Path::new(&file).display());
     }

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How often the judge takes noise for a gain of a server, and how often it finds a true one.
 
-use imas_service::{Better, Figure, ServiceGoal, ServiceRun, compare_services};
-use imas_study::services::{PickRule, RoundChanges};
+use std::path::Path;
+
+use imas_core::raw_runs::data::Line;
+use imas_core::run::RawRun;
+use imas_core::server_run::{Figure, ServerRun};
+use imas_runs::service::{ServiceGoal, ServiceOptions, compare_services};
+use imas_study::services::{BenchShape, EqualPairs, PickRule, RoundChanges};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
@@ -45,22 +50,17 @@ impl Made {
         }
     }
 
-    fn runs(&self, seed: u64) -> Vec<ServiceRun> {
+    fn runs(&self, seed: u64) -> Vec<RawRun> {
         let mut random = SmallRng::seed_from_u64(seed);
         let mut runs = vec![];
         for (at, candidate) in self.names().into_iter().enumerate() {
             for round in 0..self.rounds {
                 let factor = if at == self.equals { self.last } else { 1.0 };
                 let value = 1e8 * factor * (self.sigma * self.noise(&mut random)).exp();
-                let memory = Figure { name: "memory".into(), value, unit: "B".into(), better: Better::Lower };
-                runs.push(ServiceRun {
-                    service: "made up".into(),
-                    candidate: candidate.clone(),
-                    round,
-                    cpu_s: (1.0, 0.0),
-                    figures: [("memory".to_owned(), memory)].into(),
-                    ..ServiceRun::default()
-                });
+                let memory = Figure::lower("memory", value, "B");
+                let (program, candidate) = ("made up".into(), candidate.clone());
+                let run = RawRun { program, candidate, round, user_s: 1.0, ..RawRun::default() };
+                runs.push(run.with_server(ServerRun::of([memory])));
             }
         }
         runs
@@ -102,12 +102,34 @@ fn equal_candidates_are_picked_in_one_benchmark_of_twenty() {
     assert!(too_often.is_empty(), "{too_often:?}");
 }
 
+/// By the noise of the published runs: 2,000 benchmarks with four equal candidates, six rounds, `system` three times a
+/// round.
+#[test]
+fn equal_services_are_neither_picked_nor_rejected() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../results/services.jsonl");
+    let text = std::fs::read_to_string(file).unwrap();
+    let run = |line: &str| match Line::parse(line) {
+        Ok(Line::Run(run)) => Some(*run),
+        _ => None,
+    };
+    let pairs = EqualPairs::of(&text.lines().filter_map(run).collect::<Vec<_>>());
+    let rails = ["cpu+2%", "p99+5%"].map(|rail| rail.parse().unwrap()).to_vec();
+    let rule = PickRule { goal: ServiceGoal::Memory, rails, least_gain: 0.05, needs_proof: true };
+    let shape = BenchShape { equal: 4, rounds: 6, system_runs: 3 };
+    let found = pairs.benches(&rule, shape, 2000).unwrap();
+    println!("{found:?}");
+    assert!(found.share <= 0.05, "{found:?}");
+    assert!(found.picked as f64 / 2000.0 <= MOST_WRONG, "{found:?}");
+    assert!(found.rejecting as f64 / 2000.0 <= 0.10, "{found:?}");
+}
+
 #[test]
 fn the_comparison_of_a_bench_picks_no_more_often() {
     for (rounds, sigma) in [(4, 0.08), (6, 0.05)] {
         let made = Made { equals: 7, rounds, sigma, is_heavy: false, last: 1.0 };
         let wrong = (0..COMPARED).filter(|&seed| {
-            compare_services(&made.names(), &made.runs(seed), ServiceGoal::Memory, &[], seed).pick != "system"
+            let options = ServiceOptions { seed, ..ServiceOptions::default() };
+            compare_services(&made.names(), &made.runs(seed), &options).pick != "system"
         });
         let share = wrong.count() as f64 / COMPARED as f64;
         println!("compared, {rounds} rounds, noise {sigma}: {:.1} %", share * 100.0);

@@ -92,7 +92,7 @@ pub(super) fn common_spread<'a>(
     for (candidate, runs) in candidates.enumerate() {
         runs.for_each(|run| all.push(candidate, run.round as usize, criterion.figure(run)));
     }
-    all.spread()
+    all.spread(0)
 }
 
 /// Rough number of further runs until a ratio is settled. With fewer runs than a word needs, it is at least

@@ -18,6 +18,9 @@ impl Looks {
     /// Looks of `imas bench -n auto --quick`: predictions may settle the answer sooner.
     pub const QUICK: Self = Self { first: 3, most: 30 };
 
+    /// Looks of `imas bench -n auto` of a server, whose runs take minutes.
+    pub const SERVER: Self = Self { first: 5, most: 12 };
+
     /// Share of the allowed error that the test after this number of rounds may spend.
     pub fn share(self, rounds: usize) -> f64 {
         look_share(u32::try_from(rounds).unwrap_or(u32::MAX), self.first, self.most)

@@ -24,5 +24,7 @@ pub use before_after::{EventCount, chance_of_events, ratio_after};
 pub use estimate::{Answer, Estimate, Spread};
 pub use looks::Looks;
 pub use margins::{CostLimits, Margins};
-pub use paired::{Demand, ERROR, FEWEST_ROUNDS, PairedRatio, PairedRuns, Resampling};
+pub use paired::{
+    Demand, ERROR, FEWEST_ROUNDS, NoiseFloor, PairedRatio, PairedRuns, Resampling, is_cost_proven,
+};
 pub use residue::Residue;

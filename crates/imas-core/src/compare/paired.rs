@@ -11,6 +11,10 @@
 //! The common spread matters where rounds are few. With seven candidates, six rounds and a noise of 5 %, a true gain
 //! of 10 % is found in 80 of 100 benchmarks; by the candidate's own spread alone in 56 (docs/decisions/0038).
 
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
 use super::looks::Looks;
 use super::residue::{Residue, ResidueRun};
 use super::{Answer, Estimate, Spread};
@@ -37,11 +41,52 @@ impl PairedRuns {
         }
     }
 
-    /// How far one difference of two runs of a round scatters.
-    pub fn spread(&self) -> Spread {
+    /// How far the difference of one run to the reference of its round scatters. The reference is the mean of the runs
+    /// of one candidate in that round, so it scatters less where there are several.
+    pub fn spread(&self, reference: usize) -> Spread {
         let residue = Residue::of_runs(self.runs.clone());
-        Spread::common(2.0 * residue.sums.xx, residue.freedom)
+        let share = 1.0 + self.share_of(reference);
+        Spread::common(share * residue.sums.xx, residue.freedom)
     }
+
+    /// Mean over the rounds of 1 / number of runs of this candidate.
+    fn share_of(&self, candidate: usize) -> f64 {
+        let mut counts: BTreeMap<usize, f64> = BTreeMap::new();
+        for run in self.runs.iter().filter(|run| run.candidate == candidate) {
+            *counts.entry(run.round).or_default() += 1.0;
+        }
+        let shares: Vec<f64> = counts.values().map(|count| 1.0 / count).collect();
+        if shares.is_empty() { 1.0 } else { mean_and_deviation(&shares).0 }
+    }
+
+    /// How far two runs of one candidate in one round differ: the noise floor. None without such a pair.
+    pub fn floor(&self, candidate: usize) -> Option<NoiseFloor> {
+        let mut rounds: BTreeMap<usize, Vec<f64>> = BTreeMap::new();
+        for run in self.runs.iter().filter(|run| run.candidate == candidate) {
+            rounds.entry(run.round).or_default().push(run.figures[0]);
+        }
+        let squares = |logs: &Vec<f64>| mean_and_deviation(logs).1.powi(2) * (logs.len() as f64 - 1.0);
+        let freedom: f64 = rounds.values().map(|logs| logs.len() as f64 - 1.0).sum();
+        let sum: f64 = rounds.values().map(squares).sum();
+        (freedom > 0.0).then(|| NoiseFloor { deviation: (2.0 * sum / freedom).sqrt(), freedom })
+    }
+}
+
+/// How far two runs of the same thing differ.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug)]
+pub struct NoiseFloor {
+    /// Standard deviation of the logarithm of their ratio.
+    pub deviation: f64,
+    /// Degrees of freedom of the deviation.
+    pub freedom: f64,
+}
+
+/// Whether it is proven that a candidate costs more than `most` times what `system` costs. `logs` are the logarithms
+/// of its ratios to `system`, round by round; `common` is the spread of the runs of all candidates.
+pub fn is_cost_proven(logs: &[f64], most: f64, common: Spread, demand: &Demand) -> bool {
+    let (interval, log) = (Interval::ONE, mean_and_deviation(logs));
+    let ratio = PairedRatio { interval, rounds: logs.len(), log, common };
+    logs.len() >= demand.fewest && ratio.is_beyond_chance(log.0 - most.ln(), logs.len(), demand)
 }
 
 /// How intervals are resampled: the same runs and seed give the same answer.
@@ -67,6 +112,12 @@ pub struct Demand {
 }
 
 impl Demand {
+    /// Conditions for each of `figures` limits on what a candidate may cost. A candidate that is rejected by chance is
+    /// no harm to anybody, so each has the whole error for itself.
+    pub fn of_limits(figures: usize) -> Self {
+        Self { figures, ..Self::of(1) }
+    }
+
     /// Conditions for one of `candidates` candidates by one figure, in a fixed number of rounds.
     pub fn of(candidates: usize) -> Self {
         Self { candidates, figures: 1, looks: None, fewest: FEWEST_ROUNDS }

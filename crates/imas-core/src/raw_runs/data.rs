@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::dropped::{Dropped, NotRun};
 use super::outputs::{OutputVaries, Varying};
+use super::server_line::ServerLine;
 use crate::run::{RawRun, RunKind};
 
 /// First line of what one session wrote; it holds for the lines after it.
@@ -69,9 +70,14 @@ impl Line {
         let header = || read(text, |line: &DataHeader| !line.imas.is_empty()).map(Self::Header);
         let not_run = || read(text, |line: &NotRun| !line.left_out.is_empty()).map(Self::NotRun);
         let varies = || read(text, |_| true).map(Self::OutputVaries);
+        let old_server = || {
+            let line = serde_json::from_str::<ServerLine>(text).ok()?;
+            line.run().map(|run| Self::Run(Box::new(run)))
+        };
         match serde_json::from_str::<RawRun>(text) {
             Ok(run) if !run.program.is_empty() && !run.candidate.is_empty() => Ok(Self::Run(Box::new(run))),
-            run => header()
+            run => old_server()
+                .or_else(header)
                 .or_else(not_run)
                 .or_else(varies)
                 .ok_or_else(|| run.map_or_else(|error| error.to_string(), |_| NAMELESS.to_owned())),

@@ -5,3 +5,4 @@ pub mod data;
 pub mod dropped;
 mod observed;
 pub mod outputs;
+mod server_line;

@@ -255,13 +255,17 @@ pub(crate) enum RunCount {
 }
 
 impl RunCount {
-    /// Number of runs of a server, which `auto` does not look at while it runs.
+    /// At most this number of rounds of a server.
     pub(crate) fn of_a_server(self) -> u32 {
-        const USUAL: u32 = 6;
         match self {
-            Self::Auto => USUAL,
+            Self::Auto => Looks::SERVER.most,
             Self::Fixed(runs) => runs,
         }
+    }
+
+    /// When the runs of a server are looked at.
+    pub(crate) fn looks_at_a_server(self) -> Option<Looks> {
+        (self == Self::Auto).then_some(Looks::SERVER)
     }
 
     /// At most this number of rounds.

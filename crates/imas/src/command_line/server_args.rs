@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
-use imas_service::{GuardRail, Service, ServiceGoal, StopSignal};
+use imas_runs::service::{GuardRail, Service, ServiceGoal, StopSignal};
 
 use crate::command_line::lines_args::LinesArgs;
 

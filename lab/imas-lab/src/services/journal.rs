@@ -7,9 +7,11 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use imas_cli::format::counted;
 use imas_cli::message::Hinted;
+use imas_core::raw_runs::data::Line;
+use imas_core::run::RawRun;
 use imas_linux::host::Host;
 use imas_runs::journal::Journal;
-use imas_service::{Service, ServiceRun};
+use imas_runs::service::Service;
 use serde::{Deserialize, Serialize};
 
 /// First line of each session; a later reader needs the machine and the versions.
@@ -25,7 +27,7 @@ pub(super) struct Header {
 }
 
 /// Opens the journal; with the runs that are in it.
-pub(super) fn open(path: &Path, resume: bool) -> Result<(Journal, Vec<ServiceRun>)> {
+pub(super) fn open(path: &Path, resume: bool) -> Result<(Journal, Vec<RawRun>)> {
     let runs = if path.exists() { read(path)? } else { Vec::new() };
     if !runs.is_empty() && !resume {
         return Err(Hinted::error(
@@ -38,13 +40,13 @@ pub(super) fn open(path: &Path, resume: bool) -> Result<(Journal, Vec<ServiceRun
 }
 
 /// The runs of a journal; lines that are cut off or of another kind are left out.
-pub(super) fn read(path: &Path) -> Result<Vec<ServiceRun>> {
+pub(super) fn read(path: &Path) -> Result<Vec<RawRun>> {
     Ok(read_whole(path)?.runs)
 }
 
 /// A journal that is only read.
 pub(super) struct ServiceJournal {
-    pub(super) runs: Vec<ServiceRun>,
+    pub(super) runs: Vec<RawRun>,
     /// The services with an allocator of their own, by the headers.
     pub(super) own_allocator: BTreeSet<String>,
 }
@@ -52,8 +54,10 @@ pub(super) struct ServiceJournal {
 /// The runs of a journal with what its headers say.
 pub(super) fn read_whole(path: &Path) -> Result<ServiceJournal> {
     let text = imas_runs::packed::read(path).with_context(|| path.display().to_string())?;
-    let run =
-        |line: &str| serde_json::from_str::<ServiceRun>(line).ok().filter(|run| !run.candidate.is_empty());
+    let run = |line: &str| match Line::parse(line) {
+        Ok(Line::Run(run)) => Some(*run),
+        _ => None,
+    };
     let headers = text.lines().filter_map(|line| serde_json::from_str::<Header>(line).ok());
     let own = headers.flat_map(|header| header.services).filter(|service| service.own_allocator);
     Ok(ServiceJournal {
@@ -66,14 +70,15 @@ pub(super) fn read_whole(path: &Path) -> Result<ServiceJournal> {
 mod tests {
     use std::io::Write as _;
 
+    use imas_core::server_run::work::memory_by_work;
+
     use super::*;
 
     #[test]
     fn a_journal_goes_on_where_it_was_cut() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("j.jsonl");
-        let run =
-            |round| ServiceRun { service: "s".into(), candidate: "c".into(), round, ..ServiceRun::default() };
+        let run = |round| RawRun { program: "s".into(), candidate: "c".into(), round, ..RawRun::default() };
         let (mut journal, runs) = open(&path, false).unwrap();
         assert_eq!(runs, []);
         journal.append_durably(&run(0)).unwrap();
@@ -89,15 +94,28 @@ mod tests {
         assert!(text.lines().count() == 2 && text.ends_with('\n'), "the torn line is cut off: {text}");
     }
 
-    /// What is shipped as a result was written by an older IMAS.
+    /// What is shipped as a result was written by an older IMAS: every line is read, and its memory is by work.
     #[test]
-    fn the_published_runs_can_be_read() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../results");
-        let known = ["services.jsonl.gz", "services.jsonl"].map(|name| folder.join(name));
-        let Some(file) = known.iter().find(|file| file.exists()) else {
-            return imas_testing::skipped("results/ has no runs of services");
-        };
-        let runs = read(file).unwrap();
-        assert!(runs.iter().any(|run| run.is_ok() && run.value("memory").is_some()), "{}", runs.len());
+    fn every_published_run_is_read() {
+        let lab = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        for (file, lines) in [("results/services.jsonl", 890), ("data/services-first.jsonl", 23)] {
+            let runs = read(&lab.join(file)).unwrap();
+            assert_eq!(runs.len(), lines, "{file}");
+            for run in runs.iter().filter(|run| run.ok) {
+                let memory = run.value("memory").unwrap();
+                assert_eq!(
+                    memory_by_work(run.of_server()),
+                    Some(memory),
+                    "{} {}",
+                    run.program,
+                    run.candidate
+                );
+                assert!(run.cpu_s() > 0.0 && run.wall_s > 0.0 && run.peak_bytes as f64 >= 0.9 * memory);
+                let line = serde_json::to_string(run).unwrap();
+                assert_eq!(Line::parse(&line), Ok(Line::Run(Box::new(run.clone()))), "the form of today");
+            }
+        }
+        let runs = read(&lab.join("results/services.jsonl")).unwrap();
+        assert!(runs.iter().any(|run| run.ok && run.value("memory").is_some()), "{}", runs.len());
     }
 }

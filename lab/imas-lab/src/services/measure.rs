@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Measures services under candidates, round by round over all services, into the journal.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use imas_cli::message;
 use imas_core::run::RawRun;
 use imas_engine::compared::{DefaultComparison, usable};
 use imas_engine::context::Context;
-use imas_linux::catalogue::CatalogueCandidate;
+use imas_linux::catalogue::{CatalogueCandidate, SYSTEM};
 use imas_linux::clock::now_unix_s;
 use imas_linux::environment::Variables;
 use imas_linux::host::Host;
@@ -20,8 +21,8 @@ use imas_runs::interruption::{InterruptedBy, Interruption};
 use imas_runs::journal::Journal;
 use imas_runs::runner::{Elimination, NextStep, Observer, Rules, Runner, SessionEnd};
 use imas_runs::schedule::{self, RoundKind, Step};
+use imas_runs::service::{SYSTEM_RUNS, Service, ServiceExecutor};
 use imas_runs::subject::{Subject, Timeout};
-use imas_service::{Service, ServiceExecutor, ServiceRun};
 
 use super::journal::{self, Header};
 use super::recipes::{self, RecipeArgs};
@@ -43,6 +44,9 @@ pub(super) struct RunArgs {
     /// Rounds
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
+    /// Runs under system in each round: all others are compared with their mean
+    #[arg(long, value_name = "N", default_value_t = SYSTEM_RUNS, value_parser = clap::value_parser!(u32).range(1..=10))]
+    system_runs: u32,
     /// Candidates beside system [default: the default set of services]
     #[arg(long = "with", value_name = "LIST", value_delimiter = ',')]
     with: Vec<String>,
@@ -71,19 +75,15 @@ pub(super) fn measure(args: &RunArgs, context: &Context) -> Result<ExitCode> {
     let interruption = Interruption::watch()?;
     append(&mut journal, &header(args, &services, &candidates))?;
     let names: Vec<String> = candidates.iter().map(|candidate| candidate.name.clone()).collect();
-    let is_made = |step: &Step| {
-        let (service, candidate) = (&services[step.subject].name, &names[step.candidate]);
-        let is_of_step = |run: &ServiceRun| (&run.service, &run.candidate) == (service, candidate);
-        earlier.iter().any(|run| is_of_step(run) && run.round == round_of(step))
-    };
     let order: Vec<&str> = services.iter().map(|service| service.name.as_str()).collect();
-    let mut steps = steps(&order, candidates.len(), args.rounds, args.seed);
-    steps.retain(|step| !is_made(step));
-    let records: Vec<RawRun> = earlier.iter().map(ServiceRun::raw).collect();
+    let system = names.iter().position(|name| name == SYSTEM).unwrap_or(0);
+    let steps = steps(&order, candidates.len(), args.rounds, args.seed);
+    let steps = schedule::with_repeats(steps, system, args.system_runs, args.seed);
+    let steps = not_made(steps, &earlier, |step| (order[step.subject], names[step.candidate].as_str()));
     let subject = |service: &Service| {
         // A server that hangs ends its run by the time limits of its own lines.
         let mut subject = Subject::new(&service.name, Timeout::After(Duration::MAX));
-        subject.resume(records.iter());
+        subject.resume(earlier.iter());
         subject
     };
     let subjects = services.iter().map(subject).collect();
@@ -104,6 +104,26 @@ pub(super) fn measure(args: &RunArgs, context: &Context) -> Result<ExitCode> {
             Ok(ExitCode::from(InterruptedBy(signal).exit_status()))
         }
     }
+}
+
+/// The steps without those that earlier sessions made; `names` gives service and candidate of a step.
+fn not_made<'a>(
+    mut steps: Vec<Step>,
+    earlier: &'a [RawRun],
+    names: impl Fn(&Step) -> (&'a str, &'a str),
+) -> Vec<Step> {
+    let mut made: BTreeMap<(&str, &str, u32), usize> = BTreeMap::new();
+    for run in earlier {
+        *made.entry((&run.program, &run.candidate, run.round)).or_default() += 1;
+    }
+    steps.retain(|step| {
+        let (service, candidate) = names(step);
+        let left = made.entry((service, candidate, round_of(step))).or_default();
+        let is_made = *left > 0;
+        *left -= usize::from(is_made);
+        !is_made
+    });
+    steps
 }
 
 /// Round by round all services, each under all candidates.
@@ -163,8 +183,8 @@ struct Servers<'a> {
     set_up: Option<((usize, u32), ServiceExecutor)>,
 }
 
-impl Executor<ServiceRun> for Servers<'_> {
-    fn execute(&mut self, step: &Step, _limits: &RunLimits) -> Result<Execution<ServiceRun>> {
+impl Executor for Servers<'_> {
+    fn execute(&mut self, step: &Step, _limits: &RunLimits) -> Result<Execution> {
         let now = (step.subject, round_of(step));
         let executor = match self.set_up.take().filter(|(of, _)| *of == now) {
             Some((_, executor)) => executor,
@@ -175,7 +195,7 @@ impl Executor<ServiceRun> for Servers<'_> {
         };
         let (_, executor) = self.set_up.insert((now, executor));
         let run = executor.run(self.candidates[step.candidate], now.1, self.interruption)?;
-        Ok(run.execution())
+        Ok(imas_runs::service::execution(run))
     }
 }
 
@@ -186,7 +206,7 @@ struct Log {
     journal: Journal,
 }
 
-impl Observer<ServiceRun> for Log {
+impl Observer for Log {
     fn before(&mut self, _step: &Step, _subjects: &[Subject]) -> Result<NextStep> {
         if self.until.is_some_and(|until| now_unix_s() > until) {
             message::say("imas: the time is over; every finished run is kept, --resume goes on");
@@ -195,17 +215,15 @@ impl Observer<ServiceRun> for Log {
         Ok(NextStep::Make)
     }
 
-    fn after(&mut self, _step: &Step, run: Execution<ServiceRun>) -> Result<NextStep> {
-        let run = run.detail;
-        let end = run
-            .failure
-            .as_ref()
-            .map_or_else(|| format!("{:.0} s", run.took_s), |failure| failure.what.clone());
-        let end = std::iter::once(end).chain(run.notes.iter().cloned()).collect::<Vec<_>>().join("; ");
+    fn after(&mut self, _step: &Step, run: Execution) -> Result<NextStep> {
+        let run = run.record;
+        let end = run.message.clone().unwrap_or_else(|| format!("{:.0} s", run.wall_s));
+        let end =
+            std::iter::once(end).chain(run.of_server().notes.iter().cloned()).collect::<Vec<_>>().join("; ");
         message::say(&format!(
             "imas: round {}: {} under {}: {end}",
             run.round + 1,
-            run.service,
+            run.program,
             run.candidate
         ));
         append(&mut self.journal, &run)?;
@@ -228,6 +246,25 @@ fn round_of(step: &Step) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_that_was_made_is_not_made_again() {
+        let names = |step: &Step| ("web", ["system", "a"][step.candidate]);
+        let all = schedule::with_repeats(steps(&["web"], 2, 2, 1), 0, 3, 1);
+        assert_eq!(all.len(), 2 * 4);
+        let run = |candidate: &str, round| RawRun {
+            program: "web".into(),
+            candidate: candidate.into(),
+            round,
+            ..RawRun::default()
+        };
+        let earlier = [run("system", 0), run("system", 0), run("a", 0), run("system", 1)];
+        let left = not_made(all, &earlier, names);
+        let of = |round, candidate| {
+            left.iter().filter(|step| (round_of(step), step.candidate) == (round, candidate)).count()
+        };
+        assert_eq!([of(0, 0), of(0, 1), of(1, 0), of(1, 1)], [1, 0, 2, 1]);
+    }
 
     #[test]
     fn services_take_turns_and_the_runs_of_one_are_side_by_side() {

@@ -10,7 +10,7 @@ use clap::{Args, ValueHint};
 use imas_cli::message::{self, Hinted};
 use imas_cli::{output, table};
 use imas_engine::context::Context;
-use imas_service::Service;
+use imas_runs::service::Service;
 use imas_suite::packages;
 
 #[derive(Debug, Args)]

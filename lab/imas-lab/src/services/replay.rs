@@ -12,6 +12,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, anyhow};
 use clap::{Args, ValueHint};
 use imas_cli::message;
+use imas_core::run::RawRun;
 use imas_engine::compared::{ComparedCandidate, DefaultComparison, compared};
 use imas_engine::context::Context;
 use imas_linux::catalogue::SYSTEM;
@@ -22,7 +23,7 @@ use imas_replay::several::{ChosenProcesses, ReplayedProcesses, chosen, replay_al
 use imas_replay::trace::file::{Trace, TraceHeader};
 use imas_runs::interruption::{InterruptedBy, Interruption};
 use imas_runs::journal::Journal;
-use imas_service::{Service, ServiceExecutor, ServiceRun};
+use imas_runs::service::{Service, ServiceExecutor};
 use imas_study::services::ServicePrediction;
 
 use super::recipes::{self, RecipeArgs};
@@ -88,7 +89,7 @@ struct Session<'a> {
 
 /// A service that was recorded.
 struct RecordedService {
-    run: ServiceRun,
+    run: RawRun,
     header: TraceHeader,
     /// Holds the file of the trace.
     _folder: tempfile::TempDir,
@@ -132,11 +133,11 @@ impl Session<'_> {
         let executor = ServiceExecutor::new(service.clone(), self.context.libraries.clone(), inherited)?;
         let recorder = recording.recorder(self.context)?;
         let run = executor.run_recorded(self.context.candidate(SYSTEM)?, &recorder, self.interruption)?;
-        if let Some(failure) = &run.failure {
-            return Err(anyhow!("it failed while it was recorded: {}", failure.what));
+        if let Some(failure) = &run.message {
+            return Err(anyhow!("it failed while it was recorded: {failure}"));
         }
-        let cpu_s = run.cpu_s.0 + run.cpu_s.1;
-        let header = recording.write(&trace, RecordedRun { cpu_s, wall_s: run.took_s, exit: 0 })?;
+        let cpu_s = run.cpu_s();
+        let header = recording.write(&trace, RecordedRun { cpu_s, wall_s: run.wall_s, exit: 0 })?;
         Ok(RecordedService { run, header, _folder: folder, trace })
     }
 }
@@ -148,7 +149,7 @@ fn with_facts(
 ) -> ServicePrediction {
     ServicePrediction {
         recorded_bytes: recorded.run.value("memory").unwrap_or(0.0),
-        recorded_cpu_s: recorded.run.cpu_s.0 + recorded.run.cpu_s.1,
+        recorded_cpu_s: recorded.run.cpu_s(),
         processes: recorded.header.processes.len() as u64,
         replayed: chosen.processes.len() as u64,
         share: chosen.share,
@@ -160,12 +161,12 @@ fn with_facts(
 fn line(
     common: &ServicePrediction,
     candidate: &str,
-    run: &ServiceRun,
+    run: &RawRun,
     replayed: &ReplayedProcesses<'_>,
 ) -> ServicePrediction {
     let mut line = ServicePrediction { candidate: candidate.to_owned(), ..common.clone() };
     let ready_s = run.value("ready").unwrap_or(0.0);
-    let loaded_s = ready_s + run.cycles.iter().map(|cycle| cycle.wall_s).sum::<f64>();
+    let loaded_s = ready_s + run.of_server().cycles.iter().map(|cycle| cycle.wall_s).sum::<f64>();
     match replayed.change(candidate, (ready_s, loaded_s)) {
         Ok(change) => {
             line.memory_bytes = Some((line.recorded_bytes + change.mean_bytes).max(0.0));

@@ -8,9 +8,10 @@ use anyhow::{Context as _, Result};
 use clap::{Args, ValueHint};
 use imas_cli::format::counted;
 use imas_cli::{output, table};
+use imas_core::run::RawRun;
 use imas_report::page::{Block, PageSection};
-use imas_service::page::{self, MeasuredService};
-use imas_service::{ServiceComparison, ServiceGoal, ServiceRun, compare_services};
+use imas_runs::service::page::{self, MeasuredService};
+use imas_runs::service::{ServiceComparison, ServiceOptions, compare_services};
 use imas_study::services::{CandidateForAll, JournalJudgement, JudgeOptions, readme};
 
 use super::journal::{ServiceJournal, read_whole};
@@ -44,7 +45,7 @@ pub(super) fn show(args: &ShowArgs) -> Result<ExitCode> {
         .map(|(name, comparison)| MeasuredService {
             name,
             comparison,
-            runs: runs.iter().filter(|run| run.service == *name).collect(),
+            runs: runs.iter().filter(|run| run.program == *name).collect(),
         })
         .collect();
     let options =
@@ -76,18 +77,18 @@ fn for_all(judgement: &JournalJudgement) -> PageSection {
 }
 
 /// Services, each with its comparison, in the order in which they were measured first.
-fn compared(runs: &[ServiceRun], memory_only: bool) -> Vec<(String, ServiceComparison)> {
-    let rails = rails(memory_only);
+fn compared(runs: &[RawRun], memory_only: bool) -> Vec<(String, ServiceComparison)> {
+    let options = ServiceOptions { rails: rails(memory_only), seed: 1, ..ServiceOptions::default() };
     let comparison = |service: String| {
-        let own: Vec<ServiceRun> = runs.iter().filter(|run| run.service == service).cloned().collect();
+        let own: Vec<RawRun> = runs.iter().filter(|run| run.program == service).cloned().collect();
         let candidates = names(&own, |run| &run.candidate);
-        (service, compare_services(&candidates, &own, ServiceGoal::Memory, &rails, 1))
+        (service, compare_services(&candidates, &own, &options))
     };
-    names(runs, |run| &run.service).into_iter().map(comparison).collect()
+    names(runs, |run| &run.program).into_iter().map(comparison).collect()
 }
 
 /// Names that `of` returns for the runs, each once.
-fn names(runs: &[ServiceRun], of: fn(&ServiceRun) -> &String) -> Vec<String> {
+fn names(runs: &[RawRun], of: fn(&RawRun) -> &String) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for name in runs.iter().map(of) {
         if !names.contains(name) {
@@ -103,7 +104,7 @@ fn row(service: &MeasuredService<'_>) -> Vec<String> {
     let system = comparison.candidates.iter().find(|one| one.name == imas_core::SYSTEM);
     let memory = system.and_then(|system| system.figures.get("memory"));
     let mib = memory.map_or_else(|| "-".to_owned(), |memory| imas_cli::format::mib(memory.median));
-    let took: Vec<f64> = runs.iter().map(|run| run.took_s).collect();
+    let took: Vec<f64> = runs.iter().map(|run| run.wall_s).collect();
     let took = imas_core::stats::median(&took).unwrap_or(0.0);
     let rounds = system.map_or(0, |system| system.rounds);
     let (pick, sentence) = (comparison.pick.clone(), comparison.sentence.clone());
@@ -111,7 +112,7 @@ fn row(service: &MeasuredService<'_>) -> Vec<String> {
 }
 
 /// How the runs were made, for the end of the page.
-fn method(runs: &[ServiceRun], memory_only: bool) -> Vec<String> {
+fn method(runs: &[RawRun], memory_only: bool) -> Vec<String> {
     let loads: Vec<f64> = runs.iter().filter_map(|run| run.load1).collect();
     let mut notes = vec![
         format!("{}; each starts the server, repeats its load, waits, and stops it", counted(runs.len(), "run")),

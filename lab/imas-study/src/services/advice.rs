@@ -3,14 +3,15 @@
 //! saved.
 
 use imas_core::SYSTEM;
+use imas_core::server_run::ArenaHeaps;
 use imas_core::stats::median;
 use imas_linux::arena_estimate::{CANDIDATE, LEAST_BYTES, saving};
-use imas_linux::arenas::{ArenaHeaps, Arenas};
+use imas_linux::arenas::Arenas;
 use serde::Serialize;
 
 use crate::services::round_changes::RoundChanges;
-use imas_service::ServiceRun;
-use imas_service::margin;
+use imas_core::run::RawRun;
+use imas_runs::service::margin;
 
 /// Whether the advice was right. A saving counts from the margin of memory on; without advice also only
 /// where it is large enough for advice.
@@ -54,14 +55,18 @@ impl AdvisedService {
     /// Advice for a service and what its runs show. None without a run that has the figures, or without a run
     /// of the advised setting beside it.
     #[must_use]
-    pub fn of(changes: &RoundChanges, runs: &[ServiceRun]) -> Option<Self> {
+    pub fn of(changes: &RoundChanges, runs: &[RawRun]) -> Option<Self> {
         let candidate = changes.candidates.iter().position(|name| name == CANDIDATE)?;
         let measured = median(&changes.changes(candidate, &changes.rounds, "memory"))?;
         let measured = -measured.exp_m1();
-        let is_one = |run: &&ServiceRun| {
-            run.service == changes.service && run.candidate == SYSTEM && run.is_ok() && !run.heaps.is_empty()
+        let is_one = |run: &&RawRun| {
+            run.program == changes.service
+                && run.candidate == SYSTEM
+                && run.ok
+                && !run.of_server().heaps.is_empty()
         };
-        let seen: Vec<&[ArenaHeaps]> = runs.iter().filter(is_one).map(|run| run.heaps.as_slice()).collect();
+        let seen: Vec<&[ArenaHeaps]> =
+            runs.iter().filter(is_one).map(|run| run.of_server().heaps.as_slice()).collect();
         let middle = |of: fn(&ArenaHeaps) -> f64| {
             median(&seen.iter().map(|heaps| heaps.iter().map(of).sum()).collect::<Vec<f64>>())
         };

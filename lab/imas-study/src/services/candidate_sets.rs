@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use crate::services::pick_rule::{PickRule, cost};
 use crate::services::round_changes::RoundChanges;
-use imas_service::GuardRail;
-use imas_service::ServiceGoal;
+use imas_runs::service::GuardRail;
+use imas_runs::service::ServiceGoal;
 
 /// A set as bits; bit `n` is candidate `n`.
 type Members = u32;
@@ -186,21 +186,16 @@ pub fn set_rules(rails: &[GuardRail]) -> [(&'static str, PickRule); 4] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use imas_service::Figure;
-    use imas_service::{Failure, ServiceRun, Stage};
+    use imas_core::run::RawRun;
+    use imas_core::server_run::{Failure, Figure, ServerRun, Stage};
 
-    fn run(service: &str, candidate: &str, round: u32, memory: f64) -> ServiceRun {
-        ServiceRun {
-            service: service.into(),
-            candidate: candidate.into(),
-            round,
-            figures: [("memory".to_owned(), Figure::lower("memory", memory, "B"))].into(),
-            ..ServiceRun::default()
-        }
+    fn run(service: &str, candidate: &str, round: u32, memory: f64) -> RawRun {
+        RawRun { program: service.into(), candidate: candidate.into(), round, ..RawRun::default() }
+            .with_server(ServerRun::of([Figure::lower("memory", memory, "B")]))
     }
 
     /// `a` is good for one service and `b` for the other; `c` is good by chance in one round.
-    fn runs(rounds: u32) -> Vec<ServiceRun> {
+    fn runs(rounds: u32) -> Vec<RawRun> {
         let of = |service: &'static str, a: f64, b: f64| {
             (0..rounds).flat_map(move |round| {
                 let c = if round == 0 { 10.0 } else { 300.0 };
@@ -211,7 +206,7 @@ mod tests {
         of("x", 50.0, 120.0).chain(of("y", 130.0, 80.0)).collect()
     }
 
-    fn gains(runs: &[ServiceRun]) -> SetGains {
+    fn gains(runs: &[RawRun]) -> SetGains {
         let measured = RoundChanges::of_all(runs);
         let rules = set_rules(&[]).map(|(_, rule)| rule);
         SetGains::new(&measured.iter().collect::<Vec<_>>(), &rules).unwrap()
@@ -247,10 +242,10 @@ mod tests {
         let gains_of_all = gains(&runs);
         assert!(!gains_of_all.is_held_out);
         assert!(gain(&gains_of_all.of(&["c".to_owned()])) > 200.0, "flattered");
-        let failure = Failure { stage: Stage::Died, what: "x".into(), signal: None, server: String::new() };
-        runs.iter_mut()
-            .filter(|run| run.candidate == "c")
-            .for_each(|run| run.failure = Some(failure.clone()));
+        let failure = Some(Failure::new(Stage::Died, "x".into()));
+        for run in runs.iter_mut().filter(|run| run.candidate == "c") {
+            run.set_server(ServerRun { failure: failure.clone(), ..run.of_server().clone() });
+        }
         assert_eq!(gain(&gains(&runs).of(&["c".to_owned()])), 0.0);
     }
 }

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use crate::services::pick_rule::PickRule;
 use crate::services::round_changes::RoundChanges;
-use imas_service::margin;
+use imas_runs::service::margin;
 
 /// The figures that are judged.
 pub const JUDGED: [&str; 3] = ["memory", "cpu", "p99"];

@@ -11,9 +11,9 @@ use crate::services::advice::{AdviceVerdict, AdvisedService};
 use crate::services::judge::{CandidateForAll, JudgedService, MemoryGain, geometric_mean};
 use crate::services::pick_rule::PickRule;
 use crate::services::round_changes::RoundChanges;
-use imas_service::GuardRail;
-use imas_service::ServiceGoal;
-use imas_service::ServiceRun;
+use imas_core::run::RawRun;
+use imas_runs::service::GuardRail;
+use imas_runs::service::ServiceGoal;
 
 /// Rounds for a proof on rounds that do not judge: three choose, one judges.
 pub const ROUNDS_FOR_PROOF: usize = 4;
@@ -111,7 +111,7 @@ pub struct JournalJudgement {
 impl JournalJudgement {
     /// Judgement of all runs of a journal.
     #[must_use]
-    pub fn of(runs: &[ServiceRun], options: &JudgeOptions<'_>) -> Self {
+    pub fn of(runs: &[RawRun], options: &JudgeOptions<'_>) -> Self {
         let (measured, others): (Vec<_>, Vec<_>) =
             RoundChanges::of_all(runs).into_iter().partition(|one| !one.rounds.is_empty());
         let services: Vec<ServiceJudgement> =
@@ -219,30 +219,23 @@ impl AdviceScore {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use imas_linux::arenas::ArenaHeaps;
-    use imas_service::Figure;
-    use imas_service::{Failure, Stage};
+    use imas_core::server_run::{ArenaHeaps, Failure, Figure, ServerRun, Stage};
 
     const MB: f64 = 1e6;
 
-    fn run(service: &str, candidate: &str, round: u32, memory_mb: f64, p99: f64) -> ServiceRun {
+    fn run(service: &str, candidate: &str, round: u32, memory_mb: f64, p99: f64) -> RawRun {
         let figures = [
             Figure::lower("memory", memory_mb * MB, "B"),
             Figure::lower("cpu", 1.0, "s"),
             Figure::lower("p99", p99, "ms"),
         ];
-        ServiceRun {
-            service: service.into(),
-            candidate: candidate.into(),
-            round,
-            cpu_s: (1.0, 0.0),
-            figures: figures.into_iter().map(|figure| (figure.name.clone(), figure)).collect(),
-            ..ServiceRun::default()
-        }
+        let (program, candidate) = (service.into(), candidate.into());
+        RawRun { program, candidate, round, user_s: 1.0, ..RawRun::default() }
+            .with_server(ServerRun::of(figures))
     }
 
     /// One service; `memory` has MB by candidate and round.
-    fn service(name: &str, memory: &[(&str, &[f64])]) -> Vec<ServiceRun> {
+    fn service(name: &str, memory: &[(&str, &[f64])]) -> Vec<RawRun> {
         let rounds = |candidate: &'static str, all: &[f64]| {
             let of = |(round, mb): (u32, &f64)| run(name, candidate, round, *mb, 5.0);
             (0..).zip(all).map(of).collect::<Vec<_>>()
@@ -255,7 +248,7 @@ mod tests {
         memory.iter().flat_map(|(candidate, all)| rounds(static_name(candidate), all)).collect()
     }
 
-    fn judged(runs: &[ServiceRun]) -> JournalJudgement {
+    fn judged(runs: &[RawRun]) -> JournalJudgement {
         let own = BTreeSet::from(["java".to_owned()]);
         let rails = ["cpu+2%", "p99+5%"].map(|rail| rail.parse().unwrap()).to_vec();
         JournalJudgement::of(runs, &JudgeOptions { rails, least_bytes: 50.0 * MB, own_allocator: &own })
@@ -300,8 +293,9 @@ mod tests {
     #[test]
     fn a_failed_pick_counts() {
         let mut runs = service("a", &[("system", &[100.0; 4]), ("b", &[60.0; 4])]);
-        let failure = Failure { stage: Stage::Died, what: "x".into(), signal: None, server: String::new() };
-        runs.iter_mut().find(|run| run.candidate == "b" && run.round == 2).unwrap().failure = Some(failure);
+        let failure = Some(Failure::new(Stage::Died, "x".into()));
+        let one = runs.iter_mut().find(|run| run.candidate == "b" && run.round == 2).unwrap();
+        one.set_server(ServerRun { failure, ..one.of_server().clone() });
         let found = judged(&runs);
         let one = &found.services[0].as_measured;
         assert_eq!(one.by_all.candidate, "system", "it failed in one of all rounds");
@@ -346,7 +340,7 @@ mod tests {
         };
         let of = |name: &str, saved: f64, mib: u64| {
             let mut runs = service(name, &[("system", &[200.0]), ("glibc:arena2", &[200.0 * (1.0 - saved)])]);
-            runs[0].heaps = vec![heaps(mib)];
+            runs[0].server.as_mut().unwrap().heaps = vec![heaps(mib)];
             runs
         };
         let runs = [of("right", 0.3, 8), of("wrong", 0.0, 8), of("silent", 0.0, 0), of("missed", 0.2, 0)];
@@ -354,7 +348,7 @@ mod tests {
         assert_eq!((score.right, score.wrong, score.rightly_silent, score.missed), (1, 1, 1, 1));
         assert!(score.mean_error.unwrap().abs() < score.mean_absolute_error.unwrap());
         let mut old = of("old", 0.3, 8);
-        old[0].heaps.clear();
+        old[0].server.as_mut().unwrap().heaps.clear();
         assert_eq!(judged(&old).advice, [], "a journal without the figures");
     }
 }

@@ -3,6 +3,7 @@
 //!
 //! - [`RoundChanges`], [`PickRule`], [`JudgedService`], [`CandidateSet`]: picks, judged on rounds that did
 //!   not choose them
+//! - [`NoEffect`], [`EqualPairs`]: the noise, from runs of one and the same thing
 //! - [`AdvisedService`]: what `imas advise` would have estimated, beside what was measured
 //! - [`ServicePrediction`], [`PredictionScore`]: what a recorded and replayed run lets expect, beside live runs
 
@@ -10,6 +11,8 @@ mod advice;
 mod candidate_sets;
 mod judge;
 mod judgement;
+mod no_effect;
+mod noise;
 mod pick_rule;
 mod prediction;
 mod prediction_score;
@@ -22,6 +25,8 @@ pub use judge::{CandidateForAll, HeldOutPicks, JUDGED, JudgedPick, JudgedService
 pub use judgement::{
     AdviceScore, JournalJudgement, JudgeOptions, LeftOutOfGain, MadeWorse, ROUNDS_FOR_PROOF, ServiceJudgement,
 };
+pub use no_effect::NoEffect;
+pub use noise::{BenchShape, EqualBenches, EqualPairs, NOISE_OF, ServiceNoise};
 pub use pick_rule::PickRule;
 pub use prediction::ServicePrediction;
 pub use prediction_score::{JudgedPrediction, PredictedChoice, PredictionScore};

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which candidate some rounds of a service call the best.
 
-use imas_core::compare::{Answer, Demand, PairedRatio, PairedRuns, Resampling, Spread};
+use imas_core::compare::{Answer, Demand, PairedRatio, PairedRuns, Resampling, Spread, is_cost_proven};
 use imas_core::stats::{RESAMPLES, median};
 
 use crate::services::round_changes::RoundChanges;
-use imas_service::GuardRail;
-use imas_service::ServiceGoal;
+use imas_runs::service::GuardRail;
+use imas_runs::service::{ServiceGoal, memory_goal};
 
 /// A rule for picks.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PickRule {
     /// Goal: the figure that counts.
     pub goal: ServiceGoal,
-    /// Guard rails: what the pick may cost, by the medians.
+    /// Guard rails: a candidate that is proven to cost more is no pick.
     pub rails: Vec<GuardRail>,
     /// Least gain of a pick: 0.05 is 5 % less. At 0 it must be better than `system` at all.
     pub least_gain: f64,
@@ -26,11 +26,9 @@ impl PickRule {
     /// picked.
     #[must_use]
     pub fn score(&self, changes: &RoundChanges, candidate: usize, rounds: &[u32]) -> Option<f64> {
-        let is_within = |rail: &GuardRail| {
-            let middle = median(&changes.changes(candidate, rounds, &rail.figure));
-            middle.is_none_or(|log| rail.allows(log.exp()))
-        };
-        if changes.has_failed(candidate, rounds) || !self.rails.iter().all(is_within) {
+        if changes.has_failed(candidate, rounds)
+            || self.rails.iter().any(|rail| self.is_broken(rail, changes, candidate, rounds))
+        {
             return None;
         }
         let costs: Vec<f64> =
@@ -47,17 +45,25 @@ impl PickRule {
         (is_enough && (!self.needs_proof || is_proof())).then_some(score)
     }
 
-    /// How far one change scatters, by these rounds of all candidates.
+    /// Whether a candidate is proven by these rounds to cost more than a guard rail allows.
+    #[must_use]
+    pub fn is_broken(
+        &self,
+        rail: &GuardRail,
+        changes: &RoundChanges,
+        candidate: usize,
+        rounds: &[u32],
+    ) -> bool {
+        let figure = rail.figure.as_str();
+        let spread = spread(changes, rounds, figure, |one, round| changes.change(one, round, figure));
+        let logs = changes.changes(candidate, rounds, figure);
+        is_cost_proven(&logs, 1.0 + rail.most, spread, &Demand::of_limits(self.rails.len()))
+    }
+
+    /// How far one cost scatters, by these rounds of all candidates.
     fn spread(&self, changes: &RoundChanges, rounds: &[u32]) -> Spread {
-        let mut all = PairedRuns::default();
-        for &round in rounds {
-            all.push(changes.candidates.len(), round as usize, 1.0); // `system`
-            for candidate in 0..changes.candidates.len() {
-                let cost = cost(self.goal, changes, candidate, round);
-                cost.into_iter().for_each(|cost| all.push(candidate, round as usize, cost.exp()));
-            }
-        }
-        all.spread()
+        let cost = |candidate, round| cost(self.goal, changes, candidate, round);
+        spread(changes, rounds, goal_figure(self.goal), cost)
     }
 
     /// The best candidate by these rounds; None is `system`.
@@ -69,13 +75,44 @@ impl PickRule {
     }
 }
 
+/// How far one change scatters, by these rounds of all candidates; `figure` is that of the runs under `system`.
+fn spread(
+    changes: &RoundChanges,
+    rounds: &[u32],
+    figure: &str,
+    change: impl Fn(usize, u32) -> Option<f64>,
+) -> Spread {
+    let system = changes.candidates.len();
+    let mut all = PairedRuns::default();
+    for &round in rounds {
+        for log in changes.references(round, figure) {
+            all.push(system, round as usize, log.exp());
+        }
+        for candidate in 0..system {
+            let log = change(candidate, round);
+            log.into_iter().for_each(|log| all.push(candidate, round as usize, log.exp()));
+        }
+    }
+    all.spread(system)
+}
+
+/// The figure of a goal in the runs under `system`.
+fn goal_figure(goal: ServiceGoal) -> &'static str {
+    match goal {
+        ServiceGoal::Memory | ServiceGoal::Balanced => "memory",
+        ServiceGoal::Cpu => "cpu",
+        ServiceGoal::Latency => "p99",
+    }
+}
+
 /// Cost of a candidate in one round for a goal, as a logarithm; below 0 is a gain.
 pub(crate) fn cost(goal: ServiceGoal, changes: &RoundChanges, candidate: usize, round: u32) -> Option<f64> {
-    let of = |figure| changes.change(candidate, round, figure);
+    let of = |figure: &str| changes.change(candidate, round, figure);
+    let memory = || memory_goal(|figure| of(figure).map(f64::exp)).map(f64::ln);
     match goal {
-        ServiceGoal::Memory => of("memory"),
+        ServiceGoal::Memory => memory(),
         ServiceGoal::Cpu => of("cpu"),
         ServiceGoal::Latency => of("p99"),
-        ServiceGoal::Balanced => Some(f64::midpoint(of("cpu")?, of("memory")?)),
+        ServiceGoal::Balanced => Some(f64::midpoint(of("cpu")?, memory()?)),
     }
 }

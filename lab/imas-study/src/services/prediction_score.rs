@@ -8,7 +8,7 @@ use imas_core::stats::{Moments, median};
 use serde::Serialize;
 
 use crate::services::prediction::ServicePrediction;
-use imas_service::ServiceRun;
+use imas_core::run::RawRun;
 
 /// One prediction and what the live runs of that candidate took. Memory is the mean under load.
 #[derive(Serialize, Clone, PartialEq, Debug)]
@@ -73,7 +73,7 @@ impl PredictionScore {
     /// Judges the predictions by valid live runs. A service without a live run under `system`, and a candidate
     /// without one, are left out.
     #[must_use]
-    pub fn of(predictions: &[ServicePrediction], runs: &[ServiceRun]) -> Self {
+    pub fn of(predictions: &[ServicePrediction], runs: &[RawRun]) -> Self {
         let judged: Vec<JudgedPrediction> =
             latest(predictions).into_iter().filter_map(|one| judged(one, runs)).collect();
         let mut services: Vec<&str> = judged.iter().map(|one| one.service.as_str()).collect();
@@ -100,10 +100,10 @@ fn latest(predictions: &[ServicePrediction]) -> Vec<&ServicePrediction> {
     all.into_values().filter(|one| one.candidate != SYSTEM).collect()
 }
 
-fn judged(prediction: &ServicePrediction, runs: &[ServiceRun]) -> Option<JudgedPrediction> {
+fn judged(prediction: &ServicePrediction, runs: &[RawRun]) -> Option<JudgedPrediction> {
     let live = |candidate: &str| {
-        let own = runs.iter().filter(|run| run.service == prediction.service && run.candidate == candidate);
-        median(&own.filter(|run| run.is_ok()).filter_map(|run| run.value("memory")).collect::<Vec<_>>())
+        let own = runs.iter().filter(|run| run.program == prediction.service && run.candidate == candidate);
+        median(&own.filter(|run| run.ok).filter_map(|run| run.value("memory")).collect::<Vec<_>>())
             .filter(|bytes| *bytes > 0.0)
     };
     let predicted_bytes = prediction.memory_bytes.filter(|bytes| *bytes > 0.0)?;
@@ -144,13 +144,11 @@ fn choice(service: &str, judged: &[JudgedPrediction]) -> PredictedChoice {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use imas_service::Figure;
+    use imas_core::server_run::{Figure, ServerRun};
 
-    fn run(candidate: &str, bytes: f64) -> ServiceRun {
-        let mut run =
-            ServiceRun { service: "s".to_owned(), candidate: candidate.to_owned(), ..ServiceRun::default() };
-        run.record(Figure::lower("memory", bytes, "B"));
-        run
+    fn run(candidate: &str, bytes: f64) -> RawRun {
+        RawRun { program: "s".to_owned(), candidate: candidate.to_owned(), ..RawRun::default() }
+            .with_server(ServerRun::of([Figure::lower("memory", bytes, "B")]))
     }
 
     fn prediction(candidate: &str, bytes: f64) -> ServicePrediction {

@@ -10,7 +10,7 @@ use imas_core::stats::Interval;
 
 use crate::services::judge::CandidateForAll;
 use crate::services::judgement::JournalJudgement;
-use imas_service::page::{MeasuredService, best, named};
+use imas_runs::service::page::{MeasuredService, best, named};
 
 /// Candidates that are shown given to all services, beside the leanest: what people are advised to use.
 const ADVISED: [&str; 3] = ["glibc:arena2", "jemalloc", "mimalloc"];
@@ -154,17 +154,14 @@ mod tests {
 
     use super::*;
     use crate::services::judgement::JudgeOptions;
-    use imas_service::Figure;
-    use imas_service::ServiceRun;
-    use imas_service::{ServiceGoal, compare_services};
+    use imas_core::run::RawRun;
+    use imas_core::server_run::{Figure, ServerRun};
+    use imas_runs::service::{ServiceOptions, compare_services};
 
-    fn runs(service: &str, rounds: u32, leaner: f64) -> Vec<ServiceRun> {
-        let one = |candidate: &str, round: u32, mib: f64| ServiceRun {
-            service: service.into(),
-            candidate: candidate.into(),
-            round,
-            figures: [("memory".to_owned(), Figure::lower("memory", mib * 1048576.0, "B"))].into(),
-            ..ServiceRun::default()
+    fn runs(service: &str, rounds: u32, leaner: f64) -> Vec<RawRun> {
+        let one = |candidate: &str, round: u32, mib: f64| {
+            RawRun { program: service.into(), candidate: candidate.into(), round, ..RawRun::default() }
+                .with_server(ServerRun::of([Figure::lower("memory", mib * 1048576.0, "B")]))
         };
         (0..rounds)
             .flat_map(|round| [one(SYSTEM, round, 100.0), one("jemalloc", round, 100.0 * leaner)])
@@ -176,8 +173,11 @@ mod tests {
         let names = [SYSTEM, "jemalloc"].map(str::to_owned);
         let compared: Vec<_> = ["gains", "same"]
             .map(|service| {
-                let own: Vec<ServiceRun> = all.iter().filter(|run| run.service == service).cloned().collect();
-                (service, compare_services(&names, &own, ServiceGoal::Memory, &[], 1))
+                let own: Vec<RawRun> = all.iter().filter(|run| run.program == service).cloned().collect();
+                (
+                    service,
+                    compare_services(&names, &own, &ServiceOptions { seed: 1, ..ServiceOptions::default() }),
+                )
             })
             .into();
         let services: Vec<MeasuredService<'_>> = compared

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use imas_core::SYSTEM;
 use imas_core::stats::median;
 
-use imas_service::Better;
-use imas_service::ServiceRun;
-use imas_service::{compared, even_cpu};
+use imas_core::run::RawRun;
+use imas_core::server_run::Better;
+use imas_runs::service::{EvenCpu, compared, even_cpu, geometric_mean};
 
 /// What a candidate did in one round.
 #[derive(Clone, PartialEq, Debug)]
@@ -31,35 +31,56 @@ pub struct RoundChanges {
     pub memory_bytes: Option<f64>,
     /// Outcomes by index of the candidate and round; a run that was not made is missing.
     outcomes: BTreeMap<(usize, u32), RoundOutcome>,
+    /// By round and figure: [`Self::references`].
+    references: BTreeMap<u32, BTreeMap<String, Vec<f64>>>,
+}
+
+/// A figure of the runs under `system` of one round: their geometric mean.
+fn mean_of(runs: &[&RawRun], figure: &str, even: &EvenCpu) -> Option<f64> {
+    geometric_mean(&runs.iter().filter_map(|run| compared(run, figure, even)).collect::<Vec<_>>())
+}
+
+fn references(runs: &[&RawRun], even: &EvenCpu) -> BTreeMap<String, Vec<f64>> {
+    let names = runs.iter().flat_map(|run| run.of_server().figures.keys());
+    let of = |name: &String| {
+        let mean = mean_of(runs, name, even)?;
+        let logs = runs.iter().filter_map(|run| compared(run, name, even)).map(|value| (value / mean).ln());
+        Some((name.clone(), logs.filter(|log| log.is_finite()).collect()))
+    };
+    names.filter_map(of).collect()
 }
 
 impl RoundChanges {
     /// Changes of one service, from its runs. CPU time is normalised over all of them; it has no change where
     /// a load runs for a fixed time.
     #[must_use]
-    pub fn of(service: &str, runs: &[ServiceRun]) -> Self {
-        let own: Vec<&ServiceRun> = runs.iter().filter(|run| run.service == service).collect();
-        let system: BTreeMap<u32, &ServiceRun> = own
-            .iter()
-            .filter(|run| run.candidate == SYSTEM && run.is_ok())
-            .map(|run| (run.round, *run))
-            .collect();
+    pub fn of(service: &str, runs: &[RawRun]) -> Self {
+        let own: Vec<&RawRun> = runs.iter().filter(|run| run.program == service).collect();
+        let mut system: BTreeMap<u32, Vec<&RawRun>> = BTreeMap::new();
+        for run in own.iter().filter(|run| run.candidate == SYSTEM && run.ok) {
+            system.entry(run.round).or_default().push(run);
+        }
         let mut candidates: Vec<String> =
             own.iter().map(|run| run.candidate.clone()).filter(|name| name != SYSTEM).collect();
         candidates.sort_unstable();
         candidates.dedup();
         let names: Vec<String> = candidates.iter().cloned().chain([SYSTEM.to_owned()]).collect();
         let even = even_cpu(&names, &own);
-        let by_clock = own.iter().any(|run| run.by_clock);
-        let of_run = |run: &ServiceRun| {
+        let by_clock = own.iter().any(|run| run.of_server().by_clock);
+        let of_run = |run: &RawRun| {
             let beside = system.get(&run.round)?;
             let change = |name: &str| {
-                let ratio = compared(run, name, &even)? / compared(beside, name, &even)?;
-                let worse = if run.figures.get(name)?.better == Better::Lower { ratio } else { 1.0 / ratio };
+                let ratio = compared(run, name, &even)? / mean_of(beside, name, &even)?;
+                let worse = if run.of_server().figures.get(name)?.better == Better::Lower {
+                    ratio
+                } else {
+                    1.0 / ratio
+                };
                 Some(worse.ln()).filter(|log| log.is_finite() && !(by_clock && name == "cpu"))
             };
-            let changes = run.figures.keys().filter_map(|name| Some((name.clone(), change(name)?)));
-            Some(match &run.failure {
+            let changes =
+                run.of_server().figures.keys().filter_map(|name| Some((name.clone(), change(name)?)));
+            Some(match &run.of_server().failure {
                 None => RoundOutcome::Ran(changes.collect()),
                 Some(failure) if failure.stage.is_of_the_server() => RoundOutcome::Failed,
                 Some(_) => return None,
@@ -70,23 +91,33 @@ impl RoundChanges {
             Some(((candidate, run.round), of_run(run)?))
         });
         let outcomes = outcomes.collect();
-        let memory: Vec<f64> = system.values().filter_map(|run| run.value("memory")).collect();
+        let references = system.iter().map(|(round, runs)| (*round, references(runs, &even)));
+        let references = references.collect();
+        let memory: Vec<f64> = system.values().flatten().filter_map(|run| run.value("memory")).collect();
         Self {
             service: service.to_owned(),
             rounds: system.keys().copied().collect(),
             memory_bytes: median(&memory),
             outcomes,
+            references,
             candidates,
         }
     }
 
+    /// Changes of the runs under `system` of one round against their mean, as logarithms; a single run has one, of 0.
+    #[must_use]
+    pub fn references(&self, round: u32, figure: &str) -> Vec<f64> {
+        let all = self.references.get(&round).and_then(|figures| figures.get(figure));
+        all.cloned().unwrap_or_else(|| vec![0.0])
+    }
+
     /// The services of a journal, in the order in which they were measured first.
     #[must_use]
-    pub fn of_all(runs: &[ServiceRun]) -> Vec<Self> {
+    pub fn of_all(runs: &[RawRun]) -> Vec<Self> {
         let mut names: Vec<&str> = Vec::new();
         for run in runs {
-            if !names.contains(&run.service.as_str()) {
-                names.push(&run.service);
+            if !names.contains(&run.program.as_str()) {
+                names.push(&run.program);
             }
         }
         names.into_iter().map(|name| Self::of(name, runs)).collect()

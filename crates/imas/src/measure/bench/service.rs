@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use imas_core::Sample;
 use imas_core::TrialRecord;
+use imas_core::run::RawRun;
 use imas_core::sample::{Ended, PageKind};
 use imas_engine::compared::{ComparedCandidate, DefaultComparison, compared_with_inline, for_program};
 use imas_engine::inline_candidate::inline_candidates;
@@ -21,10 +22,11 @@ use imas_linux::{conditions, page};
 use imas_runs::interruption::{InterruptedBy, Interruption};
 use imas_runs::runner::{Elimination, Rules, Runner, SessionEnd};
 use imas_runs::schedule;
-use imas_runs::subject::{Subject, Timeout};
-use imas_service::{
-    Service, ServiceError, ServiceExecutor, ServiceFileError, ServiceLimits, ServiceRun, compare_services,
+use imas_runs::service::{
+    SYSTEM_RUNS, Service, ServiceError, ServiceExecutor, ServiceFileError, ServiceLimits, ServiceOptions,
+    compare_services,
 };
+use imas_runs::subject::{Subject, Timeout};
 use imas_store::Store;
 
 use super::caller_folder::CallerFolder;
@@ -216,35 +218,49 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn measure(&self, interruption: &Interruption) -> Result<(Vec<ServiceRun>, SessionEnd)> {
+    fn measure(&self, interruption: &Interruption) -> Result<(Vec<RawRun>, SessionEnd)> {
         let usable: Vec<&CatalogueCandidate> =
             self.chosen.iter().filter(|one| one.obstacle.is_none()).map(|one| one.candidate).collect();
         let names: Vec<String> = usable.iter().map(|candidate| candidate.name.clone()).collect();
-        let rounds = self.args.runs.of_a_server();
+        let (rounds, seed) = (self.args.runs.of_a_server(), self.args.seed);
         let indices: Vec<usize> = (0..usable.len()).collect();
-        let steps = schedule::steps(&indices, rounds, 0, self.args.warmup, self.args.seed);
+        let steps = schedule::steps(&indices, rounds, 0, self.args.warmup, seed);
+        let system = names.iter().position(|name| name == imas_core::SYSTEM).unwrap_or(0);
+        let steps = schedule::with_repeats(steps, system, SYSTEM_RUNS, seed);
         // Each run has its own limits, which the executor knows.
         let subject = Subject::new(&self.executor.service().name, Timeout::After(Duration::MAX));
         let elimination = Elimination::FatalOrFailures(MOST_FAILURES);
         let rules = Rules { elimination, warmup_must_succeed: false };
+        let looked = self.args.runs.looks_at_a_server().map(|_| (names.clone(), self.options()));
         let mut runner = Runner::new(names, vec![subject], rules, interruption);
         let raw = self.args.exports.export_runs.as_deref();
         let is_shown = self.args.look.style.has_live_line();
         let mut rounds = BenchRounds::new(&usable, steps.len(), is_shown, raw, self.caller)?;
+        rounds.looked = looked;
         let mut executor = OneServer { executor: &self.executor, candidates: &usable, interruption, hinted };
         let end = runner.run(steps, &mut executor, &mut rounds)?;
         Ok((rounds.finish(), end))
     }
 
+    /// How the runs are compared.
+    fn options(&self) -> ServiceOptions {
+        ServiceOptions {
+            goal: self.args.server.goal(),
+            rails: self.args.server.rails(),
+            seed: self.args.seed,
+            looks: self.args.runs.looks_at_a_server(),
+        }
+    }
+
     /// A crash under a candidate is evidence: `imas run` must never have to see it again.
-    fn remember_crashes(&self, store: &Store, runs: &[ServiceRun], build_id: &str) -> Result<()> {
+    fn remember_crashes(&self, store: &Store, runs: &[RawRun], build_id: &str) -> Result<()> {
         let command = self.command()?;
         for chosen in &self.chosen {
             let candidate = chosen.candidate;
             let signal = runs
                 .iter()
                 .filter(|run| run.candidate == candidate.name)
-                .find_map(|run| run.failure.as_ref().and_then(|failure| failure.signal));
+                .find_map(|run| run.of_server().failure.as_ref().and_then(|failure| failure.signal));
             let Some(signal) = signal.and_then(|signal| u32::try_from(signal).ok()) else { continue };
             let sample = Sample {
                 trial_id: page::new_trial_id()?,
@@ -266,11 +282,12 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    fn finish(&self, runs: Vec<ServiceRun>, words: Vec<String>) -> Result<ExitCode> {
+    fn finish(&self, runs: Vec<RawRun>, words: Vec<String>) -> Result<ExitCode> {
         let usable = self.chosen.iter().filter(|chosen| chosen.obstacle.is_none());
         let names: Vec<String> = usable.map(|chosen| chosen.candidate.name.clone()).collect();
-        let (goal, rails) = (self.args.server.goal(), self.args.server.rails());
-        let comparison = compare_services(&names, &runs, goal, &rails, self.args.seed);
+        let options = self.options();
+        let comparison = compare_services(&names, &runs, &options);
+        let (goal, rails) = (options.goal, options.rails);
         let unusable =
             self.chosen.iter().filter_map(|c| Some((c.candidate.name.clone(), c.obstacle.clone()?)));
         let report = ServiceReport {
@@ -315,7 +332,8 @@ impl<'a> Session<'a> {
             true => message::say(text.trim_end_matches('\n')),
             false => output::text(&text)?,
         }
-        report.notes.iter().for_each(|note| message::say(&format!("imas: note: {note}")));
+        let notes = report.noise().into_iter().chain(report.notes.iter().cloned());
+        notes.for_each(|note| message::say(&format!("imas: note: {note}")));
         Ok(())
     }
 
@@ -336,7 +354,7 @@ impl<'a> Session<'a> {
     }
 
     /// Notes on what a reader of the figures should know beyond them.
-    fn notes(&self, runs: &[ServiceRun], confidence: f64) -> Vec<String> {
+    fn notes(&self, runs: &[RawRun], confidence: f64) -> Vec<String> {
         let cpus = if self.args.one_cpu == OneCpuName::Always && !self.executor.cpus().is_apart() {
             "server and load shared the only CPU".to_owned()
         } else if self.executor.cpus().is_apart() {
@@ -356,11 +374,13 @@ impl<'a> Session<'a> {
         );
         let busy =
             self.busy.map(|load| format!("the machine was busy before the first run (load {load:.1})"));
-        let own =
-            runs.iter().flat_map(|run| run.notes.iter().map(|note| format!("{}: {note}", run.candidate)));
+        let own = runs
+            .iter()
+            .flat_map(|run| run.of_server().notes.iter().map(|note| format!("{}: {note}", run.candidate)));
         let mut notes = vec![cpus];
-        notes.extend(runs.iter().any(|run| !run.control_group && run.is_ok()).then(|| tree.to_owned()));
-        notes.extend(runs.iter().any(|run| run.by_clock).then(|| clock.to_owned()));
+        notes
+            .extend(runs.iter().any(|run| !run.of_server().control_group && run.ok).then(|| tree.to_owned()));
+        notes.extend(runs.iter().any(|run| run.of_server().by_clock).then(|| clock.to_owned()));
         notes.extend((confidence < 0.95).then_some(few));
         notes.extend(busy);
         notes.extend(own);

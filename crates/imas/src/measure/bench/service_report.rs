@@ -2,12 +2,14 @@
 //! The result of `imas bench` of a server: a table for people, JSON for the rest.
 
 use imas_cli::{format, table};
+use imas_core::compare::NoiseFloor;
+use imas_core::run::RawRun;
+use imas_core::server_run::CpuShare;
 use imas_core::stats::Interval;
 use imas_linux::host::Host;
-use imas_service::page::{self, MeasuredService};
-use imas_service::{
-    CandidateFigures, ComparedFigure, CpuShare, GuardRail, Service, ServiceComparison, ServiceGoal,
-    ServiceRun,
+use imas_runs::service::page::{self, MeasuredService};
+use imas_runs::service::{
+    CandidateFigures, ComparedFigure, GuardRail, Service, ServiceComparison, ServiceGoal,
 };
 use serde::Serialize;
 
@@ -28,7 +30,7 @@ pub(super) struct ServiceReport {
     /// Candidates that could not be used, and why.
     pub(super) unusable: Vec<(String, String)>,
     pub(super) notes: Vec<String>,
-    pub(super) runs: Vec<ServiceRun>,
+    pub(super) runs: Vec<RawRun>,
 }
 
 const HEAD: [&str; 9] = [
@@ -56,6 +58,17 @@ impl ServiceReport {
         table::plain(&HEAD, measured.chain(unusable))
     }
 
+    /// How far two runs under `system` in one round differ: what the bench cannot see. None where there is one such run
+    /// a round.
+    pub(super) fn noise(&self) -> Option<String> {
+        let one =
+            |(figure, floor): (&String, &NoiseFloor)| format!("{figure} {:.1} %", floor.deviation * 100.0);
+        let all: Vec<String> = self.comparison.noise.iter().map(one).collect();
+        (!all.is_empty()).then(|| {
+            format!("two runs under system in one round differ by (standard deviation): {}", all.join(", "))
+        })
+    }
+
     /// The report as a page for a browser.
     pub(super) fn html(&self) -> String {
         let service = MeasuredService {
@@ -64,7 +77,8 @@ impl ServiceReport {
             runs: self.runs.iter().collect(),
         };
         let command = format!("Command: {}", self.command.join(" "));
-        let notes: Vec<String> = std::iter::once(command).chain(self.notes.iter().cloned()).collect();
+        let notes = std::iter::once(command).chain(self.noise()).chain(self.notes.iter().cloned());
+        let notes: Vec<String> = notes.collect();
         page::page(&self.service.name, &[service], &notes).render()
     }
 
@@ -94,7 +108,8 @@ fn row(one: &CandidateFigures) -> Vec<String> {
     let against =
         |name: &str| if one.name == imas_core::SYSTEM { String::new() } else { change(figure(name)) };
     let exceeds = one.exceeds.iter().map(|rail| format!("not within {rail}"));
-    let verdict: Vec<String> = std::iter::once(one.verdict.clone()).chain(exceeds).collect();
+    let open = one.unproven.iter().cloned();
+    let verdict: Vec<String> = std::iter::once(one.verdict.clone()).chain(exceeds).chain(open).collect();
     vec![
         one.name.clone(),
         mib("memory"),

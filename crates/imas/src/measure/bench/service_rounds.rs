@@ -5,14 +5,15 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use imas_core::run::RawRun;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_runs::executor::{Execution, Executor, RunLimits};
 use imas_runs::interruption::Interruption;
 use imas_runs::journal::Journal;
 use imas_runs::runner::{NextStep, Observer};
 use imas_runs::schedule::Step;
+use imas_runs::service::{ServiceError, ServiceExecutor, ServiceOptions, compare_services};
 use imas_runs::subject::Subject;
-use imas_service::{ServiceError, ServiceExecutor, ServiceRun};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::caller_folder::CallerFolder;
@@ -29,24 +30,28 @@ pub(super) struct OneServer<'a> {
     pub(super) hinted: fn(ServiceError) -> anyhow::Error,
 }
 
-impl Executor<ServiceRun> for OneServer<'_> {
-    fn execute(&mut self, step: &Step, _limits: &RunLimits) -> Result<Execution<ServiceRun>> {
+impl Executor for OneServer<'_> {
+    fn execute(&mut self, step: &Step, _limits: &RunLimits) -> Result<Execution> {
         let candidate = self.candidates[step.candidate];
         let round = step.kind.kept().map_or(0, |(_, round)| round);
         let run = self.executor.run(candidate, round, self.interruption).map_err(self.hinted)?;
-        Ok(run.execution())
+        Ok(imas_runs::service::execution(run))
     }
 }
 
 /// Runs of the server, gathered as they are made.
 pub(super) struct BenchRounds<'a> {
     candidates: &'a [&'a CatalogueCandidate],
-    runs: Vec<ServiceRun>,
+    runs: Vec<RawRun>,
     bar: ProgressBar,
     _ticker: Option<Ticker>,
     raw: Option<Journal>,
     /// Knows why a run failed that did not find its files. It says so once.
     caller: Option<&'a CallerFolder>,
+    /// The names of the candidates and how they are compared, where the rounds end when the answer is settled.
+    pub(super) looked: Option<(Vec<String>, ServiceOptions)>,
+    /// The round that was begun last.
+    begun: u32,
 }
 
 impl<'a> BenchRounds<'a> {
@@ -61,17 +66,17 @@ impl<'a> BenchRounds<'a> {
         let bar = progress(steps, is_shown);
         let ticker = is_shown.then(|| progress::ticker(&bar)).flatten();
         let raw = raw.map(crate::measure::export::journal).transpose()?;
-        Ok(Self { candidates, runs: vec![], bar, _ticker: ticker, raw, caller })
+        Ok(Self { candidates, runs: vec![], bar, _ticker: ticker, raw, caller, looked: None, begun: 0 })
     }
 
     /// Takes the bar away.
-    pub(super) fn finish(self) -> Vec<ServiceRun> {
+    pub(super) fn finish(self) -> Vec<RawRun> {
         self.bar.finish_and_clear();
         self.runs
     }
 
-    fn warn(&mut self, run: &ServiceRun) {
-        let Some(failure) = &run.failure else { return };
+    fn warn(&mut self, run: &RawRun) {
+        let Some(failure) = &run.of_server().failure else { return };
         let text = format!("{}\n{}", failure.what, failure.server);
         let hint = self.caller.and_then(|caller| caller.hint(&text));
         self.caller = self.caller.filter(|_| hint.is_none());
@@ -84,16 +89,29 @@ impl<'a> BenchRounds<'a> {
         });
     }
 
+    /// Whether the rounds that were made settle the answer.
+    fn is_settled(&self) -> bool {
+        let Some((names, options)) = &self.looked else { return false };
+        let first = options.looks.map_or(u32::MAX, |looks| looks.first);
+        self.begun >= first && compare_services(names, &self.runs, options).is_settled
+    }
+
     /// Every run under `system` so far has failed. What fails untouched cannot be compared.
     fn fails_untouched(&self) -> bool {
         let mut system = self.runs.iter().filter(|run| run.candidate == imas_core::SYSTEM).peekable();
-        system.peek().is_some() && system.all(|run| !run.is_ok())
+        system.peek().is_some() && system.all(|run| !run.ok)
     }
 }
 
-impl Observer<ServiceRun> for BenchRounds<'_> {
+impl Observer for BenchRounds<'_> {
     fn before(&mut self, step: &Step, _subjects: &[Subject]) -> Result<NextStep> {
         self.bar.set_message(self.candidates[step.candidate].name.clone());
+        if let Some((_, round)) = step.kind.kept().filter(|(_, round)| *round > self.begun) {
+            self.begun = round;
+            if self.is_settled() {
+                return Ok(NextStep::Stop);
+            }
+        }
         Ok(NextStep::Make)
     }
 
@@ -105,8 +123,8 @@ impl Observer<ServiceRun> for BenchRounds<'_> {
         self.bar.inc(1);
     }
 
-    fn after(&mut self, step: &Step, run: Execution<ServiceRun>) -> Result<NextStep> {
-        let run = run.detail;
+    fn after(&mut self, step: &Step, run: Execution) -> Result<NextStep> {
+        let run = run.record;
         self.warn(&run);
         if step.kind.kept().is_none() {
             return Ok(NextStep::Make);

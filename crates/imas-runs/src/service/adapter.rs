@@ -10,8 +10,8 @@ use imas_linux::environment::Variables;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::figure::{Better, Figure, together};
-use crate::request_log::{LogsBefore, RequestLog};
+use crate::service::request_log::{LogsBefore, RequestLog};
+use imas_core::server_run::figure::{Better, Figure, together};
 
 /// Rules to read the output of one load generator.
 #[derive(Deserialize, Debug, Clone)]

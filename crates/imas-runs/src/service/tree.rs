@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use imas_linux::sampler;
 use procfs::process::{ProcState, Process, Stat};
 
-use crate::group::Group;
+use crate::service::group::Group;
 
 /// Pid and start time. The kernel reuses a pid, but not both together.
 type Identity = (u32, u64);

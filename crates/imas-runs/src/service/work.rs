@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use imas_linux::environment::Variables;
 
-use crate::error::ServiceError;
+use crate::service::error::ServiceError;
 
 /// The variables that are replaced in a server's words.
 pub(crate) const NAMES: [&str; 7] = ["PORT", "PORT2", "PORT3", "PORT4", "WORK", "SETUP", "SERVICE_DIR"];

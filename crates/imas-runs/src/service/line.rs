@@ -11,8 +11,8 @@ use imas_linux::environment::Variables;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
-use crate::cpus::KeptOn;
-use crate::exit_text::exit_text;
+use crate::service::cpus::KeptOn;
+use crate::service::exit_text::exit_text;
 
 /// How a line ended.
 #[derive(Debug, Clone, PartialEq)]

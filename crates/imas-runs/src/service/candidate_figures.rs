@@ -7,8 +7,8 @@ use imas_core::compare::Margins;
 use imas_core::stats::Interval;
 use serde::{Deserialize, Serialize};
 
-use crate::figure::Better;
-use crate::run::Failure;
+use imas_core::server_run::Failure;
+use imas_core::server_run::figure::Better;
 
 /// One figure of a candidate.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
@@ -44,15 +44,24 @@ pub struct CandidateFigures {
     /// Runs of the candidate that failed.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub failures: Vec<Failure>,
-    /// Compared figures by name, as in [`crate::ServiceRun::figures`].
+    /// Compared figures by name, as in [`imas_core::server_run::ServerRun::figures`].
     pub figures: BTreeMap<String, ComparedFigure>,
     /// The verdict as a sentence.
     pub verdict: String,
-    /// The guard rails that it violates.
+    /// The guard rails that it is proven to break.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub exceeds: Vec<String>,
+    /// The guard rails that it is neither proven to break nor shown to keep, as sentences.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub unproven: Vec<String>,
+    /// Ratio to `system` by the figure of the goal: below 1 is better.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub goal: Option<Interval>,
     /// Proven better than `system` at the goal, as one of all candidates.
     pub is_better: bool,
+    /// It is left open whether it gains more than the margin at the goal.
+    #[serde(default)]
+    pub is_open: bool,
 }
 
 impl CandidateFigures {

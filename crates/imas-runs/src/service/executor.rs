@@ -5,29 +5,31 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crate::command;
+use crate::executor::Execution;
+use crate::interruption::Interruption;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::clock::now_unix_s;
 use imas_linux::conditions;
 use imas_linux::environment::{Injection, Libraries, Mode, Reach, Variables};
-use imas_linux::measure::{adopt_orphans, end_descendants};
+use imas_linux::measure::{RunOutcome, adopt_orphans, end_descendants};
 use imas_linux::program::Command;
-use imas_runs::command;
-use imas_runs::interruption::Interruption;
 
-use crate::cpus::CpuShare;
-use crate::definition::Service;
-use crate::error::ServiceError;
-use crate::life::{Interrupted, ServerLife};
-use crate::limits::ServiceLimits;
-use crate::line::ShellLine;
-use crate::load;
-use crate::ready::Ready;
-use crate::recorder::Recorder;
-use crate::run::{Failure, ServiceRun, Stage};
-use crate::run_figures::add_figures;
-use crate::server::{Server, ServerStart};
-use crate::variables::expand;
-use crate::work::{NAMES, Work};
+use crate::service::cpus;
+use crate::service::definition::Service;
+use crate::service::error::ServiceError;
+use crate::service::life::{Interrupted, LoadCost, ServerLife};
+use crate::service::limits::ServiceLimits;
+use crate::service::line::ShellLine;
+use crate::service::load;
+use crate::service::ready::Ready;
+use crate::service::recorder::Recorder;
+use crate::service::run_figures::add_figures;
+use crate::service::server::{Server, ServerStart};
+use crate::service::variables::expand;
+use crate::service::work::{NAMES, Work};
+use imas_core::run::RawRun;
+use imas_core::server_run::{CpuShare, Failure, ServerRun, Stage};
 
 /// Time limit for lines that prepare or clean up.
 const SETUP_TIMEOUT: Duration = Duration::from_secs(900);
@@ -50,6 +52,14 @@ impl Preloads<'_> {
         let injection = Injection { candidate, mode: Mode::Production, reach: Reach::Children, page: None };
         Ok(injection.variables(inherited, libraries)?)
     }
+}
+
+/// A run as the runner wants it.
+#[must_use]
+pub fn execution(record: RawRun) -> Execution {
+    let signal = record.of_server().failure.as_ref().and_then(|failure| failure.signal);
+    let outcome = RunOutcome { signal, ..RunOutcome::default() };
+    Execution { record, outcome, ..Execution::default() }
 }
 
 /// Makes runs of one service, one at a time. This process adopts the orphans of the processes that it starts.
@@ -91,7 +101,7 @@ impl ServiceExecutor {
         }
         adopt_orphans()?;
         let setup = service.setup.as_ref().map(|_| Work::new("imas-setup-")).transpose()?;
-        let cpus = if limits.one_cpu { CpuShare::one_for_the_server() } else { CpuShare::now() };
+        let cpus = if limits.one_cpu { cpus::one_for_the_server() } else { cpus::shared_out() };
         let executor = Self { service, words, libraries, inherited, setup, cpus, limits };
         if let (Some(line), Some(work)) = (&executor.service.setup, &executor.setup) {
             let variables = executor.plain(work)?;
@@ -134,7 +144,7 @@ impl ServiceExecutor {
         candidate: &CatalogueCandidate,
         round: u32,
         interruption: &Interruption,
-    ) -> Result<ServiceRun, ServiceError> {
+    ) -> Result<RawRun, ServiceError> {
         self.make(Preloads { candidate, recorder: None }, round, interruption)
     }
 
@@ -147,7 +157,7 @@ impl ServiceExecutor {
         candidate: &CatalogueCandidate,
         recorder: &command::Recorder,
         interruption: &Interruption,
-    ) -> Result<ServiceRun, ServiceError> {
+    ) -> Result<RawRun, ServiceError> {
         self.make(Preloads { candidate, recorder: Some(recorder) }, 0, interruption)
     }
 
@@ -156,21 +166,24 @@ impl ServiceExecutor {
         preloads: Preloads<'_>,
         round: u32,
         interruption: &Interruption,
-    ) -> Result<ServiceRun, ServiceError> {
+    ) -> Result<RawRun, ServiceError> {
         let began = Instant::now();
-        let mut run = ServiceRun {
-            service: self.service.name.clone(),
+        let mut run = RawRun {
+            program: self.service.name.clone(),
             candidate: preloads.candidate.name.clone(),
             round,
             at_s: now_unix_s(),
+            load1: conditions::load1(),
+            ..RawRun::default()
+        };
+        let mut server = ServerRun {
             cpus: self.cpus.clone(),
             by_clock: load::is_by_clock(&self.service.load),
-            load1: conditions::load1(),
-            ..ServiceRun::default()
+            ..ServerRun::default()
         };
         let work = Work::new("imas-service-")?;
         let variables = self.plain(&work)?;
-        let made = self.in_folder(preloads, &work, &variables, &mut run);
+        let made = self.in_folder(preloads, &work, &variables, &mut server);
         if let Some(signal) = interruption.signal() {
             // The clean-up would be killed half-way.
             end_descendants()?;
@@ -179,12 +192,17 @@ impl ServiceExecutor {
         if let Some(cleanup) = &self.service.cleanup {
             let end = self.line(cleanup, work.path(), &variables, SETUP_TIMEOUT).run_plain()?;
             if !end.is_ok {
-                run.notes.push(format!("the clean-up failed ({}): {}", end.how, end.last_line()));
+                server.notes.push(format!("the clean-up failed ({}): {}", end.how, end.last_line()));
             }
         }
         end_descendants()?;
-        run.took_s = began.elapsed().as_secs_f64();
-        made.map(|()| run)
+        if let Some(cost) = made? {
+            (run.user_s, run.system_s) = cost.cpu_s;
+            run.pace = cost.pace;
+        }
+        run.set_server(server);
+        run.wall_s = began.elapsed().as_secs_f64();
+        Ok(run)
     }
 
     fn plain(&self, work: &Work) -> Result<Variables, ServiceError> {
@@ -220,14 +238,14 @@ impl ServiceExecutor {
         preloads: Preloads<'_>,
         work: &Work,
         variables: &Variables,
-        run: &mut ServiceRun,
-    ) -> Result<(), ServiceError> {
+        run: &mut ServerRun,
+    ) -> Result<Option<LoadCost>, ServiceError> {
         if let Some(prepare) = &self.service.prepare {
             let end = self.line(prepare, work.path(), variables, SETUP_TIMEOUT).run_plain()?;
             if !end.is_ok {
                 let what = format!("prepare: {}: {}", end.how, end.last_line());
                 run.failure = Some(Failure::new(Stage::Prepare, what));
-                return Ok(());
+                return Ok(None);
             }
         }
         let ready = Ready::parse(&self.ready_text(variables));
@@ -239,7 +257,7 @@ impl ServiceExecutor {
                 self.ready_text(variables)
             );
             run.failure = Some(Failure::new(Stage::Taken, what));
-            return Ok(());
+            return Ok(None);
         }
         self.with_server(preloads, &ready, (work, variables), run)
     }
@@ -250,8 +268,8 @@ impl ServiceExecutor {
         preloads: Preloads<'_>,
         ready: &Ready,
         (work, variables): (&Work, &Variables),
-        run: &mut ServiceRun,
-    ) -> Result<(), ServiceError> {
+        run: &mut ServerRun,
+    ) -> Result<Option<LoadCost>, ServiceError> {
         let candidate = preloads.candidate;
         let mut server = Server::start(&ServerStart {
             command: self.command_in(variables)?,
@@ -270,22 +288,22 @@ impl ServiceExecutor {
             run.notes
                 .push(format!("only {with} of {all} processes of the server have the candidate's library"));
         }
-        let failure = match found {
-            Ok(spans) => {
+        let (cost, failure) = match found {
+            Ok(cost) => {
                 let stopped = server.stop(self.service.stop.signal(), run)?;
                 let recording = recorder.stop();
-                add_figures(run, &recording, &spans);
+                add_figures(run, &recording, cost.cpu_s.0 + cost.cpu_s.1);
                 run.curve = recording.curve();
-                stopped
+                (Some(cost), stopped)
             }
             Err(Interrupted::Failed(failure)) => {
                 run.curve = recorder.stop().curve();
-                Some(failure)
+                (None, Some(failure))
             }
             Err(Interrupted::Error(error)) => return Err(error),
         };
         run.failure = failure.map(|failure| server.explained(failure));
-        Ok(())
+        Ok(cost)
     }
 
     /// The text of the readiness test with its variables replaced. A command is left to the shell, which

@@ -5,8 +5,8 @@ use imas_core::SYSTEM;
 use imas_core::compare::{Answer, FEWEST_ROUNDS};
 use imas_core::stats::Interval;
 
-use crate::candidate_figures::{CandidateFigures, margin};
-use crate::guard_rail::GuardRail;
+use crate::service::candidate_figures::{CandidateFigures, margin};
+use crate::service::guard_rail::GuardRail;
 
 /// Figures of a verdict and their names. Of latency and rate, the first that was measured is used.
 const LATENCIES: [(&str, &str); 4] =
@@ -29,9 +29,11 @@ pub(crate) fn of(one: &CandidateFigures, by_clock: bool) -> String {
         one.figures.get(figure).and_then(|found| found.ratio).map(|ratio| words(ratio, margin(figure), word))
     };
     let cpu = if by_clock { Some("CPU not comparable".to_owned()) } else { part("cpu", "CPU") };
+    let latency = latency.and_then(|(figure, word)| part(figure, word));
+    let memory = [part("memory_day", "memory over the day"), part("memory", "memory")];
     let parts =
-        [failed, part("memory", "memory"), cpu, latency.and_then(|(figure, word)| part(figure, word))];
-    let parts: Vec<String> = parts.into_iter().flatten().collect();
+        [failed].into_iter().chain(memory).chain([part("memory_idle", "after the pause"), cpu, latency]);
+    let parts: Vec<String> = parts.flatten().collect();
     if parts.is_empty() { "not enough data".to_owned() } else { parts.join(", ") }
 }
 
@@ -51,6 +53,20 @@ fn words(ratio: Interval, margin: f64, what: &str) -> String {
     format!("{what} open ({:+.0} to {:+.0} %)", percent(ratio.lo), percent(ratio.hi))
 }
 
+/// A limit that a candidate is neither proven to break nor shown to keep.
+pub(crate) fn not_shown(rail: &GuardRail, worse: Interval) -> String {
+    let percent = |x: f64| (x - 1.0) * 100.0 + 0.0;
+    let figure = if rail.figure == "cpu" { "CPU" } else { &rail.figure };
+    let (mid, lo, hi) = (percent(worse.mid), percent(worse.lo), percent(worse.hi));
+    let most = rail.most * 100.0;
+    format!("{figure} {mid:+.1} % [{lo:+.0}, {hi:+.0}]: not shown to cost more than {most} %")
+}
+
+/// What is left open of a candidate, as further sentences.
+fn unproven(one: &CandidateFigures) -> String {
+    one.unproven.iter().map(|text| format!(" {text}.")).collect()
+}
+
 /// The verdict on all candidates.
 pub(crate) fn sentence(candidates: &[CandidateFigures], pick: &str, rails: &[GuardRail]) -> String {
     let named = |name: &str| candidates.iter().find(|one| one.name == name);
@@ -59,7 +75,7 @@ pub(crate) fn sentence(candidates: &[CandidateFigures], pick: &str, rails: &[Gua
         return "No run under system counts: nothing can be compared.".to_owned();
     }
     let nothing = match named(pick).filter(|one| one.name != SYSTEM) {
-        Some(one) => return format!("`{pick}`: {}.", one.verdict),
+        Some(one) => return format!("`{pick}`: {}.{}", one.verdict, unproven(one)),
         None if rails.is_empty() => "Nothing here is proven better than system.".to_owned(),
         None => format!("Nothing here is proven better than system within {}.", within()),
     };

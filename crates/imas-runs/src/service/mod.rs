@@ -3,8 +3,8 @@
 //!
 //! - [`Service`]: how a server is started, tested for readiness, loaded and stopped; from options or a TOML
 //!   file
-//! - [`ServiceExecutor`]: makes one run of one candidate per call, and returns a [`ServiceRun`] with named
-//!   figures; `imas_runs::Runner` calls it
+//! - [`ServiceExecutor`]: makes one run of one candidate per call, and returns a
+//!   [`imas_core::run::RawRun`] with the figures of a server; [`crate::runner::Runner`] calls it
 //! - [`adapter`]: rules for the output of known load generators; data, in `adapters.toml`
 //! - [`ServiceComparison`]: the runs of all candidates, paired by round, with a verdict for operators of
 //!   services
@@ -12,11 +12,12 @@
 //! Only the server runs under the candidate. The load and the lines that prepare the run have the unchanged
 //! environment.
 
-#![forbid(unsafe_code)]
-
 pub mod adapter;
 pub mod guard_rail;
 pub mod page;
+
+/// Runs under `system` in each round. Every candidate is compared with their mean, so its noise is in all comparisons.
+pub const SYSTEM_RUNS: u32 = 3;
 
 mod candidate_figures;
 mod comparison;
@@ -25,7 +26,6 @@ mod definition;
 mod error;
 mod executor;
 mod exit_text;
-mod figure;
 mod group;
 mod life;
 mod limits;
@@ -34,7 +34,6 @@ mod load;
 mod ready;
 mod recorder;
 mod request_log;
-mod run;
 mod run_figures;
 mod server;
 mod tls;
@@ -44,12 +43,12 @@ mod verdict;
 mod work;
 
 pub use candidate_figures::{CandidateFigures, ComparedFigure, margin};
-pub use comparison::{EvenCpu, ServiceComparison, ServiceGoal, compare_services, compared, even_cpu};
-pub use cpus::CpuShare;
+pub use comparison::{
+    EvenCpu, ServiceComparison, ServiceGoal, ServiceOptions, compare_services, compared, even_cpu,
+    geometric_mean, memory_goal,
+};
 pub use definition::{Service, ServiceFileError, StopSignal};
 pub use error::ServiceError;
-pub use executor::ServiceExecutor;
-pub use figure::{Better, Figure};
+pub use executor::{ServiceExecutor, execution};
 pub use guard_rail::GuardRail;
 pub use limits::ServiceLimits;
-pub use run::{CycleFigures, Failure, PhaseFigures, ServiceRun, Stage};

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The figures of a run, from its cycles and from the recording of its memory.
 
-use crate::figure::Figure;
-use crate::life::Spans;
-use crate::load;
-use crate::recorder::Recording;
-use crate::run::{CycleFigures, ServiceRun};
+use crate::service::load;
+use crate::service::recorder::Recording;
+use imas_core::server_run::figure::Figure;
+use imas_core::server_run::{CycleFigures, ServerRun};
 
-/// Adds the figures of a run whose cycles and recording are complete.
-pub(crate) fn add_figures(run: &mut ServiceRun, recording: &Recording, spans: &Spans) {
+/// Adds the figures of a run whose cycles and recording are complete, but its memory under load: that follows from
+/// the stored curve.
+pub(crate) fn add_figures(run: &mut ServerRun, recording: &Recording, cpu_s: f64) {
     let n = run.cycles.len() as f64;
     let walls: Vec<f64> = run.cycles.iter().map(|cycle| cycle.wall_s).collect();
     let wall = imas_core::stats::median(&walls).unwrap_or(0.0);
@@ -17,13 +17,10 @@ pub(crate) fn add_figures(run: &mut ServiceRun, recording: &Recording, spans: &S
         figures.insert("rate".to_owned(), Figure::higher("rate", 1.0 / wall, "cycles/s"));
     }
     let ends = run.cycles.iter().map(|cycle| cycle.end_bytes);
-    let peak = recording.peak_bytes().into_iter().chain(ends.clone()).max();
-    let mean = recording.mean(spans.ready_s, spans.loaded_s);
-    let mean = mean.or_else(|| Some(ends.sum::<u64>() as f64 / n)).filter(|mean| *mean > 0.0);
+    let peak = recording.peak_bytes().into_iter().chain(ends).max();
     let found = [
         Some(Figure::lower("cycle", wall, "s")),
-        Some(Figure::lower("cpu", (run.cpu_s.0 + run.cpu_s.1) / n, "s")),
-        mean.map(|mean| Figure::lower("memory", mean, "B")),
+        Some(Figure::lower("cpu", cpu_s / n, "s")),
         peak.map(|peak| Figure::lower("memory_peak", peak as f64, "B")),
         slope(&run.cycles).map(|slope| Figure::lower("memory_slope", slope, "B/cycle")),
         recording.peak_threads().map(|threads| Figure::lower("threads", threads as f64, "threads")),

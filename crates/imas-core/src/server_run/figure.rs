@@ -17,7 +17,7 @@ pub enum Better {
 /// A named figure.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub struct Figure {
-    /// One of the names in [`crate::ServiceRun::figures`].
+    /// One of the names in [`crate::server_run::ServerRun::figures`].
     pub name: String,
     /// Value in `unit`.
     pub value: f64,
@@ -33,14 +33,15 @@ impl Figure {
         Self { name: name.to_owned(), value, unit: unit.to_owned(), better: Better::Lower }
     }
 
-    pub(crate) fn higher(name: &str, value: f64, unit: &str) -> Self {
+    /// A figure of which more is better; `unit` is that of `value`.
+    pub fn higher(name: &str, value: f64, unit: &str) -> Self {
         Self { better: Better::Higher, ..Self::lower(name, value, unit) }
     }
 }
 
 /// Combines several values of one figure. Counts are added. All else is averaged geometrically, so that each
 /// part has the same weight at any size.
-pub(crate) fn together(figures: &[&Figure]) -> Option<Figure> {
+pub fn together(figures: &[&Figure]) -> Option<Figure> {
     let first = *figures.first()?;
     if figures.len() == 1 {
         return Some(first.clone());

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::tree::Tree;
+use crate::service::tree::Tree;
 
 /// The process tree, shared by two threads.
 pub(crate) type SharedTree = Arc<Mutex<Tree>>;
@@ -88,19 +88,6 @@ fn watch(stop: &AtomicBool, tree: &SharedTree, began: Instant) -> Recording {
 }
 
 impl Recording {
-    /// Time-weighted mean over a span. None if the span has no look.
-    pub(crate) fn mean(&self, from_s: f64, to_s: f64) -> Option<f64> {
-        let inside: Vec<&Point> = self.0.iter().filter(|p| (from_s..=to_s).contains(&p.at_s)).collect();
-        let span = inside.last()?.at_s - inside.first()?.at_s;
-        if span <= 0.0 {
-            return Some(inside.first()?.bytes as f64);
-        }
-        let area = |pair: &[&Point]| {
-            (pair[1].at_s - pair[0].at_s) * (pair[0].bytes as f64 + pair[1].bytes as f64) / 2.0
-        };
-        Some(inside.windows(2).map(area).sum::<f64>() / span)
-    }
-
     pub(crate) fn peak_bytes(&self) -> Option<u64> {
         self.0.iter().map(|point| point.bytes).max()
     }
@@ -121,15 +108,6 @@ impl Recording {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_mean_is_weighted_by_time() {
-        let point = |at_s, bytes| Point { at_s, bytes, threads: 1 };
-        let recording = Recording(vec![point(0.0, 1), point(1.0, 100), point(4.0, 100), point(5.0, 300)]);
-        assert_eq!(recording.mean(1.0, 5.0), Some(125.0));
-        assert_eq!((recording.mean(1.0, 1.5), recording.mean(6.0, 7.0)), (Some(100.0), None));
-        assert_eq!(recording.peak_bytes(), Some(300));
-    }
 
     #[test]
     fn a_long_curve_is_thinned_out_and_keeps_its_peak() {

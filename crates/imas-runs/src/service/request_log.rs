@@ -10,9 +10,9 @@ use std::time::SystemTime;
 use imas_linux::environment::Variables;
 use serde::Deserialize;
 
-use crate::figure::Figure;
-use crate::variables::expand;
-use crate::work::NAMES;
+use crate::service::variables::expand;
+use crate::service::work::NAMES;
+use imas_core::server_run::figure::Figure;
 
 /// The percentiles, and the shares of the requests that are not slower.
 const PERCENTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
@@ -113,11 +113,11 @@ fn files(prefix: &Path) -> BTreeMap<PathBuf, SystemTime> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::adapter::Adapter;
+    use crate::service::adapter::Adapter;
 
     const THREADS: [(&str, &str); 2] = [
-        ("18523", include_str!("../tests/pgbench/pgbench_log.18523")),
-        ("18523.1", include_str!("../tests/pgbench/pgbench_log.18523.1")),
+        ("18523", include_str!("../../tests/pgbench/pgbench_log.18523")),
+        ("18523.1", include_str!("../../tests/pgbench/pgbench_log.18523.1")),
     ];
 
     fn write(folder: &Path, prefix: &str, logs: &[(&str, &str)]) {
@@ -177,7 +177,7 @@ mod tests {
         for (line, prefix) in
             [("pgbench -l --log-prefix=rate -R 200 -L 1", "rate"), ("pgbench -l --log-prefix 'two'", "two")]
         {
-            let text = include_str!("../tests/pgbench/rate.18535");
+            let text = include_str!("../../tests/pgbench/rate.18535");
             let found = figures(line, path, || write(path, prefix, &[("18535", text)]));
             assert_eq!(found, named(1.806, 25.855, 25.855, 25.855), "{line}");
         }

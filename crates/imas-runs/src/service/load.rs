@@ -6,10 +6,10 @@ use std::path::Path;
 
 use imas_linux::environment::Variables;
 
-use crate::adapter::{self, Adapter};
-use crate::figure::{Figure, together};
-use crate::request_log::LogsBefore;
-use crate::run::{CycleFigures, PhaseFigures};
+use crate::service::adapter::{self, Adapter};
+use crate::service::request_log::LogsBefore;
+use imas_core::server_run::figure::{Figure, together};
+use imas_core::server_run::{CycleFigures, PhaseFigures};
 
 /// The logs of requests that are there before a line runs.
 pub(crate) fn logs_before(line: &str, folder: &Path, variables: &Variables) -> Option<LogsBefore<'static>> {

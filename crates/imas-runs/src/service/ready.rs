@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::tls;
+use crate::service::tls;
 
 /// The kind of test.
 #[derive(Debug, Clone, PartialEq, Eq)]

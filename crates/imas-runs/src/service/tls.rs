@@ -32,7 +32,7 @@ mod tests {
     use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
     use rustls::{ServerConfig, ServerConnection, SupportedProtocolVersion, version};
 
-    use crate::ready::Ready;
+    use crate::service::ready::Ready;
 
     /// Answers as many connections as there are statuses, with a certificate of its own that names another
     /// host.

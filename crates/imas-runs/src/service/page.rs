@@ -10,9 +10,9 @@ use imas_report::chart::{Axis, Chart, CurveLine, Curves, Distribution, Distribut
 use imas_report::measure::{self, MeasuredFigure, MeasuredRow, Unit};
 use imas_report::page::{Block, PageSection, ResultPage};
 
-use crate::candidate_figures::{CandidateFigures, ComparedFigure, margin};
-use crate::comparison::ServiceComparison;
-use crate::run::ServiceRun;
+use crate::service::candidate_figures::{CandidateFigures, ComparedFigure, margin};
+use crate::service::comparison::ServiceComparison;
+use imas_core::run::RawRun;
 
 const MIB: f64 = 1048576.0;
 
@@ -24,7 +24,7 @@ pub struct MeasuredService<'a> {
     /// The comparison of the runs.
     pub comparison: &'a ServiceComparison,
     /// Runs of the service.
-    pub runs: Vec<&'a ServiceRun>,
+    pub runs: Vec<&'a RawRun>,
 }
 
 /// The page. `notes` describe how the runs were made.
@@ -72,7 +72,8 @@ fn figures(service: &MeasuredService<'_>) -> Vec<Block> {
     // Sentences, which would make a column wider than a screen.
     let verdict = |one: &CandidateFigures| {
         let exceeds = one.exceeds.iter().map(|rail| format!("not within {rail}"));
-        let words: Vec<String> = std::iter::once(one.verdict.clone()).chain(exceeds).collect();
+        let open = one.unproven.iter().cloned();
+        let words: Vec<String> = std::iter::once(one.verdict.clone()).chain(exceeds).chain(open).collect();
         format!("{}: {}", one.name, words.join("; "))
     };
     let others = service.comparison.candidates.iter().filter(|one| one.name != SYSTEM);
@@ -122,20 +123,22 @@ fn blocks(service: &MeasuredService<'_>) -> Vec<Block> {
     vec![Block::Paragraph(service.comparison.sentence.clone()), Block::Group(own(charts))]
 }
 
-/// Memory over time, from one run of each candidate: that with the median of the mean values.
+/// Memory over time, from one run of each candidate: that with the median of their memory.
 #[must_use]
 pub fn memory_curves(service: &MeasuredService<'_>) -> Option<Chart> {
     let line = |candidate: &CandidateFigures| {
         let run = middle_run(&candidate.name, &service.runs)?;
         // It may have ended before its last look.
-        let alive = run.curve.iter().rposition(|(_, bytes)| *bytes > 0).map_or(0, |last| last + 1);
-        let points = run.curve[..alive].iter().map(|(at_s, bytes)| (*at_s, *bytes as f64 / MIB)).collect();
+        let alive =
+            run.of_server().curve.iter().rposition(|(_, bytes)| *bytes > 0).map_or(0, |last| last + 1);
+        let points =
+            run.of_server().curve[..alive].iter().map(|(at_s, bytes)| (*at_s, *bytes as f64 / MIB)).collect();
         Some(CurveLine::new(&candidate.name, points))
     };
     Curves {
         title: "Resident anonymous memory of the server, MiB".to_owned(),
         caption:
-            "One run of each: cycles of the same load, then a pause. Its mean is the middle one of all runs."
+            "One run of each: cycles of the same load, then a pause. Its memory is the middle one of all runs."
                 .to_owned(),
         x: Axis::new("seconds since the start"),
         y: Axis::new("MiB").from_zero(),
@@ -145,9 +148,9 @@ pub fn memory_curves(service: &MeasuredService<'_>) -> Option<Chart> {
     .draw()
 }
 
-fn middle_run<'a>(candidate: &str, runs: &[&'a ServiceRun]) -> Option<&'a ServiceRun> {
-    let fits = |run: &&&ServiceRun| run.candidate == candidate && run.is_ok() && run.curve.len() > 1;
-    let mut own: Vec<&ServiceRun> = runs.iter().filter(fits).copied().collect();
+fn middle_run<'a>(candidate: &str, runs: &[&'a RawRun]) -> Option<&'a RawRun> {
+    let fits = |run: &&&RawRun| run.candidate == candidate && run.ok && run.of_server().curve.len() > 1;
+    let mut own: Vec<&RawRun> = runs.iter().filter(fits).copied().collect();
     own.sort_by(|a, b| a.value("memory").unwrap_or(0.0).total_cmp(&b.value("memory").unwrap_or(0.0)));
     own.get(own.len() / 2).copied()
 }
@@ -306,30 +309,26 @@ fn percent(ratio: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::comparison::{ServiceGoal, compare_services};
-    use crate::figure::Figure;
+    use crate::service::comparison::{ServiceOptions, compare_services};
+    use imas_core::server_run::ServerRun;
+    use imas_core::server_run::figure::Figure;
 
-    fn run(candidate: &str, round: u32, mib: u32) -> ServiceRun {
+    fn run(candidate: &str, round: u32, mib: u32) -> RawRun {
         let figure = Figure::lower("memory", f64::from(mib) * MIB, "B");
         let p99 = Figure::lower("p99", f64::from(mib) / 10.0, "ms");
-        ServiceRun {
-            service: "puma".into(),
-            candidate: candidate.into(),
-            round,
-            figures: [figure, p99].map(|figure| (figure.name.clone(), figure)).into(),
-            curve: vec![(0.0, 1 << 20), (10.0, u64::from(mib) << 20)],
-            ..ServiceRun::default()
-        }
+        let curve = vec![(0.0, 1 << 20), (10.0, u64::from(mib) << 20)];
+        RawRun { program: "puma".into(), candidate: candidate.into(), round, ..RawRun::default() }
+            .with_server(ServerRun { curve, ..ServerRun::of([figure, p99]) })
     }
 
-    fn compared(runs: &[ServiceRun]) -> ServiceComparison {
+    fn compared(runs: &[RawRun]) -> ServiceComparison {
         let names = ["system", "glibc:arena1", "mimalloc"].map(str::to_owned);
-        compare_services(&names, runs, ServiceGoal::Memory, &[], 1)
+        compare_services(&names, runs, &ServiceOptions { seed: 1, ..ServiceOptions::default() })
     }
 
     #[test]
     fn a_page_has_the_curves_and_the_summary_the_best() {
-        let runs: Vec<ServiceRun> = (0..3)
+        let runs: Vec<RawRun> = (0..3)
             .flat_map(|round| {
                 [run("system", round, 100), run("glibc:arena1", round, 70), run("mimalloc", round, 180)]
             })
@@ -358,7 +357,7 @@ mod tests {
     fn a_curve_ends_with_the_server() {
         let with = |end: &[(f64, u64)]| {
             let mut run = run("system", 0, 100);
-            run.curve.extend(end);
+            run.server.as_mut().unwrap().curve.extend(end);
             let comparison = compared(std::slice::from_ref(&run));
             let one = MeasuredService { name: "x", comparison: &comparison, runs: vec![&run] };
             memory_curves(&one).unwrap().document()

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use imas_core::sample::is_crash_signal;
-use imas_linux::arenas::ArenaHeaps;
+use imas_linux::arenas::arena_heaps;
 use imas_linux::environment::Variables;
 use imas_linux::process::signal_name;
 use imas_linux::program::Command;
@@ -19,14 +19,14 @@ use imas_linux::start_program::{ChildSetup, ProgramStart, StartedProgram};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::cpus::KeptOn;
-use crate::error::ServiceError;
-use crate::exit_text::exit_text;
-use crate::group::Group;
-use crate::line::{last_line, tail};
-use crate::recorder::SharedTree;
-use crate::run::{Failure, ServiceRun, Stage};
-use crate::tree::Tree;
+use crate::service::cpus::KeptOn;
+use crate::service::error::ServiceError;
+use crate::service::exit_text::exit_text;
+use crate::service::group::Group;
+use crate::service::line::{last_line, tail};
+use crate::service::recorder::SharedTree;
+use crate::service::tree::Tree;
+use imas_core::server_run::{ArenaHeaps, Failure, ServerRun, Stage};
 
 /// Time limit for the server to end. Then it is killed.
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
@@ -121,14 +121,14 @@ impl Server {
     /// The heaps of glibc's arenas in each process; empty under another allocator.
     pub(crate) fn heaps(&self) -> Vec<ArenaHeaps> {
         let pids = if self.is_on_libc { self.tree().pids() } else { Vec::new() };
-        pids.into_iter().filter_map(ArenaHeaps::of).collect()
+        pids.into_iter().filter_map(arena_heaps).collect()
     }
 
     /// Sends the signal and waits until no process of the server runs. A crash meanwhile is a failure.
     pub(crate) fn stop(
         &mut self,
         signal: Signal,
-        run: &mut ServiceRun,
+        run: &mut ServerRun,
     ) -> Result<Option<Failure>, ServiceError> {
         if let Some(how) = self.ended() {
             return Ok(Some(Failure::new(Stage::Idle, format!("it ended by itself: {how}"))));

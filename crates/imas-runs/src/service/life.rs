@@ -4,29 +4,32 @@
 use std::process::Child;
 use std::time::{Duration, Instant};
 
+use imas_core::pace::Pace;
 use imas_linux::environment::Variables;
 use imas_linux::pace::Meter;
 
-use crate::definition::Service;
-use crate::error::ServiceError;
-use crate::figure::Figure;
-use crate::limits::ServiceLimits;
-use crate::line::{LineEnd, ShellLine};
-use crate::load;
-use crate::ready::Ready;
-use crate::run::{CycleFigures, Failure, PhaseFigures, ServiceRun, Stage};
-use crate::server::{Server, locked};
-use crate::work::Work;
+use crate::service::definition::Service;
+use crate::service::error::ServiceError;
+use crate::service::limits::ServiceLimits;
+use crate::service::line::{LineEnd, ShellLine};
+use crate::service::load;
+use crate::service::ready::Ready;
+use crate::service::server::{Server, locked};
+use crate::service::work::Work;
+use imas_core::server_run::figure::Figure;
+use imas_core::server_run::{CycleFigures, Failure, PhaseFigures, ServerRun, Stage};
 
 /// Time between two tests for readiness.
 const ASK_EVERY: Duration = Duration::from_millis(10);
 /// Time between two checks that the server still runs.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Times of the phases, in seconds since the start.
-pub(crate) struct Spans {
-    pub(crate) ready_s: f64,
-    pub(crate) loaded_s: f64,
+/// What the load cost.
+pub(crate) struct LoadCost {
+    /// CPU seconds of the server in user mode and in the kernel.
+    pub(crate) cpu_s: (f64, f64),
+    /// Speed of the CPUs meanwhile.
+    pub(crate) pace: Option<Pace>,
 }
 
 /// The reason why a run was ended early.
@@ -55,7 +58,7 @@ pub(crate) struct ServerLife<'a> {
 
 impl ServerLife<'_> {
     /// Leads the server from its start to the end of the pause.
-    pub(crate) fn lead(&mut self, ready: &Ready, run: &mut ServiceRun) -> Result<Spans, Interrupted> {
+    pub(crate) fn lead(&mut self, ready: &Ready, run: &mut ServerRun) -> Result<LoadCost, Interrupted> {
         self.wait_until_ready(ready)?;
         let ready_s = self.server.began().elapsed().as_secs_f64();
         run.record(Figure::lower("ready", ready_s, "s"));
@@ -68,10 +71,9 @@ impl ServerLife<'_> {
             let cycle = self.cycle(&mut run.notes)?;
             run.cycles.push(cycle);
         }
-        let loaded_s = self.server.began().elapsed().as_secs_f64();
         let cpu_after = self.server.tree().cpu();
-        run.cpu_s = (cpu_after.0 - cpu_before.0, cpu_after.1 - cpu_before.1);
-        run.pace = meter.stop();
+        let cpu_s = (cpu_after.0 - cpu_before.0, cpu_after.1 - cpu_before.1);
+        let cost = LoadCost { cpu_s, pace: meter.stop() };
         run.heaps = self.server.heaps();
         if self.service.idle > 0.0 {
             self.pause()?;
@@ -79,7 +81,7 @@ impl ServerLife<'_> {
             run.record(Figure::lower("memory_idle", look.bytes as f64, "B"));
             run.heaps_idle = self.server.heaps();
         }
-        Ok(Spans { ready_s, loaded_s })
+        Ok(cost)
     }
 
     fn wait_until_ready(&mut self, ready: &Ready) -> Result<(), Interrupted> {

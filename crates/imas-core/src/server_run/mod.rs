@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the run of a server under load has beside what every run has ([`crate::run::RawRun`]).
+//!
+//! - [`figure`]: a figure with its unit and direction
+//! - [`failure`]: the reason why a run is not valid
+//! - [`work`]: memory by the work that was done, whatever time it took
+
+pub mod failure;
+pub mod figure;
+pub mod work;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+pub use failure::{Failure, Stage};
+pub use figure::{Better, Figure};
+
+/// One run of a server. Candidates are compared by its `figures`:
+///
+/// | name | what |
+/// | --- | --- |
+/// | `ready` | seconds from the start until it is ready |
+/// | `rate` | requests per second as counted by the load; without such a figure, cycles per second |
+/// | `cycle` | seconds of one cycle, median |
+/// | `cpu` | CPU seconds of the server for one cycle, mean |
+/// | `p50` `p90` `p99` `p99.9` | latency, ms |
+/// | `errors` | requests that failed |
+/// | `memory` | resident anonymous memory under load, by work ([`work`]), bytes |
+/// | `memory_ready`, `memory_peak`, `memory_idle` | when ready, at most, after the pause |
+/// | `memory_slope` | growth per cycle, bytes |
+/// | `threads` | at most |
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+#[serde(default)]
+pub struct ServerRun {
+    /// The reason why the run is not valid.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
+    /// The figures by name.
+    pub figures: BTreeMap<String, Figure>,
+    /// Cycle by cycle.
+    pub cycles: Vec<CycleFigures>,
+    /// Memory over time: seconds since the start, and bytes.
+    pub curve: Vec<(f64, u64)>,
+    /// Some lines of the load run for a fixed time: a faster server gets more work, so CPU time is not
+    /// comparable.
+    pub by_clock: bool,
+    /// The kernel counted the server's CPU time in a control group. Otherwise the process tree was followed.
+    pub control_group: bool,
+    /// For a candidate with a library: number of the server's processes that have loaded it, and number of
+    /// all its processes, at the end of the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loaded: Option<(usize, usize)>,
+    /// Under `system` and settings of glibc: the heaps of glibc in each process of the server, at the end of
+    /// the last cycle. Empty in the journals of an older IMAS.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub heaps: Vec<ArenaHeaps>,
+    /// Heaps of glibc in each process of the server after the pause, as in `heaps`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub heaps_idle: Vec<ArenaHeaps>,
+    /// The CPUs of server and load.
+    pub cpus: CpuShare,
+    /// Further remarks for the reader.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+impl ServerRun {
+    /// A run of which only the figures are known.
+    pub fn of(figures: impl IntoIterator<Item = Figure>) -> Self {
+        let named = figures.into_iter().map(|figure| (figure.name.clone(), figure));
+        Self { figures: named.collect(), ..Self::default() }
+    }
+
+    /// Adds a figure under its name.
+    pub fn record(&mut self, figure: Figure) {
+        self.figures.insert(figure.name.clone(), figure);
+    }
+
+    /// A figure's value.
+    #[must_use]
+    pub fn value(&self, name: &str) -> Option<f64> {
+        self.figures.get(name).map(|figure| figure.value)
+    }
+}
+
+/// One cycle of load.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+#[serde(default)]
+pub struct CycleFigures {
+    /// Elapsed seconds.
+    pub wall_s: f64,
+    /// CPU seconds of the server.
+    pub cpu_s: f64,
+    /// Resident anonymous memory at the end of the cycle, bytes.
+    pub end_bytes: u64,
+    /// The lines of the load.
+    pub phases: Vec<PhaseFigures>,
+}
+
+/// One line of the load.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+#[serde(default)]
+pub struct PhaseFigures {
+    /// Elapsed seconds.
+    pub wall_s: f64,
+    /// Figures from the output of the line.
+    pub figures: Vec<Figure>,
+}
+
+/// Arenas of glibc's malloc in one process, heap by heap, with its other anonymous memory.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ArenaHeaps {
+    /// Name of the process, as `ps` prints it.
+    pub process: String,
+    /// Threads of the process.
+    pub threads: u64,
+    /// Resident anonymous bytes of the whole process.
+    pub bytes: u64,
+    /// Resident bytes in `[heap]`.
+    pub main_bytes: u64,
+    /// Resident bytes in each heap of the other arenas, in the order of their addresses.
+    pub heap_bytes: Vec<u64>,
+}
+
+/// The CPUs of server and load. Empty lists: both may use all.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug, Default)]
+pub struct CpuShare {
+    /// CPUs of the server.
+    pub server: Vec<usize>,
+    /// CPUs of the load.
+    pub load: Vec<usize>,
+}
+
+impl CpuShare {
+    /// Whether the load has CPUs of its own.
+    #[must_use]
+    pub fn is_apart(&self) -> bool {
+        !self.load.is_empty()
+    }
+}

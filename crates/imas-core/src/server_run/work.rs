@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Memory under load, weighted by the work that was done and not by the time that it took.
+//!
+//! A load is fixed work: each of its lines in each cycle is the same for all candidates. So each has the same weight.
+//! A neighbour that slows one line down makes it longer, not heavier. A mean over time changes with it
+//! (docs/decisions/0040).
+
+use super::ServerRun;
+
+/// Mean memory of one line of the load in one cycle.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct PhaseMemory {
+    /// The cycle, from 0.
+    pub cycle: usize,
+    /// The line in the cycle, from 0.
+    pub phase: usize,
+    /// Mean over the time of the line, bytes.
+    pub bytes: f64,
+}
+
+/// Memory by work, bytes: the mean of all lines in all cycles. None without a curve or cycles.
+#[must_use]
+pub fn memory_by_work(run: &ServerRun) -> Option<f64> {
+    let phases = phase_memory(run);
+    let sum: f64 = phases.iter().map(|phase| phase.bytes).sum();
+    (!phases.is_empty()).then(|| sum / phases.len() as f64).filter(|mean| *mean > 0.0)
+}
+
+/// Memory of each line in each cycle, in order; empty without a curve.
+#[must_use]
+pub fn phase_memory(run: &ServerRun) -> Vec<PhaseMemory> {
+    let curve = with_ends(run);
+    let mut all = Vec::new();
+    if curve.is_empty() {
+        return all;
+    }
+    let mut began_s = ready_s(run);
+    for (cycle, figures) in run.cycles.iter().enumerate() {
+        let lines_s: f64 = figures.phases.iter().map(|phase| phase.wall_s).sum();
+        // The lines take the whole cycle but for a few milliseconds between them.
+        let stretch = if lines_s > 0.0 { figures.wall_s / lines_s } else { 1.0 };
+        let mut from_s = began_s;
+        for (phase, line) in figures.phases.iter().enumerate() {
+            let to_s = from_s + line.wall_s * stretch;
+            all.push(PhaseMemory { cycle, phase, bytes: mean_between(&curve, from_s, to_s) });
+            from_s = to_s;
+        }
+        began_s += figures.wall_s;
+    }
+    all
+}
+
+fn ready_s(run: &ServerRun) -> f64 {
+    run.value("ready").unwrap_or(0.0)
+}
+
+/// The stored curve with the exact memory at the end of each cycle.
+fn with_ends(run: &ServerRun) -> Vec<(f64, f64)> {
+    let mut at_s = ready_s(run);
+    let ends = run.cycles.iter().map(|cycle| {
+        at_s += cycle.wall_s;
+        (at_s, cycle.end_bytes as f64)
+    });
+    let ends: Vec<_> = ends.filter(|(_, bytes)| *bytes > 0.0).collect();
+    let mut curve: Vec<(f64, f64)> = run.curve.iter().map(|(at_s, bytes)| (*at_s, *bytes as f64)).collect();
+    curve.extend(ends);
+    curve.sort_by(|a, b| a.0.total_cmp(&b.0));
+    curve
+}
+
+/// Mean over a span of time of the line through the points; at its ends the line goes on level.
+pub(super) fn mean_between(curve: &[(f64, f64)], from_s: f64, to_s: f64) -> f64 {
+    let first = at(curve, from_s);
+    if to_s <= from_s {
+        return first;
+    }
+    let inside = curve.iter().copied().filter(|(at_s, _)| from_s < *at_s && *at_s < to_s);
+    let points: Vec<(f64, f64)> =
+        std::iter::once((from_s, first)).chain(inside).chain([(to_s, at(curve, to_s))]).collect();
+    let area = |pair: &[(f64, f64)]| (pair[1].0 - pair[0].0) * f64::midpoint(pair[0].1, pair[1].1);
+    points.windows(2).map(area).sum::<f64>() / (to_s - from_s)
+}
+
+/// Height of the line through the points, which are in order.
+fn at(curve: &[(f64, f64)], at_s: f64) -> f64 {
+    let after = curve.partition_point(|(point_s, _)| *point_s < at_s);
+    match (after.checked_sub(1).and_then(|before| curve.get(before)), curve.get(after)) {
+        (Some(before), Some(after)) if after.0 > before.0 => {
+            before.1 + (after.1 - before.1) * (at_s - before.0) / (after.0 - before.0)
+        }
+        (Some(near), _) | (None, Some(near)) => near.1,
+        (None, None) => 0.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server_run::{CycleFigures, Figure, PhaseFigures};
+
+    /// Two lines, of 10 and of 30 MiB. The first takes `first_s`, the second 10 s; ready after 1 s.
+    fn run(first_s: f64) -> ServerRun {
+        let phase = |wall_s| PhaseFigures { wall_s, ..PhaseFigures::default() };
+        let cycle = CycleFigures {
+            wall_s: first_s + 10.0,
+            end_bytes: 30 << 20,
+            phases: vec![phase(first_s), phase(10.0)],
+            ..CycleFigures::default()
+        };
+        let steps = (0..=1000_u32).map(|tick| f64::from(tick) / 10.0);
+        let height = |at_s: f64| if at_s < 1.0 + first_s { 10 << 20 } else { 30 << 20 };
+        let mut run = ServerRun {
+            cycles: vec![cycle],
+            curve: steps.map(|at_s| (at_s, height(at_s))).collect(),
+            ..ServerRun::default()
+        };
+        run.record(Figure::lower("ready", 1.0, "s"));
+        run
+    }
+
+    #[test]
+    fn a_slower_line_is_not_heavier() {
+        let mib = |first_s| memory_by_work(&run(first_s)).unwrap() / f64::from(1 << 20);
+        assert!((mib(10.0) - 20.0).abs() < 0.1, "{}", mib(10.0));
+        assert!((mib(60.0) - 20.0).abs() < 0.1, "by time it were 12.9: {}", mib(60.0));
+    }
+
+    #[test]
+    fn a_line_between_two_looks_has_the_height_between_them() {
+        assert_eq!(mean_between(&[(0.0, 10.0), (10.0, 30.0)], 4.0, 6.0), 20.0);
+        assert_eq!(mean_between(&[(2.0, 10.0)], 0.0, 6.0), 10.0);
+        assert_eq!(mean_between(&[(0.0, 0.0), (10.0, 20.0)], 5.0, 5.0), 10.0);
+    }
+
+    #[test]
+    fn the_exact_end_of_a_cycle_counts() {
+        let mut run = run(10.0);
+        run.curve.retain(|(at_s, _)| *at_s < 12.0);
+        run.cycles[0].end_bytes = 50 << 20;
+        let second = phase_memory(&run)[1].bytes / f64::from(1 << 20);
+        assert!(second > 38.0, "{second}");
+        run.curve.clear();
+        run.cycles.clear();
+        assert_eq!(memory_by_work(&run), None);
+    }
+}
