@@ -12,6 +12,7 @@ mod rails;
 mod recipes;
 mod replay;
 mod sets;
+mod several;
 mod show;
 
 use std::process::ExitCode;
