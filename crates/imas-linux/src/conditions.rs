@@ -2,7 +2,7 @@
 //! The machine's CPU and memory pressure at this moment.
 
 use imas_core::decision::Conditions;
-use procfs::{CpuPressure, Current, IoPressure, LoadAverage, Meminfo, MemoryPressure};
+use procfs::{CpuPressure, Current, LoadAverage, Meminfo, MemoryPressure};
 
 /// Why the conditions could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -36,18 +36,6 @@ pub fn now() -> Result<Conditions, ConditionsError> {
         group_memory_used: None,
         weight_before: None,
     })
-}
-
-/// How much of the last ten seconds some task waited, per cent: the highest of CPU, disk and memory. Without the
-/// kernel's figures the one-minute load of a CPU.
-#[must_use]
-pub fn pressure_pct() -> Option<f64> {
-    let cpu = CpuPressure::current().ok().map(|psi| psi.some.avg10);
-    let disk = IoPressure::current().ok().map(|psi| psi.some.avg10);
-    let memory = MemoryPressure::current().ok().map(|psi| psi.some.avg10);
-    let pressures = [cpu, disk, memory].into_iter().flatten().map(f64::from);
-    let load = || load1().map(|load| load * 100.0 / f64::from(online()));
-    pressures.reduce(f64::max).or_else(load)
 }
 
 /// One-minute load average; None when /proc cannot be read.

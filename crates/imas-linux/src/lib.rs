@@ -25,7 +25,6 @@
 //! - [`loader`]: the machine's dynamic linkers, and what each puts for `$LIB`
 //! - [`preload_folder`]: libraries as LD_PRELOAD names them for children too
 //! - [`page`]: making trial pages and finding the finished ones
-//! - [`memory`]: the whole machine's memory at one instant
 //! - [`measure`]: running a whole process tree and reading what it cost
 //! - [`one_cpu`]: keeping a run on one CPU, where it is measured more steadily
 //! - [`host`]: what machine this is
@@ -70,7 +69,6 @@ pub mod ingest;
 pub mod interpreter_target;
 pub mod loader;
 pub mod measure;
-pub mod memory;
 pub mod one_cpu;
 mod owner_time;
 pub mod pace;

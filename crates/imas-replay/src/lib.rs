@@ -5,7 +5,6 @@
 //! - [`process`]: which process of a trace stands for the program
 //! - [`replayer`]: runs `imas-replayer` under a candidate
 //! - [`range`]: predicted figures with the intervals
-//! - [`several`]: the same for several processes of a program together
 //! - [`replayed`]: the replays under every candidate, and what they predict
 //!
 //! [`trace`] has what needs no process: formats, and the arithmetic of predictions.
@@ -15,5 +14,4 @@ pub mod range;
 pub mod recording;
 pub mod replayed;
 pub mod replayer;
-pub mod several;
 pub mod trace;

@@ -3,10 +3,8 @@
 
 use std::ffi::OsString;
 use std::io::{BufWriter, Read, Seek};
-use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::PathBuf;
-use std::process::{Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::trace::file::Trace;
 use crate::trace::program::{self, ReplayProgram};
@@ -17,13 +15,10 @@ use imas_engine::context::Context;
 use imas_linux::catalogue::{CatalogueCandidate, SYSTEM};
 use imas_linux::environment::{Injection, Mode, Reach, Variables};
 use imas_linux::measure::RunRequest;
-use imas_runs::interruption::{InterruptedBy, Interruption};
 
 const FILE: &str = "imas-replayer";
 /// Time limit. A replay takes about as long as the program's calls did.
 const TIMEOUT: Duration = Duration::from_secs(3600);
-/// Time between two looks whether a replay has ended.
-const POLL: Duration = Duration::from_millis(2);
 
 /// A program that is ready for replays.
 #[derive(Debug)]
@@ -102,66 +97,11 @@ impl<'a> Replayer<'a> {
         Ok(result::parse(&bytes).ok_or_else(|| "left no result".to_owned()))
     }
 
-    /// One replay of several at a time. `job` tells those apart that run at the same moment. The inner error is
-    /// the reason why the candidate failed; a signal is the error [`InterruptedBy`].
-    ///
-    /// # Errors
-    /// When no replay can be made, or a signal came.
-    pub fn replay_beside(
-        &self,
-        candidate: &CatalogueCandidate,
-        job: usize,
-        timeout: Duration,
-        interruption: &Interruption,
-    ) -> Result<Result<Replay, String>> {
-        let result = self.folder.path().join(format!("result-{job}"));
-        let inherited = Variables::inherited();
-        let injection = Injection { candidate, mode: Mode::Production, reach: Reach::Program, page: None };
-        let words = self.words(&result);
-        let mut child = Command::new(self.context.lib_dir.join(FILE))
-            .arg0(FILE)
-            .args(&words[1..])
-            .env_clear()
-            .envs(injection.variables(&inherited, &self.context.libraries)?.iter())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .context(FILE)?;
-        let began = Instant::now();
-        let status = loop {
-            if let Some(status) = child.try_wait()? {
-                break Some(status);
-            }
-            if interruption.signal().is_some() || began.elapsed() > timeout {
-                child.kill()?;
-                child.wait()?;
-                break None;
-            }
-            std::thread::sleep(POLL);
-        };
-        if let Some(signal) = interruption.signal() {
-            return Err(InterruptedBy(signal).into());
-        }
-        match status {
-            None => return Ok(Err("took too long".to_owned())),
-            Some(status) if !status.success() => return Ok(Err(ending(status))),
-            Some(_) => {}
-        }
-        let bytes = std::fs::read(&result).context("the replay's result")?;
-        Ok(result::parse(&bytes).ok_or_else(|| "left no result".to_owned()))
-    }
-
     fn words(&self, result: &std::path::Path) -> Vec<OsString> {
         let program: PathBuf = self.folder.path().join("program");
         let shares = self.shares.0.iter().map(|share| OsString::from(share.to_string()));
         [FILE.into(), program.into(), result.into()].into_iter().chain(shares).collect()
     }
-}
-
-fn ending(status: ExitStatus) -> String {
-    let exit = status.code().map(|code| format!("exit {code}"));
-    exit.unwrap_or_else(|| format!("signal {}", status.signal().unwrap_or(0)))
 }
 
 fn ended(outcome: &imas_linux::measure::RunOutcome) -> String {

@@ -4,6 +4,7 @@
 
 mod browser;
 mod inputs;
+mod machine_memory;
 mod parts;
 mod server;
 mod session;

@@ -13,6 +13,7 @@ mod rails;
 mod recipes;
 mod replay;
 mod sets;
+mod several;
 mod show;
 
 use std::process::ExitCode;

@@ -223,15 +223,7 @@ impl Warning {
 
     /// Whether the warning is the reason why that candidate is not picked.
     pub(super) fn is_objection_to(&self, name: &str) -> bool {
-        match self {
-            Self::ExitDiffers { candidate, .. }
-            | Self::OutputDiffers { candidate }
-            | Self::CrashUnder { candidate, .. }
-            | Self::HangsUnder { candidate }
-            | Self::ExcessUnder { candidate }
-            | Self::TimesOutUnder { candidate } => candidate == name,
-            _ => false,
-        }
+        !matches!(self, Self::Outliers { .. }) && self.candidate() == Some(name)
     }
 
     /// Advice on what to do about the warning.

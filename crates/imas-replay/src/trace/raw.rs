@@ -59,13 +59,6 @@ pub fn refused_files(control: &[u8]) -> u32 {
     number_32(control, 40).unwrap_or(0)
 }
 
-/// The process that made a raw file, read from its first bytes.
-#[must_use]
-pub fn pid_of(raw: &[u8]) -> Option<u32> {
-    let is_raw = raw.get(..8).is_some_and(|magic| magic == RAW_MAGIC.to_ne_bytes());
-    number_32(raw, 20).filter(|_| is_raw)
-}
-
 /// The reason why a process stopped recording before its end.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -12,10 +12,10 @@ use anyhow::{Context as _, Result};
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::environment::Variables;
 use imas_linux::measure;
-use imas_linux::memory::MachineMemory;
 
 use super::browser::Browser;
 use super::inputs::{Inputs, PAGES, PICTURES, VIDEO_S};
+use super::machine_memory::MachineMemory;
 use super::parts::Apps;
 use super::server::Files;
 use super::spoken::Spoken;

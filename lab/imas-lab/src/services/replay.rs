@@ -19,7 +19,6 @@ use imas_linux::catalogue::SYSTEM;
 use imas_linux::clock::now_unix_s;
 use imas_linux::environment::Variables;
 use imas_replay::recording::{RecordedRun, Recording, RecordingLimits};
-use imas_replay::several::{ChosenProcesses, ReplayedProcesses, chosen, replay_all};
 use imas_replay::trace::file::{Trace, TraceHeader};
 use imas_runs::interruption::{InterruptedBy, Interruption};
 use imas_runs::journal::Journal;
@@ -27,6 +26,7 @@ use imas_runs::service::{Service, ServiceExecutor};
 use imas_study::services::ServicePrediction;
 
 use super::recipes::{self, RecipeArgs};
+use super::several::{ChosenProcesses, ReplayedProcesses, chosen, replay_all};
 
 /// Bytes of the raw files of a service: 512 million calls.
 const TRACE_LIMIT: u64 = 4 << 30;

@@ -5,17 +5,17 @@
 use std::io::{Read, Seek};
 use std::time::Duration;
 
-use crate::trace::file::{Trace, TraceHeader, TraceProcess};
-use crate::trace::prediction::{curve, least_cpu, mean_change};
-use crate::trace::raw::Stop;
 use anyhow::Result;
 use imas_engine::compared::ComparedCandidate;
 use imas_engine::context::Context;
 use imas_linux::catalogue::SYSTEM;
+use imas_replay::trace::file::{Trace, TraceHeader, TraceProcess};
+use imas_replay::trace::prediction::{curve, least_cpu, mean_change};
+use imas_replay::trace::raw::Stop;
 use imas_runs::interruption::Interruption;
 
-use crate::process::NoProcess;
-use crate::replayed::{ReplayedCandidates, replay};
+use imas_replay::process::NoProcess;
+use imas_replay::replayed::{ReplayedCandidates, replay};
 
 /// Most processes that are replayed. Each takes one more replay of every candidate.
 const MOST: usize = 16;
@@ -26,32 +26,32 @@ const LEAST_OF_ALL: f64 = 0.5;
 
 /// The processes of a trace whose replays stand for the program.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ChosenProcesses {
+pub(super) struct ChosenProcesses {
     /// Processes with the most calls, the busiest first.
-    pub processes: Vec<TraceProcess>,
+    pub(super) processes: Vec<TraceProcess>,
     /// Part of all recorded calls that these processes made, from 0 to 1.
-    pub share: f64,
+    pub(super) share: f64,
 }
 
 /// What replays predict for all processes together, as differences to the recorded run.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct PredictedChange {
+pub(super) struct PredictedChange {
     /// CPU seconds.
-    pub cpu_s: f64,
+    pub(super) cpu_s: f64,
     /// Mean resident bytes over the span that was asked for.
-    pub mean_bytes: f64,
+    pub(super) mean_bytes: f64,
 }
 
 /// The replays of several processes under every candidate.
 #[derive(Debug)]
-pub struct ReplayedProcesses<'a>(Vec<ReplayedCandidates<'a>>);
+pub(super) struct ReplayedProcesses<'a>(Vec<ReplayedCandidates<'a>>);
 
 /// Chooses the processes that are replayed.
 ///
 /// # Errors
 /// When no process made a call that was recorded, the recording of the busiest one ended early, or the work is in
 /// many more processes than are replayed.
-pub fn chosen(header: &TraceHeader) -> Result<ChosenProcesses, NoProcess> {
+pub(super) fn chosen(header: &TraceHeader) -> Result<ChosenProcesses, NoProcess> {
     let all: u64 = header.processes.iter().map(|process| process.counts.calls).sum();
     let counts = |process: &&TraceProcess| process.counts.calls as f64 >= LEAST_SHARE * all as f64;
     let mut processes: Vec<TraceProcess> = header.processes.iter().filter(counts).cloned().collect();
@@ -75,7 +75,7 @@ pub fn chosen(header: &TraceHeader) -> Result<ChosenProcesses, NoProcess> {
 /// # Errors
 /// When the trace is damaged, or no replay can be made. A signal is the error
 /// [`imas_runs::interruption::InterruptedBy`].
-pub fn replay_all<'a>(
+pub(super) fn replay_all<'a>(
     trace: &mut Trace<impl Read + Seek>,
     chosen: &ChosenProcesses,
     compared: &'a [ComparedCandidate<'a>],
@@ -93,7 +93,11 @@ impl ReplayedProcesses<'_> {
     ///
     /// # Errors
     /// The reason why there is no prediction.
-    pub fn change(&self, candidate: &str, (from_s, to_s): (f64, f64)) -> Result<PredictedChange, String> {
+    pub(super) fn change(
+        &self,
+        candidate: &str,
+        (from_s, to_s): (f64, f64),
+    ) -> Result<PredictedChange, String> {
         let mut sum = PredictedChange { cpu_s: 0.0, mean_bytes: 0.0 };
         for process in &self.0 {
             let one = change_of(process, candidate, (from_s, to_s))?;
@@ -135,13 +139,13 @@ fn change_of(
 
 #[cfg(test)]
 mod tests {
-    use crate::trace::program::Look;
-    use crate::trace::result::{Replay, ReplayLook};
     use imas_linux::catalogue::CatalogueCandidate;
     use imas_linux::sampler::Resident;
+    use imas_replay::trace::program::Look;
+    use imas_replay::trace::result::{Replay, ReplayLook};
 
     use super::*;
-    use crate::replayed::ReplayedCandidate;
+    use imas_replay::replayed::ReplayedCandidate;
 
     fn process(calls: u64, stop: Stop) -> TraceProcess {
         let mut process = TraceProcess { stop, ..TraceProcess::default() };

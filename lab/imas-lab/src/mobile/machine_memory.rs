@@ -5,16 +5,16 @@ use procfs::{Current, Meminfo, ProcResult};
 
 /// Figures of `/proc/meminfo` and `/proc/buddyinfo`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MachineMemory {
+pub(super) struct MachineMemory {
     /// Bytes in no use at all.
-    pub free_bytes: u64,
+    pub(super) free_bytes: u64,
     /// Bytes that programs could have without swapping.
-    pub available_bytes: u64,
+    pub(super) available_bytes: u64,
     /// All bytes less the available ones.
-    pub used_bytes: u64,
+    pub(super) used_bytes: u64,
     /// Free blocks of `2^order` pages, by order, over all nodes and zones. Empty where the kernel does not
     /// say.
-    pub blocks: Vec<u64>,
+    pub(super) blocks: Vec<u64>,
 }
 
 impl MachineMemory {
@@ -22,7 +22,7 @@ impl MachineMemory {
     ///
     /// # Errors
     /// When `/proc/meminfo` cannot be read or does not say what is available (Linux before 3.14).
-    pub fn now() -> ProcResult<Self> {
+    pub(super) fn now() -> ProcResult<Self> {
         let memory = Meminfo::current()?;
         let available = memory.mem_available.ok_or(procfs::ProcError::Incomplete(None))?;
         Ok(Self {
