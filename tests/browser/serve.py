@@ -102,6 +102,10 @@ def opened(driver, url, name, checker):
         check(f"{name}: axe-core finds nothing serious", not found, found)
 
 
+# How long Chromium waited until it could ask for the page. It has six connections to a server; when earlier pages hold
+# them all, it waits until it forgets one of these pages.
+WAITED = "const [page] = performance.getEntriesByType('navigation'); return page.requestStart - page.fetchStart"
+WAIT_FOR_A_CONNECTION_S = 48
 PAINT = "return performance.getEntriesByName('first-contentful-paint').map((entry) => entry.startTime)"
 
 
@@ -109,6 +113,8 @@ def painted(driver, name):
     """Prints when the page first showed something, counted from the request."""
     if until(lambda: driver.execute_script(PAINT), 10):
         print(f"{name}: first contentful paint after {driver.execute_script(PAINT)[0]:.0f} ms")
+    waited_s = driver.execute_script(WAITED) / 1000
+    check(f"{name}: pages that were left hold no connection", waited_s < WAIT_FOR_A_CONNECTION_S / 2, waited_s)
 
 
 def photo(driver, folder, name):

@@ -25,7 +25,7 @@ RUN = pathlib.Path("/run/imas")
 LIBRARIES = pathlib.Path("/run/lib")
 STUB = "/run/imas/$LIB/libimas-preload.so"
 PRELOAD = pathlib.Path("/etc/ld.so.preload")
-PUBLISH = pathlib.Path(os.environ.get("IMAS_TEST_PUBLISH", ROOT / "target/debug/examples/publish"))
+PUBLISH = pathlib.Path(os.environ.get("IMAS_TEST_PUBLISH", ROOT / "target/checked/examples/publish"))
 MIMALLOC = f"candidate\tmimalloc\t{LIBRARIES}/allocators/libmimalloc.so"
 ARENA = "candidate\tglibc:arena1\t-\tGLIBC_TUNABLES=glibc.malloc.arena_max=1"
 FLIGHT, INTERPRETER, JAVA, BY_UNIT, PID1, BY_NAME = 8, 1, 2, 4, 16, 32
@@ -79,7 +79,9 @@ def build():
         subprocess.run(["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-O2", "-g", "-Wall", "-Wextra", *flags, "-o", WORK / name,
                         HERE / "lookup.c", *parts], check=True)
     if "IMAS_TEST_PUBLISH" not in os.environ:
-        subprocess.run(["cargo", "build", "-q", "--locked", "-p", "imas-linux", "--example", "publish"], cwd=ROOT, check=True)
+        # As the tests in Rust are built: the libraries below it are compiled once for both.
+        crates = os.environ.get("IMAS_TEST_CRATES", "--workspace").split()
+        subprocess.run(["cargo", "build", "-q", "--profile", "checked", "--locked", *crates, "--example", "publish"], cwd=ROOT, check=True)
     small = "int main(void) { return 7; }"
     source = WORK / "seven.c"
     source.write_text(small)

@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The default policy with real starts under the real hook.
 
-#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
-
-mod support;
-
-use support::{World, json, printed};
+use crate::support::{World, json, printed};
 
 /// The policy tests candidates in rounds and ends with an answer. The output gives the answer, its reason,
 /// and when it is looked at again.

@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `imas advise` without any trial: a running process whose threads have arenas of their own.
 
-#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
-
-mod support;
-
 use std::process::Child;
 
+use crate::support::{World, describe, list, output, piped, real, stdout};
 use serde_json::Value;
-use support::{World, describe, list, output, piped, real, stdout};
 
 /// Sixteen threads that each keep 8 MB in blocks of 1000 bytes. The program prints a line when they have, and
 /// ends when its standard input is closed.

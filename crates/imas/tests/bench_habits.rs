@@ -2,16 +2,12 @@
 //! Features of `imas bench` that users of hyperfine expect: columns, the number of runs, lines around them,
 //! several commands, a baseline, and settings of allocators on the command line.
 
-#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
-
-mod support;
-
 use std::path::Path;
 use std::process::Output;
 
+use crate::support::{World, assert_hinted, build, candidate, describe, list, output, stderr, stdout, text};
 use imas_testing::skipped;
 use serde_json::Value;
-use support::{World, assert_hinted, build, candidate, describe, list, output, stderr, stdout, text};
 
 /// A program long enough for CPU time and memory to be measured.
 const WORK: &str = "my @a = map { \"number $_\" } 1 .. 60000";
@@ -53,7 +49,7 @@ fn the_columns_are_those_that_were_named_and_sorted_by_one() {
 
 /// Standard output on a terminal of that width, with these variables set.
 fn on_a_terminal(world: &World, columns: u16, set: &str) -> Option<String> {
-    let imas = support::built("imas");
+    let imas = crate::support::built("imas");
     let behave = build::program("behave", &world.work());
     let line = format!(
         "stty cols {columns} rows 30; {set} {} bench -n 3 --trials 0 --with hoard,glibc:arena1 -- {} 20000 2>errors",
@@ -281,7 +277,7 @@ fn a_baseline_that_does_not_fit_is_refused_before_anything_is_measured() {
 #[test]
 fn the_example_for_ci_works() {
     let world = World::new();
-    let example = std::fs::read_to_string(support::workspace().join("docs/ci-example.yml")).unwrap();
+    let example = std::fs::read_to_string(crate::support::workspace().join("docs/ci-example.yml")).unwrap();
     let steps = example.split("      - ").filter(|step| step.contains("imas bench"));
     // Fewer runs: what they show is not asked here.
     let scripts: Vec<String> = steps
@@ -292,13 +288,13 @@ fn the_example_for_ci_works() {
     assert_eq!(scripts.len(), 2, "{example}");
     for checkout in ["base", "change"] {
         std::fs::create_dir(world.work().join(checkout)).unwrap();
-        support::install(&support::real("sort"), &world.work().join(checkout).join("program"));
+        crate::support::install(&crate::support::real("sort"), &world.work().join(checkout).join("program"));
     }
     let lines: String = (0..60_000u32).map(|n| format!("{}\n", n.wrapping_mul(2_654_435_761))).collect();
     std::fs::write(world.work().join("base/input.txt"), lines).unwrap();
-    let folder = support::built("imas").parent().unwrap().to_path_buf();
+    let folder = crate::support::built("imas").parent().unwrap().to_path_buf();
     let run = |script: &str| {
-        let path = format!("{}:{}", folder.display(), support::PATH);
+        let path = format!("{}:{}", folder.display(), crate::support::PATH);
         output(world.command("bash").args(["-e", "-c", script]).env("PATH", path))
     };
     let base = run(&scripts[0]);

@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `imas bench --quick`: one recorded run, its replays, and live runs of what they find promising.
 
-#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
-
-mod support;
-
 use std::process::Output;
 
+use crate::support::{World, assert_hinted, build, describe, input, json, list, output, stderr, text};
 use serde_json::Value;
-use support::{World, assert_hinted, build, describe, input, json, list, output, stderr, text};
 
 const FOUR: &str = "jemalloc,mimalloc,tcmalloc,hoard";
 
@@ -73,7 +69,7 @@ fn the_table_has_both() {
     let world = World::new();
     let output = quick(&world, &["--objective", "memory"], &[&behave(&world), "200000"]);
     assert!(output.status.success(), "{}", describe(&output));
-    let text = support::stdout(&output);
+    let text = crate::support::stdout(&output);
     assert!(text.contains("beside each prediction the live figure"), "{text}");
     assert!(text.contains("the predicted score (memory)"), "{text}");
     assert_eq!(std::fs::read_dir(world.work()).unwrap().count(), 1, "only the program itself");

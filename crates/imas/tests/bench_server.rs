@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `imas bench` with real servers: the measurements, the failures, and that no process or file remains.
 
-#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
-
-mod support;
-
 use std::process::{Command, Output, Stdio};
 
+use crate::support::{
+    World, assert_hinted, candidate, describe, list, output, real, stderr, text, wait_until,
+};
 use serde_json::Value;
-use support::{World, assert_hinted, candidate, describe, list, output, real, stderr, text, wait_until};
 
 /// A threaded web server. Each request makes its memory grow. Each request takes 20 ms of CPU time, because
 /// without a control group CPU time is counted in ticks of 10 ms.
@@ -365,7 +363,7 @@ fn daemon(place: &Place, wrap: &[&str]) -> Value {
     let python = real("python3").to_string_lossy().into_owned();
     let line = format!("{python} {} $0 & exit 0", place.script("server.py"));
     let load = place.load(5, "/");
-    let imas = support::built("imas").to_string_lossy().into_owned();
+    let imas = crate::support::built("imas").to_string_lossy().into_owned();
     let bench = ["bench", "--json", "-n", "1", "--idle", "0", "--cycles", "1", "--with", "glibc:arena1"];
     let server = ["--ready", "tcp:$PORT", "--load", &load, "--", "sh", "-c", &line, "$PORT"];
     let mut words: Vec<&str> = wrap.to_vec();

@@ -2,16 +2,11 @@
 //! Children with another libc or word size, under `imas run --follow` and `imas bench`. They must start as
 //! they do without IMAS.
 
-#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
-#![allow(clippy::print_stdout, reason = "what cannot run here is named")]
-
-mod support;
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use crate::support::{World, build, default_set, describe, lib_dir, list, output, stderr, stdout, workspace};
 use imas_testing::skipped;
-use support::{World, build, default_set, describe, lib_dir, list, output, stderr, stdout, workspace};
 
 /// The variants of `plain.c`: name, compiler, and the flags after the source.
 fn kinds() -> Vec<(&'static str, &'static str, Vec<String>)> {

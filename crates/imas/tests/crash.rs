@@ -2,17 +2,13 @@
 //! A candidate that crashes a program is not used for it again. A program that crashes under `system`, too,
 //! quarantines none.
 
-#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
-
-mod support;
-
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::Output;
 
+use crate::support::{Running, World, build, candidate, describe, list, output, stdout, text};
 use imas_core::sample::{Ended, PageKind};
 use serde_json::Value;
-use support::{Running, World, build, candidate, describe, list, output, stdout, text};
 
 /// The names of the signals in C, their names in `behave`, and their numbers.
 const CRASHES: [(&str, &str, i32); 5] = [
@@ -98,7 +94,7 @@ fn every_library_candidate_is_watched() {
     for act in ["ok", "ok", "segv", "abort", "ill", "bus"] {
         patient.start(act, "all");
     }
-    assert_eq!(patient.quarantined(), support::LIBRARIES);
+    assert_eq!(patient.quarantined(), crate::support::LIBRARIES);
     assert!(patient.start("ok", "all").status.success());
     assert!(["system", "glibc:arena1"].contains(&text(&patient.shown(), "/next/candidate")));
 }
@@ -279,7 +275,7 @@ fn end_by(running: &mut Running, signal: &str) {
 /// Calls imas until its record of the process shows more than that many seconds, as lifetime or as
 /// idle time.
 fn wait_for_observed(patient: &Patient, what: &str, seconds: f64) {
-    support::wait_until("it is seen", || {
+    crate::support::wait_until("it is seen", || {
         patient.world.check(["harvest"]).success();
         let seen = patient.world.page_files().into_iter().find(|file| file.ends_with(".seen"));
         let text = seen.and_then(|file| std::fs::read_to_string(patient.world.pages().join(file)).ok());

@@ -1,21 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The effect of an upgrade that changes the default set, on earlier trials and decisions.
 
-#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
-
-mod support;
-
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
+use crate::support::trial::trial;
+use crate::support::{World, build, candidate, describe, lib_dir, list, output, stderr, text};
 use imas_core::TrialRecord;
 use imas_core::sample::PageKind;
 use imas_linux::clock::now_unix_s;
 use imas_store::Store;
 use serde_json::Value;
-use support::trial::trial;
-use support::{World, build, candidate, describe, lib_dir, list, output, stderr, text};
 
 /// Number of rounds that the store is given.
 const ROUNDS: usize = 5;
@@ -142,7 +138,7 @@ fn a_decision_to_a_candidate_that_left_the_set_stays() {
     let explained = user.json("explain", "adaptive");
     assert_eq!(next(&explained), ("mimalloc", false), "{explained:#}");
     assert!(stderr(&user.starts("adaptive")).contains(" under mimalloc: "));
-    let page = support::stdout(&user.imas(&["explain"], "adaptive"));
+    let page = crate::support::stdout(&user.imas(&["explain"], "adaptive"));
     assert!(page.contains("mimalloc: is no longer in the set that is tested"), "{page}");
     assert!(page.contains("proven better; not in the set"), "{page}");
 }
@@ -176,7 +172,7 @@ fn under_paper_a_new_candidate_has_its_tests_first() {
     assert_eq!(candidate(&shown, "dlmalloc")["summary"]["count"], ROUNDS);
     assert_eq!(shown["next"]["trial"], false);
     assert_eq!(text(&shown, "/picks/fastest"), "mimalloc", "{shown:#}");
-    let page = support::stdout(&user.imas(&["show"], "paper"));
+    let page = crate::support::stdout(&user.imas(&["show"], "paper"));
     assert!(page.lines().any(|line| line.contains("mimalloc") && line.contains("not in the set")), "{page}");
 }
 

@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `imas explain` of a program that forks its workers without exec: they cannot get different candidates.
 
-#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
-
-mod support;
-
-use support::{World, describe, output, piped, real, stdout};
+use crate::support::{World, describe, output, piped, real, stdout};
 
 const FORKS: &str = "
 import os, sys

@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A new user's first hour: separate stores, mistyped names and variables, help, completions, a bundle.
 
-#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
-
-mod support;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use support::{World, build, describe, list, output, stderr, stdout, text};
+use crate::support::{World, build, describe, list, output, stderr, stdout, text};
 
 fn who(world: &World) -> String {
     build::program("who", &world.work()).to_string_lossy().into_owned()
@@ -286,7 +282,7 @@ fn a_bundle_is_all_that_is_needed() {
     }
     std::fs::write(world.work().join("mine"), "").unwrap();
     let full = output(world.imas(["bundle", "mimalloc", "--out"]).arg(world.work()));
-    support::assert_hinted(&full, "other files");
+    crate::support::assert_hinted(&full, "other files");
 }
 
 /// An entry point that is a script executes the server: without --follow that runs untouched.
@@ -315,7 +311,7 @@ fn env_prints_paths_of_a_bundle_or_of_an_installation() {
         assert!(output.status.success(), "{}", describe(&output));
         stdout(&output)
     };
-    let checkout = support::workspace().to_string_lossy().into_owned();
+    let checkout = crate::support::workspace().to_string_lossy().into_owned();
     for format in ["sh", "systemd", "dockerfile", "compose", "kubernetes"] {
         let printed = of_bundle(format);
         assert!(
@@ -328,6 +324,6 @@ fn env_prints_paths_of_a_bundle_or_of_an_installation() {
     let from_checkout = output(unnamed.env_remove("IMAS_LIB_DIR"));
     if !stderr(&from_checkout).contains("no catalogue.toml") {
         assert_eq!(from_checkout.status.code(), Some(2), "{}", describe(&from_checkout));
-        support::assert_hinted(&from_checkout, "checkout");
+        crate::support::assert_hinted(&from_checkout, "checkout");
     }
 }

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `imas learn`: one recorded run, its replays, and trials of what they find promising.
 
-#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
-
-mod support;
-
 use std::process::Output;
 
+use crate::support::{
+    World, assert_hinted, build, describe, input, list, output, stderr, stdout, text, wait_until,
+};
 use serde_json::Value;
-use support::{World, assert_hinted, build, describe, input, list, output, stderr, stdout, text, wait_until};
 
 const CANDIDATES: &str = "candidates = ['jemalloc', 'mimalloc', 'glibc:arena1']\nretest_s = 0\n";
 
@@ -151,7 +149,7 @@ fn a_daemon_that_forked_away_is_replayed_when_it_has_ended() {
     let (script, runs) = (world.work().join("daemon.py"), world.work().join("runs"));
     std::fs::write(&script, DAEMON).unwrap();
     std::fs::write(&runs, "").unwrap();
-    let python = support::real("python3");
+    let python = crate::support::real("python3");
     let words = [python.as_os_str(), script.as_os_str(), runs.as_os_str()];
     let mut imas = world.imas(["run", "--record", "--"]);
     assert!(imas.args(words).status().unwrap().success());

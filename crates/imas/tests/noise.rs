@@ -2,12 +2,8 @@
 //! `imas doctor --noise`: a real program compared with itself. The figures depend on the machine; the form of
 //! the output does not.
 
-#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
-
-mod support;
-
+use crate::support::{World, assert_hinted, describe, list, output, stderr, stdout, text};
 use serde_json::Value;
-use support::{World, assert_hinted, describe, list, output, stderr, stdout, text};
 
 const ROWS: [&str; 7] = [
     "normalised user + system seconds",

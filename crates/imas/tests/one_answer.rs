@@ -2,15 +2,11 @@
 //! All outputs agree on picks and figures: a benchmark's table, its last line and its page; and `show`,
 //! `explain` and the page of the store.
 
-#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
-
-mod support;
-
 use std::path::Path;
 use std::process::Output;
 
+use crate::support::{World, build, describe, list, output, stdout, text};
 use serde_json::Value;
-use support::{World, build, describe, list, output, stdout, text};
 
 /// The cells of each row of a page's tables of candidates, as text.
 fn rows(page: &str, candidate: &str) -> Vec<Vec<String>> {

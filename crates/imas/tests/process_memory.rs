@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `imas explain --pid`: the memory of a running process by its use.
 
-#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
-
-mod support;
-
+use crate::support::{World, describe, output, piped, real, stdout};
 use serde_json::Value;
-use support::{World, describe, output, piped, real, stdout};
 
 /// Keeps 120 MB in blocks of 1000 bytes from malloc. With an argument it frees all but every eighth. Then it
 /// writes a letter, and ends when its standard input is closed.
@@ -87,7 +83,7 @@ fn the_first_line_says_whether_imas_is_active_and_by_what() {
     let python = real("python3");
     let python = python.to_str().unwrap();
     let waits = ["-c", "import sys; print('x', flush=True); sys.stdin.read()"];
-    let library = support::lib_dir().join("allocators/libmimalloc.so");
+    let library = crate::support::lib_dir().join("allocators/libmimalloc.so");
     let preloaded = format!("LD_PRELOAD={}", library.display());
     let cases: [(&[&str], &str, &str); 4] = [
         (&["env", python], "no, glibc's malloc serves", "c-library"),
@@ -100,7 +96,7 @@ fn the_first_line_says_whether_imas_is_active_and_by_what() {
         (&["IMAS", "run", "--retest", "0", "--", python], "in a trial", "trial"),
     ];
     for (words, says, by) in cases {
-        let program = if words[0] == "IMAS" { support::built("imas") } else { words[0].into() };
+        let program = if words[0] == "IMAS" { crate::support::built("imas") } else { words[0].into() };
         let child = piped::start(world.command(program).args(&words[1..]).args(waits));
         let (json, page) = explained(&world, child.id());
         piped::end(child);

@@ -3,18 +3,14 @@
 //! without IMAS. A second check proves which allocator served, because a silent fall-back to glibc's would
 //! pass the first.
 
-#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
-
-mod support;
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::support::witness::{Testimony, Witness};
+use crate::support::{LIBRARIES, World, build, default_set, describe, input, names_of, output, real};
 use imas_core::sample::Ended;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_testing::skipped;
-use support::witness::{Testimony, Witness};
-use support::{LIBRARIES, World, build, default_set, describe, input, names_of, output, real};
 
 /// A program with real input.
 struct Real {
@@ -147,7 +143,10 @@ fn check_trials(world: &World, own: &str) {
         match &candidate.library {
             None => assert_eq!(served, own, "{name}"),
             Some(_) => {
-                assert!(served.starts_with(&support::calls_itself(candidate)), "{name} served by {served}")
+                assert!(
+                    served.starts_with(&crate::support::calls_itself(candidate)),
+                    "{name} served by {served}"
+                )
             }
         }
         assert_eq!(sample.pass_reason, None, "{name}");
@@ -213,7 +212,7 @@ fn php() {
 fn php_dies_under_a_plain_preload() {
     let world = World::new();
     for name in LIBRARIES {
-        let library = support::lib_dir().join(format!("allocators/lib{name}.so"));
+        let library = crate::support::lib_dir().join(format!("allocators/lib{name}.so"));
         let mut command = world.command(real("php"));
         let output = output(command.arg(input("work.php")).env("LD_PRELOAD", library));
         assert_eq!(output.status.code(), None, "PHP does not die under {name}: {}", describe(&output));
@@ -268,7 +267,7 @@ fn a_candidate_without_huge_pages_does_not_disable_them_for_others() {
         let world = World::new();
         let mut command = world.imas(["run", "--candidate", candidate, "--"]);
         let seen = output(command.args(["/bin/grep", "THP_enabled:", "/proc/self/status"]));
-        assert_eq!(support::stdout(&seen).trim_end(), before, "{candidate}: {}", describe(&seen));
+        assert_eq!(crate::support::stdout(&seen).trim_end(), before, "{candidate}: {}", describe(&seen));
     }
 }
 
@@ -279,7 +278,7 @@ fn one_arena_is_one_arena() {
     let who = build::program("who", &world.work());
     for (candidate, want) in [("system", "libc\nseveral arenas\n"), ("glibc:arena1", "libc\none arena\n")] {
         let mut command = world.imas(["run", "--candidate", candidate, "--"]);
-        assert_eq!(support::stdout(&output(command.arg(&who).arg("arenas"))), want, "{candidate}");
+        assert_eq!(crate::support::stdout(&output(command.arg(&who).arg("arenas"))), want, "{candidate}");
     }
 }
 
@@ -308,7 +307,8 @@ fn a_silent_fall_back_is_detected() {
         assert!(world.start([real("sqlite3").to_str().unwrap(), ":memory:", "select 1"]).status.success());
     }
     let shown = world.json(["show", "sqlite3", "--json"]);
-    let why = support::text(support::candidate(&shown, "empty"), "/left_out/0/why/foreign-served");
+    let why =
+        crate::support::text(crate::support::candidate(&shown, "empty"), "/left_out/0/why/foreign-served");
     assert_eq!(why, "libc.so.6");
 }
 

@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Commands that read do not write: store, pages and settings are the same before and after each of them.
 
-#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
-
-mod support;
-
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use support::{World, build, describe, output, stdout};
+use crate::support::{World, build, describe, output, stdout};
 
 /// Every file below the folders, with its contents. Only SQLite's shared index (`-shm`) may differ, because
 /// each reader registers in it.

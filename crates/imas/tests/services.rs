@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Services and containers: advise, apply, unapply, env.
 
-#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
-
-mod support;
-
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
+use crate::support::trial::trial;
+use crate::support::{
+    Running, SIX, World, assert_hinted, build, describe, list, output, stderr, stdout, text,
+};
 use imas_store::Store;
 use imas_store::domain::Domain;
-use support::trial::trial;
-use support::{
-    Running, SIX, World, assert_hinted, build, describe, lib_dir, list, output, stderr, stdout, text,
-};
 
 /// Makes a root folder with one service.
 fn image(world: &World, service: &str) -> PathBuf {
@@ -53,7 +49,7 @@ fn a_drop_in_is_shown_then_written_then_taken_away() {
 
     let done = with_root(&world, &root, &["apply", "web", "--candidate", "hoard", "--write"]);
     assert!(done.status.success(), "{}", describe(&done));
-    let lib = lib_dir();
+    let lib = world.lib_dir();
     let preload = format!("{0}/libimas-guard.so:{0}/allocators/libhoard.so:/opt/their.so", lib.display());
     assert_eq!(
         written(&root, "LD_PRELOAD").unwrap(),
@@ -326,7 +322,7 @@ fn advice_rests_on_trials_and_on_nothing_else() {
     world.tests_six("max_tests = 4\nretest_s = 0");
     // A program that keeps running.
     let program = world.work().join("stays");
-    support::install(&support::real("sleep"), &program);
+    crate::support::install(&crate::support::real("sleep"), &program);
     let start = |words: &[&str]| {
         let mut command = world.imas(words);
         Running(
@@ -408,7 +404,7 @@ fn advice_rests_on_trials_and_on_nothing_else() {
     // A program that runs under its decision needs no advice.
     drop(untouched);
     let placed = start(&["run"]);
-    support::wait_until("the library", || {
+    crate::support::wait_until("the library", || {
         std::fs::read_to_string(format!("/proc/{}/maps", placed.0.id()))
             .is_ok_and(|maps| maps.contains("libhoard.so"))
     });

@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A settled start reads one small file and opens no store; every change of what it rests on is seen.
 
-#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
-
-mod support;
-
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
+use crate::support::{World, build, describe, lib_dir, output, stdout, wait_until};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
-use support::{World, build, describe, lib_dir, output, stdout, wait_until};
 
 /// A program that is pinned to a candidate, in a world of its own.
 struct Pinned {
@@ -79,7 +75,7 @@ impl Pinned {
 
 /// The built installation, with a catalogue and libraries that a test may change.
 fn own_installation(world: &World) -> PathBuf {
-    let folder = support::installation(world, "");
+    let folder = crate::support::installation(world, "");
     for file in ["catalogue.toml", "libimas-guard.so"] {
         std::fs::remove_file(folder.join(file)).unwrap();
         std::fs::copy(lib_dir().join(file), folder.join(file)).unwrap();

@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Programs that are started by a link: one file may be several programs, and one program may have several names.
 
-#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
-
-mod support;
-
 use std::path::{Path, PathBuf};
 
-use support::{World, build, describe, list, output, text};
+use crate::support::{World, build, describe, list, output, text};
 
 struct Links {
     world: World,
@@ -66,7 +62,7 @@ fn the_names_of_a_file_are_programs_of_their_own() {
     );
     let pinned = output(&mut links.world.imas(["pin", &links.path("server"), "jemalloc"]));
     assert!(pinned.status.success(), "{}", describe(&pinned));
-    let serves = |name: &str| support::stdout(&links.world.start([links.path(name)]));
+    let serves = |name: &str| crate::support::stdout(&links.world.start([links.path(name)]));
     assert!(serves("server").starts_with("jemalloc "));
     assert!(!links.world.json(["show", "--json", &links.path("sentinel")])["pinned"].is_string());
     links.world.check(["explain", &links.path("server")]).success();

@@ -2,16 +2,12 @@
 //! A program that is started by `imas run` or `imas record` finds what it would find without: its environment
 //! entry by entry, its signals, a start under tight limits, and the malloc that its user preloads.
 
-#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
-
-mod support;
-
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use support::build::program;
-use support::{World, built, describe, output, printed, real, stdout};
+use crate::support::build::program;
+use crate::support::{World, built, describe, output, printed, real, stdout};
 
 fn imas() -> String {
     built("imas").display().to_string()
@@ -126,8 +122,8 @@ fn arguments_that_just_fit_start_the_program_untouched() {
     let long = "x".repeat(100_000);
     let start = |before: &[&str], last: usize| {
         let mut command = Command::new(imas());
-        command.env_clear().env("PATH", support::PATH).env("HOME", world.work());
-        command.env("IMAS_LIB_DIR", support::lib_dir()).env("IMAS_STORE", world.store_path());
+        command.env_clear().env("PATH", crate::support::PATH).env("HOME", world.work());
+        command.env("IMAS_LIB_DIR", crate::support::lib_dir()).env("IMAS_STORE", world.store_path());
         command.args(before).arg("/bin/true").args(std::iter::repeat_n(&long, 20)).arg("y".repeat(last));
         command.output()
     };

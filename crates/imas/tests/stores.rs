@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Several stores of one user: a page belongs to the store that decided its start, and to no other.
 
-#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
-
-mod support;
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use support::{Running, World, build, describe, json, list, output, real, wait_until};
+use crate::support::{Running, World, build, describe, json, list, output, real, wait_until};
 
 /// `imas` as a user with that home folder has it: nothing names a store but the home.
 fn at_home(world: &World, home: &str, words: &[&str]) -> Command {

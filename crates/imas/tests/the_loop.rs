@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A program from its first start until it is settled, and the commands that show and undo this.
 
-#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
-
-mod support;
-
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io::Write;
@@ -12,12 +8,12 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use imas_core::sample::{Ended, PageKind};
-use serde_json::Value;
-use support::{
+use crate::support::{
     LIBRARIES, Running, SIX, World, build, candidate, default_set, describe, input, keys, list, names_of,
     output, real, stderr, stdout, text, wait_until,
 };
+use imas_core::sample::{Ended, PageKind};
+use serde_json::Value;
 
 /// Settings that give each candidate one test. So a program is settled after as many starts as there are
 /// candidates.
@@ -26,7 +22,7 @@ const ONE_TEST: &str = "max_tests = 1\nretest_s = 0";
 fn write_script(file: &Path, text: &str) {
     let written = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(written.path(), text).unwrap();
-    support::install(written.path(), file);
+    crate::support::install(written.path(), file);
 }
 
 /// Puts the program through one trial of each of the six.
@@ -275,7 +271,7 @@ fn scripts_are_programs_of_their_own() {
     // A name that matches several programs is an error. A script's name matches one.
     let several = output(&mut world.imas(["show", "python3"]));
     assert_eq!(several.status.code(), Some(2));
-    support::assert_hinted(&several, "runs several programs");
+    crate::support::assert_hinted(&several, "runs several programs");
     assert_eq!(text(&world.json(["show", &by_env, "--json"]), "/program/detail"), by_env);
 }
 

@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Commands that start another command: trials and decisions belong to the program that runs in the end.
 
-#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
-
-mod support;
-
 use std::path::PathBuf;
 
-use support::{World, build, describe, list, output, stderr, stdout, text};
+use crate::support::{World, build, describe, list, output, stderr, stdout, text};
 
 /// A world without waiting time, and the path of a program that prints the name of its allocator.
 fn world() -> (World, String) {
@@ -160,7 +156,7 @@ fn a_program_that_starts_others_is_pointed_out_once() {
 #[test]
 fn programs_that_an_earlier_version_knew_stay_readable() {
     let world = World::new();
-    let perl = std::fs::canonicalize(support::real("perl")).unwrap().to_string_lossy().into_owned();
+    let perl = std::fs::canonicalize(crate::support::real("perl")).unwrap().to_string_lossy().into_owned();
     std::fs::create_dir_all(world.store_path().parent().unwrap()).unwrap();
     let store = imas_store::Store::open(&world.store_path()).unwrap();
     let id = store.program(&perl, "-e").unwrap().id.to_string();
@@ -202,7 +198,7 @@ fn manager(world: &World, who: &str) -> PathBuf {
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
         let written = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(written.path(), text).unwrap();
-        support::install(written.path(), &file);
+        crate::support::install(written.path(), &file);
     }
     root.join("shims/tool")
 }

@@ -1,21 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! imasd in a fleet: real daemons, real programs, exchange folders. The agent and the servers are not needed.
 
-#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
-
-mod support;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crate::support::{WORKER, World, alone, python, trial};
 use imas_exchange::exchange::{Exchange, file_name};
 use imas_exchange::lacks::WANTED;
 use imas_exchange::{
     Aggregate, Environment, FleetStatistics, Lack, ProgramKey, ThreadsClass, TrialTurn, trial_of,
 };
 use imas_store::samples::StoredProgram;
-use support::{WORKER, World, alone, python, trial};
 
 /// The objective is fixed. With `auto` the answer depends on the machine's load, which changes whenever another
 /// test begins or ends. A round could then lack its trial of `system`, and a settled program could get further
@@ -134,7 +130,7 @@ fn what_trials_show_is_in_the_outbox_and_nothing_that_names_anyone() {
 fn a_crash_is_published() {
     let mut host = Host::new();
     host.world.start();
-    let script = host.world.script("victim.py", support::VICTIM);
+    let script = host.world.script("victim.py", crate::support::VICTIM);
     let program = host.world.notice(&script);
     let crashes = |published: &[Aggregate]| -> u32 {
         published.iter().filter_map(|one| one.candidates.get("jemalloc")).map(|one| one.crashes).sum()

@@ -2,20 +2,16 @@
 //! The owner of a folder of pages can write anything into it. Such data must not change a decision, stop the
 //! daemon, or affect anything outside the folder.
 
-#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
-
-mod support;
-
 use std::io::{BufRead, Write};
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Stdio;
 
+use crate::support::{WORKER, World, me};
 use imas_abi::page_kind;
 use imas_store::domain::Domain;
 use imas_store::samples::StoredProgram;
 use imas_testing::skipped;
-use support::{WORKER, World, me};
 use zerocopy::{FromZeros, IntoBytes};
 
 /// A forged page for the trial on offer, as correct as an outsider can make it.
@@ -207,7 +203,7 @@ fn a_process_that_is_unreadable_for_a_while_is_not_forgotten() {
     world.start();
     let script = world.script("hidden.py", HIDDEN);
     let program = world.notice(&script);
-    let mut hidden = std::process::Command::new(support::python());
+    let mut hidden = std::process::Command::new(crate::support::python());
     hidden.arg(&script).args(["and", "hide"]).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = hidden.spawn().unwrap();
     let mut printed = String::new();
@@ -268,7 +264,8 @@ fn a_storm_of_processes_hides_no_other_process() {
     let mut world = World::new();
     world.start();
     let storm = world.script("storm.py", STORM);
-    let mut storm = std::process::Command::new(support::python()).arg(&storm).arg("20000").spawn().unwrap();
+    let mut storm =
+        std::process::Command::new(crate::support::python()).arg(&storm).arg("20000").spawn().unwrap();
     let script = world.script("worker.py", WORKER);
     let program = world.notice(&script);
     world.settle(&script, &program);
@@ -323,7 +320,7 @@ fn a_program_with_a_long_name_is_tried_like_others_and_takes_little_room() {
 #[test]
 fn long_names_of_an_older_store_are_shortened() {
     let mut world = World::new();
-    let python = std::fs::canonicalize(support::python()).unwrap();
+    let python = std::fs::canonicalize(crate::support::python()).unwrap();
     let name = "-m ".to_owned() + &"y".repeat(50_000);
     let id = world.store().program_in(Domain::Everybody, &python.to_string_lossy(), &name).unwrap().id;
     world.store().pin(id, "jemalloc", 1.0).unwrap();
@@ -345,7 +342,13 @@ fn the_limit_of_programs_holds_where_everything_is_one_owners() {
     let mut children: Vec<_> = scripts
         .iter()
         .map(|script| {
-            world.command(&support::python()).arg(script).arg("linger").stdout(Stdio::null()).spawn().unwrap()
+            world
+                .command(&crate::support::python())
+                .arg(script)
+                .arg("linger")
+                .stdout(Stdio::null())
+                .spawn()
+                .unwrap()
         })
         .collect();
     world.wait("further programs are refused", || world.counter("programs_refused") >= 2);

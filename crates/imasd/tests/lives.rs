@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How services live on: memory in windows, work by the user's counter, untouched replicas.
 
-#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
-
-mod support;
-
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
+use crate::support::{World, python};
 use imas_core::service_life::LifeWindow;
 use imas_store::samples::StoredProgram;
-use support::{World, python};
 
 /// Works and grows until it is killed; counts its work in a file.
 const SERVICE: &str = "

@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Two names of one file are two programs, from the first look at a process to the start by the stub.
 
-#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
-
-mod support;
-
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, Stdio};
 
+use crate::support::World;
 use imas_store::samples::StoredProgram;
-use support::World;
 
 /// A running program. It is ended on drop.
 struct Running(Child);

@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The operator's `imas` commands while imasd runs.
 
-#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
-
-mod support;
-
 use std::process::{Command, Stdio};
 
+use crate::support::{WORKER, World, imas, python};
 use imas_store::daemon::Disabled;
 use serde_json::Value;
-use support::{WORKER, World, imas, python};
 
 fn status(world: &World, words: &[&str]) -> (Option<i32>, String) {
     let output = world.imas("status").arg("--run-dir").arg(world.path("run")).args(words).output().unwrap();
@@ -135,7 +131,7 @@ fn the_boot_is_the_one_that_root_wrote_down() {
 /// The machine's own paths, in a mount namespace. Skipped if none can be created.
 #[test]
 fn with_system_the_store_of_the_machine_is_read_and_written() {
-    support::alone("of_the_machine", &[]);
+    crate::support::alone("of_the_machine", &[]);
 }
 
 #[test]
@@ -147,7 +143,7 @@ fn of_the_machine() {
     }
     let imas = |words: &[&str]| {
         let mut command = Command::new(imas());
-        command.args(words).env("IMAS_LIB_DIR", support::lib_dir()).env_remove("IMAS_STORE");
+        command.args(words).env("IMAS_LIB_DIR", crate::support::lib_dir()).env_remove("IMAS_STORE");
         let output = command.env("IMAS_DISABLE", "1").output().unwrap();
         (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
     };

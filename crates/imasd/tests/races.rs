@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Changes to a program, its page, its file or its daemon between two scans.
 
-#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
-
-mod support;
-
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use crate::support::{WORKER, World, python};
 use imas_linux::elf::ElfImage;
-use support::{WORKER, World, python};
 
 /// Outlives every wait of these tests.
 const LINGERER: &str = "

@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Replicas have their trials at the same time, each under another candidate.
 
-#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
-
-mod support;
-
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
+use crate::support::{World, python};
 use imas_core::TrialRecord;
 use imas_linux::index::{OfferedTrial, offered};
 use imas_store::samples::StoredProgram;
-use support::{World, python};
 
 /// Works, then waits until its standard input is closed.
 const WORKER: &str = "

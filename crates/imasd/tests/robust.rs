@@ -2,18 +2,14 @@
 //! kill -9, damage and full disks. Acknowledged data stay, the published index is complete, and imasd goes
 //! on.
 
-#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
-
-mod support;
-
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::Command;
 use std::time::Duration;
 
+use crate::support::{WORKER, World};
 use imas_linux::index::Index;
 use imas_testing::skipped;
-use support::{WORKER, World};
 
 #[test]
 fn kill_at_any_instant_loses_no_stored_sample_and_leaves_a_whole_index() {
@@ -26,7 +22,7 @@ fn kill_at_any_instant_loses_no_stored_sample_and_leaves_a_whole_index() {
     let mut stored = BTreeSet::new();
     for round in 0..15_u64 {
         let mut child = world
-            .command(&support::python())
+            .command(&crate::support::python())
             .arg(&script)
             .stdout(std::process::Stdio::null())
             .spawn()
@@ -71,7 +67,7 @@ fn a_damaged_store_is_renamed_aside_and_everything_starts_untouched() {
 
 /// Starts the script, which keeps running, and waits until the daemon has identified its trial.
 fn take_trial(world: &World, script: &std::path::Path) -> std::process::Child {
-    let mut command = world.command(&support::python());
+    let mut command = world.command(&crate::support::python());
     let child = command.arg(script).arg("linger").stdout(std::process::Stdio::null()).spawn().unwrap();
     world.wait("the trial is taken", || !world.store().witnesses().unwrap().is_empty());
     child
@@ -95,7 +91,7 @@ fn trials_that_ended_while_the_daemon_was_down_are_stored_after_its_restart() {
 /// Needs a mount namespace. Skipped if none can be created.
 #[test]
 fn a_full_disk_keeps_pages_and_the_last_index_until_there_is_room() {
-    support::alone("full_disk", &[]);
+    crate::support::alone("full_disk", &[]);
 }
 
 #[test]
@@ -114,7 +110,7 @@ fn full_disk() {
     let mut child = take_trial(&world, &script);
     // SQLite overwrites a log that was written back, which needs no more room. So this truncates the log.
     let back = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('PRAGMA wal_checkpoint(TRUNCATE)').fetchall()";
-    let python = Command::new(support::python()).args(["-c", back]).arg(world.store_path()).status();
+    let python = Command::new(crate::support::python()).args(["-c", back]).arg(world.store_path()).status();
     assert!(python.unwrap().success());
     let filler = world.path("db/filler");
     let _ = std::fs::write(&filler, vec![0; 2 << 20]); // as much as fits
@@ -135,7 +131,7 @@ fn full_disk() {
 /// Needs a mount namespace, as above.
 #[test]
 fn a_full_page_folder_only_makes_programs_start_untouched() {
-    support::alone("full_pages", &[]);
+    crate::support::alone("full_pages", &[]);
 }
 
 #[test]

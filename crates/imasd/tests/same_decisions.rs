@@ -7,22 +7,17 @@
 //! allocator, build, end, waiting time. Third, the number of trials of each kind until both are done. That is
 //! compared under the policy `paper`, which chooses trials without regard to figures.
 
-#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
-#![allow(clippy::print_stderr, reason = "what cannot run here is reported")]
-
-mod support;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::support::{VICTIM, WORKER, World, lib_dir, python};
 use imas_core::TrialRecord;
 use imas_core::sample::PageKind;
 use imas_linux::catalogue::{Catalogue, INSTALLED};
 use imas_store::Store;
 use imas_store::samples::StoredProgram;
-use support::{VICTIM, WORKER, World, lib_dir, python};
 
 /// A scenario and the result that both must reach.
 struct Scenario {
@@ -276,7 +271,7 @@ impl User {
     }
 
     fn imas(&self, verb: &str, store: &Path) -> Command {
-        let mut command = Command::new(support::imas());
+        let mut command = Command::new(crate::support::imas());
         command
             .arg(verb)
             .env_clear()

@@ -1,21 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Two services of one executable are two programs.
 
-#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
-
-mod support;
-
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use crate::support::World;
 use imas_core::sample::PageKind;
 use imas_core::{Sample, TrialRecord};
 use imas_linux::index::offered;
 use imas_store::domain::Domain;
 use imas_store::samples::StoredProgram;
 use imas_testing::skipped;
-use support::World;
 
 /// Needs a PID namespace, with a stand-in for systemd as process 1, and control groups.
 #[test]
@@ -23,7 +19,7 @@ fn two_services_of_one_executable_are_two_programs() {
     if Group::new(&format!("imasd-test-{}.service", std::process::id())).is_none() {
         return skipped("control groups cannot be made here");
     }
-    support::alone("services", &["--pid", "--fork", "--mount-proc"]);
+    crate::support::alone("services", &["--pid", "--fork", "--mount-proc"]);
 }
 
 /// `foo@1` and `foo@2` are one program, and replicas of each other.
@@ -32,7 +28,7 @@ fn instances_of_a_template_unit_are_one_program() {
     if Group::new(&format!("imasd-test-{}.service", std::process::id())).is_none() {
         return skipped("control groups cannot be made here");
     }
-    support::alone("instances", &["--pid", "--fork", "--mount-proc"]);
+    crate::support::alone("instances", &["--pid", "--fork", "--mount-proc"]);
 }
 
 /// An earlier version stored the instances as programs of their own. The first one's history is kept.

@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The whole loop with the real library and real programs: notice, test, settle, place; crashes; signals.
 
-#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
-
-mod support;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::support::{VICTIM, WORKER, World, python, trial};
 use imas_store::samples::StoredProgram;
 use imas_testing::skipped;
-use support::{VICTIM, WORKER, World, python, trial};
 
 #[test]
 fn a_program_is_noticed_tried_settled_and_then_placed() {
@@ -66,7 +62,8 @@ fn the_pick_is_what_a_settled_program_starts_under() {
 fn trials_of_a_library_of_the_distribution_count() {
     let configuration = "policy = \"paper\"\nworth_cpu_s = 0.0\nworth_life_s = 0.1\nmax_tests = 2\n\
                          candidates = [\"distro-jemalloc\", \"jemalloc\"]\n";
-    let catalogue = imas_linux::catalogue::Catalogue::read(&[support::lib_dir().join("catalogue.toml")]);
+    let catalogue =
+        imas_linux::catalogue::Catalogue::read(&[crate::support::lib_dir().join("catalogue.toml")]);
     if catalogue.find("distro-jemalloc").is_none() {
         return skipped("the distribution's libjemalloc.so.2 is not installed");
     }

@@ -14,6 +14,8 @@ use rand::{RngExt, SeedableRng};
 /// Made-up benchmarks of each kind. Of a share of 5 %, 2,000 count up to 5 + 3 * 0.49 % by chance.
 const BENCHES: u64 = 2000;
 const MOST_WRONG: f64 = 0.05 + 3.0 * 0.00487;
+/// Resamples of an interval: far fewer than a page has, for the share of picks is an average over many benchmarks.
+const RESAMPLES: usize = 200;
 /// Compared in full, with the intervals of the page: fewer, for each has thousands of resamples.
 const COMPARED: u64 = 200;
 const MOST_WRONG_COMPARED: f64 = 0.05 + 3.0 * 0.0154;
@@ -69,7 +71,8 @@ impl Made {
     /// The candidate that a proven gain picks.
     fn pick(&self, seed: u64) -> Option<usize> {
         let changes = RoundChanges::of("made up", &self.runs(seed));
-        let rule = PickRule { goal: ServiceGoal::Memory, rails: vec![], least_gain: 0.05, needs_proof: true };
+        let goal = ServiceGoal::Memory;
+        let rule = PickRule { goal, rails: vec![], least_gain: 0.05, needs_proof: true, resamples: RESAMPLES };
         rule.pick(&changes, &changes.rounds)
     }
 

@@ -27,13 +27,20 @@
     } catch { say("not updated: no answer"); }
     running = false;
   };
-  const events = new EventSource("/events");
-  events.addEventListener("changed", (event) => {
-    const first = !live.dataset.seen;
-    live.dataset.seen = event.lastEventId;
-    if (first && live.dataset.seen) say("live"); else renew();
-  });
-  events.addEventListener("error", () => say("connecting again"));
+  let events;
+  const connect = () => {
+    events = new EventSource("/events");
+    events.addEventListener("changed", (event) => {
+      const first = !live.dataset.seen;
+      live.dataset.seen = event.lastEventId;
+      if (first && live.dataset.seen) say("live"); else renew();
+    });
+    events.addEventListener("error", () => say("connecting again"));
+  };
+  connect();
+  // A page that the browser keeps for its "back" would hold one of six connections; the seventh page would wait.
+  addEventListener("pagehide", () => events.close());
+  addEventListener("pageshow", (event) => { if (event.persisted) connect(); });
   // Processes change all the time.
   if (location.pathname === "/machine") setInterval(() => { if (!document.hidden) renew(); }, 5000);
   document.addEventListener("focusout", () => setTimeout(() => { if (again) renew(); }, 200));

@@ -3,8 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
+use super::who;
 use crate::support::{World, build, candidate, describe, lib_dir, list, output, stderr, stdout, text};
-use crate::who;
+
+const WHOLE_KIT: [&str; 7] = ["sizes", "realloc", "aligned", "tuning", "forks", "newborns", "threads"];
 
 /// Writes a catalogue with one entry, which begins on line 2.
 fn add(world: &World, entry: &str) {
@@ -24,6 +26,16 @@ fn listed(world: &World, entry: &str) -> (String, Option<serde_json::Value>) {
         "the valid entries must be used: {listing:#}"
     );
     (stderr(&listed), row)
+}
+
+/// Takes the distribution's libraries out of the catalogue: the kit runs under the library of the test alone.
+fn leave_out_the_distribution(world: &World) {
+    let file = world.lib_dir().join("catalogue.toml");
+    let built = std::fs::read_to_string(&file).unwrap();
+    let kept: Vec<&str> =
+        built.split("[[candidate]]").filter(|entry| !entry.contains("name = \"distro-")).collect();
+    std::fs::remove_file(&file).unwrap();
+    std::fs::write(&file, kept.join("[[candidate]]")).unwrap();
 }
 
 fn library(path: &Path) -> String {
@@ -83,6 +95,8 @@ fn each_fault_of_an_entry_is_reported_with_its_place() {
 #[test]
 fn a_library_that_breaks_the_contract_is_withheld() {
     let world = World::new();
+    world.has_kit(&["sizes"]);
+    leave_out_the_distribution(&world);
     let (printed, row) = listed(&world, &library(&installed("libjemalloc.so.2")));
     let row = row.unwrap();
     assert_eq!(row["available"], false, "{row:#}");
@@ -102,6 +116,8 @@ fn a_library_that_breaks_the_contract_is_withheld() {
 #[test]
 fn a_broken_rule_of_a_library_can_be_accepted() {
     let world = World::new();
+    world.has_kit(&["sizes"]);
+    leave_out_the_distribution(&world);
     let of_debian = library(&installed("libjemalloc.so.2"));
     let (printed, _) = listed(&world, &of_debian);
     assert!(
@@ -125,6 +141,8 @@ fn a_broken_rule_of_a_library_can_be_accepted() {
 #[test]
 fn a_library_that_keeps_the_contract_is_offered() {
     let world = World::new();
+    world.has_kit(&WHOLE_KIT);
+    leave_out_the_distribution(&world);
     let copy = world.work().join("libmine.so");
     std::fs::copy(lib_dir().join("allocators/libmimalloc.so"), &copy).unwrap();
     let (printed, row) = listed(&world, &library(&copy));
@@ -187,7 +205,9 @@ fn a_library_that_fails_the_conformance_kit_is_not_offered_until_it_passes() {
 #[test]
 fn a_library_of_the_distribution_is_a_candidate() {
     let world = World::new();
+    world.has_kit(&WHOLE_KIT);
     let listing = world.json(["list", "--json"]);
+    world.has_kit(&[]);
     for (name, soname) in [
         ("distro-jemalloc", "libjemalloc.so.2"),
         ("distro-tcmalloc", "libtcmalloc_minimal.so.4"),

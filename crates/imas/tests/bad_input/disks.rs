@@ -7,9 +7,9 @@ use std::process::{Command, Output, Stdio};
 
 use imas_testing::skipped;
 
-use crate::pages::page;
+use super::pages::page;
+use super::{assert_started_untouched, who};
 use crate::support::{World, describe, output, stderr, stdout};
-use crate::{assert_started_untouched, who};
 
 /// The reason why a test of this file cannot run.
 const NO_MOUNT: &str = "mounting is not allowed here, not even in a user namespace";

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use imas_core::sample::Ended;
 
+use super::{assert_started_untouched, who};
 use crate::support::{
     World, assert_hinted, candidate, describe, lib_dir, list, output, stderr, stdout, text, wait_until,
 };
-use crate::{assert_started_untouched, who};
 
 #[test]
 fn a_broken_catalogue_entry_is_named_and_the_rest_is_used() {

@@ -5,8 +5,8 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use super::{assert_started_untouched, who};
 use crate::support::{World, describe, list, output, stderr, stdout, text};
-use crate::{assert_started_untouched, who};
 
 /// Path of the only page.
 pub(crate) fn page(world: &World) -> PathBuf {

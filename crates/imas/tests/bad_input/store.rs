@@ -5,8 +5,8 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::Stdio;
 
+use super::{assert_started_untouched, who};
 use crate::support::{Running, World, assert_hinted, describe, output, real, stderr, stdout};
-use crate::{assert_started_untouched, who};
 
 #[test]
 fn a_corrupt_store_is_set_aside_and_kept() {

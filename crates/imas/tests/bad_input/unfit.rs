@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 
 use imas_testing::skipped;
 
+use super::who;
 use crate::support::{World, assert_hinted, build, describe, output, real, stderr, stdout};
-use crate::who;
 
 /// `run` starts the program untouched, with the reason under -v. `bench` refuses it with a hint.
 fn assert_left_alone(world: &World, program: &Path, status: i32, why: &str) {

@@ -4,8 +4,8 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
+use super::{assert_started_untouched, who};
 use crate::support::{World, assert_hinted, describe, output, real, stderr, stdout};
-use crate::{assert_started_untouched, who};
 
 #[test]
 fn unknown_words_are_refused() {

@@ -12,6 +12,7 @@ pub(crate) mod trial;
 pub(crate) mod witness;
 
 use std::ffi::OsStr;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -77,15 +78,20 @@ pub(crate) fn built(name: &str) -> PathBuf {
     command
 }
 
+/// Links everything in `from`, except `but`, into `to`.
+fn link_all(from: &Path, to: &Path, but: &str) {
+    for entry in std::fs::read_dir(from).unwrap().flatten() {
+        if entry.file_name() != but {
+            symlink(entry.path(), to.join(entry.file_name())).unwrap();
+        }
+    }
+}
+
 /// An installation like the built one, with a suite of the test's own.
 pub(crate) fn installation(world: &World, suite: &str) -> PathBuf {
     let folder = world.work().join("lib");
     std::fs::create_dir_all(folder.join("workloads/input")).unwrap();
-    for entry in std::fs::read_dir(lib_dir()).unwrap().flatten() {
-        if entry.file_name() != "workloads" {
-            std::os::unix::fs::symlink(entry.path(), folder.join(entry.file_name())).unwrap();
-        }
-    }
+    link_all(world.lib_dir(), &folder, "workloads");
     std::fs::write(folder.join("workloads/suite.toml"), suite).unwrap();
     folder
 }
@@ -104,6 +110,8 @@ pub(crate) fn input(name: &str) -> PathBuf {
 pub(crate) struct World {
     folder: TempDir,
     runtime: TempDir,
+    /// In no folder of `prefix`: what is preloaded may have no space in its path.
+    libraries: TempDir,
 }
 
 impl World {
@@ -117,11 +125,36 @@ impl World {
         // Pages belong on tmpfs.
         let memory = Some(Path::new("/dev/shm")).filter(|folder| folder.is_dir());
         let temporary = std::env::temp_dir();
-        let world = Self { folder: named(&temporary), runtime: named(memory.unwrap_or(&temporary)) };
+        let world = Self {
+            folder: named(&temporary),
+            runtime: named(memory.unwrap_or(&temporary)),
+            libraries: tempfile::Builder::new().prefix("imas-test-").tempdir().unwrap(),
+        };
         for folder in ["home", "data", "config/imas/catalogue.d", "work"] {
             std::fs::create_dir_all(world.folder.path().join(folder)).unwrap();
         }
+        link_all(&lib_dir(), world.lib_dir(), "contract");
+        world.has_kit(&["aligned"]);
         world
+    }
+
+    /// Gives the conformance kit of the installation these programs; the others hold in any case. `imas list` and others
+    /// run the kit under each library of the distribution, once a store: the whole kit costs seconds of CPU, which only
+    /// a test of the contract needs.
+    pub(crate) fn has_kit(&self, programs: &[&str]) {
+        let kit = self.lib_dir().join("contract");
+        let _ = std::fs::remove_dir_all(&kit);
+        std::fs::create_dir(&kit).unwrap();
+        for program in std::fs::read_dir(lib_dir().join("contract")).unwrap().flatten() {
+            let is_in = programs.iter().any(|name| program.file_name() == *name);
+            let runs = if is_in { program.path() } else { PathBuf::from("/bin/true") };
+            symlink(runs, kit.join(program.file_name())).unwrap();
+        }
+    }
+
+    /// The installation of this world: links to the built one.
+    pub(crate) fn lib_dir(&self) -> &Path {
+        self.libraries.path()
     }
 
     /// An empty folder, the working directory of every command.
@@ -177,7 +210,7 @@ impl World {
             .env("XDG_DATA_HOME", below("data"))
             .env("XDG_CONFIG_HOME", below("config"))
             .env("XDG_RUNTIME_DIR", self.runtime.path())
-            .env("IMAS_LIB_DIR", lib_dir())
+            .env("IMAS_LIB_DIR", self.lib_dir())
             // The paper's round robin makes every step predictable, so tests can check each. `adaptive.rs`
             // sets its own policy.
             .env("IMAS_POLICY", "paper")

@@ -174,6 +174,7 @@ pub fn set_rules(rails: &[GuardRail]) -> [(&'static str, PickRule); 4] {
         rails: rails.to_vec(),
         least_gain: 0.0,
         needs_proof: false,
+        resamples: RESAMPLES,
     };
     [
         ("leanest within the guard rails", rule(ServiceGoal::Memory, rails)),

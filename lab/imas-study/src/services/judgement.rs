@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use imas_core::compare::Margins;
-use imas_core::stats::Interval;
+use imas_core::stats::{Interval, RESAMPLES};
 use serde::Serialize;
 
 use crate::services::advice::{AdviceVerdict, AdvisedService};
@@ -168,6 +168,7 @@ impl ServiceJudgement {
             rails: options.rails.clone(),
             least_gain: Margins::USUAL.memory,
             needs_proof,
+            resamples: RESAMPLES,
         };
         let is_small = changes.memory_bytes.is_none_or(|bytes| bytes < options.least_bytes);
         let not_counted = if options.own_allocator.contains(&changes.service) {

@@ -2,7 +2,7 @@
 //! Which candidate some rounds of a service call the best.
 
 use imas_core::compare::{Answer, Demand, PairedRatio, PairedRuns, Resampling, Spread, is_cost_proven};
-use imas_core::stats::{RESAMPLES, median};
+use imas_core::stats::median;
 
 use crate::services::round_changes::RoundChanges;
 use imas_runs::service::GuardRail;
@@ -19,6 +19,8 @@ pub struct PickRule {
     pub least_gain: f64,
     /// The gain must be proven, as `imas bench` demands.
     pub needs_proof: bool,
+    /// Resamples of a proof's interval.
+    pub resamples: usize,
 }
 
 impl PickRule {
@@ -37,7 +39,7 @@ impl PickRule {
         let is_enough = score < 0.0 && -score.exp_m1() >= self.least_gain;
         let is_proof = || {
             let ratios: Vec<f64> = costs.iter().map(|cost| cost.exp()).collect();
-            let how = Resampling { seed: 1, resamples: RESAMPLES };
+            let how = Resampling { seed: 1, resamples: self.resamples };
             let ratio = PairedRatio::of(&ratios, self.spread(changes, rounds), how);
             let demand = Demand::of(changes.candidates.len());
             ratio.is_some_and(|ratio| ratio.answer(self.least_gain, &demand) == Answer::Better)

@@ -2,22 +2,18 @@
 //! Faults of IMAS, its files or its environment. The message must be clear and have a hint, and the program
 //! must start.
 
-#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
-
 mod catalogue;
 mod disks;
 mod installation;
 mod pages;
 mod store;
-#[path = "../support/mod.rs"]
-mod support;
 mod unfit;
 mod words;
 
 use std::path::PathBuf;
 use std::process::Output;
 
-use support::{World, build, describe, stderr, stdout};
+use crate::support::{World, build, describe, stderr, stdout};
 
 /// The program started as if IMAS did not exist, and a message gave the reason.
 pub(crate) fn assert_started_untouched(output: &Output, says: &str) {

@@ -1,23 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `imas bench`: the form of the result, the measurements, and the flags.
 
-#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
-
 mod differences;
 mod ends;
-#[path = "../support/mod.rs"]
-mod support;
-
 use std::path::Path;
 use std::process::Output;
 
-use imas_linux::catalogue::CatalogueCandidate;
-use imas_testing::skipped;
-use serde_json::Value;
-use support::{
+use crate::support::{
     World, assert_hinted, build, candidate, default_set, describe, input, keys, list, names_of, output,
     stdout, text,
 };
+use imas_linux::catalogue::CatalogueCandidate;
+use imas_testing::skipped;
+use serde_json::Value;
 
 /// A result as JSON, whatever the exit status.
 pub(crate) fn result(output: &Output) -> Value {
@@ -120,7 +115,9 @@ fn check_candidate(row: &Value, one: &CatalogueCandidate) {
     }
     let served = text(paper, "/served");
     match &one.library {
-        Some(_) => assert!(served.starts_with(&support::calls_itself(one)), "{name} served by {served}"),
+        Some(_) => {
+            assert!(served.starts_with(&crate::support::calls_itself(one)), "{name} served by {served}")
+        }
         None => assert_eq!(served, "libc.so.6", "{name}"),
     }
 }
@@ -164,7 +161,7 @@ fn people_get_a_table_a_sentence_and_no_json() {
     assert!(text.contains("imas run --follow"), "{text}");
     assert_hinted(&output, "runs");
     assert!(
-        !support::stderr(&output).contains('\u{1b}'),
+        !crate::support::stderr(&output).contains('\u{1b}'),
         "without a terminal there must be no bar and no colour"
     );
 }
@@ -243,7 +240,7 @@ fn a_dash_is_standard_output_and_the_table_is_not_on_it() {
         "{}",
         describe(&runs)
     );
-    assert!(support::stderr(&runs).contains("imas run --follow"), "{}", describe(&runs));
+    assert!(crate::support::stderr(&runs).contains("imas run --follow"), "{}", describe(&runs));
     let json = bench(&["--export-json", "-"]);
     assert_eq!(names(&result(&json)), ["system", "hoard"], "{}", describe(&json));
     assert!(!world.work().join("-").exists());

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Tests of the whole command. One program, because each test program is linked with all libraries.
+
+#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
+#![allow(clippy::print_stdout, reason = "what cannot run here is named")]
+
+mod adaptive;
+mod advise_arenas;
+mod bad_input;
+mod bench;
+mod bench_habits;
+mod bench_quick;
+mod bench_server;
+mod children;
+mod crash;
+mod default_set;
+mod explain_workers;
+mod first_hour;
+mod learn;
+mod noise;
+mod one_answer;
+mod process_memory;
+mod programs;
+mod reading;
+mod services;
+mod settled;
+mod started_names;
+mod starts;
+mod stores;
+mod support;
+mod the_loop;
+mod wrappers;
+
+/// A file of this folder that is no module here would not be run.
+#[test]
+fn every_file_is_a_module() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests");
+    let modules = include_str!("main.rs");
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let module = name.trim_end_matches(".rs");
+        assert!(module == "main" || modules.contains(&format!("\nmod {module};\n")), "{name}");
+    }
+}

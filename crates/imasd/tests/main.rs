@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Tests of the whole daemon. One program, because each test program is linked with all libraries.
+
+#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
+#![allow(clippy::print_stderr, reason = "what cannot run here is named")]
+
+mod fleet;
+mod hostile;
+mod lives;
+mod names;
+mod operator;
+mod races;
+mod replicas;
+mod robust;
+mod same_decisions;
+mod services;
+mod support;
+mod the_loop;
+
+/// A file of this folder that is no module here would not be run.
+#[test]
+fn every_file_is_a_module() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests");
+    let modules = include_str!("main.rs");
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let module = name.trim_end_matches(".rs");
+        assert!(module == "main" || modules.contains(&format!("\nmod {module};\n")), "{name}");
+    }
+}
