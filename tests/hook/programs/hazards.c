@@ -213,17 +213,34 @@ static struct sock_filter narrow[] = {
 
 #define PROGRAM(filter) &(struct sock_fprog){sizeof filter / sizeof *filter, filter}
 
+static void *leaves(void *unused) {
+    pthread_exit(unused);
+}
+
 static void allow_filters(void) {
+    pthread_join(start(leaves), NULL); /* libc opens a library at the first pthread_exit */
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 }
 
-/* The clock of the vDSO: no system call. */
+/* What a program may go on to do in its sandbox. The clock is that of the vDSO: no system call. */
+static void live_in_sandbox(void) {
+    churn(SECONDS);
+    pthread_join(start(leaves), NULL);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(0);
+    int status;
+    waitpid(child, &status, 0);
+    printf("child %x\n", status);
+    say("unshare", unshare(0));
+}
+
 static void sandboxed_thread(void) {
     pthread_t thread = start(rest);
     tell_pacer("with a thread");
     allow_filters();
     say("filter for all threads", syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, PROGRAM(deadly)));
-    churn(SECONDS);
+    live_in_sandbox();
     join(thread);
     puts("alive");
 }
@@ -233,7 +250,7 @@ static void sandboxed_alone(void) {
     churn(1);
     allow_filters();
     say("filter", prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, PROGRAM(deadly), 0, 0));
-    churn(SECONDS);
+    live_in_sandbox();
     puts("alive");
 }
 
