@@ -37,6 +37,8 @@ static struct budget_look look(bool measures) {
 }
 
 void give_back_begin(void) {
+    if (get_relaxed(state.given_up))
+        return;
     if (state.trim == NULL)
         state.trim = find_trim();
     struct budget_look now = look(false);

@@ -16,7 +16,7 @@
 /* Begins, or begins anew in a child of fork. */
 void give_back_begin(void);
 
-/* For good: the process forbids itself system calls, or ends. */
+/* For good, in its children too: the process forbids itself system calls, or ends. None is made afterwards. */
 void give_back_give_up(void);
 
 /* Whether it began in this process. It did not in a child that is not made by fork, such as one of vfork: that has the

@@ -66,13 +66,24 @@ static bool is_needed(void) {
     return get_relaxed(pacer.must_end) == 0 && give_back_is_on() && own_process_threads() > 2;
 }
 
+static bool begins(void) {
+    int idle = 0;
+    return __atomic_compare_exchange_n(&pacer.runs, &idle, 1, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
+}
+
+/* Gives way to another, and looks once more: a thread that was made just before found that one runs. */
+static bool is_needed_again(void) {
+    __atomic_store_n(&pacer.runs, 0, __ATOMIC_SEQ_CST);
+    return is_needed() && begins();
+}
+
 static void *pace(void *unused) {
     settle_in();
     uint64_t sleep_ns = SHORTEST_NS, worked = sys_clock_ns(SYS_CLOCK_PROCESS_CPU), own = 0;
     __atomic_store_n(&pacer.thread, sys0(SYS_gettid), __ATOMIC_RELEASE);
     for (;;) {
         sleep_on(&pacer.must_end, 0, sleep_ns);
-        if (!is_needed())
+        if (!is_needed() && !is_needed_again())
             break;
         give_back_if_allowed(pacer.measures);
         uint64_t now = sys_clock_ns(SYS_CLOCK_PROCESS_CPU), own_now = sys_clock_ns(SYS_CLOCK_THREAD_CPU);
@@ -80,7 +91,6 @@ static void *pace(void *unused) {
         worked = now;
         own = own_now;
     }
-    __atomic_store_n(&pacer.runs, 0, __ATOMIC_RELEASE);
     return unused;
 }
 
@@ -113,22 +123,24 @@ static bool create_detached(pthread_create_call *create) {
     if (pacer_attr_setstacksize != NULL)
         pacer_attr_setstacksize(&attributes, STACK_BYTES);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    uint64_t signals = block_signals();
     bool made = create(&thread, &attributes, pace, NULL) == 0;
-    restore_signals(signals);
     pthread_attr_destroy(&attributes);
     return made;
 }
 
 void pacer_start(pthread_create_call *create) {
-    int idle = 0, kept = errno;
-    if (pacer_runs() || !give_back_is_on() || own_process_threads() < 2 ||
-        !__atomic_compare_exchange_n(&pacer.runs, &idle, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+    if (pacer_runs() || !give_back_is_on() || own_process_threads() < 2)
         return;
-    pacer.thread = 0;
-    pacer.must_end = 0;
-    if (!create_detached(create))
-        __atomic_store_n(&pacer.runs, 0, __ATOMIC_RELEASE);
+    int kept = errno;
+    /* The thread inherits the mask. And a handler that ended the pacer here would wait for what it interrupted. */
+    uint64_t signals = block_signals();
+    if (begins()) {
+        pacer.thread = 0;
+        pacer.must_end = 0;
+        if (!create_detached(create))
+            __atomic_store_n(&pacer.runs, 0, __ATOMIC_RELEASE);
+    }
+    restore_signals(signals);
     errno = kept;
 }
 
@@ -149,6 +161,8 @@ static void wait_until_gone(long thread) {
 }
 
 void pacer_end(void) {
+    if (!pacer_runs() && get_relaxed(pacer.thread) == 0)
+        return; /* without a system call: they may be forbidden */
     int kept = errno;
     bool owner = give_back_is_ours();
     while (owner && pacer_runs() && __atomic_load_n(&pacer.thread, __ATOMIC_ACQUIRE) == 0)

@@ -97,10 +97,12 @@ EXPORT int pthread_clockjoin_np(pthread_t thread, void **result, clockid_t clock
     return likely(next != NULL) ? joined(next(thread, result, clock, until)) : ENOSYS;
 }
 
+static pthread_t main_thread;
+
 /* The process ends with its last thread: after the main thread has ended, that must be one of the program's. */
 EXPORT __attribute__((noreturn)) void pthread_exit(void *result) {
     exit_call *next = REAL(pthread_exit);
-    if (sys0(SYS_gettid) == sys0(SYS_getpid)) {
+    if (pthread_equal(pthread_self(), main_thread)) {
         give_back_give_up();
         pacer_end();
     }
@@ -183,6 +185,7 @@ extern void *__dso_handle __attribute__((visibility("hidden")));
 extern int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void), void *object);
 
 static void begin_in_child(void) {
+    main_thread = pthread_self();
     pacer_forget();
     give_back_begin();
 }
@@ -190,6 +193,7 @@ static void begin_in_child(void) {
 __attribute__((constructor)) static void enter(int argc, char **arguments, char **at_start) {
     (void)argc, (void)arguments;
     prepare();
+    main_thread = pthread_self();
     char **environment = environ != NULL ? environ : at_start;
     if (libc_getauxval == NULL || libc_getauxval(AT_SECURE) != 0 || environment_flag(environment, IMAS_ENV_DISABLE))
         return;

@@ -25,6 +25,7 @@ PROGRAMS = {
     "unveil.so": ("bench/src/unveil.c", ["-shared", "-fPIC"]),
     "resident": ("bench/src/resident.c", []),
     "pairs": ("bench/src/pairs.c", []),
+    "pauses": ("bench/src/pauses.c", ["-pthread"]),
     "launch": ("tests/hook/launch.c", []),
     "untake": ("bench/src/untake.c", []),
     "lookup": ("tests/hook/lookup.c", [str(ROOT / f"hook/{name}.c") for name in LOOKUP_PARTS]),
@@ -87,11 +88,11 @@ class Place:
 
     def candidates(self):
         """Candidates that load here and change something: {name: variables by which they are preloaded by
-        hand}."""
+        hand}. Those that give back cost what the others cost (bench/give-back)."""
         listed = json.loads(self.call("list", "--json"))["candidates"]
         preload = lambda c: {"LD_PRELOAD": c["library"]} if c["library"] else {}  # noqa: E731
         return {c["name"]: {**preload(c), **c["environment"]} for c in listed
-                if c["available"] and (c["library"] or c["environment"])}
+                if c["available"] and (c["library"] or c["environment"]) and not c["give_back"]}
 
     def default_set(self):
         """Candidates of the default set that have a library, as in candidates()."""

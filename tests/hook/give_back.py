@@ -3,7 +3,9 @@
 that the program did not ask for could change stays as it is untouched."""
 
 import os
+import pathlib
 import subprocess
+import tomllib
 
 import page
 from harness import ALL_MODES, GUARD, HERE, HOOK, LIB, PAGE, ROOT, RUNNING, WORK, check, compile_program, run, skipped, wanted
@@ -11,11 +13,17 @@ from harness import ALL_MODES, GUARD, HERE, HOOK, LIB, PAGE, ROOT, RUNNING, WORK
 GIVE_BACK = LIB / "libimas-giveback.so"
 WAYS = ["threads", "poll", "epoll", "select", "accept", "sleep"]
 HAZARDS = """unshares-joined unshares-detached unshares-by-syscall enters tasks sandboxed-thread sandboxed-alone threads-forbidden
-started-filtered forks daemons atfork descriptors cancelled main-ends main-vanishes interrupted timed to-the-process
+forks daemons atfork descriptors cancelled main-ends main-vanishes interrupted to-the-process
 identities""".split()
-SERVING = ["system", "jemalloc", "tcmalloc"]  # those that have a candidate which gives back
 NEEDS_ROOT = {"identities"}
-TIMEOUT_S = 120
+TIMEOUT_S = int(os.environ.get("TIMEOUT_S", "120"))
+
+
+def serving():
+    """Libraries of the catalogue's candidates that give back: no candidate says so that gives nothing."""
+    catalogue = tomllib.loads((ROOT / "allocators/catalogue.toml").read_text())["candidate"]
+    libraries = {entry.get("library", "system") for entry in catalogue if entry.get("give_back")}
+    return sorted(pathlib.Path(library).stem.removeprefix("lib") for library in libraries)
 
 
 def build():
@@ -28,21 +36,22 @@ def build():
                     ROOT / "hook/budget.c"], check=True)
 
 
-def under(mode, allocator, command, **environment):
+def under(mode, allocator, command, starter=(), **environment):
     """Runs it as a candidate that gives back does; returns how it ended and the page it left."""
     PAGE.unlink(missing_ok=True)
     ours = [GIVE_BACK, HOOK if mode == "trial" else GUARD]
     libraries = ours + ([] if allocator == "system" else [LIB / f"allocators/lib{allocator}.so"])
     launch = [WORK / "launch", *([] if mode == "trial" else ["-g"]), "-p", PAGE, "-l", ":".join(map(str, libraries)), "--"]
-    outcome = run([*launch, *command], timeout=TIMEOUT_S, env={**os.environ, **environment})
+    outcome = run([*starter, *launch, *command], timeout=TIMEOUT_S, env={**os.environ, **environment})
     return outcome, page.read(PAGE)
 
 
 def memory_falls():
-    """Free pages between blocks in use. Untouched they stay: one run shows it, and takes its whole deadline."""
+    """Free pages between blocks in use. Untouched they stay."""
     if not wanted("gives back"):
         return
-    for allocator in SERVING:
+    check("gives back system and others", "system" in serving() and len(serving()) > 1, serving())
+    for allocator in serving():
         for mode in ALL_MODES:
             for way in WAYS if allocator == "system" else WAYS[:2]:
                 outcome, left = under(mode, allocator, [WORK / "gives_back", way])
@@ -78,10 +87,22 @@ def signals():
             check(f"give back signals {way} {mode}", (outcome.status, outcome.out.decode()) == (0, f"{end}\n"), outcome)
 
 
+def filtered():
+    """Under a filter that was there before the program: no call of the kernel that hardly any program makes."""
+    if not wanted("give back filtered"):
+        return
+    starter = [WORK / "hazards", "under-filter"]
+    plain = run([*starter, WORK / "hazards", "filtered"], timeout=TIMEOUT_S)
+    check("give back filtered untouched", (plain.status, plain.out) == (0, b"alive\n"), plain)
+    for mode in ALL_MODES:
+        outcome, _ = under(mode, "system", [WORK / "hazards", "filtered"], starter=starter)
+        check(f"give back filtered {mode}", outcome == plain, outcome)
+
+
 def others(allocators):
     """Each allocator that has such a candidate, through forks and threads that end."""
-    for allocator in allocators:
-        for name in ["forks", "cancelled", "main-ends"] if allocator in SERVING[1:] else []:
+    for allocator in set(allocators) & set(serving()) - {"system"}:
+        for name in ["forks", "cancelled", "main-ends"]:
             label = f"give back {name} {allocator}"
             if wanted(label):
                 plain = run([WORK / "hazards", name], timeout=TIMEOUT_S)
@@ -112,5 +133,6 @@ def give_back(allocators):
     memory_falls()
     hazards()
     signals()
+    filtered()
     others(allocators)
     switched_off()

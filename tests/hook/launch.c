@@ -91,6 +91,12 @@ static void change(const char *name, const char *value) {
     setenv(name, value, 1);
 }
 
+/* Whether no allocator follows our libraries. */
+static bool ends_with_ours(const char *libraries) {
+    const char *last = strrchr(libraries, '/');
+    return last != NULL && strncmp(last, "/libimas", 8) == 0 && strncmp(last, "/libimas-fit", 12) != 0;
+}
+
 static void set_environment(const struct options *options) {
     char preload[8192];
     int inherited = 0;
@@ -107,7 +113,7 @@ static void set_environment(const struct options *options) {
     change("LD_PRELOAD", preload);
     if (options->follow)
         change(IMAS_ENV_FOLLOW, "1");
-    if (options->follow && strchr(options->libraries, ':') == NULL)
+    if (options->follow && ends_with_ours(options->libraries))
         setenv(IMAS_ENV_ALONE, "1", 1);
     if (options->tree)
         change(IMAS_ENV_TREE, "1");

@@ -27,6 +27,8 @@ STUB = "/run/imas/$LIB/libimas-preload.so"
 PRELOAD = pathlib.Path("/etc/ld.so.preload")
 PUBLISH = pathlib.Path(os.environ.get("IMAS_TEST_PUBLISH", ROOT / "target/checked/examples/publish"))
 MIMALLOC = f"candidate\tmimalloc\t{LIBRARIES}/allocators/libmimalloc.so"
+TRIM = "candidate\tglibc:trim\t-\tgive-back"
+TRIM_MIMALLOC = f"{MIMALLOC}\tgive-back".replace("\tmimalloc\t", "\tmimalloc:trim\t")
 ARENA = "candidate\tglibc:arena1\t-\tGLIBC_TUNABLES=glibc.malloc.arena_max=1"
 FLIGHT, INTERPRETER, JAVA, BY_UNIT, PID1, BY_NAME = 8, 1, 2, 4, 16, 32
 USER = 1234
@@ -98,7 +100,7 @@ def build():
 
 
 def publish(*lines, run_folder=RUN, fails=False, **options):
-    outcome = subprocess.run([PUBLISH, run_folder, LIBRARIES], input="\n".join([MIMALLOC, ARENA, *lines]), text=True,
+    outcome = subprocess.run([PUBLISH, run_folder, LIBRARIES], input="\n".join([MIMALLOC, ARENA, TRIM, TRIM_MIMALLOC, *lines]), text=True,
                              capture_output=True, **options)
     assert fails or outcome.returncode == 0, outcome.stderr
     return outcome
@@ -224,6 +226,23 @@ def settings():
         check("settings: same", outcome == plain, difference(plain, outcome))
         check("settings: placed", b"guard" in outcome.stderr and len(left) == 1 and left[0]["served"] == "libc.so.6", outcome.stderr)
     left_alone("own tunables", [SHOWN], env={"GLIBC_TUNABLES": "glibc.malloc.perturb=1"})
+
+
+def gives_back():
+    """What gives pages back comes with a candidate that asks for it, and with no other; both must be the approved files."""
+    for candidate, options in [("glibc:trim", []), ("mimalloc:trim", []), ("mimalloc:trim", ["trial=mimalloc:trim:abe"])]:
+        name = f"gives back {candidate} {' '.join(options)}".rstrip()
+        if not wanted(name):
+            continue
+        publish(entry(SHOWN, f"flags={FLIGHT}", *options, candidate=candidate))
+        plain, outcome, left = with_and_without([SHOWN, "1"], env={"A": "1"})
+        check(f"{name}: same", outcome == plain, difference(plain, outcome))
+        check(f"{name}: placed", b"libimas-giveback.so" in outcome.err and len(left) == 1, outcome.err)
+        check(f"{name}: served", (b"libmimalloc" in outcome.err) == candidate.startswith("mimalloc"), outcome.err)
+    publish(entry(SHOWN, f"flags={FLIGHT}", candidate="mimalloc"))
+    if wanted("gives back: no other"):
+        _, outcome, _ = with_and_without([SHOWN, "1"])
+        check("gives back: no other", b"giveback" not in outcome.err and b"libmimalloc" in outcome.err, outcome.err)
 
 
 def executable(path, text):
@@ -831,8 +850,8 @@ def main():
     build()
     set_up(copy)
     try:
-        for part in [library, calls, starts, settings, scripts, interpreters, users, own_tree, trials, children, unfit, names, checkers, processes_left_alone,
-                     faults, each_byte, damaged, shrinking, given]:
+        for part in [library, calls, starts, settings, gives_back, scripts, interpreters, users, own_tree, trials, children, unfit,
+                     names, checkers, processes_left_alone, faults, each_byte, damaged, shrinking, given]:
             began = time.monotonic()
             part()
             print(f"preload: {part.__name__} {time.monotonic() - began:.0f} s", flush=True)

@@ -97,7 +97,7 @@ pub fn write_catalogue_table(
     let mut entries = vec![system_entry()];
     let mut refused = Vec::new();
     for candidate in candidates.iter().filter(|candidate| !candidate.is_system()) {
-        match entry(candidate, owners.trusted) {
+        match entry(candidate, libraries, owners.trusted) {
             Ok(entry) => entries.push(entry),
             Err(why) => refused.push(Refusal { candidate: candidate.name.clone(), why }),
         }
@@ -114,7 +114,11 @@ fn system_entry() -> CatalogueEntry {
     entry
 }
 
-fn entry(candidate: &CatalogueCandidate, trusted: u32) -> Result<CatalogueEntry, String> {
+fn entry(
+    candidate: &CatalogueCandidate,
+    libraries: &Libraries,
+    trusted: u32,
+) -> Result<CatalogueEntry, String> {
     if let Some(obstacle) = crate::catalogue::obstacle(candidate, crate::host::page_bytes()) {
         return Err(obstacle);
     }
@@ -129,7 +133,10 @@ fn entry(candidate: &CatalogueCandidate, trusted: u32) -> Result<CatalogueEntry,
         // The dynamic linker finds it by its name, and compares no identity.
         approve(library, trusted, StickyFolder::Writable)?;
     }
-    entry.flags = if candidate.give_back { CANDIDATE_GIVES_BACK } else { 0 };
+    if candidate.give_back {
+        approve(&libraries.give_back, trusted, StickyFolder::Safe)?;
+        entry.flags = CANDIDATE_GIVES_BACK;
+    }
     put(&mut entry.environment, &environment(candidate)?).ok_or("its environment is too long")?;
     Ok(entry)
 }
@@ -405,6 +412,11 @@ mod tests {
         assert_eq!((table.entry(2).unwrap().flags, table.id_of("g")), (CANDIDATE_GIVES_BACK, Some(2)));
         std::fs::write(place.path("back.so"), "another").unwrap();
         assert_eq!(table.changed_libraries(), [place.path("back.so")]);
+        let missing = Libraries { give_back: place.path("none.so"), ..place.libraries() };
+        let gives = CatalogueCandidate { give_back: true, ..candidate("g", None, &[]) };
+        let written =
+            write_catalogue_table(&place.path(FILE_NAME), &[gives], &missing, place.owners).unwrap();
+        assert_eq!((written.refused.len(), written.table.id_of("g")), (1, None), "and the table is there");
     }
 
     #[test]

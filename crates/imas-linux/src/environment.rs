@@ -266,7 +266,12 @@ mod tests {
     }
 
     fn libraries() -> Libraries {
-        Libraries { hook: "/l/hook.so".into(), guard: "/l/guard.so".into(), give_back: "/l/back.so".into(), preload_folder: None }
+        Libraries {
+            hook: "/l/hook.so".into(),
+            guard: "/l/guard.so".into(),
+            give_back: "/l/back.so".into(),
+            preload_folder: None,
+        }
     }
 
     fn variables(pairs: &[(&str, &str)]) -> Variables {

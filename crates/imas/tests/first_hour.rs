@@ -259,7 +259,12 @@ fn a_bundle_is_all_that_is_needed() {
     let at: PathBuf = world.work().join("elsewhere/imas");
     let at_text = at.to_string_lossy().into_owned();
     let out = world.work().join("bundle");
-    for (candidate, serves) in [("jemalloc", "jemalloc "), ("glibc:lean", "libc")] {
+    for (candidate, serves) in [
+        ("jemalloc", "jemalloc "),
+        ("glibc:lean", "libc"),
+        ("jemalloc:trim", "jemalloc "),
+        ("glibc:lean-trim", "libc"),
+    ] {
         let mut imas = world.imas(["bundle", candidate, "--at", &at_text, "--out"]);
         let made = output(imas.arg(&out));
         assert!(made.status.success(), "{}", describe(&made));
@@ -270,7 +275,8 @@ fn a_bundle_is_all_that_is_needed() {
         assert_eq!(std::fs::read_to_string(at.join("README")).unwrap().lines().count(), 4);
         let licences = std::fs::read_to_string(at.join("LICENCES")).unwrap();
         assert!(licences.contains("Apache License"), "{licences}");
-        assert_eq!(licences.contains("jemalloc"), candidate == "jemalloc");
+        assert_eq!(licences.contains("jemalloc"), candidate.starts_with("jemalloc"));
+        assert_eq!(at.join("libimas-giveback.so").exists(), candidate.ends_with("trim"), "{candidate}");
         std::fs::remove_dir_all(&at).unwrap();
     }
     let archive = world.work().join("imas.tar");

@@ -21,7 +21,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -214,17 +213,34 @@ static struct sock_filter narrow[] = {
 
 #define PROGRAM(filter) &(struct sock_fprog){sizeof filter / sizeof *filter, filter}
 
+static void *leaves(void *unused) {
+    pthread_exit(unused);
+}
+
 static void allow_filters(void) {
+    pthread_join(start(leaves), NULL); /* libc opens a library at the first pthread_exit */
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 }
 
-/* The clock of the vDSO: no system call. */
+/* What a program may go on to do in its sandbox. The clock is that of the vDSO: no system call. */
+static void live_in_sandbox(void) {
+    churn(SECONDS);
+    pthread_join(start(leaves), NULL);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(0);
+    int status;
+    waitpid(child, &status, 0);
+    printf("child %x\n", status);
+    say("unshare", unshare(0));
+}
+
 static void sandboxed_thread(void) {
     pthread_t thread = start(rest);
     tell_pacer("with a thread");
     allow_filters();
     say("filter for all threads", syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, PROGRAM(deadly)));
-    churn(SECONDS);
+    live_in_sandbox();
     join(thread);
     puts("alive");
 }
@@ -234,7 +250,7 @@ static void sandboxed_alone(void) {
     churn(1);
     allow_filters();
     say("filter", prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, PROGRAM(deadly), 0, 0));
-    churn(SECONDS);
+    live_in_sandbox();
     puts("alive");
 }
 
@@ -247,15 +263,15 @@ static void threads_forbidden(void) {
     puts("alive");
 }
 
-/* Started under a filter: the program does not see it come. */
-static void started_filtered(char **arguments) {
-    if (getenv("FILTERED") == NULL) {
-        setenv("FILTERED", "1", 1);
-        allow_filters();
-        say("filter", prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, PROGRAM(narrow), 0, 0));
-        fflush(stdout);
-        execv("/proc/self/exe", arguments);
-    }
+/* `hazards under-filter COMMAND...`: what it starts was never asked. */
+static int start_under_filter(char **command) {
+    allow_filters();
+    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, PROGRAM(narrow), 0, 0) == 0)
+        execv(command[0], command);
+    return 2;
+}
+
+static void filtered(void) {
     churn(SECONDS);
     pthread_t thread = start(rest);
     churn(SECONDS);
@@ -375,6 +391,27 @@ static void atfork(void) {
 
 /* ---- descriptors --------------------------------------------------------------------------------------- */
 
+static int count_files(const char *task) {
+    char path[300];
+    snprintf(path, sizeof path, "/proc/self/task/%s/fd", task);
+    DIR *files = opendir(path);
+    int count = 0;
+    for (struct dirent *file; (file = readdir(files)) != NULL;)
+        count += file->d_name[0] != '.';
+    closedir(files);
+    return count;
+}
+
+/* It has none: what it opened would take a number of the program's, what it inherited would stay open. */
+static void tell_files_of_pacer(void) {
+    DIR *tasks = opendir("/proc/self/task");
+    for (struct dirent *task; (task = readdir(tasks)) != NULL;) {
+        if (task->d_name[0] != '.' && is_pacer(task->d_name) && count_files(task->d_name) != 0)
+            printf("the pacer has files: %d\n", count_files(task->d_name));
+    }
+    closedir(tasks);
+}
+
 static void descriptors(void) {
     close_range(3, ~0U, 0);
     pthread_t thread = start(rest);
@@ -393,6 +430,7 @@ static void descriptors(void) {
     close(ends[1]);
     char byte;
     long got = read(ends[0], &byte, 1); /* nobody else holds the other end */
+    tell_files_of_pacer();
     printf("%s number, end of pipe %ld\n", wrong == 0 ? "always the lowest" : "not always the lowest", got);
     join(thread);
 }
@@ -482,31 +520,6 @@ static void interrupted(void) {
     printf("missed %d, elsewhere %d, handled %s\n", missed, (int)handled_elsewhere, handled > 0 ? "yes" : "no");
 }
 
-/* A handler that allocates does no harm where it can interrupt nothing but poll. */
-static void timed(void) {
-    enum { BLOCKS = 20000 };
-    static void *blocks[BLOCKS];
-    main_thread = gettid();
-    struct sigaction action = {.sa_handler = handle};
-    sigaction(SIGALRM, &action, NULL);
-    sigset_t alarm_only;
-    sigemptyset(&alarm_only);
-    sigaddset(&alarm_only, SIGALRM);
-    struct itimerval often = {{0, 700}, {0, 700}};
-    setitimer(ITIMER_REAL, &often, NULL);
-    for (double until = clock_s(CLOCK_MONOTONIC) + SECONDS + 2; clock_s(CLOCK_MONOTONIC) < until;) {
-        sigprocmask(SIG_BLOCK, &alarm_only, NULL);
-        for (int i = 0; i < BLOCKS; i++)
-            blocks[i] = malloc(300);
-        for (int i = 0; i < BLOCKS; i++)
-            free(blocks[i]);
-        sigprocmask(SIG_UNBLOCK, &alarm_only, NULL);
-        poll(NULL, 0, 20);
-    }
-    setitimer(ITIMER_REAL, &(struct itimerval){{0, 0}, {0, 0}}, NULL);
-    puts(handled > 0 ? "handled" : "not handled");
-}
-
 /* Sent to the process: a thread of the program's handles it. */
 static void to_the_process(void) {
     pthread_t thread = start(rest);
@@ -558,12 +571,12 @@ int main(int argc, char **argv) {
                {"unshares-by-syscall", unshares_by_syscall}, {"enters", enters}, {"tasks", tasks}, {"sandboxed-thread", sandboxed_thread},
                {"sandboxed-alone", sandboxed_alone}, {"threads-forbidden", threads_forbidden}, {"forks", forks},
                {"daemons", daemons}, {"atfork", atfork}, {"descriptors", descriptors}, {"cancelled", cancelled},
-               {"main-ends", main_ends}, {"main-vanishes", main_vanishes}, {"interrupted", interrupted}, {"timed", timed},
-               {"to-the-process", to_the_process}, {"identities", identities}};
+               {"main-ends", main_ends}, {"main-vanishes", main_vanishes}, {"interrupted", interrupted},
+               {"filtered", filtered}, {"to-the-process", to_the_process}, {"identities", identities}};
+    if (argc > 2 && strcmp(argv[1], "under-filter") == 0)
+        return start_under_filter(argv + 2);
     if (argc != 2)
         return 2;
-    if (strcmp(argv[1], "started-filtered") == 0)
-        started_filtered(argv);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         if (strcmp(all[i].name, argv[1]) == 0)
             all[i].run();

@@ -168,7 +168,9 @@ pub(crate) fn moved(candidate: &CatalogueCandidate, at: &Path) -> CatalogueCandi
 
 /// The licence of IMAS and the unchanged licences of the allocator.
 fn licences(context: &Context, candidate: &CatalogueCandidate) -> Result<String> {
-    let ours = format!("IMAS (libimas-guard.so, libimas-giveback.so, and the layer over each allocator):\n\n{LICENCE}\n");
+    let ours = format!(
+        "IMAS (libimas-guard.so, libimas-giveback.so, and the layer over each allocator):\n\n{LICENCE}\n"
+    );
     let Some(library) = &candidate.library else { return Ok(ours) };
     let name = library.file_name().unwrap_or_default().to_string_lossy();
     if candidate.added {

@@ -25,6 +25,8 @@ struct Row {
     origin: String,
     licence: String,
     environment: BTreeMap<String, String>,
+    /// Whether free pages are given back while the program runs.
+    give_back: bool,
     /// Reason why the candidate is not available.
     reason: Option<String>,
     /// File and line of the catalogue.
@@ -86,6 +88,7 @@ fn row(candidate: &CatalogueCandidate, obstacle: Option<String>) -> Row {
         origin: candidate.origin.clone(),
         licence: candidate.licence.clone(),
         environment: candidate.environment.clone(),
+        give_back: candidate.give_back,
         reason: obstacle,
         defined: format!("{}:{}", candidate.defined.0.display(), candidate.defined.1),
         summary: candidate.summary.clone(),

@@ -71,7 +71,8 @@ pub(crate) fn keep(context: &Context, basis: Option<Basis>, kept: &Kept<'_>) {
     let Some(basis) = basis else { return };
     let libraries = &context.libraries;
     let give_back = kept.candidate.give_back.then_some(&libraries.give_back);
-    let used = [Some(&libraries.guard), give_back, kept.candidate.library.as_ref(), kept.candidate.needs.as_ref()];
+    let used =
+        [Some(&libraries.guard), give_back, kept.candidate.library.as_ref(), kept.candidate.needs.as_ref()];
     let basis = basis.under(kept.pressure).with(used.into_iter().flatten());
     let settled = SettledStart::new(kept, libraries, basis);
     let _ = context.page_folder().map(|pages| settled_file::write(&pages, &settled)); // the next start goes the long way
