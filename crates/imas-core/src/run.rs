@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::curve::Curve;
 use crate::latency::Latency;
 use crate::pace::Pace;
+use crate::server_run::day::day_figures;
 use crate::server_run::work::memory_by_work;
 use crate::server_run::{Figure, ServerRun};
 use crate::split::Split;
@@ -175,6 +176,7 @@ impl RawRun {
         if let Some(mean) = memory_by_work(&server) {
             server.record(Figure::lower("memory", mean, "B"));
         }
+        day_figures(&server).into_iter().for_each(|figure| server.record(figure));
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number of bytes")]
         let bytes = |name| server.value(name).map_or(0, |bytes| bytes as u64);
         (self.mean_bytes, self.peak_bytes) = (bytes("memory"), bytes("memory_peak"));

@@ -79,7 +79,7 @@ pub fn with_fault(run: RawRun, fault: Option<Fault>) -> RawRun {
 }
 
 /// The figures of the paper.
-fn inside(counted: &CountedRun) -> RawRun {
+pub(crate) fn inside(counted: &CountedRun) -> RawRun {
     let sample = &counted.sample;
     RawRun {
         ns_per_op: sample.ns_per_op(),

@@ -2,9 +2,11 @@
 //! What the run of a server under load has beside what every run has ([`crate::run::RawRun`]).
 //!
 //! - [`figure`]: a figure with its unit and direction
+//! - [`day`]: a load with busy and quiet parts
 //! - [`failure`]: the reason why a run is not valid
 //! - [`work`]: memory by the work that was done, whatever time it took
 
+pub mod day;
 pub mod failure;
 pub mod figure;
 pub mod work;
@@ -13,6 +15,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use day::DayFigures;
 pub use failure::{Failure, Stage};
 pub use figure::{Better, Figure};
 
@@ -28,6 +31,8 @@ pub use figure::{Better, Figure};
 /// | `errors` | requests that failed |
 /// | `memory` | resident anonymous memory under load, by work ([`work`]), bytes |
 /// | `memory_ready`, `memory_peak`, `memory_idle` | when ready, at most, after the pause |
+/// | `memory_day`, `memory_day_busy` ... | over a day and over its parts ([`day`]) |
+/// | `open_p50` `open_p99` ... | latency at a fixed rate of requests, ms; `open_rate` is that rate |
 /// | `memory_slope` | growth per cycle, bytes |
 /// | `threads` | at most |
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
@@ -40,6 +45,12 @@ pub struct ServerRun {
     pub figures: BTreeMap<String, Figure>,
     /// Cycle by cycle.
     pub cycles: Vec<CycleFigures>,
+    /// The parts of the day, where the service has one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub day: Vec<DayFigures>,
+    /// Where the memory was, by a counted run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub live: Option<LiveMemory>,
     /// Memory over time: seconds since the start, and bytes.
     pub curve: Vec<(f64, u64)>,
     /// Some lines of the load run for a fixed time: a faster server gets more work, so CPU time is not
@@ -82,6 +93,16 @@ impl ServerRun {
     pub fn value(&self, name: &str) -> Option<f64> {
         self.figures.get(name).map(|figure| figure.value)
     }
+}
+
+/// Memory in live blocks beside all that is resident, bytes, as the hook counts it in a counted run.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug, Default)]
+#[serde(default)]
+pub struct LiveMemory {
+    /// Resident and live under load, by work.
+    pub load: [f64; 2],
+    /// Resident and live at the end of the pause.
+    pub idle: [f64; 2],
 }
 
 /// One cycle of load.

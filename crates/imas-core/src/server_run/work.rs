@@ -21,15 +21,24 @@ pub struct PhaseMemory {
 /// Memory by work, bytes: the mean of all lines in all cycles. None without a curve or cycles.
 #[must_use]
 pub fn memory_by_work(run: &ServerRun) -> Option<f64> {
-    let phases = phase_memory(run);
-    let sum: f64 = phases.iter().map(|phase| phase.bytes).sum();
-    (!phases.is_empty()).then(|| sum / phases.len() as f64).filter(|mean| *mean > 0.0)
+    mean_by_work(run, &with_ends(run)).filter(|mean| *mean > 0.0)
 }
 
 /// Memory of each line in each cycle, in order; empty without a curve.
 #[must_use]
 pub fn phase_memory(run: &ServerRun) -> Vec<PhaseMemory> {
-    let curve = with_ends(run);
+    along(run, &with_ends(run))
+}
+
+/// Mean by work of any curve through the same run: seconds since the start, and a figure.
+#[must_use]
+pub fn mean_by_work(run: &ServerRun, curve: &[(f64, f64)]) -> Option<f64> {
+    let phases = along(run, curve);
+    let sum: f64 = phases.iter().map(|phase| phase.bytes).sum();
+    (!phases.is_empty()).then(|| sum / phases.len() as f64)
+}
+
+fn along(run: &ServerRun, curve: &[(f64, f64)]) -> Vec<PhaseMemory> {
     let mut all = Vec::new();
     if curve.is_empty() {
         return all;
@@ -42,7 +51,7 @@ pub fn phase_memory(run: &ServerRun) -> Vec<PhaseMemory> {
         let mut from_s = began_s;
         for (phase, line) in figures.phases.iter().enumerate() {
             let to_s = from_s + line.wall_s * stretch;
-            all.push(PhaseMemory { cycle, phase, bytes: mean_between(&curve, from_s, to_s) });
+            all.push(PhaseMemory { cycle, phase, bytes: mean_between(curve, from_s, to_s) });
             from_s = to_s;
         }
         began_s += figures.wall_s;
@@ -55,7 +64,7 @@ fn ready_s(run: &ServerRun) -> f64 {
 }
 
 /// The stored curve with the exact memory at the end of each cycle.
-fn with_ends(run: &ServerRun) -> Vec<(f64, f64)> {
+pub(super) fn with_ends(run: &ServerRun) -> Vec<(f64, f64)> {
     let mut at_s = ready_s(run);
     let ends = run.cycles.iter().map(|cycle| {
         at_s += cycle.wall_s;

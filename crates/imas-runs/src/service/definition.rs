@@ -38,6 +38,14 @@ pub struct Service {
     /// Seconds without load after the last cycle.
     #[serde(default = "default_idle_s")]
     pub idle: f64,
+    /// A day after the pause: parts of a fixed length, busy and quiet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub day: Vec<DayPart>,
+    /// A line of load with a fixed rate of requests, `$RATE` per second: half of what `system` reaches, which is
+    /// measured first with a rate of 0, as fast as it can. It runs after the pause, and its latencies are
+    /// `open_p99` and so on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open: Option<String>,
     /// The signal that ends the server.
     #[serde(default)]
     pub stop: StopSignal,
@@ -69,6 +77,43 @@ pub struct Service {
     /// The server has an allocator or a pool of its own, so no gain is expected.
     #[serde(default)]
     pub own_allocator: bool,
+}
+
+/// A part of a day.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+#[serde(deny_unknown_fields)]
+pub struct DayPart {
+    /// What is done in it.
+    pub part: DayKind,
+    /// Its length.
+    pub seconds: f64,
+    /// Cycles of load in it.
+    #[serde(default)]
+    pub cycles: u32,
+}
+
+/// What is done in a part of a day.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "lowercase")]
+pub enum DayKind {
+    /// Cycles of load, spread evenly over the part.
+    Busy,
+    /// No load.
+    Quiet,
+    /// Cycles of load one after the other from its beginning.
+    Burst,
+}
+
+impl DayKind {
+    /// The name of the kind.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Busy => "busy",
+            Self::Quiet => "quiet",
+            Self::Burst => "burst",
+        }
+    }
 }
 
 /// A signal by its name without `SIG`.
@@ -174,6 +219,18 @@ impl Service {
     /// Default length of the pause, seconds.
     pub const IDLE_S: f64 = 10.0;
 
+    /// The usual day, five minutes: busy, quiet, a burst, quiet.
+    #[must_use]
+    pub fn usual_day() -> Vec<DayPart> {
+        let part = |part, seconds, cycles| DayPart { part, seconds, cycles };
+        vec![
+            part(DayKind::Busy, 120.0, 2),
+            part(DayKind::Quiet, 60.0, 0),
+            part(DayKind::Burst, 60.0, 2),
+            part(DayKind::Quiet, 60.0, 0),
+        ]
+    }
+
     /// A service with the required values. All others have their defaults.
     #[must_use]
     pub fn new(ready: &str, load: Vec<String>) -> Self {
@@ -186,6 +243,8 @@ impl Service {
             load,
             cycles: default_cycles(),
             idle: default_idle_s(),
+            day: Vec::new(),
+            open: None,
             stop: StopSignal::default(),
             setup: None,
             prepare: None,
@@ -232,6 +291,15 @@ impl Service {
         if wrong(self.idle) || wrong(self.ready_timeout) || wrong(self.load_timeout) {
             return Err("idle, ready_timeout and load_timeout are seconds from 0 to 1000000".to_owned());
         }
+        if self.day.iter().any(|part| wrong(part.seconds) || part.seconds == 0.0) {
+            return Err("day: each part has seconds above 0, at most 1000000".to_owned());
+        }
+        if self.day.iter().any(|part| (part.part == DayKind::Quiet) != (part.cycles == 0)) {
+            return Err("day: a part that is busy or a burst has cycles, a quiet one has none".to_owned());
+        }
+        if self.open.as_ref().is_some_and(|line| !line.contains("$RATE")) {
+            return Err("open: the line names $RATE, the requests per second".to_owned());
+        }
         if self.ready.trim().is_empty() {
             return Err("ready: name a command, tcp:PORT, unix:PATH or a URL".to_owned());
         }
@@ -275,9 +343,13 @@ mod tests {
         };
         assert_eq!(service, by_options);
         assert_eq!(service.words().unwrap(), ["redis-server", "--port", "$PORT"]);
-        for wrong in
-            ["ready = 'x'\nload = []", "ready = 'x'\nload = ['a']\ncycles = 0", "ready = ''\nload = ['a']"]
-        {
+        for wrong in [
+            "ready = 'x'\nload = ['a']\nopen = 'ab'",
+            "ready = 'x'\nload = ['a']\nday = [{ part = 'quiet', seconds = 9, cycles = 1 }]",
+            "ready = 'x'\nload = []",
+            "ready = 'x'\nload = ['a']\ncycles = 0",
+            "ready = ''\nload = ['a']",
+        ] {
             assert!(matches!(read(wrong), Err(ServiceFileError::Wrong { .. })), "{wrong}");
         }
         assert!(matches!(

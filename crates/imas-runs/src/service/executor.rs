@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One call is one run of one candidate: start, ready, cycles of load, pause, stop.
 
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -15,12 +16,14 @@ use imas_linux::environment::{Injection, Libraries, Mode, Reach, Variables};
 use imas_linux::measure::{RunOutcome, adopt_orphans, end_descendants};
 use imas_linux::program::Command;
 
+use crate::counted::Folder;
 use crate::service::cpus;
 use crate::service::definition::Service;
 use crate::service::error::ServiceError;
-use crate::service::life::{Interrupted, LoadCost, ServerLife};
+use crate::service::life::{Interrupted, LoadCost, Purpose, ServerLife};
 use crate::service::limits::ServiceLimits;
 use crate::service::line::ShellLine;
+use crate::service::live::with_live;
 use crate::service::load;
 use crate::service::ready::Ready;
 use crate::service::recorder::Recorder;
@@ -28,28 +31,38 @@ use crate::service::run_figures::add_figures;
 use crate::service::server::{Server, ServerStart};
 use crate::service::variables::expand;
 use crate::service::work::{NAMES, Work};
-use imas_core::run::RawRun;
+use imas_core::run::{RawRun, RunKind};
 use imas_core::server_run::{CpuShare, Failure, ServerRun, Stage};
 
+/// The rate of the open loop, as a share of the most that `system` reaches.
+const SHARE_OF_MOST: f64 = 0.5;
 /// Time limit for lines that prepare or clean up.
 const SETUP_TIMEOUT: Duration = Duration::from_secs(900);
 
 /// What a server is started with.
 #[derive(Debug, Clone, Copy)]
 struct Preloads<'a> {
-    candidate: &'a CatalogueCandidate,
+    /// None: the environment is untouched, as under `system`.
+    candidate: Option<&'a CatalogueCandidate>,
     recorder: Option<&'a command::Recorder>,
+    /// The page from which the processes of a counted run make theirs.
+    page: Option<&'a Path>,
 }
 
 impl Preloads<'_> {
     fn variables(self, inherited: &Variables, libraries: &Libraries) -> Result<Variables, ServiceError> {
-        let Self { candidate, recorder } = self;
+        let Self { candidate, recorder, page } = self;
+        let Some(candidate) = candidate else { return Ok(inherited.clone()) };
         if let Some(recorder) = recorder {
             return recorder
                 .variables(candidate, inherited, libraries)
                 .map_err(|error| ServiceError::Definition(format!("it cannot be recorded: {error:#}")));
         }
-        let injection = Injection { candidate, mode: Mode::Production, reach: Reach::Children, page: None };
+        let (mode, reach) = match page {
+            Some(_) => (Mode::Trial, Reach::Tree),
+            None => (Mode::Production, Reach::Children),
+        };
+        let injection = Injection { candidate, mode, reach, page };
         Ok(injection.variables(inherited, libraries)?)
     }
 }
@@ -72,6 +85,8 @@ pub struct ServiceExecutor {
     setup: Option<Work>,
     cpus: CpuShare,
     limits: ServiceLimits,
+    /// Rate of the open loop, requests per second, once it is known.
+    rate: Cell<Option<f64>>,
 }
 
 impl ServiceExecutor {
@@ -102,7 +117,8 @@ impl ServiceExecutor {
         adopt_orphans()?;
         let setup = service.setup.as_ref().map(|_| Work::new("imas-setup-")).transpose()?;
         let cpus = if limits.one_cpu { cpus::one_for_the_server() } else { cpus::shared_out() };
-        let executor = Self { service, words, libraries, inherited, setup, cpus, limits };
+        let executor =
+            Self { service, words, libraries, inherited, setup, cpus, limits, rate: Cell::new(None) };
         if let (Some(line), Some(work)) = (&executor.service.setup, &executor.setup) {
             let variables = executor.plain(work)?;
             let end = executor.line(line, work.path(), &variables, SETUP_TIMEOUT).run_plain()?;
@@ -145,7 +161,47 @@ impl ServiceExecutor {
         round: u32,
         interruption: &Interruption,
     ) -> Result<RawRun, ServiceError> {
-        self.make(Preloads { candidate, recorder: None }, round, interruption)
+        let purpose = Purpose::Measure(self.rate(interruption)?);
+        let preloads = Preloads { candidate: Some(candidate), recorder: None, page: None };
+        self.make((preloads, purpose), round, interruption)
+    }
+
+    /// Makes a run as [`Self::run`] does, with every malloc call counted by the hook. Its memory is that of the server
+    /// under the hook, so the run is compared with no other; `live` says how much of it was in live blocks.
+    ///
+    /// # Errors
+    /// When [`Self::run`] would fail, or no process of the server left figures.
+    pub fn run_counted(
+        &self,
+        candidate: &CatalogueCandidate,
+        interruption: &Interruption,
+    ) -> anyhow::Result<RawRun> {
+        let folder = Folder::new()?;
+        let page = folder.first_page(&self.command()?, candidate, "")?;
+        let preloads = Preloads { candidate: Some(candidate), recorder: None, page: Some(&page) };
+        let mut run = self.make((preloads, Purpose::Measure(None)), 0, interruption)?;
+        if run.ok {
+            run = with_live(run, &folder.counted()?);
+        }
+        Ok(RawRun { kind: RunKind::Counted, ..run })
+    }
+
+    /// The rate of the open loop: half of what `system` reaches. None where the service has no open loop.
+    fn rate(&self, interruption: &Interruption) -> Result<Option<f64>, ServiceError> {
+        if self.service.open.is_none() {
+            return Ok(None);
+        }
+        if let Some(rate) = self.rate.get() {
+            return Ok(Some(rate));
+        }
+        let untouched = Preloads { candidate: None, recorder: None, page: None };
+        let run = self.make((untouched, Purpose::FindRate), 0, interruption)?;
+        let why = run.message.clone().unwrap_or_else(|| "it prints no rate".to_owned());
+        let most = run.value("open_rate").filter(|rate| run.ok && *rate > 0.0);
+        let most =
+            most.ok_or_else(|| ServiceError::Definition(format!("the open loop has no rate: {why}")))?;
+        self.rate.set(Some(most * SHARE_OF_MOST));
+        Ok(self.rate.get())
     }
 
     /// Makes a run as [`Self::run`] does, with every malloc call of the server's processes recorded.
@@ -158,19 +214,20 @@ impl ServiceExecutor {
         recorder: &command::Recorder,
         interruption: &Interruption,
     ) -> Result<RawRun, ServiceError> {
-        self.make(Preloads { candidate, recorder: Some(recorder) }, 0, interruption)
+        let preloads = Preloads { candidate: Some(candidate), recorder: Some(recorder), page: None };
+        self.make((preloads, Purpose::Measure(None)), 0, interruption)
     }
 
     fn make(
         &self,
-        preloads: Preloads<'_>,
+        (preloads, purpose): (Preloads<'_>, Purpose),
         round: u32,
         interruption: &Interruption,
     ) -> Result<RawRun, ServiceError> {
         let began = Instant::now();
         let mut run = RawRun {
             program: self.service.name.clone(),
-            candidate: preloads.candidate.name.clone(),
+            candidate: preloads.candidate.map_or_else(String::new, |candidate| candidate.name.clone()),
             round,
             at_s: now_unix_s(),
             load1: conditions::load1(),
@@ -183,7 +240,7 @@ impl ServiceExecutor {
         };
         let work = Work::new("imas-service-")?;
         let variables = self.plain(&work)?;
-        let made = self.in_folder(preloads, &work, &variables, &mut server);
+        let made = self.in_folder((preloads, purpose), &work, &variables, &mut server);
         if let Some(signal) = interruption.signal() {
             // The clean-up would be killed half-way.
             end_descendants()?;
@@ -235,7 +292,7 @@ impl ServiceExecutor {
     /// Prepares the folder. If that succeeds, starts the server, puts it under load and stops it.
     fn in_folder(
         &self,
-        preloads: Preloads<'_>,
+        preloads: (Preloads<'_>, Purpose),
         work: &Work,
         variables: &Variables,
         run: &mut ServerRun,
@@ -265,25 +322,26 @@ impl ServiceExecutor {
     /// Starts a server, makes the run with it and ends it.
     fn with_server(
         &self,
-        preloads: Preloads<'_>,
+        (preloads, purpose): (Preloads<'_>, Purpose),
         ready: &Ready,
         (work, variables): (&Work, &Variables),
         run: &mut ServerRun,
     ) -> Result<Option<LoadCost>, ServiceError> {
-        let candidate = preloads.candidate;
+        let library = preloads.candidate.and_then(|candidate| candidate.library.as_deref());
         let mut server = Server::start(&ServerStart {
             command: self.command_in(variables)?,
             environment: preloads.variables(variables, &self.libraries)?,
             cpus: &self.cpus.server,
             folder: work.path(),
-            is_on_libc: candidate.library.is_none(),
+            is_on_libc: library.is_none(),
         })?;
         run.control_group = server.tree().has_group();
         let recorder = Recorder::start(&server.shared_tree(), server.began());
         let (service, limits, load_cpus) = (&self.service, &self.limits, &self.cpus.load);
-        let mut life = ServerLife { server: &mut server, service, limits, work, variables, load_cpus };
+        let mut life =
+            ServerLife { server: &mut server, service, limits, work, variables, load_cpus, purpose };
         let found = life.lead(ready, run);
-        run.loaded = candidate.library.as_deref().map(|library| server.loaded(library));
+        run.loaded = library.map(|library| server.loaded(library));
         if let Some((with, all)) = run.loaded.filter(|(with, all)| with < all && found.is_ok()) {
             run.notes
                 .push(format!("only {with} of {all} processes of the server have the candidate's library"));

@@ -8,7 +8,7 @@ use imas_core::pace::Pace;
 use imas_linux::environment::Variables;
 use imas_linux::pace::Meter;
 
-use crate::service::definition::Service;
+use crate::service::definition::{DayKind, Service};
 use crate::service::error::ServiceError;
 use crate::service::limits::ServiceLimits;
 use crate::service::line::{LineEnd, ShellLine};
@@ -17,7 +17,7 @@ use crate::service::ready::Ready;
 use crate::service::server::{Server, locked};
 use crate::service::work::Work;
 use imas_core::server_run::figure::Figure;
-use imas_core::server_run::{CycleFigures, Failure, PhaseFigures, ServerRun, Stage};
+use imas_core::server_run::{CycleFigures, DayFigures, Failure, PhaseFigures, ServerRun, Stage};
 
 /// Time between two tests for readiness.
 const ASK_EVERY: Duration = Duration::from_millis(10);
@@ -25,6 +25,7 @@ const ASK_EVERY: Duration = Duration::from_millis(10);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// What the load cost.
+#[derive(Debug, Default)]
 pub(crate) struct LoadCost {
     /// CPU seconds of the server in user mode and in the kernel.
     pub(crate) cpu_s: (f64, f64),
@@ -54,6 +55,17 @@ pub(crate) struct ServerLife<'a> {
     pub(crate) variables: &'a Variables,
     /// The CPUs of the load; empty: all that are allowed.
     pub(crate) load_cpus: &'a [usize],
+    /// What the life is for.
+    pub(crate) purpose: Purpose,
+}
+
+/// What the life of a server is for.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Purpose {
+    /// A run that is compared; with the rate of the open loop, requests per second.
+    Measure(Option<f64>),
+    /// The most requests per second of the open loop, without any other load.
+    FindRate,
 }
 
 impl ServerLife<'_> {
@@ -65,6 +77,13 @@ impl ServerLife<'_> {
         self.server.tree().adopt_no_more();
         let look = self.server.tree().look();
         run.record(Figure::lower("memory_ready", look.bytes as f64, "B"));
+        let rate = match self.purpose {
+            Purpose::Measure(rate) => rate,
+            Purpose::FindRate => {
+                self.open_loop(0.0, run)?;
+                return Ok(LoadCost::default());
+            }
+        };
         let meter = Meter::start(None);
         let cpu_before = self.server.tree().cpu();
         for _ in 0..self.service.cycles {
@@ -76,11 +95,15 @@ impl ServerLife<'_> {
         let cost = LoadCost { cpu_s, pace: meter.stop() };
         run.heaps = self.server.heaps();
         if self.service.idle > 0.0 {
-            self.pause()?;
+            self.rest(Instant::now(), self.service.idle)?;
             let look = self.server.tree().look();
             run.record(Figure::lower("memory_idle", look.bytes as f64, "B"));
             run.heaps_idle = self.server.heaps();
         }
+        if let Some(rate) = rate {
+            self.open_loop(rate, run)?;
+        }
+        self.day(run)?;
         Ok(cost)
     }
 
@@ -88,7 +111,7 @@ impl ServerLife<'_> {
         let limit = Duration::from_secs_f64(self.service.ready_timeout);
         loop {
             let is_ready = match ready {
-                Ready::Command(line) => self.shell(line, limit)?.is_ok,
+                Ready::Command(line) => self.shell(line, self.variables, limit)?.is_ok,
                 other => other.answers(),
             };
             if let Some(how) = self.server.ended() {
@@ -136,7 +159,53 @@ impl ServerLife<'_> {
         let metrics = self.work.metrics();
         let _ = std::fs::remove_file(&metrics); // remove the file of the line before
         let logs = load::logs_before(line, self.work.path(), self.variables);
-        let end = self.shell(line, Duration::from_secs_f64(self.service.load_timeout))?;
+        let end = self.shell(line, self.variables, Duration::from_secs_f64(self.service.load_timeout))?;
+        self.accept(&end, notes)?;
+        Ok(PhaseFigures { wall_s: end.wall_s, figures: load::figures_of(line, &end.output, &metrics, logs) })
+    }
+
+    /// The open loop at this rate; 0: as fast as it can. Its figures get names of their own.
+    fn open_loop(&mut self, rate: f64, run: &mut ServerRun) -> Result<(), Interrupted> {
+        let Some(line) = self.service.open.as_deref() else { return Ok(()) };
+        let metrics = self.work.metrics();
+        let _ = std::fs::remove_file(&metrics); // remove the file of the line before
+        let mut variables = self.variables.clone();
+        variables.insert("RATE".into(), format!("{rate:.3}").into());
+        let logs = load::logs_before(line, self.work.path(), &variables);
+        let end = self.shell(line, &variables, Duration::from_secs_f64(self.service.load_timeout))?;
+        self.accept(&end, &mut run.notes)?;
+        for figure in load::figures_of(line, &end.output, &metrics, logs) {
+            run.record(Figure { name: format!("open_{}", figure.name), ..figure });
+        }
+        Ok(())
+    }
+
+    /// A day, part by part. A part whose load takes longer than it may is longer, and a note says so.
+    fn day(&mut self, run: &mut ServerRun) -> Result<(), Interrupted> {
+        let service = self.service;
+        for part in &service.day {
+            let (began, began_s) = (Instant::now(), self.server.began().elapsed().as_secs_f64());
+            let (user, system) = self.server.tree().cpu();
+            for number in 0..part.cycles {
+                if part.part == DayKind::Busy {
+                    self.rest(began, part.seconds * f64::from(number) / f64::from(part.cycles))?;
+                }
+                self.cycle(&mut run.notes)?;
+            }
+            self.rest(began, part.seconds)?;
+            let after = self.server.tree().cpu();
+            let (name, wall_s) = (part.part.name().to_owned(), began.elapsed().as_secs_f64());
+            if wall_s > part.seconds * 1.02 {
+                run.notes.push(format!("the day: {name} took {wall_s:.0} s and not {:.0} s", part.seconds));
+            }
+            let cpu_s = after.0 + after.1 - user - system;
+            run.day.push(DayFigures { part: name, began_s, wall_s, cpu_s });
+        }
+        Ok(())
+    }
+
+    /// Whether the line, and the server under it, ended well.
+    fn accept(&mut self, end: &LineEnd, notes: &mut Vec<String>) -> Result<(), Interrupted> {
         if let Some(how) = self.server.ended() {
             return Err(Failure::new(Stage::Died, format!("it ended under load: {how}")).into());
         }
@@ -150,12 +219,17 @@ impl ServerLife<'_> {
                 notes.push(what);
             }
         }
-        Ok(PhaseFigures { wall_s: end.wall_s, figures: load::figures_of(line, &end.output, &metrics, logs) })
+        Ok(())
     }
 
     /// Runs a line of load. It is ended when the server has ended. Its processes do not count as the
     /// server's.
-    fn shell(&mut self, line: &str, timeout: Duration) -> Result<LineEnd, Interrupted> {
+    fn shell(
+        &mut self,
+        line: &str,
+        variables: &Variables,
+        timeout: Duration,
+    ) -> Result<LineEnd, Interrupted> {
         let tree = self.server.shared_tree();
         let spawn = |start: &mut dyn FnMut() -> std::io::Result<Child>| {
             let mut tree = locked(&tree);
@@ -165,7 +239,7 @@ impl ServerLife<'_> {
         };
         let mut looked = Instant::now();
         let limit = self.limits.timeout;
-        let (folder, variables) = (self.work.path(), self.variables);
+        let folder = self.work.path();
         let line = ShellLine { line, folder, variables, timeout, cpus: self.load_cpus };
         let server = &mut *self.server;
         let end = line.run(spawn, || {
@@ -179,9 +253,9 @@ impl ServerLife<'_> {
         end.map_err(|error| Interrupted::Error(error.into()))
     }
 
-    fn pause(&mut self) -> Result<(), Interrupted> {
-        let began = Instant::now();
-        while began.elapsed().as_secs_f64() < self.service.idle {
+    /// Leaves the server without load until so many seconds after `began`.
+    fn rest(&mut self, began: Instant, seconds: f64) -> Result<(), Interrupted> {
+        while began.elapsed().as_secs_f64() < seconds {
             if let Some(how) = self.server.ended() {
                 return Err(Failure::new(Stage::Idle, format!("it ended in the pause: {how}")).into());
             }

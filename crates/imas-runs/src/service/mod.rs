@@ -30,6 +30,7 @@ mod group;
 mod life;
 mod limits;
 mod line;
+mod live;
 mod load;
 mod ready;
 mod recorder;
@@ -47,7 +48,7 @@ pub use comparison::{
     EvenCpu, ServiceComparison, ServiceGoal, ServiceOptions, compare_services, compared, even_cpu,
     geometric_mean, memory_goal,
 };
-pub use definition::{Service, ServiceFileError, StopSignal};
+pub use definition::{DayKind, DayPart, Service, ServiceFileError, StopSignal};
 pub use error::ServiceError;
 pub use executor::{ServiceExecutor, execution};
 pub use guard_rail::GuardRail;

@@ -9,6 +9,9 @@ use imas_core::server_run::{CycleFigures, ServerRun};
 /// Adds the figures of a run whose cycles and recording are complete, but its memory under load: that follows from
 /// the stored curve.
 pub(crate) fn add_figures(run: &mut ServerRun, recording: &Recording, cpu_s: f64) {
+    if run.cycles.is_empty() {
+        return;
+    }
     let n = run.cycles.len() as f64;
     let walls: Vec<f64> = run.cycles.iter().map(|cycle| cycle.wall_s).collect();
     let wall = imas_core::stats::median(&walls).unwrap_or(0.0);

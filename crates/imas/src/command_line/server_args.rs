@@ -27,6 +27,10 @@ pub(crate) struct ServerArgs {
     /// Seconds without load at the end of a run [default: 10]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) idle: Option<f64>,
+    /// After the pause five minutes as on a day: busy, quiet, a burst, quiet; the pick is by memory over it.
+    /// A file of --service may have a day of its own
+    #[arg(long)]
+    pub(crate) day: bool,
     /// What the server is asked to end with [default: TERM]
     #[arg(long, value_name = "SIGNAL")]
     pub(crate) stop: Option<StopSignal>,
@@ -75,6 +79,7 @@ impl ServerArgs {
         let given = [
             ("--cycles", self.cycles.is_some()),
             ("--idle", self.idle.is_some()),
+            ("--day", self.day),
             ("--stop", self.stop.is_some()),
             ("--objective", self.objective.is_some() && !is_quick),
             ("--at-most", !self.at_most.is_empty()),
@@ -90,6 +95,9 @@ impl ServerArgs {
         service.cycles = self.cycles.unwrap_or(service.cycles);
         service.idle = self.idle.unwrap_or(service.idle);
         service.stop = self.stop.unwrap_or(service.stop);
+        if self.day && service.day.is_empty() {
+            service.day = Service::usual_day();
+        }
         for (line, into) in [
             (&lines.setup, &mut service.setup),
             (&lines.prepare, &mut service.prepare),

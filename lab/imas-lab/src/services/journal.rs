@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 use imas_cli::format::counted;
 use imas_cli::message::Hinted;
 use imas_core::raw_runs::data::Line;
-use imas_core::run::RawRun;
+use imas_core::run::{RawRun, RunKind};
 use imas_linux::host::Host;
 use imas_runs::journal::Journal;
 use imas_runs::service::Service;
@@ -28,7 +28,8 @@ pub(super) struct Header {
 
 /// Opens the journal; with the runs that are in it.
 pub(super) fn open(path: &Path, resume: bool) -> Result<(Journal, Vec<RawRun>)> {
-    let runs = if path.exists() { read(path)? } else { Vec::new() };
+    let runs = if path.exists() { read_whole(path)? } else { ServiceJournal::default() };
+    let runs = [runs.runs, runs.counted].concat();
     if !runs.is_empty() && !resume {
         return Err(Hinted::error(
             format!("{} has {} already", path.display(), counted(runs.len(), "run")),
@@ -39,14 +40,18 @@ pub(super) fn open(path: &Path, resume: bool) -> Result<(Journal, Vec<RawRun>)> 
     Ok((journal, runs))
 }
 
-/// The runs of a journal; lines that are cut off or of another kind are left out.
+/// The measured runs of a journal; lines that are cut off or of another kind are left out.
 pub(super) fn read(path: &Path) -> Result<Vec<RawRun>> {
     Ok(read_whole(path)?.runs)
 }
 
 /// A journal that is only read.
+#[derive(Default)]
 pub(super) struct ServiceJournal {
+    /// Measured runs.
     pub(super) runs: Vec<RawRun>,
+    /// Counted runs, whose figures are not compared.
+    pub(super) counted: Vec<RawRun>,
     /// The services with an allocator of their own, by the headers.
     pub(super) own_allocator: BTreeSet<String>,
 }
@@ -60,10 +65,9 @@ pub(super) fn read_whole(path: &Path) -> Result<ServiceJournal> {
     };
     let headers = text.lines().filter_map(|line| serde_json::from_str::<Header>(line).ok());
     let own = headers.flat_map(|header| header.services).filter(|service| service.own_allocator);
-    Ok(ServiceJournal {
-        runs: text.lines().filter_map(run).collect(),
-        own_allocator: own.map(|service| service.name).collect(),
-    })
+    let all = text.lines().filter_map(run);
+    let (runs, counted) = all.partition(|run| run.kind == RunKind::Measured);
+    Ok(ServiceJournal { runs, counted, own_allocator: own.map(|service| service.name).collect() })
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueHint};
 use imas_cli::message;
-use imas_core::run::RawRun;
+use imas_core::run::{RawRun, RunKind};
 use imas_engine::compared::{DefaultComparison, usable};
 use imas_engine::context::Context;
 use imas_linux::catalogue::{CatalogueCandidate, SYSTEM};
@@ -56,6 +56,12 @@ pub(super) struct RunArgs {
     /// Seconds of the pause in place of those of the files
     #[arg(long, value_name = "SECONDS")]
     idle: Option<f64>,
+    /// After the pause five minutes as on a day: busy, quiet, a burst, quiet; a file may have a day of its own
+    #[arg(long)]
+    day: bool,
+    /// Runs of each service under system in which every malloc call is counted: how much of its memory is live
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=10))]
+    counted: u32,
     /// Seed of the order
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -79,6 +85,7 @@ pub(super) fn measure(args: &RunArgs, context: &Context) -> Result<ExitCode> {
     let system = names.iter().position(|name| name == SYSTEM).unwrap_or(0);
     let steps = steps(&order, candidates.len(), args.rounds, args.seed);
     let steps = schedule::with_repeats(steps, system, args.system_runs, args.seed);
+    let steps = with_counted(steps, services.len(), system, args.counted);
     let steps = not_made(steps, &earlier, |step| (order[step.subject], names[step.candidate].as_str()));
     let subject = |service: &Service| {
         // A server that hangs ends its run by the time limits of its own lines.
@@ -112,18 +119,27 @@ fn not_made<'a>(
     earlier: &'a [RawRun],
     names: impl Fn(&Step) -> (&'a str, &'a str),
 ) -> Vec<Step> {
-    let mut made: BTreeMap<(&str, &str, u32), usize> = BTreeMap::new();
+    let mut made: BTreeMap<(&str, &str, RunKind, u32), usize> = BTreeMap::new();
     for run in earlier {
-        *made.entry((&run.program, &run.candidate, run.round)).or_default() += 1;
+        *made.entry((&run.program, &run.candidate, run.kind, run.round)).or_default() += 1;
     }
     steps.retain(|step| {
         let (service, candidate) = names(step);
-        let left = made.entry((service, candidate, round_of(step))).or_default();
+        let (kind, round) = step.kind.kept().unwrap_or_default();
+        let left = made.entry((service, candidate, kind, round)).or_default();
         let is_made = *left > 0;
         *left -= usize::from(is_made);
         !is_made
     });
     steps
+}
+
+/// The steps, and in front of them the counted runs of each service under `system`.
+fn with_counted(steps: Vec<Step>, services: usize, system: usize, counted: u32) -> Vec<Step> {
+    let of = |subject| {
+        (0..counted).map(move |round| Step { subject, candidate: system, kind: RoundKind::Counted { round } })
+    };
+    (0..services).flat_map(of).chain(steps).collect()
 }
 
 /// Round by round all services, each under all candidates.
@@ -149,6 +165,9 @@ fn services(args: &RunArgs, context: &Context) -> Result<Vec<Service>> {
     for service in &mut services {
         service.cycles = args.cycles.unwrap_or(service.cycles);
         service.idle = args.idle.unwrap_or(service.idle);
+        if args.day && service.day.is_empty() {
+            service.day = Service::usual_day();
+        }
     }
     Ok(services)
 }
@@ -194,7 +213,11 @@ impl Executor for Servers<'_> {
             }
         };
         let (_, executor) = self.set_up.insert((now, executor));
-        let run = executor.run(self.candidates[step.candidate], now.1, self.interruption)?;
+        let candidate = self.candidates[step.candidate];
+        let run = match step.kind {
+            RoundKind::Counted { .. } => executor.run_counted(candidate, self.interruption)?,
+            _ => executor.run(candidate, now.1, self.interruption)?,
+        };
         Ok(imas_runs::service::execution(run))
     }
 }

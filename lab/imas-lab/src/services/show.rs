@@ -38,7 +38,7 @@ pub(super) struct ShowArgs {
 
 /// Prints what a journal says, and writes the page.
 pub(super) fn show(args: &ShowArgs) -> Result<ExitCode> {
-    let ServiceJournal { runs, own_allocator } = read_whole(&args.file)?;
+    let ServiceJournal { runs, counted, own_allocator } = read_whole(&args.file)?;
     let compared = compared(&runs, args.memory_only);
     let services: Vec<MeasuredService<'_>> = compared
         .iter()
@@ -64,8 +64,8 @@ pub(super) fn show(args: &ShowArgs) -> Result<ExitCode> {
     } else if args.markdown {
         output::text(&readme(&services, &JournalJudgement::of(&runs, &options)))?;
     } else {
-        let heads = ["service", "rounds", "s/run", "memory MiB", "pick", "verdict"];
-        output::text(&table::plain(&heads, services.iter().map(row)))?;
+        let heads = ["service", "rounds", "s/run", "memory MiB", "possible, reached MiB", "pick", "verdict"];
+        output::text(&table::plain(&heads, services.iter().map(|service| row(service, &counted))))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -99,7 +99,7 @@ fn names(runs: &[RawRun], of: fn(&RawRun) -> &String) -> Vec<String> {
 }
 
 /// One service in the table for the terminal.
-fn row(service: &MeasuredService<'_>) -> Vec<String> {
+fn row(service: &MeasuredService<'_>, counted: &[RawRun]) -> Vec<String> {
     let MeasuredService { name, comparison, runs } = service;
     let system = comparison.candidates.iter().find(|one| one.name == imas_core::SYSTEM);
     let memory = system.and_then(|system| system.figures.get("memory"));
@@ -108,7 +108,24 @@ fn row(service: &MeasuredService<'_>) -> Vec<String> {
     let took = imas_core::stats::median(&took).unwrap_or(0.0);
     let rounds = system.map_or(0, |system| system.rounds);
     let (pick, sentence) = (comparison.pick.clone(), comparison.sentence.clone());
-    vec![(*name).to_owned(), rounds.to_string(), format!("{took:.0}"), mib, pick, sentence]
+    let saving = saving(service, counted);
+    vec![(*name).to_owned(), rounds.to_string(), format!("{took:.0}"), mib, saving, pick, sentence]
+}
+
+/// What could be saved at most, the memory under `system` that is not in live blocks, and what the pick saves: under
+/// load and after the pause. `-` where no counted run says how much is live.
+fn saving(service: &MeasuredService<'_>, counted: &[RawRun]) -> String {
+    let own = counted.iter().filter(|run| run.program == service.name);
+    let Some(live) = own.filter_map(|run| run.of_server().live).next() else { return "-".to_owned() };
+    let pick = service.comparison.candidates.iter().find(|one| one.name == service.comparison.pick);
+    let system = service.comparison.candidates.iter().find(|one| one.name == imas_core::SYSTEM);
+    let part = |figure: &str, [resident, live]: [f64; 2]| {
+        let ratio = pick.and_then(|pick| pick.figures.get(figure)?.ratio).map_or(1.0, |ratio| ratio.mid);
+        let memory = system.and_then(|system| system.figures.get(figure)).map_or(0.0, |one| one.median);
+        let mib = imas_cli::format::mib;
+        format!("{}, {}", mib((resident - live).max(0.0)), mib(memory * (1.0 - ratio)))
+    };
+    format!("{}; pause {}", part("memory", live.load), part("memory_idle", live.idle))
 }
 
 /// How the runs were made, for the end of the page.

@@ -319,8 +319,13 @@ def client(args, number, spans, errors):
     except Exception as error:  # noqa: BLE001  whatever it is, the load has failed
         errors.append(f"{type(error).__name__}: {error}")
         return
-    for _ in range(args.n // args.c):
+    for turn in range(args.n // args.c):
         began = time.perf_counter()
+        if args.rate:
+            # A request that had to wait for the one before it waited since it was due: no coordinated omission.
+            due = args.began + (turn * args.c + number) / args.rate
+            time.sleep(max(0.0, due - began))
+            began = due
         try:
             good = one.once()
         except Exception as error:  # noqa: BLE001
@@ -350,6 +355,7 @@ def main():
     parser.add_argument("--size", type=int, default=1000)
     parser.add_argument("--batch", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--rate", type=float, default=0.0, help="operations per second, each due at its time; 0: as fast as possible")
     args = parser.parse_args()
     spans, errors = [], []
     if args.kind in ("sidekiq", "celery"):
@@ -357,6 +363,7 @@ def main():
         done = args.n
     else:
         began = time.time()
+        args.began = time.perf_counter() + (0.2 if args.rate else 0.0)  # the clients connect first
         threads = [threading.Thread(target=client, args=(args, i, spans, errors)) for i in range(args.c)]
         for thread in threads:
             thread.start()

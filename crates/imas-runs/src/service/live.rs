@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a counted run of a server says of its memory: how much of it was in live blocks.
+
+use imas_core::curve::MemorySnapshot;
+use imas_core::run::RawRun;
+use imas_core::server_run::work::mean_by_work;
+use imas_core::server_run::{LiveMemory, ServerRun};
+
+use crate::counted::CountedRun;
+use crate::record::inside;
+
+/// The run with the figures of its counted pages.
+pub(crate) fn with_live(run: RawRun, counted: &CountedRun) -> RawRun {
+    let mut with = RawRun { curve: None, ..inside(counted) };
+    let mut server = run.of_server().clone();
+    let looks = counted.curve.as_ref().map(imas_core::curve::Curve::looks).unwrap_or_default();
+    server.live = live(&server, &looks);
+    (with.program, with.candidate, with.round) = (run.program, run.candidate, run.round);
+    (with.at_s, with.wall_s, with.load1) = (run.at_s, run.wall_s, run.load1);
+    (with.user_s, with.system_s, with.pace) = (run.user_s, run.system_s, run.pace);
+    with.set_server(server);
+    with
+}
+
+/// Resident and live memory under load and after the pause. None where the hook's estimate of live blocks is missing,
+/// as where forked workers go on with their parent's.
+fn live(server: &ServerRun, looks: &[MemorySnapshot]) -> Option<LiveMemory> {
+    let curve = |of: fn(&MemorySnapshot) -> u64| -> Vec<(f64, f64)> {
+        looks.iter().map(|look| (look.ms as f64 / 1e3, of(look) as f64 * 1024.0)).collect()
+    };
+    let both = [curve(|look| look.resident_kib), curve(|look| look.live_kib)];
+    let ready_s = server.value("ready").unwrap_or(0.0);
+    let loaded_s = ready_s + server.cycles.iter().map(|cycle| cycle.wall_s).sum::<f64>();
+    let load = [mean_by_work(server, &both[0])?, mean_by_work(server, &both[1])?];
+    let last = looks.iter().rev().find(|look| look.ms as f64 / 1e3 > loaded_s && look.resident_kib > 0)?;
+    let idle = [last.resident_kib, last.live_kib].map(|kib| kib as f64 * 1024.0);
+    (load[1] > 0.0).then_some(LiveMemory { load, idle })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use imas_core::server_run::{CycleFigures, Figure, PhaseFigures};
+
+    #[test]
+    fn live_memory_is_by_work_and_after_the_pause() {
+        let phase = |wall_s| PhaseFigures { wall_s, ..PhaseFigures::default() };
+        let phases = vec![phase(1.0), phase(9.0)];
+        let cycles = vec![CycleFigures { wall_s: 10.0, phases, ..CycleFigures::default() }];
+        let server = ServerRun { cycles, ..ServerRun::of([Figure::lower("ready", 0.0, "s")]) };
+        let look = |ms, resident_kib, live_kib| MemorySnapshot {
+            ms,
+            resident_kib,
+            live_kib,
+            ..MemorySnapshot::default()
+        };
+        let looks = [
+            look(0, 10, 8),
+            look(1000, 10, 8),
+            look(1001, 30, 16),
+            look(10_000, 30, 16),
+            look(12_000, 20, 4),
+        ];
+        let found = live(&server, &looks).unwrap();
+        assert!(
+            (found.load[0] / 1024.0 - 20.0).abs() < 0.1 && (found.load[1] / 1024.0 - 12.0).abs() < 0.1,
+            "{found:?}"
+        );
+        assert_eq!(found.idle, [20.0 * 1024.0, 4.0 * 1024.0]);
+        assert_eq!(live(&server, &looks[..4]), None, "nobody looked in the pause");
+        assert_eq!(live(&server, &looks.map(|look| MemorySnapshot { live_kib: 0, ..look })), None);
+    }
+}
