@@ -18,6 +18,7 @@ mod libc;
 pub mod memory;
 mod process_memory;
 mod residency;
+mod stop;
 mod survey;
 mod walk;
 mod window;

@@ -42,7 +42,6 @@
 //! - [`catalogue_table`]: the candidates that root approved for it
 
 pub mod activity;
-pub mod arena_estimate;
 pub mod arenas;
 pub mod boot;
 pub mod catalogue;

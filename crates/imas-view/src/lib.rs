@@ -42,6 +42,7 @@
 //! - `unfit_files`: executables that cannot be served
 //! - [`machine`]: the machine's pressure
 //! - [`restart`]: what a restart would change, by trials
+//! - [`keeps_away`]: what to advise where free pages are held
 //! - [`trial_page`]: the page of a running trial
 //!
 //! ```text
@@ -61,6 +62,7 @@
 mod budget;
 pub mod forecast;
 mod identity;
+pub mod keeps_away;
 mod latency;
 pub mod lives;
 pub mod machine;

@@ -5,7 +5,8 @@
 use super::arena::Arena;
 use super::figures::HeapBytes;
 use super::layout::{ALIGNMENT, CHUNK_RECORD, FLAGS, LEAST_CHUNK, Layout, SIZE, USER};
-use super::window::{Stop, Window};
+use super::stop::Stop;
+use super::window::Window;
 
 /// Most free chunks.
 const MOST: u64 = 1 << 20;
@@ -39,7 +40,8 @@ fn add(bytes: &mut HeapBytes, at: u64, window: &mut Window<'_>) -> Result<(), St
     bytes.free = bytes.free.checked_add(size).ok_or(Stop::Torn)?;
     bytes.blocks += 1;
     if size > CHUNK_RECORD {
-        bytes.returnable += window.residency.bytes_between(at + CHUNK_RECORD..end)?;
+        let pages = window.residency.bytes_between(at + CHUNK_RECORD..end)?;
+        bytes.add_returnable(pages);
     }
     Ok(())
 }

@@ -5,7 +5,8 @@ use std::collections::HashSet;
 
 use super::arena::Arena;
 use super::layout::{ALIGNMENT, USER};
-use super::window::{Stop, Window};
+use super::stop::Stop;
+use super::window::Window;
 
 /// Most blocks of one arena. Those beyond count as live.
 const MOST: usize = 1 << 20;

@@ -23,6 +23,8 @@ pub struct HeapBytes {
     pub top: u64,
     /// Whole resident pages that `malloc_trim(0)` returns.
     pub returnable: u64,
+    /// Such pages that other processes have too since a fork: a trim in one of them saves nothing.
+    pub shared: u64,
     /// Resident pages in the top of an arena beside the first, which `malloc_trim(0)` does not return.
     pub top_resident: u64,
     /// Blocks that were counted, free ones included.
@@ -34,6 +36,12 @@ impl HeapBytes {
     #[must_use]
     pub fn all_free(&self) -> u64 {
         self.fast + self.free + self.top
+    }
+
+    /// Adds pages that a trim returns: of this process alone, and shared.
+    pub(super) fn add_returnable(&mut self, [own, shared]: [u64; 2]) {
+        self.returnable = self.returnable.saturating_add(own);
+        self.shared = self.shared.saturating_add(shared);
     }
 
     /// Says how many of the live bytes are in the caches of threads.
@@ -55,6 +63,7 @@ impl HeapBytes {
             free: scale(self.free),
             top: scale(self.top),
             returnable: scale(self.returnable),
+            shared: scale(self.shared),
             top_resident: scale(self.top_resident),
             blocks: self.blocks,
         }
@@ -70,6 +79,7 @@ impl AddAssign for HeapBytes {
             (&mut self.free, other.free),
             (&mut self.top, other.top),
             (&mut self.returnable, other.returnable),
+            (&mut self.shared, other.shared),
             (&mut self.top_resident, other.top_resident),
             (&mut self.blocks, other.blocks),
         ] {

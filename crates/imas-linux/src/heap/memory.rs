@@ -3,6 +3,18 @@
 
 use std::io::Result;
 
+/// Where a page of a process is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Page {
+    /// Not in memory.
+    #[default]
+    Absent,
+    /// In memory, of this process alone.
+    Own,
+    /// In memory, of other processes too since a fork.
+    Shared,
+}
+
 /// Memory that can be read at addresses.
 pub trait Memory {
     /// Bytes of a page.
@@ -14,9 +26,9 @@ pub trait Memory {
     /// When nothing can be read there.
     fn read(&self, address: u64, into: &mut [u8]) -> Result<usize>;
 
-    /// Says of each page from this one on whether it is resident.
+    /// Says where each page from this one on is.
     ///
     /// # Errors
     /// When the kernel does not say.
-    fn resident(&self, first_page: u64, pages: &mut [bool]) -> Result<()>;
+    fn pages(&self, first: u64, pages: &mut [Page]) -> Result<()>;
 }

@@ -8,10 +8,11 @@ use std::os::unix::fs::FileExt as _;
 use procfs::FromRead as _;
 use procfs::process::{MemoryMap, MemoryMaps};
 
-use super::memory::Memory;
+use super::memory::{Memory, Page};
 
-/// Bit of an entry of pagemap: the page is in memory (proc_pid_pagemap(5)).
+/// Bits of an entry of pagemap: the page is in memory, and no other process has it (proc_pid_pagemap(5)).
 const PRESENT: u64 = 1 << 63;
+const EXCLUSIVE: u64 = 1 << 56;
 /// Entries that are read at once.
 const ENTRIES: usize = 8192;
 /// Most bytes of `maps`: 65,530 mappings, a line each.
@@ -53,13 +54,18 @@ impl Memory for ProcessMemory {
         self.mem.read_at(into, address)
     }
 
-    fn resident(&self, first_page: u64, pages: &mut [bool]) -> Result<()> {
+    fn pages(&self, first_page: u64, pages: &mut [Page]) -> Result<()> {
         let mut bytes = vec![0; ENTRIES.min(pages.len()) * 8];
         for (block, first) in pages.chunks_mut(ENTRIES).zip((first_page..).step_by(ENTRIES)) {
             let bytes = &mut bytes[..block.len() * 8];
             self.pagemap.read_exact_at(bytes, first * 8)?;
             for (page, entry) in block.iter_mut().zip(bytes.as_chunks::<8>().0) {
-                *page = u64::from_ne_bytes(*entry) & PRESENT != 0;
+                let entry = u64::from_ne_bytes(*entry);
+                *page = match (entry & PRESENT, entry & EXCLUSIVE) {
+                    (0, _) => Page::Absent,
+                    (_, 0) => Page::Shared,
+                    _ => Page::Own,
+                };
             }
         }
         Ok(())

@@ -4,8 +4,8 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use super::memory::Memory;
-use super::window::Stop;
+use super::memory::{Memory, Page};
+use super::stop::Stop;
 
 /// Pages of a block: one read of 32 KiB.
 const BLOCK: u64 = 4096;
@@ -14,7 +14,7 @@ const BLOCK: u64 = 4096;
 pub(super) struct Residency<'m> {
     memory: &'m dyn Memory,
     first: u64,
-    pages: Vec<bool>,
+    pages: Vec<Page>,
     until: Instant,
 }
 
@@ -25,30 +25,37 @@ impl<'m> Residency<'m> {
 
     /// Whether the page is resident.
     pub(super) fn has(&mut self, page: u64) -> Result<bool, Stop> {
+        Ok(self.page(page)? != Page::Absent)
+    }
+
+    fn page(&mut self, page: u64) -> Result<Page, Stop> {
         if !(self.first..self.first + self.pages.len() as u64).contains(&page) {
             if Instant::now() > self.until {
                 return Err(Stop::Late);
             }
             let first = page - page % BLOCK;
-            self.pages.resize(usize::try_from(BLOCK).unwrap_or(0), false);
-            if let Err(error) = self.memory.resident(first, &mut self.pages) {
+            self.pages.resize(usize::try_from(BLOCK).unwrap_or(0), Page::Absent);
+            if let Err(error) = self.memory.pages(first, &mut self.pages) {
                 self.pages.clear();
                 return Err(Stop::Unreadable(error));
             }
             self.first = first;
         }
         let at = usize::try_from(page - self.first).ok();
-        Ok(at.and_then(|at| self.pages.get(at)).is_some_and(|resident| *resident))
+        Ok(at.and_then(|at| self.pages.get(at)).copied().unwrap_or_default())
     }
 
-    /// Bytes of the resident pages that lie wholly between the addresses.
-    pub(super) fn bytes_between(&mut self, addresses: Range<u64>) -> Result<u64, Stop> {
+    /// Bytes of the resident pages that lie wholly between the addresses: of this process alone, and shared.
+    pub(super) fn bytes_between(&mut self, addresses: Range<u64>) -> Result<[u64; 2], Stop> {
         let page_bytes = self.memory.page_bytes();
-        let pages = addresses.start.div_ceil(page_bytes)..addresses.end / page_bytes;
-        let mut resident = 0;
-        for page in pages {
-            resident += u64::from(self.has(page)?);
+        let mut pages = [0, 0];
+        for page in addresses.start.div_ceil(page_bytes)..addresses.end / page_bytes {
+            match self.page(page)? {
+                Page::Absent => {}
+                Page::Own => pages[0] += 1,
+                Page::Shared => pages[1] += 1,
+            }
         }
-        Ok(resident * page_bytes)
+        Ok(pages.map(|pages| pages * page_bytes))
     }
 }

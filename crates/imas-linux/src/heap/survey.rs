@@ -15,8 +15,9 @@ use super::layout::{ALIGNMENT, FLAGS, SIZE};
 use super::libc::Library;
 use super::memory::Memory;
 use super::process_memory::ProcessMemory;
+use super::stop::Stop;
 use super::walk::{Heap, Known, Steps, Walk};
-use super::window::{Stop, Window};
+use super::window::Window;
 
 /// A walk through a heap may step back so many times.
 const TRIES: usize = 60;

@@ -9,7 +9,8 @@ use super::figures::HeapBytes;
 use super::layout::{
     ALIGNMENT, CACHE_KEY, CHUNK_RECORD, FENCE, FLAGS, LEAST_CHUNK, MAPPED, PREVIOUS_IN_USE, SIZE,
 };
-use super::window::{Stop, Window};
+use super::stop::Stop;
+use super::window::Window;
 
 /// Bytes between two places to which a walk can step back, and number of these places.
 const BETWEEN: u64 = 64 << 10;
@@ -139,7 +140,8 @@ impl Walk {
     /// Adds the whole pages of chunks that are free and side by side.
     fn give(&mut self, free: Range<u64>, window: &mut Window<'_>) -> Result<(), Stop> {
         if !free.is_empty() {
-            self.bytes.returnable += window.residency.bytes_between(free.start + CHUNK_RECORD..free.end)?;
+            let pages = window.residency.bytes_between(free.start + CHUNK_RECORD..free.end)?;
+            self.bytes.add_returnable(pages);
         }
         Ok(())
     }
@@ -153,8 +155,10 @@ impl Walk {
         self.bytes.top += bytes;
         let begin = if below.is_empty() { at } else { below.start };
         let resident = window.residency.bytes_between(begin + LEAST_CHUNK + 1..heap.end)?;
-        let place = if heap.returns_top { &mut self.bytes.returnable } else { &mut self.bytes.top_resident };
-        *place += resident;
+        match heap.returns_top {
+            true => self.bytes.add_returnable(resident),
+            false => self.bytes.top_resident += resident.iter().sum::<u64>(),
+        }
         Ok(())
     }
 }

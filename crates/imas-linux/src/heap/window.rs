@@ -5,22 +5,10 @@ use std::time::Instant;
 
 use super::memory::Memory;
 use super::residency::Residency;
+use super::stop::Stop;
 
 /// Pages that are read at first, and at most where the reads follow each other.
 const PAGES: (u64, u64) = (4, 64);
-
-/// Reason why a walk did not come to its end.
-#[derive(Debug)]
-pub(super) enum Stop {
-    /// What was read cannot be a heap's: it was changed meanwhile, or is none.
-    Torn,
-    /// The page is not in memory.
-    Absent,
-    /// The time is over.
-    Late,
-    /// The kernel's answer.
-    Unreadable(std::io::Error),
-}
 
 /// The pages that were read last.
 pub(super) struct Window<'m> {
