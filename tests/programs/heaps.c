@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// THREADS BLOCKS: each thread fills its arena with blocks of many sizes and frees most of them, some in long rows.
+// THREADS BLOCKS [MOVES]: each thread fills its arena with blocks of many sizes and frees most of them, some in long rows.
 // After each line on standard input the program answers with a line. 's': what mallinfo2 says, "free live arena".
-// 't': resident anonymous KiB before and after malloc_trim(0). 'w': from now on the threads go on allocating.
+// 't': resident anonymous KiB before and after malloc_trim(0). 'w': from now on the threads go on allocating. 'f': forks a
+// child that waits. With MOVES the program moves its break itself from time to time.
 #include <malloc.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 static pthread_barrier_t filled;
@@ -90,6 +93,8 @@ int main(int count, char **words)
         size_t bytes = size_of(&state);
         own[index] = malloc(bytes);
         memset(own[index], 1, bytes);
+        if (count > 3 && index % (blocks / 5) == 0)
+            memset(sbrk(100000), 2, 100000);
     }
     for (long index = 0; index < blocks; index++) {
         if (index % 4 != 0 || index > blocks - blocks / 8)
@@ -106,6 +111,14 @@ int main(int count, char **words)
             long before = anonymous_kib();
             malloc_trim(0);
             printf("%ld %ld\n", before, anonymous_kib());
+        } else if (line[0] == 'f') {
+            pid_t child = fork();
+            if (child == 0) {
+                prctl(PR_SET_PDEATHSIG, SIGKILL);
+                for (;;)
+                    pause();
+            }
+            printf("%d\n", child);
         } else {
             atomic_store(&work, 1);
             printf("works\n");

@@ -38,5 +38,5 @@ pub(crate) fn text_of(pid: u32) -> Result<Vec<u8>> {
     HeapAnswer(answer).to_text().ok_or_else(|| ErrorKind::FileTooLarge.into())
 }
 
-pub use found::Region;
+pub use found::{Region, RegionKind};
 pub use survey::figures_in;

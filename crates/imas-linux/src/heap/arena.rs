@@ -15,6 +15,8 @@ const MOST_ARENAS: usize = 4096;
 const MOST_HEAPS: usize = 1 << 16;
 /// Lists of the first arena that may be caught in the middle of a change.
 const TORN_LISTS: usize = 2;
+/// Records that look like the first arena's and of which the ring is followed.
+const MOST_RINGS: usize = 4;
 /// Most values of the lock, the flags and the sign of small blocks.
 const SMALL: u64 = 3;
 
@@ -85,15 +87,19 @@ impl HeapInfo {
 
 /// All arenas, the first one first.
 pub(super) fn all(memory: &dyn Memory, library: &Library) -> Result<Vec<Arena>, NotReadable> {
-    let mut unused = false;
+    let (mut unused, mut rings) = (false, 0);
     for (begin, words) in &library.data {
         for (at, address) in (0..words.len()).zip((*begin..).step_by(8)) {
+            if rings >= MOST_RINGS {
+                break;
+            }
             let Some(state) = words.get(at..at + word_count(library.layout.state)) else { break };
             let main = Arena::parsed(state, &library.layout, address, true);
             match looks_like_main(state, &library.layout, &main) {
                 Main::No => {}
                 Main::Unused => unused = true,
                 Main::Used => {
+                    rings += 1;
                     if let Some(arenas) = ring(memory, &library.layout, main) {
                         return Ok(arenas);
                     }

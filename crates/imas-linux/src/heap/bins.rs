@@ -2,6 +2,8 @@
 //! Free chunks by the lists of their arena, for a first arena in several parts: somebody else moved the program break,
 //! or the break could not be moved. Where the parts lie is not written down, but each free chunk is in a list.
 
+use std::collections::HashSet;
+
 use super::arena::Arena;
 use super::figures::HeapBytes;
 use super::layout::{ALIGNMENT, CHUNK_RECORD, FLAGS, LEAST_CHUNK, Layout, SIZE, USER};
@@ -12,7 +14,12 @@ use super::window::Window;
 const MOST: u64 = 1 << 20;
 
 /// Bytes of an arena by its lists. All that is neither free nor the top counts as live.
-pub(super) fn bytes(arena: &Arena, layout: &Layout, window: &mut Window<'_>) -> Result<HeapBytes, Stop> {
+pub(super) fn bytes(
+    arena: &Arena,
+    layout: &Layout,
+    fast: &HashSet<u64>,
+    window: &mut Window<'_>,
+) -> Result<HeapBytes, Stop> {
     let mut bytes =
         HeapBytes { top: window.word(arena.top.wrapping_add(SIZE))? & !FLAGS, ..HeapBytes::default() };
     for list in 0..layout.bins.1 {
@@ -26,7 +33,12 @@ pub(super) fn bytes(arena: &Arena, layout: &Layout, window: &mut Window<'_>) -> 
             at = window.word(at.wrapping_add(USER))?;
         }
     }
-    let free = bytes.free.checked_add(bytes.top).ok_or(Stop::Torn)?;
+    let mut sorted: Vec<u64> = fast.iter().copied().collect();
+    sorted.sort_unstable();
+    for at in sorted {
+        bytes.fast = bytes.fast.saturating_add(window.word(at.wrapping_add(SIZE))? & !FLAGS);
+    }
+    let free = bytes.free.saturating_add(bytes.fast).saturating_add(bytes.top);
     bytes.live = arena.system_mem.checked_sub(free).ok_or(Stop::Torn)?;
     Ok(bytes)
 }

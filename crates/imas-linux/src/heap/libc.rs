@@ -15,9 +15,10 @@ const RELEASE: &str = "release version ";
 const LINE: usize = 256;
 /// Bytes that are read at once.
 const PIECE: usize = 256 << 10;
-/// Most bytes of a library that are searched.
-const MOST_TEXT: u64 = 16 << 20;
-/// Most bytes of its variables.
+/// Mappings of each kind that are read; more of them are no C library.
+const MOST_MAPPINGS: usize = 8;
+/// Most bytes of a mapping that are searched, and most bytes of variables in one.
+const MOST_TEXT: u64 = 4 << 20;
 const MOST_DATA: u64 = 1 << 20;
 /// Header of an ELF file of 64 bits.
 const ELF_64: &[u8] = b"\x7fELF\x02";
@@ -32,8 +33,9 @@ pub(super) struct Library {
 
 impl Library {
     pub(super) fn of(memory: &dyn Memory, regions: &[Region]) -> Result<Self, NotReadable> {
-        let of_kind = |kind| regions.iter().filter(move |region| region.kind == kind);
-        let first = of_kind(RegionKind::LibraryText).next();
+        let of_kind = |kind| regions.iter().filter(move |region| region.kind == kind).take(MOST_MAPPINGS);
+        let texts: Vec<&Region> = of_kind(RegionKind::LibraryText).collect();
+        let first = texts.first();
         let mut header = [0; ELF_64.len()];
         let read = first.map(|first| memory.read(first.begin, &mut header));
         if let Some(Err(error)) = &read {
@@ -42,7 +44,7 @@ impl Library {
         if header != ELF_64 {
             return Err(NotReadable::because("it is not a process of 64 bits"));
         }
-        let line = of_kind(RegionKind::LibraryText).rev().find_map(|region| banner(memory, region));
+        let line = texts.iter().rev().find_map(|region| banner(memory, region));
         let version = line.as_deref().and_then(version_in).unwrap_or_default();
         let layout = minor(&version).and_then(Layout::of);
         let layout = layout.ok_or_else(|| match version.is_empty() {

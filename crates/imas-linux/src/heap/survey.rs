@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A look at all heaps of a process within a time limit.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::io::Result;
 use std::time::Instant;
 
@@ -21,6 +21,8 @@ use super::window::Window;
 
 /// A walk through a heap may step back so many times.
 const TRIES: usize = 60;
+/// `[heap]` may have grown by so much since its mapping was read.
+const MOST_GROWN: u64 = 1 << 30;
 /// Arenas that are listed one by one.
 const LISTED: usize = 64;
 
@@ -136,40 +138,54 @@ impl Survey<'_> {
         counted.held = arena.system_mem;
         let heap = |arena: &Arena, window: &mut Window<'_>| {
             let end = top_end(arena, window)?;
-            let begin = main_heap.map_or(0, |region| region.begin.next_multiple_of(ALIGNMENT));
-            let is_whole = end.checked_sub(arena.system_mem) == Some(begin);
+            let region = main_heap.ok_or(Stop::Torn)?;
+            let begin = region.begin.next_multiple_of(ALIGNMENT);
+            let is_whole = end.checked_sub(arena.system_mem) == Some(begin)
+                && end <= region.end.saturating_add(MOST_GROWN);
             let heap = Heap { start: begin, begin, end, top: Some(arena.top), returns_top: true };
             if is_whole { Ok(heap) } else { Err(Stop::Torn) }
         };
-        self.walk(arena, &heap, until, &mut counted);
-        if counted.read == 0 && matches!(counted.stop, Some(Stop::Torn)) {
-            self.by_lists(arena, until, &mut counted);
+        let fast = self.fast(arena, until);
+        if let Some(part) = self.walk(arena, &heap, &fast, until, &mut counted)
+            && !self.by_lists(arena, &fast, until, &mut counted)
+        {
+            counted.add(part);
         }
         counted
     }
 
-    /// The first arena by its lists, where it is in several parts.
-    fn by_lists(&self, arena: &Arena, until: Instant, counted: &mut Counted) {
+    /// The first arena by its lists, where it is in several parts; whether that was possible.
+    fn by_lists(&self, arena: &Arena, fast: &HashSet<u64>, until: Instant, counted: &mut Counted) -> bool {
         for _ in 0..TRIES {
-            let Some(arena) = Arena::read(self.memory, &self.library.layout, arena.address, true) else {
-                return;
-            };
+            let now = Arena::read(self.memory, &self.library.layout, arena.address, true);
+            let Some(arena) = now.filter(|arena| arena.system_mem <= self.mapped()) else { return false };
             let mut window = Window::new(self.memory, until);
-            match bins::bytes(&arena, &self.library.layout, &mut window) {
+            match bins::bytes(&arena, &self.library.layout, fast, &mut window) {
                 Ok(bytes) => {
-                    (counted.figures.bytes, counted.stop) = (bytes, None);
+                    counted.figures.bytes = bytes;
                     (counted.held, counted.read) = (arena.system_mem, arena.system_mem);
-                    return;
+                    return true;
                 }
-                Err(stop) => counted.stop = Some(stop),
+                Err(Stop::Torn) => {}
+                Err(_) => return false,
             }
         }
+        false
+    }
+
+    /// Bytes of all mappings where heaps may lie.
+    fn mapped(&self) -> u64 {
+        let heaps = self
+            .regions
+            .iter()
+            .filter(|region| matches!(region.kind, RegionKind::MainHeap | RegionKind::Anonymous));
+        heaps.map(|region| region.end - region.begin).fold(0, u64::saturating_add)
     }
 
     fn other(&self, arena: &Arena, heaps: &[HeapInfo], until: Instant) -> Counted {
         let mut counted = Counted::default();
         counted.figures.heaps = heaps.len() as u64;
-        let layout = &self.library.layout;
+        let (layout, fast) = (&self.library.layout, self.fast(arena, until));
         for info in heaps {
             counted.held += info.bytes;
             let heap = |arena: &Arena, _: &mut Window<'_>| {
@@ -178,34 +194,46 @@ impl Survey<'_> {
                 let top = Some(arena.top).filter(|top| (begin..end).contains(top));
                 Ok(Heap { start: info.address, begin, end, top, returns_top: false })
             };
-            self.walk(arena, &heap, until, &mut counted);
+            if let Some(part) = self.walk(arena, &heap, &fast, until, &mut counted) {
+                counted.add(part);
+            }
         }
         counted
     }
 
-    /// Walks through a heap, stepping back where it was torn, and adds what was counted.
+    fn fast(&self, arena: &Arena, until: Instant) -> HashSet<u64> {
+        fastbins::of(arena, &mut Window::new(self.memory, until))
+    }
+
+    /// Walks through a heap, stepping back where it was torn, and adds what was counted. A part that ends where the heap
+    /// was torn again and again is given back.
     fn walk(
         &self,
         arena: &Arena,
         heap: &dyn Fn(&Arena, &mut Window<'_>) -> std::result::Result<Heap, Stop>,
+        fast: &HashSet<u64>,
         until: Instant,
         counted: &mut Counted,
-    ) {
-        let fast = fastbins::of(arena, &mut Window::new(self.memory, until));
-        let known = Known { fast: &fast, keys: &self.keys };
+    ) -> Option<Walk> {
+        let known = Known { fast, keys: &self.keys };
         let mut steps = Steps::default();
         for _ in 0..TRIES {
             let now = Arena::read(self.memory, &self.library.layout, arena.address, arena.is_main);
-            let Some(arena) = now else { return counted.stop = Some(Stop::Absent) };
+            let Some(arena) = now else {
+                counted.stop = Some(Stop::Absent);
+                break;
+            };
             let mut window = Window::new(self.memory, until);
             let walked = heap(&arena, &mut window).and_then(|heap| steps.go_on(&heap, &known, &mut window));
             let Err(Stop::Torn) = walked else {
                 counted.stop = walked.err().or(counted.stop.take());
-                return counted.add(steps.walk);
+                counted.add(steps.walk);
+                return None;
             };
             counted.stop = Some(Stop::Torn);
             steps.back();
         }
+        Some(steps.walk)
     }
 }
 

@@ -90,6 +90,11 @@ impl Subject {
         assert_eq!(self.asked("w"), "works");
     }
 
+    /// Forks a child that only waits. Its pid.
+    pub(crate) fn forks(&mut self) -> u32 {
+        self.asked("f").parse().unwrap()
+    }
+
     fn numbers<const N: usize>(&mut self, question: &str) -> [u64; N] {
         let answer = self.asked(question);
         let numbers: Vec<u64> = answer.split(' ').map(|word| word.parse().unwrap()).collect();
