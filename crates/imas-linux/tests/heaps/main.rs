@@ -3,6 +3,9 @@
 //! `malloc_trim(0)` then returned.
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
+mod hostile;
+mod made_cases;
+mod made_memory;
 mod subject;
 
 use imas_linux::heap::figures::HeapFigures;

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Real executables and made-up heaps, changed to attack their reader. `fuzz/fuzz_targets/elf.rs` and `heaps.rs` make
-//! the same checks with guided changes.
+//! Real executables, changed to attack their reader. `fuzz/fuzz_targets/elf.rs` makes the
+//! same check with guided changes.
 
 #![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
 
 mod file;
-mod heap_cases;
-mod heaps;
-mod made_memory;
 
 use std::sync::OnceLock;
 

@@ -10,7 +10,7 @@ use imas_linux::heap::memory::{Memory, Page};
 use imas_linux::heap::{RegionKind, figures_in};
 use proptest::prelude::*;
 
-use crate::heaps::{check, chunks};
+use crate::hostile::{check, chunks};
 use crate::made_memory::{Chunk, Expected, Kind, MadeMemory};
 
 fn far() -> Instant {
