@@ -80,7 +80,8 @@ impl Made {
     /// Share of the benchmarks whose picks are so. Fewer resamples make narrower intervals, and so more proofs: few suit a
     /// bound of wrong picks, more a bound of right ones.
     fn share(&self, resamples: usize, is: impl Fn(&BenchPicks) -> bool) -> f64 {
-        let picks = |seed| compare(&self.runs(seed), &Options { resamples, seed, ..Options::default() }).picks;
+        let picks =
+            |seed| compare(&self.runs(seed), &Options { resamples, seed, ..Options::default() }).picks;
         (0..BENCHES).filter(|&seed| is(&picks(seed))).count() as f64 / BENCHES as f64
     }
 }

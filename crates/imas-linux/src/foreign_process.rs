@@ -58,9 +58,11 @@ pub enum ForeignFile {
     Executable,
     /// Activity of all threads of the process and its descendants, as [`crate::activity`] reads it (`task`).
     Activity,
+    /// What the process's heaps hold, as [`crate::heap`] reads them (`mem`, `pagemap`).
+    Heaps,
 }
 
-const FILES: [ForeignFile; 7] = [
+const FILES: [ForeignFile; 8] = [
     ForeignFile::CommandLine,
     ForeignFile::Environment,
     ForeignFile::Maps,
@@ -68,6 +70,7 @@ const FILES: [ForeignFile; 7] = [
     ForeignFile::SmapsRollup,
     ForeignFile::Executable,
     ForeignFile::Activity,
+    ForeignFile::Heaps,
 ];
 
 impl ForeignFile {
@@ -80,6 +83,7 @@ impl ForeignFile {
             Self::SmapsRollup => "smaps_rollup",
             Self::Executable => "exe",
             Self::Activity => "task",
+            Self::Heaps => "mem",
         }
     }
 
@@ -91,7 +95,7 @@ impl ForeignFile {
             Self::CommandLine | Self::Environment => 1 << 20,
             Self::Maps => 16 << 20,
             Self::Smaps => 64 << 20,
-            Self::SmapsRollup | Self::Executable | Self::Activity => 1 << 16,
+            Self::SmapsRollup | Self::Executable | Self::Activity | Self::Heaps => 1 << 16,
         }
     }
 }
@@ -261,6 +265,7 @@ fn read_here(pid: u32, file: ForeignFile) -> Result<Vec<u8>> {
             let text = crate::activity::text_of(pid).ok_or_else(|| failed(GONE))?;
             return Ok(text.into_bytes());
         }
+        ForeignFile::Heaps => bytes = crate::heap::text_of(pid)?,
         ForeignFile::Executable => return Ok(executable_text(&std::fs::metadata(path)?)),
         // Each read looks at the process anew. By several, these texts would be torn where the process ends or runs
         // another image in between, and the beginning of a name would be taken for the name.

@@ -18,6 +18,8 @@
 //! - [`user_preloads`]: libraries with a malloc that a user preloads himself
 //! - [`foreign_process`]: what the kernel shows of the memory of somebody else's process, read beside it
 //! - [`footprint`]: memory of one process, resident and address space, less what is ours
+//! - [`heap`]: what glibc's heaps hold in another process, and what a trim would return
+//! - [`process_heaps`]: the same of a process that somebody else may own, read beside it
 //! - [`package`]: which package of the distribution a file belongs to
 //! - [`resident`]: what the resident memory of a process consists of
 //! - [`running`]: running processes
@@ -42,7 +44,6 @@
 //! - [`catalogue_table`]: the candidates that root approved for it
 
 pub mod activity;
-pub mod arena_estimate;
 pub mod arenas;
 pub mod boot;
 pub mod catalogue;
@@ -62,6 +63,7 @@ pub mod fnv;
 pub mod footprint;
 pub mod foreground;
 pub mod foreign_process;
+pub mod heap;
 pub mod host;
 pub mod in_time;
 pub mod index;
@@ -78,6 +80,7 @@ pub mod plain_file;
 pub mod prefault;
 pub mod preload_folder;
 pub mod process;
+pub mod process_heaps;
 pub mod program;
 pub mod program_file;
 pub mod replace_file;

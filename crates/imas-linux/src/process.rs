@@ -34,6 +34,12 @@ pub fn boot_id() -> ProcResult<String> {
     procfs::sys::kernel::random::boot_id()
 }
 
+/// Resident bytes of a process, those of files included.
+#[must_use]
+pub fn resident_bytes(pid: u32) -> Option<u64> {
+    Some(Process::new(i32::try_from(pid).ok()?).ok()?.stat().ok()?.rss * procfs::page_size())
+}
+
 /// Whether the process of that id and start still runs (a zombie does not).
 #[must_use]
 pub fn is_running(pid: u32, start_ticks: u64) -> bool {

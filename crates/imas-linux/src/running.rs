@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use procfs::process::{MMapPath, Process};
 
 use crate::activity::MOST_THREADS;
-use crate::arenas;
 use crate::foreign_process::{ForeignFile, mappings};
 use crate::interpreter_target::InterpreterTarget;
 use crate::program::Program;
@@ -24,8 +23,6 @@ pub struct Running {
     pub program: Program,
     /// The systemd service it belongs to, by its control group.
     pub unit: Option<String>,
-    /// Arenas of glibc beside the first.
-    pub other_arenas: usize,
     /// Files that are mapped into the process.
     pub(crate) mapped: BTreeSet<PathBuf>,
     /// The environment it was started with, `NAME=VALUE` each.
@@ -55,14 +52,12 @@ fn of(process: &Process) -> Option<Running> {
     let pid = u32::try_from(process.pid()).ok()?;
     let program = program(process)?;
     let maps = mappings(pid, ForeignFile::Maps).ok()?;
-    let other_arenas = arenas::others(&maps.0);
     let mapped = maps.iter().filter_map(|map| match &map.pathname {
         MMapPath::Path(path) => Some(path.clone()),
         _ => None,
     });
     let environment = crate::process::environment(pid).unwrap_or_default();
-    let running =
-        Running { pid, program, unit: unit(process), other_arenas, mapped: mapped.collect(), environment };
+    let running = Running { pid, program, unit: unit(process), mapped: mapped.collect(), environment };
     // All of it was read of one program only if that still runs.
     (process.exe().ok()? == running.program.path).then_some(running)
 }

@@ -29,7 +29,9 @@ use crate::shared::Shared;
 const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// Number of programs with time series of their own.
 const PROGRAMS: usize = 50;
-/// Name of the series that sums up the other programs.
+/// Number of services with a time series of their own.
+const UNITS: usize = 50;
+/// Name of the series that sums up the other programs, or services.
 const OTHER: &str = "other";
 
 type Labels = Vec<(&'static str, String)>;
@@ -57,6 +59,7 @@ fn text(known: &ServedState, look: &LiveSnapshot) -> anyhow::Result<String> {
     of_store(&mut registry, known);
     of_daemon(&mut registry, known);
     of_machine(&mut registry, look);
+    of_units(&mut registry, look);
     of_programs(&mut registry, known, look);
     of_ourselves(&mut registry);
     let mut text = String::new();
@@ -203,6 +206,27 @@ fn of_machine(registry: &mut Registry, look: &LiveSnapshot) {
         "processes_hidden",
         "Processes of others that may not be looked into",
         look.hidden as f64,
+    );
+}
+
+/// Registers the free pages in the heaps of each service, of those that hold most.
+fn of_units(registry: &mut Registry, look: &LiveSnapshot) {
+    let mut units: BTreeMap<&str, f64> = BTreeMap::new();
+    for process in &look.processes {
+        let Some(bytes) = process.returnable_bytes else { continue };
+        *units.entry(process.unit.as_deref().unwrap_or("none")).or_default() += bytes as f64;
+    }
+    let mut units: Vec<(&str, f64)> = units.into_iter().collect();
+    units.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(b.0)));
+    let (own, others) = units.split_at(units.len().min(UNITS));
+    let other = (OTHER, others.iter().map(|(_, bytes)| bytes).sum());
+    let all = own.iter().copied().chain((!others.is_empty()).then_some(other));
+    let labelled = all.map(|(unit, bytes)| (vec![("unit", printable::name(unit).into_owned())], bytes));
+    figures(
+        registry,
+        "unit_returnable_bytes",
+        "Free pages in glibc's heaps of a service that malloc_trim(0) would return",
+        labelled,
     );
 }
 

@@ -26,6 +26,8 @@ pub(crate) enum Column {
     Threads,
     /// Resident memory
     Resident,
+    /// Free pages in glibc's heaps that a trim would return
+    Free,
     /// Bytes in live blocks, of a trial
     Live,
     /// Change of the resident memory per hour
@@ -40,7 +42,7 @@ pub(crate) enum Column {
 
 impl Column {
     /// All columns in the order on the screen.
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::Pid,
         Self::Uid,
         Self::Program,
@@ -48,6 +50,7 @@ impl Column {
         Self::Allocator,
         Self::Threads,
         Self::Resident,
+        Self::Free,
         Self::Live,
         Self::Growth,
         Self::Cpu,
@@ -56,7 +59,7 @@ impl Column {
     ];
 
     /// Columns in the order in which they are left out where the terminal is narrow. The others always stay.
-    const LESS: [Self; 5] = [Self::Uid, Self::Unit, Self::Live, Self::Threads, Self::Growth];
+    const LESS: [Self; 6] = [Self::Uid, Self::Unit, Self::Live, Self::Free, Self::Threads, Self::Growth];
 
     /// Columns that fit into `width` characters.
     pub(crate) fn that_fit(width: u16) -> Vec<Self> {
@@ -81,6 +84,7 @@ impl Column {
             Self::Allocator => "ALLOCATOR",
             Self::Threads => "THR",
             Self::Resident => "RES",
+            Self::Free => "FREE",
             Self::Live => "LIVE",
             Self::Growth => "GROWTH/h",
             Self::Cpu => "CPU%",
@@ -93,7 +97,7 @@ impl Column {
     pub(crate) fn width(self) -> u16 {
         match self {
             Self::Pid => 7,
-            Self::Uid | Self::Live | Self::Resident | Self::Cpu => 5,
+            Self::Uid | Self::Free | Self::Live | Self::Resident | Self::Cpu => 5,
             Self::Program => 17,
             Self::Unit => 16,
             Self::Allocator => 10,
@@ -115,8 +119,8 @@ impl Column {
 
     /// Whether the column is aligned to the right.
     pub(crate) fn is_number(self) -> bool {
-        use Column::{Cpu, Growth, Live, Pid, Resident, Threads, Uid};
-        matches!(self, Pid | Uid | Threads | Resident | Live | Growth | Cpu)
+        use Column::{Cpu, Free, Growth, Live, Pid, Resident, Threads, Uid};
+        matches!(self, Pid | Uid | Threads | Resident | Free | Live | Growth | Cpu)
     }
 
     /// What the column shows of a process, safe for a terminal.
@@ -130,6 +134,7 @@ impl Column {
             Self::Allocator => printable::name(&process.allocator).into_owned(),
             Self::Threads => process.threads.to_string(),
             Self::Resident => words::size(process.resident_bytes as f64),
+            Self::Free => or_dash(process.returnable_bytes.map(|bytes| words::size(bytes as f64))),
             Self::Live => or_dash(process.live_bytes.map(|bytes| words::size(bytes as f64))),
             Self::Growth => or_dash(process.growth_bytes_per_hour.map(words::signed_size)),
             Self::Cpu => or_dash(process.cpu_share.map(|share| format!("{:.1}", share * 100.0))),
@@ -143,6 +148,7 @@ impl Column {
         let figure = |process: &LiveProcess| match self {
             Self::Threads => Some(process.threads as f64),
             Self::Resident => Some(process.resident_bytes as f64),
+            Self::Free => process.returnable_bytes.map(|bytes| bytes as f64),
             Self::Live => process.live_bytes.map(|bytes| bytes as f64),
             Self::Growth => process.growth_bytes_per_hour,
             Self::Cpu => process.cpu_share,

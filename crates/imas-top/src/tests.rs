@@ -45,6 +45,7 @@ fn process(pid: u32, path: &str) -> LiveProcess {
         threads: 4,
         resident_bytes: u64::from(pid) << 20,
         live_bytes: None,
+        returnable_bytes: None,
         growth_bytes_per_hour: Some(-2e6),
         cpu_share: Some(0.25),
         state: ProcessState::Settled { candidate: "jemalloc".to_owned(), since_unix_s: Some(1.7e9) },

@@ -94,7 +94,7 @@ pub(crate) fn gain_sentence(gain: &LiveGain) -> String {
     let sure = match gain.certainty {
         Certainty::Proven => format!("proven by {on} and {other} trials"),
         Certainty::NotProven => format!("not proven, {on} and {other} trials"),
-        Certainty::Estimate => "an estimate by its arenas, not measured".to_owned(),
+        Certainty::Estimate => "free pages in its heap now, not measured".to_owned(),
     };
     printable::name(&format!("{} after a restart: {saved} ({sure})", gain.candidate)).into_owned()
 }

@@ -6,6 +6,10 @@ use std::time::{Duration, Instant};
 /// Share of the time since the last look that may be spent.
 const SHARE: f64 = 0.001;
 
+/// Share for looks at heaps, and what stands for the time before the first look.
+const HEAPS_SHARE: f64 = 0.003;
+const BEFORE_FIRST: Duration = Duration::from_secs(60);
+
 /// Time for one kind of work in one look.
 #[derive(Debug)]
 pub(crate) struct Budget {
@@ -19,6 +23,12 @@ impl Budget {
     pub(crate) fn after(since_last: Option<Duration>) -> Self {
         let end = since_last.map(|since| Instant::now() + since.mul_f64(SHARE));
         Self { end, begun: false }
+    }
+
+    /// For looks at heaps, which take longer: the first look has a limit too.
+    pub(crate) fn for_heaps(since_last: Option<Duration>) -> Self {
+        let time = since_last.unwrap_or(BEFORE_FIRST).mul_f64(HEAPS_SHARE);
+        Self { end: Some(Instant::now() + time), begun: false }
     }
 
     /// Whether there is time for one more piece of work. There always is for the first one, so that all work

@@ -43,6 +43,7 @@
 //! - `unfit_files`: executables that cannot be served
 //! - [`machine`]: the machine's pressure
 //! - [`restart`]: what a restart would change, by trials
+//! - [`keeps_away`]: what to advise where free pages are held
 //! - [`trial_page`]: the page of a running trial
 //!
 //! ```text
@@ -56,6 +57,8 @@
 //!   mappings, environment) is read once, again when that file shows an exec, and every ten minutes.
 //! - A store is read again when it has changed, and never for more than a third of a per cent of the time.
 //!   A program is worked out anew when something about it was stored, and every five minutes.
+//! - The heaps of a process of 16 MiB and more are read once a minute at most, and one that took long less often:
+//!   all looks at heaps together have a third of a per cent of the time.
 //! - All this work is bounded by a share of the time since the last look (`budget`): what does not fit is done
 //!   at one of the next looks. The first look does everything.
 
@@ -63,6 +66,7 @@ mod budget;
 pub mod followed_store;
 pub mod forecast;
 mod identity;
+pub mod keeps_away;
 mod latency;
 pub mod lives;
 pub mod machine;

@@ -18,6 +18,7 @@ use imas_store::samples::StoredProgram;
 
 use crate::budget::Budget;
 use crate::identity::Identity;
+use crate::keeps_away;
 use crate::machine;
 use crate::memory_point::MemoryPoint;
 use crate::program_facts::ProgramFacts;
@@ -26,7 +27,6 @@ use crate::reading::ProcessReader;
 use crate::snapshot::{Certainty, LiveGain, LiveProcess, LiveSnapshot, ProcessState, StoreKind};
 use crate::tracked::Tracked;
 use crate::unfit_files::UnfitFiles;
-use imas_linux::arena_estimate::CANDIDATE;
 
 /// How often the daemon's status and list of ineligible programs are read.
 const DAEMON_LASTS: Duration = Duration::from_secs(10);
@@ -116,7 +116,8 @@ impl ProcessObserver {
         self.daemon.refresh(&self.run_dir);
         self.sources.iter_mut().for_each(ProgramSource::refresh);
         let mut problems = self.work_out(&mut Budget::after(since_last));
-        self.look_into(&mut Budget::after(since_last));
+        self.read_pages(&mut Budget::after(since_last));
+        self.look_at_heaps(&mut Budget::for_heaps(since_last));
         self.last = Some(at);
         let first = *self.first.get_or_insert(at);
         let mut processes: Vec<LiveProcess> =
@@ -206,15 +207,20 @@ impl ProcessObserver {
         problems
     }
 
-    /// Pages of trials, and arenas.
-    fn look_into(&mut self, budget: &mut Budget) {
+    fn read_pages(&mut self, budget: &mut Budget) {
         for tracked in self.processes.values_mut() {
             if tracked.is_trial() && budget.allows_more() {
                 tracked.read_page();
             }
-            if tracked.needs_arenas() && budget.allows_more() {
-                tracked.count_arenas();
+        }
+    }
+
+    fn look_at_heaps(&mut self, budget: &mut Budget) {
+        for tracked in self.processes.values_mut().filter(|tracked| tracked.needs_heaps()) {
+            if !budget.allows_more() {
+                break;
             }
+            tracked.look_at_heaps();
         }
     }
 
@@ -243,11 +249,44 @@ impl ProcessObserver {
             threads: now.threads,
             resident_bytes: now.resident_bytes,
             live_bytes: tracked.live_bytes,
+            returnable_bytes: tracked.returnable_bytes,
             growth_bytes_per_hour: tracked.growth_per_hour(),
             cpu_share: tracked.cpu_share,
             state: self.state(identity, facts),
             quarantined: facts.map(|facts| facts.quarantined.clone()).unwrap_or_default(),
-            gain: gain(tracked, identity, facts),
+            gain: self.gain(tracked, identity, facts),
+        })
+    }
+
+    /// What a restart of the process would gain, by the program's trials. Without these it is what its heaps
+    /// would return now.
+    fn gain(&self, tracked: &Tracked, identity: &Identity, facts: Option<&ProgramFacts>) -> Option<LiveGain> {
+        let on = identity.candidate.as_deref();
+        if let Some((gain, pick)) = facts.zip(on).and_then(|(facts, on)| facts.gain(on)) {
+            let saved = |ratio: Interval, of: f64| Interval {
+                lo: (1.0 - ratio.hi) * of,
+                mid: (1.0 - ratio.mid) * of,
+                hi: (1.0 - ratio.lo) * of,
+            };
+            return Some(LiveGain {
+                candidate: pick.to_owned(),
+                memory_bytes: gain.memory.map(|ratio| saved(ratio, tracked.now.resident_bytes as f64)),
+                cpu_percent: gain.cpu.map(|ratio| saved(ratio, 100.0)),
+                certainty: if gain.is_proven { Certainty::Proven } else { Certainty::NotProven },
+                trials: gain.trials,
+            });
+        }
+        let bytes = tracked.returnable_bytes.filter(|bytes| *bytes >= keeps_away::LEAST_BYTES)?;
+        let bytes = bytes as f64;
+        if facts.is_some_and(|facts| facts.pick.is_some()) {
+            return None;
+        }
+        Some(LiveGain {
+            candidate: keeps_away::candidate(&self.candidates)?.to_owned(),
+            memory_bytes: Some(Interval { lo: 0.0, mid: bytes, hi: bytes }),
+            cpu_percent: None,
+            certainty: Certainty::Estimate,
+            trials: [0, 0],
         })
     }
 
@@ -274,34 +313,6 @@ fn found(sources: &[ProgramSource], identity: &Identity) -> Option<(usize, Store
 
 fn named(identity: &Identity, stored: Option<&StoredProgram>) -> String {
     stored.map_or_else(|| identity.program.to_string(), StoredProgram::to_string)
-}
-
-/// What a restart of the process would gain, by the program's trials. Without these it is an estimate by the
-/// process's arenas.
-fn gain(tracked: &Tracked, identity: &Identity, facts: Option<&ProgramFacts>) -> Option<LiveGain> {
-    let on = identity.candidate.as_deref();
-    if let Some((gain, pick)) = facts.zip(on).and_then(|(facts, on)| facts.gain(on)) {
-        let saved = |ratio: Interval, of: f64| Interval {
-            lo: (1.0 - ratio.hi) * of,
-            mid: (1.0 - ratio.mid) * of,
-            hi: (1.0 - ratio.lo) * of,
-        };
-        return Some(LiveGain {
-            candidate: pick.to_owned(),
-            memory_bytes: gain.memory.map(|ratio| saved(ratio, tracked.now.resident_bytes as f64)),
-            cpu_percent: gain.cpu.map(|ratio| saved(ratio, 100.0)),
-            certainty: if gain.is_proven { Certainty::Proven } else { Certainty::NotProven },
-            trials: gain.trials,
-        });
-    }
-    let bytes = tracked.arenas_bytes.filter(|_| facts.is_none_or(|facts| facts.pick.is_none()))?;
-    Some(LiveGain {
-        candidate: CANDIDATE.to_owned(),
-        memory_bytes: Some(Interval { lo: 0.0, mid: bytes, hi: bytes * 2.0 }),
-        cpu_percent: None,
-        certainty: Certainty::Estimate,
-        trials: [0, 0],
-    })
 }
 
 impl Daemon {

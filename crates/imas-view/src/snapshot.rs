@@ -67,6 +67,8 @@ pub struct LiveProcess {
     pub resident_bytes: u64,
     /// Bytes in live blocks, by the hook's estimate; None outside of a trial.
     pub live_bytes: Option<u64>,
+    /// Free pages in glibc's heaps that `malloc_trim(0)` would return, bytes; None where that was not read.
+    pub returnable_bytes: Option<u64>,
     /// Change of the resident memory per hour since the observer first saw the process, bytes; None before
     /// it has been seen for some seconds.
     pub growth_bytes_per_hour: Option<f64>,

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use imas_linux::arenas::Arenas;
+use imas_linux::process_heaps;
 use imas_linux::serving::candidate::RealCandidates;
 use imas_linux::serving::injected::Injected;
 use imas_linux::standstill::age_s;
@@ -11,7 +11,6 @@ use imas_linux::standstill::age_s;
 use crate::identity::{Identified, Identity, identify};
 use crate::reading::Reading;
 use crate::trial_page;
-use imas_linux::arena_estimate::estimate;
 
 /// A process younger than this may not have loaded its libraries yet: it is looked at once more.
 const YOUNG_S: f64 = 3.0;
@@ -19,10 +18,12 @@ const YOUNG_S: f64 = 3.0;
 const IDENTITY_LASTS: Duration = Duration::from_secs(600);
 /// Growth over a shorter time is noise.
 const LEAST_GROWTH_S: f64 = 10.0;
-/// How often arenas are counted.
-const ARENAS_LAST: Duration = Duration::from_secs(120);
-/// A process with less memory or fewer threads has nothing to gain by fewer arenas.
-const ARENAS_FROM: (u64, u64) = (32 << 20, 3);
+/// How often the heaps of a process are looked at, at most. One that took long comes again after so many times that:
+/// 300 processes take less than a hundredth of a CPU together.
+const HEAPS_LAST: Duration = Duration::from_secs(60);
+const HEAPS_SHARE: u32 = 50_000;
+/// A process with less memory holds no free pages that matter.
+const HEAPS_FROM: u64 = 16 << 20;
 
 /// One process.
 #[derive(Debug)]
@@ -32,13 +33,14 @@ pub(crate) struct Tracked {
     pub(crate) is_hidden: bool,
     pub(crate) cpu_share: Option<f64>,
     pub(crate) live_bytes: Option<u64>,
-    /// What fewer arenas would save, bytes.
-    pub(crate) arenas_bytes: Option<f64>,
+    /// Free pages in its heaps that a trim would return, bytes.
+    pub(crate) returnable_bytes: Option<u64>,
     first: (Instant, u64),
     seen: Instant,
     /// When the identity was read, and whether it is final by the age of the process.
     identified: Option<(Instant, bool)>,
-    arenas_at: Option<Instant>,
+    /// When its heaps are looked at next.
+    heaps_due: Option<Instant>,
 }
 
 impl Tracked {
@@ -52,9 +54,9 @@ impl Tracked {
             is_hidden: false,
             cpu_share: None,
             live_bytes: None,
-            arenas_bytes: None,
+            returnable_bytes: None,
             identified: None,
-            arenas_at: None,
+            heaps_due: None,
         }
     }
 
@@ -109,20 +111,19 @@ impl Tracked {
         self.live_bytes = page.map(|page| page.live_bytes_now()).filter(|bytes| *bytes > 0);
     }
 
-    /// Whether its arenas are to be counted: it is on untouched glibc, with much memory and several threads.
-    pub(crate) fn needs_arenas(&self) -> bool {
-        let (bytes, threads) = ARENAS_FROM;
+    /// Whether its heaps are to be looked at: it may be on glibc's malloc, with enough memory.
+    pub(crate) fn needs_heaps(&self) -> bool {
         let is_plain = |one: &Identity| one.candidate.as_deref() == Some(imas_core::SYSTEM);
         self.identity.as_ref().is_some_and(is_plain)
-            && self.now.resident_bytes >= bytes
-            && self.now.threads >= threads
-            && self.arenas_at.is_none_or(|at| at.elapsed() > ARENAS_LAST)
+            && self.now.resident_bytes >= HEAPS_FROM
+            && self.heaps_due.is_none_or(|due| Instant::now() >= due)
     }
 
-    /// Counts the arenas of the process.
-    pub(crate) fn count_arenas(&mut self) {
-        self.arenas_bytes = Arenas::of(self.now.pid).and_then(|arenas| estimate(&arenas));
-        self.arenas_at = Some(Instant::now());
+    /// Looks at its heaps.
+    pub(crate) fn look_at_heaps(&mut self) {
+        let begun = Instant::now();
+        self.returnable_bytes = process_heaps::of(self.now.pid).ok().map(|heaps| heaps.bytes.returnable);
+        self.heaps_due = Some(begun + HEAPS_LAST.max(begun.elapsed() * HEAPS_SHARE));
     }
 
     /// Change of the resident memory per hour, bytes.

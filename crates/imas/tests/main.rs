@@ -5,7 +5,7 @@
 #![allow(clippy::print_stdout, reason = "what cannot run here is named")]
 
 mod adaptive;
-mod advise_arenas;
+mod advise_heaps;
 mod bad_input;
 mod bench;
 mod bench_habits;

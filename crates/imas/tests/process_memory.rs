@@ -32,17 +32,37 @@ fn explained(world: &World, pid: u32) -> (Value, String) {
 }
 
 #[test]
-fn without_a_trial_the_kinds_are_shown_and_what_is_live_is_not_guessed() {
+fn what_is_live_is_read_without_a_trial() {
     let world = World::new();
-    let child = piped::start(world.command(real("python3")).args(["-c", KEEPER, "keep"]));
+    for (argument, verdict, live) in [("keep", "live", 122e6), ("free", "fragmentation", 20e6)] {
+        let child = piped::start(world.command(real("python3")).args(["-c", KEEPER, argument]));
+        let (memory, page) = explained(&world, child.id());
+        piped::end(child);
+        let resident = &memory["resident"];
+        assert!(resident["heap"].as_u64().unwrap() > 110_000_000, "{memory:#}");
+        assert!(resident["files"].as_u64().unwrap() > 1_000_000, "{memory:#}");
+        assert_eq!(
+            (&memory["verdict"], &memory["live_bytes"]),
+            (&verdict.into(), &Value::Null),
+            "{memory:#}"
+        );
+        let found = memory["heaps"]["bytes"]["live"].as_f64().unwrap();
+        assert!((found - live).abs() < 8e6, "{memory:#}");
+        assert_eq!(memory["candidate"], "system", "{memory:#}");
+        assert!(page.contains("glibc holds") && page.contains("[heap]"), "{page}");
+    }
+}
+
+#[test]
+fn a_heap_of_another_allocator_is_said_to_be_unreadable() {
+    let world = World::new();
+    let library = support::lib_dir().join("allocators/libmimalloc.so");
+    let mut command = world.command(real("python3"));
+    let child = piped::start(command.args(["-c", KEEPER, "keep"]).env("LD_PRELOAD", &library));
     let (memory, page) = explained(&world, child.id());
     piped::end(child);
-    let resident = &memory["resident"];
-    assert!(resident["heap"].as_u64().unwrap() > 110_000_000, "{memory:#}");
-    assert!(resident["files"].as_u64().unwrap() > 1_000_000, "{memory:#}");
-    assert_eq!((&memory["verdict"], &memory["live_bytes"]), (&"unknown".into(), &Value::Null), "{memory:#}");
-    assert_eq!(memory["candidate"], "system", "{memory:#}");
-    assert!(page.contains("known only in a trial") && page.contains("[heap]"), "{page}");
+    assert_eq!((&memory["verdict"], &memory["heaps"]), (&"unknown".into(), &Value::Null), "{memory:#}");
+    assert!(page.contains("never used in it: another one serves it (libmimalloc.so is loaded)"), "{page}");
 }
 
 #[test]

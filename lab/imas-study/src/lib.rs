@@ -8,7 +8,7 @@
 //! third study, [`selector()`] (Ülgen and Avci, 2015), judges IMAS itself on stored raw runs. A fourth,
 //! [`mobile()`] (allocators for a phone), judges samples of the catalogue's allocators, which `imas-lab study
 //! mobile` measured. A fifth, [`ReplayJudgement`], compares predictions of replays with live runs. [`services`] judges
-//! picks, advice and predictions for servers.
+//! picks and predictions for servers.
 //! [`Study::write`] makes the page, the SVG and the CSV files.
 //!
 //! Nothing is printed here and no C code is linked. Charts and pages are those of `imas-report`.

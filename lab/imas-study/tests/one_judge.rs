@@ -72,7 +72,8 @@ impl Made {
     fn pick(&self, seed: u64) -> Option<usize> {
         let changes = RoundChanges::of("made up", &self.runs(seed));
         let goal = ServiceGoal::Memory;
-        let rule = PickRule { goal, rails: vec![], least_gain: 0.05, needs_proof: true, resamples: RESAMPLES };
+        let rule =
+            PickRule { goal, rails: vec![], least_gain: 0.05, needs_proof: true, resamples: RESAMPLES };
         rule.pick(&changes, &changes.rounds)
     }
 

@@ -164,7 +164,6 @@ mod tests {
             pid: 1,
             program: Program { path: "/p".into(), detail: String::new() },
             unit: None,
-            other_arenas: 0,
             mapped: mapped.iter().map(PathBuf::from).collect(),
             environment: environment.iter().map(OsString::from).collect(),
         }

@@ -21,8 +21,9 @@ use crate::listing::{Listed, Order, Words, short};
 use crate::served_state::ServedState;
 use crate::shared::Shared;
 
-const ORDERS: [Order<LiveProcess>; 4] = [
+const ORDERS: [Order<LiveProcess>; 5] = [
     Order { word: "resident", falls: true, compare: |a, b| a.resident_bytes.cmp(&b.resident_bytes) },
+    Order { word: "returnable", falls: true, compare: |a, b| a.returnable_bytes.cmp(&b.returnable_bytes) },
     Order {
         word: "cpu",
         falls: true,
@@ -31,11 +32,12 @@ const ORDERS: [Order<LiveProcess>; 4] = [
     Order { word: "allocator", falls: false, compare: |a, b| a.allocator.cmp(&b.allocator) },
     Order { word: "pid", falls: false, compare: |a, b| a.pid.cmp(&b.pid) },
 ];
-const COLUMNS: [(&str, Option<&str>); 8] = [
+const COLUMNS: [(&str, Option<&str>); 9] = [
     ("process", Some("pid")),
     ("program", None),
     ("candidate", Some("allocator")),
     ("resident MiB", Some("resident")),
+    ("could be returned, MiB", Some("returnable")),
     ("CPU", Some("cpu")),
     ("threads", None),
     ("state", None),
@@ -172,6 +174,7 @@ fn row(process: &LiveProcess) -> Vec<String> {
         short(&printable::name(&process.program)),
         printable::name(process.candidate.as_ref().unwrap_or(&process.allocator)).into_owned(),
         format::mib(process.resident_bytes as f64),
+        process.returnable_bytes.map_or_else(dash, |bytes| format::mib(bytes as f64)),
         process.cpu_share.map_or_else(dash, |share| format!("{:.1} %", share * 100.0)),
         process.threads.to_string(),
         state(&process.state),

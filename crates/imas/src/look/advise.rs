@@ -20,7 +20,7 @@ use imas_view::restart::Restart;
 use serde::Serialize;
 
 use crate::command_line::cli::JsonArgs;
-use crate::look::arena_advice::{self, ArenaRow};
+use crate::look::heap_advice::{self, HeapRow};
 use imas_cli::output;
 use imas_engine::context::Context;
 use imas_view::program_view::{ProgramView, state};
@@ -63,8 +63,8 @@ struct Advice {
     as_decided: usize,
     /// Number of programs whose tests are not complete.
     not_settled: usize,
-    /// Processes with many arenas of glibc, with an estimate that needs no trial.
-    arenas: Vec<ArenaRow>,
+    /// Processes whose glibc holds free pages: this needs no trial.
+    heaps: Vec<HeapRow>,
 }
 
 pub(crate) fn run(args: JsonArgs, context: &Context) -> Result<ExitCode> {
@@ -73,17 +73,17 @@ pub(crate) fn run(args: JsonArgs, context: &Context) -> Result<ExitCode> {
     if args.json {
         output::json(&advice)?;
     } else {
-        output::text(&(page(&advice) + &arena_advice::page(&advice.arenas)))?;
+        output::text(&(page(&advice) + &heap_advice::page(&advice.heaps)))?;
     }
-    let any = advice.processes.iter().any(|row| row.gain) || !advice.arenas.is_empty();
+    let any = advice.processes.iter().any(|row| row.gain) || !advice.heaps.is_empty();
     Ok(if any { ExitCode::SUCCESS } else { ExitCode::from(NO_ADVICE) })
 }
 
 fn advice(context: &Context, store: &Store) -> Result<Advice> {
     let running = imas_linux::running::all();
     let candidates = RealCandidates::of(context.catalogue.candidates());
-    let arenas = arena_advice::rows(context, &running, &candidates);
-    let mut advice = Advice { schema: 1, processes: vec![], as_decided: 0, not_settled: 0, arenas };
+    let heaps = heap_advice::rows(context, &running, &candidates);
+    let mut advice = Advice { schema: 1, processes: vec![], as_decided: 0, not_settled: 0, heaps };
     let programs = store.programs()?;
     for program in programs.clone() {
         let state = state(context, store, program, &crate::command_line::cli::RulesArgs::of_environment())?;
@@ -144,7 +144,7 @@ fn how(process: &Running, pick: &str, number: i64) -> String {
 
 fn page(advice: &Advice) -> String {
     if advice.processes.is_empty() {
-        let by_trials = if advice.arenas.is_empty() { "" } else { "by trials, " };
+        let by_trials = if advice.heaps.is_empty() { "" } else { "by trials, " };
         return format!(
             "{by_trials}no running process would gain from a restart: {} as decided or not at all, of {} the tests are not done\n",
             counted_verb(advice.as_decided, "program", "runs", "run"),

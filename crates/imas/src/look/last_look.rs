@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The memory in arenas at the last call of `imas advise`, stored in a file beside the store. Growing memory
+//! What glibc's heaps held at the last call of `imas advise`, stored in a file beside the store. Growing memory
 //! is more important than memory that is merely large.
 
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ pub(crate) struct SeenProcess {
     pub(crate) pid: u32,
     pub(crate) start_ticks: u64,
     pub(crate) at_unix_s: f64,
-    /// Resident bytes in `[heap]` and in all arenas.
+    /// Bytes that its heaps hold.
     pub(crate) bytes: u64,
 }
 

@@ -4,9 +4,10 @@
 pub(crate) mod active;
 pub(crate) mod advise;
 pub(crate) mod again;
-pub(crate) mod arena_advice;
 pub(crate) mod doctor;
 pub(crate) mod explain;
+pub(crate) mod heap_advice;
+pub(crate) mod heap_words;
 pub(crate) mod last_look;
 pub(crate) mod list;
 pub(crate) mod process_memory;

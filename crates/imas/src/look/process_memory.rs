@@ -2,8 +2,8 @@
 //! `imas explain --pid`: whether IMAS is active in a running process, its memory by its use, and whether a large
 //! heap is a leak or fragmentation.
 //!
-//! The process is only read from outside: it is neither attached to nor signalled. Live blocks of its heap
-//! are known only in a trial, in which the hook counts them.
+//! The process is only read from outside: it is neither attached to nor signalled. What is live in its heap is read
+//! where glibc's malloc serves it, and counted by the hook in a trial.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -11,16 +11,18 @@ use std::process::ExitCode;
 use anyhow::Result;
 use imas_cli::format::counted;
 use imas_cli::table;
-use imas_linux::arena_estimate::{CANDIDATE, KEPT};
-use imas_linux::process;
+use imas_linux::heap::figures::{HeapFigures, NotReadable};
 use imas_linux::resident::ResidentMemory;
 use imas_linux::running::{self, Running};
 use imas_linux::serving::candidate::RealCandidates;
+use imas_linux::{process, process_heaps};
+use imas_view::keeps_away::LEAST_BYTES;
 use imas_view::trial_page;
 use serde::Serialize;
 
 use crate::command_line::cli::JsonArgs;
 use crate::look::active::Active;
+use crate::look::heap_words::{self, size};
 use imas_cli::message::Hinted;
 use imas_cli::output;
 use imas_engine::context::Context;
@@ -46,6 +48,10 @@ struct ProcessMemory {
     resident_bytes: u64,
     /// Bytes in live blocks, as estimated by the hook of a trial; absent without a trial.
     live_bytes: Option<u64>,
+    /// What glibc's heaps hold.
+    heaps: Option<HeapFigures>,
+    /// Why that cannot be read.
+    heaps_not_readable: Option<String>,
     verdict: Verdict,
     /// The verdict in words.
     sentence: String,
@@ -59,8 +65,6 @@ enum Verdict {
     Fragmentation,
     /// Most of the heap is live: the program's data, or a leak.
     Live,
-    /// Many arenas: fragmentation is likely, but the live part is unknown.
-    ManyArenas,
     /// Most of the memory is not malloc's.
     NotTheHeap,
     /// The heap is small.
@@ -89,7 +93,8 @@ pub(crate) fn run(pid: u32, json: JsonArgs, context: &Context) -> Result<ExitCod
 
 fn memory(context: &Context, running: &Running, resident: ResidentMemory) -> ProcessMemory {
     let live_bytes = trial_page::live_bytes(running);
-    let verdict = verdict(&resident, live_bytes);
+    let heaps = process_heaps::of(running.pid);
+    let verdict = verdict(&resident, live_bytes, heaps.as_ref().ok());
     let candidates = RealCandidates::of(context.catalogue.candidates());
     ProcessMemory {
         schema: 1,
@@ -103,69 +108,57 @@ fn memory(context: &Context, running: &Running, resident: ResidentMemory) -> Pro
         resident_bytes: resident.total(),
         live_bytes,
         verdict,
-        sentence: sentence(verdict, &resident, live_bytes),
+        sentence: sentence(verdict, &resident, live_bytes, &heaps, &candidates),
+        heaps_not_readable: heaps.as_ref().err().map(ToString::to_string),
+        heaps: heaps.ok(),
     }
 }
 
-fn verdict(resident: &ResidentMemory, live: Option<u64>) -> Verdict {
+/// By what a trim would return, and by the hook's count where the process is a trial.
+fn verdict(resident: &ResidentMemory, live: Option<u64>, heaps: Option<&HeapFigures>) -> Verdict {
     let heap = resident.heap_bytes();
-    let many = resident.arena_heaps > KEPT as u64 && resident.arenas > LITTLE;
-    match live {
+    let is_mostly_free =
+        |live: u64| heap.saturating_sub(live) > LITTLE && (live as f64) < heap as f64 * MOSTLY_LIVE;
+    match (live, heaps) {
         _ if heap < LITTLE => Verdict::Small,
+        (_, Some(heaps)) if heaps.bytes.returnable >= LEAST_BYTES => Verdict::Fragmentation,
         _ if heap * 2 < resident.total() => Verdict::NotTheHeap,
-        Some(live) if heap.saturating_sub(live) > LITTLE && (live as f64) < heap as f64 * MOSTLY_LIVE => {
-            Verdict::Fragmentation
-        }
-        Some(_) => Verdict::Live,
-        None if many => Verdict::ManyArenas,
-        None => Verdict::Unknown,
+        (Some(live), _) if is_mostly_free(live) => Verdict::Fragmentation,
+        (None, None) => Verdict::Unknown,
+        _ => Verdict::Live,
     }
 }
 
-fn sentence(verdict: Verdict, resident: &ResidentMemory, live: Option<u64>) -> String {
-    let (heap, live) = (size(resident.heap_bytes()), size(live.unwrap_or(0)));
+fn sentence(
+    verdict: Verdict,
+    resident: &ResidentMemory,
+    live: Option<u64>,
+    heaps: &Result<HeapFigures, NotReadable>,
+    candidates: &RealCandidates,
+) -> String {
+    let heap = size(resident.heap_bytes());
+    let live = live.map_or_else(String::new, |live| format!(", {} of it in live blocks", size(live)));
+    let held =
+        heaps.as_ref().map_or_else(|_| String::new(), |heaps| format!("; {}", heap_words::held(heaps)));
+    let remedy = heaps.as_ref().ok().and_then(|heaps| heap_words::remedy(heaps, candidates));
     match verdict {
         Verdict::Fragmentation => format!(
-            "{heap} of heap are resident, {live} of it in live blocks{}: fragmentation, not a leak; {} may hold less",
-            in_arenas(resident),
-            remedy(resident)
+            "{heap} of heap are resident{live}{held}: fragmentation, not a leak; {}",
+            remedy.unwrap_or_else(|| "another allocator may hold less".to_owned())
         ),
         Verdict::Live => format!(
-            "{heap} of heap are resident, {live} of it in live blocks: the program holds them, as data or as a leak; \
-             an allocator changes little"
-        ),
-        Verdict::ManyArenas => format!(
-            "{heap} of heap are resident{}: often fragmentation; {} may hold less; what is live is known only in a trial",
-            in_arenas(resident),
-            remedy(resident)
+            "{heap} of heap are resident{live}{held}: the program holds them, as data or as a leak; an allocator changes \
+             little"
         ),
         Verdict::NotTheHeap => {
-            format!("only {heap} of {} are heap: an allocator changes little", size(resident.total()))
+            format!("only {heap} of {} are heap{held}: an allocator changes little", size(resident.total()))
         }
         Verdict::Small => format!("the heap is small ({heap}): there is nothing to gain"),
         Verdict::Unknown => format!(
-            "{heap} of heap are resident; whether they are live is known only in a trial: start it with 'imas run -- ...'"
+            "{heap} of heap are resident; what of it is live cannot be read: {}; a trial counts it: 'imas run -- ...'",
+            heaps.as_ref().err().map_or("nothing is known", |reason| reason.0.as_str())
         ),
     }
-}
-
-fn in_arenas(resident: &ResidentMemory) -> String {
-    match resident.arena_heaps {
-        0 => String::new(),
-        heaps => format!(", {} of it in {heaps} arenas beside the first", size(resident.arenas)),
-    }
-}
-
-fn remedy(resident: &ResidentMemory) -> String {
-    match resident.arena_heaps > KEPT as u64 {
-        true => format!("{CANDIDATE} or jemalloc"),
-        false => "another allocator".to_owned(),
-    }
-}
-
-fn size(bytes: u64) -> String {
-    let mib = bytes as f64 / f64::from(1 << 20);
-    if mib < 1024.0 { format!("{mib:.0} MiB") } else { format!("{:.1} GiB", mib / 1024.0) }
 }
 
 fn text(memory: &ProcessMemory) -> Result<String> {
@@ -181,6 +174,7 @@ fn text(memory: &ProcessMemory) -> Result<String> {
 
 fn rows(memory: &ProcessMemory) -> Vec<Vec<String>> {
     let resident = &memory.resident;
+    let held = memory.heaps.as_ref().map(|heaps| heaps.bytes).unwrap_or_default();
     let arenas = format!("in {} heaps of further arenas", resident.arena_heaps);
     let rows = [
         (memory.resident_bytes, "in all"),
@@ -191,6 +185,10 @@ fn rows(memory: &ProcessMemory) -> Vec<Vec<String>> {
             "other anonymous memory: large blocks, or the heap of another allocator or runtime",
         ),
         (memory.live_bytes.unwrap_or(0), "of these three, in live blocks (this trial's estimate)"),
+        (held.live, "of the first two, in live blocks"),
+        (held.cached, "of the first two, in freed blocks that threads keep for themselves"),
+        (held.all_free(), "of the first two, free; parts of it may not be resident"),
+        (held.returnable, "of that, in whole resident pages: a trim returns them"),
         (resident.stacks, "stacks of the threads"),
         (resident.files, "files: code and data"),
         (resident.shared, "shared memory"),
@@ -208,34 +206,42 @@ fn rows(memory: &ProcessMemory) -> Vec<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
+    use imas_linux::heap::figures::HeapBytes;
+
     use super::*;
 
     const MIB: u64 = 1 << 20;
 
-    #[test]
-    fn free_memory_in_the_heap_is_fragmentation_and_live_memory_is_not() {
-        let arenas = ResidentMemory {
-            arenas: 1100 * MIB,
-            arena_heaps: 38,
-            heap: 100 * MIB,
-            ..ResidentMemory::default()
-        };
-        assert_eq!(verdict(&arenas, Some(300 * MIB)), Verdict::Fragmentation);
-        assert_eq!(
-            sentence(Verdict::Fragmentation, &arenas, Some(300 * MIB)),
-            "1.2 GiB of heap are resident, 300 MiB of it in live blocks, 1.1 GiB of it in 38 arenas beside the first: \
-             fragmentation, not a leak; glibc:arena2 or jemalloc may hold less"
-        );
-        assert_eq!(verdict(&arenas, Some(1150 * MIB)), Verdict::Live);
-        assert_eq!(verdict(&arenas, None), Verdict::ManyArenas);
+    fn heaps(returnable: u64) -> HeapFigures {
+        let bytes = HeapBytes { live: 118 * MIB, free: 35 * MIB, returnable, ..HeapBytes::default() };
+        HeapFigures { held: 153 * MIB, read: 153 * MIB, arenas: 9, bytes, ..HeapFigures::default() }
     }
 
     #[test]
-    fn without_a_trial_a_heap_of_one_arena_is_unknown() {
+    fn free_pages_are_fragmentation_and_live_memory_is_not() {
+        let resident =
+            ResidentMemory { arenas: 143 * MIB, heap: 10 * MIB, arena_heaps: 8, ..ResidentMemory::default() };
+        let heaps = heaps(27 * MIB);
+        assert_eq!(verdict(&resident, None, Some(&heaps)), Verdict::Fragmentation);
+        assert_eq!(
+            sentence(Verdict::Fragmentation, &resident, None, &Ok(heaps), &RealCandidates::default()),
+            "153 MiB of heap are resident; glibc holds 153 MiB in 9 arenas: 118 MiB live, 35 MiB free, of which 27 MiB \
+             in whole resident pages: fragmentation, not a leak; malloc_trim(0) in the program returns them"
+        );
+        assert_eq!(verdict(&resident, None, Some(&self::heaps(MIB))), Verdict::Live);
+        assert_eq!(verdict(&resident, Some(30 * MIB), None), Verdict::Fragmentation, "by the hook's count");
+        assert_eq!(verdict(&resident, Some(130 * MIB), None), Verdict::Live);
+    }
+
+    #[test]
+    fn without_a_trial_and_without_a_look_a_heap_is_unknown() {
         let one = ResidentMemory { heap: 200 * MIB, ..ResidentMemory::default() };
-        assert_eq!(verdict(&one, None), Verdict::Unknown);
+        assert_eq!(verdict(&one, None, None), Verdict::Unknown);
         let files = ResidentMemory { heap: 40 * MIB, files: 100 * MIB, ..ResidentMemory::default() };
-        assert_eq!(verdict(&files, None), Verdict::NotTheHeap);
-        assert_eq!(verdict(&ResidentMemory::default(), None), Verdict::Small);
+        assert_eq!(verdict(&files, None, None), Verdict::NotTheHeap);
+        assert_eq!(verdict(&ResidentMemory::default(), None, None), Verdict::Small);
+        let reason = NotReadable("its C library is musl".into());
+        let says = sentence(Verdict::Unknown, &one, None, &Err(reason), &RealCandidates::default());
+        assert!(says.contains("cannot be read: its C library is musl;"), "{says}");
     }
 }

@@ -12,8 +12,8 @@ use imas_cli::{output, table};
 use imas_core::stats::Interval;
 use imas_report::measure::Unit;
 use imas_study::services::{
-    AdvisedService, CandidateForAll, JournalJudgement, JudgeOptions, JudgedService, LeftOutOfGain, MadeWorse,
-    MemoryGain, ROUNDS_FOR_PROOF, ServiceJudgement,
+    CandidateForAll, JournalJudgement, JudgeOptions, JudgedService, LeftOutOfGain, MadeWorse, MemoryGain,
+    ROUNDS_FOR_PROOF, ServiceJudgement,
 };
 
 use super::journal::read_whole;
@@ -86,7 +86,6 @@ fn page(judgement: &JournalJudgement, args: &JudgeArgs) -> String {
             args.at_least,
             CandidateForAll::table(&judgement.for_all_counted).plain()
         ),
-        advice(judgement),
     ];
     parts.join("\n") + &not_measured(judgement)
 }
@@ -187,45 +186,6 @@ fn worse(judgement: &JournalJudgement) -> String {
             &judgement.proven_made_worse,
             &format!("no service has {ROUNDS_FOR_PROOF} rounds, three to prove and one to judge")
         ),
-    )
-}
-
-fn advice(judgement: &JournalJudgement) -> String {
-    if judgement.advice.is_empty() {
-        return "imas advise: no run under system has figures of arenas (an older journal), \
-                or none is under glibc:arena2\n"
-            .to_owned();
-    }
-    let heads =
-        ["service", "heaps", "MiB in them", "[heap] MiB", "all MiB", "estimated", "measured", "verdict"];
-    let row = |one: &AdvisedService| {
-        let verdict = serde_json::to_value(one.verdict);
-        let verdict = verdict.ok().and_then(|value| value.as_str().map(|text| text.replace('_', " ")));
-        vec![
-            one.service.clone(),
-            format!("{:.0}", one.heaps),
-            format::mib(one.heap_bytes),
-            format::mib(one.main_bytes),
-            format::mib(one.bytes),
-            one.estimated.map_or_else(dash, |share| change(Some(1.0 - share))),
-            change(Some(1.0 - one.measured)),
-            verdict.unwrap_or_default(),
-        ]
-    };
-    let score = &judgement.advice_score;
-    let points = |share: Option<f64>| share.map_or_else(dash, |share| format!("{:.1}", share * 100.0));
-    format!(
-        "imas advise without a trial, beside what glibc:arena2 saved \
-         (a saving: 5 % or more of the mean memory)\n\n{}\n\
-         advised: {} right, {} wrong; not advised: {} rightly, {} missed\n\
-         estimate less saving, of those advised: mean {} percentage points, mean distance {}\n",
-        table::plain(&heads, judgement.advice.iter().map(row)),
-        score.right,
-        score.wrong,
-        score.rightly_silent,
-        score.missed,
-        points(score.mean_error),
-        points(score.mean_absolute_error),
     )
 }
 

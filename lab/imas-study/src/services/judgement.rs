@@ -7,7 +7,6 @@ use imas_core::compare::Margins;
 use imas_core::stats::{Interval, RESAMPLES};
 use serde::Serialize;
 
-use crate::services::advice::{AdviceVerdict, AdvisedService};
 use crate::services::judge::{CandidateForAll, JudgedService, MemoryGain, geometric_mean};
 use crate::services::pick_rule::PickRule;
 use crate::services::round_changes::RoundChanges;
@@ -66,23 +65,6 @@ pub struct MadeWorse {
     pub failed: usize,
 }
 
-/// How often `imas advise` was right.
-#[derive(Serialize, Clone, Copy, PartialEq, Debug, Default)]
-pub struct AdviceScore {
-    /// Services with advice, where the advised setting saves memory.
-    pub right: usize,
-    /// Services with advice, where the advised setting saves nothing.
-    pub wrong: usize,
-    /// Services without advice, where the setting would save too little.
-    pub rightly_silent: usize,
-    /// Services without advice, where the setting would save enough memory for advice.
-    pub missed: usize,
-    /// Mean of estimate minus measured share of the services that were advised.
-    pub mean_error: Option<f64>,
-    /// Mean absolute error of the estimate over the same services.
-    pub mean_absolute_error: Option<f64>,
-}
-
 /// Judgement of all services of a journal.
 #[derive(Serialize, Clone, PartialEq, Debug)]
 pub struct JournalJudgement {
@@ -102,10 +84,6 @@ pub struct JournalJudgement {
     pub for_all: Vec<CandidateForAll>,
     /// One candidate for the services that count.
     pub for_all_counted: Vec<CandidateForAll>,
-    /// The services whose runs have what `imas advise` looks at.
-    pub advice: Vec<AdvisedService>,
-    /// How often the advice was right.
-    pub advice_score: AdviceScore,
 }
 
 impl JournalJudgement {
@@ -123,8 +101,6 @@ impl JournalJudgement {
         let all: Vec<&RoundChanges> = measured.iter().collect();
         let with = measured.iter().zip(&services).filter(|(_, one)| one.not_counted.is_none());
         let counted: Vec<&RoundChanges> = with.map(|(changes, _)| changes).collect();
-        let advice: Vec<AdvisedService> =
-            measured.iter().filter_map(|one| AdvisedService::of(one, runs)).collect();
         Self {
             gain_by_all: MemoryGain::of(&by_all.collect::<Vec<_>>()),
             gain_held_out: MemoryGain::of(&held_out.collect::<Vec<_>>()),
@@ -132,8 +108,6 @@ impl JournalJudgement {
             proven_made_worse: MadeWorse::of(services.iter().filter_map(|one| one.proven.as_ref())),
             for_all: CandidateForAll::all(&all),
             for_all_counted: CandidateForAll::all(&counted),
-            advice_score: AdviceScore::of(&advice),
-            advice,
             services,
             not_measured: others.into_iter().map(|one| one.service).collect(),
         }
@@ -200,27 +174,10 @@ impl MadeWorse {
     }
 }
 
-impl AdviceScore {
-    fn of(services: &[AdvisedService]) -> Self {
-        let count = |verdict| services.iter().filter(|one| one.verdict == verdict).count();
-        let errors: Vec<f64> =
-            services.iter().filter(|one| one.estimated.is_some()).map(AdvisedService::error).collect();
-        let mean = |sum: f64| (!errors.is_empty()).then(|| sum / errors.len() as f64);
-        Self {
-            right: count(AdviceVerdict::Right),
-            wrong: count(AdviceVerdict::Wrong),
-            rightly_silent: count(AdviceVerdict::RightlySilent),
-            missed: count(AdviceVerdict::Missed),
-            mean_error: mean(errors.iter().sum()),
-            mean_absolute_error: mean(errors.iter().map(|error| error.abs()).sum()),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use imas_core::server_run::{ArenaHeaps, Failure, Figure, ServerRun, Stage};
+    use imas_core::server_run::{Failure, Figure, ServerRun, Stage};
 
     const MB: f64 = 1e6;
 
@@ -330,26 +287,5 @@ mod tests {
         assert_eq!(found.services[0].as_measured.by_all.candidate, "b");
         assert_eq!(found.services[0].proven.as_ref().unwrap().by_all.candidate, "system");
         assert_eq!((found.proven_made_worse.services, found.proven_made_worse.worse), (1, [0; 3]));
-    }
-
-    #[test]
-    fn advice_is_compared_with_what_was_saved() {
-        let heaps = |mib: u64| ArenaHeaps {
-            bytes: 200 << 20,
-            heap_bytes: vec![mib << 20; 16],
-            ..ArenaHeaps::default()
-        };
-        let of = |name: &str, saved: f64, mib: u64| {
-            let mut runs = service(name, &[("system", &[200.0]), ("glibc:arena2", &[200.0 * (1.0 - saved)])]);
-            runs[0].server.as_mut().unwrap().heaps = vec![heaps(mib)];
-            runs
-        };
-        let runs = [of("right", 0.3, 8), of("wrong", 0.0, 8), of("silent", 0.0, 0), of("missed", 0.2, 0)];
-        let score = judged(&runs.concat()).advice_score;
-        assert_eq!((score.right, score.wrong, score.rightly_silent, score.missed), (1, 1, 1, 1));
-        assert!(score.mean_error.unwrap().abs() < score.mean_absolute_error.unwrap());
-        let mut old = of("old", 0.3, 8);
-        old[0].server.as_mut().unwrap().heaps.clear();
-        assert_eq!(judged(&old).advice, [], "a journal without the figures");
     }
 }

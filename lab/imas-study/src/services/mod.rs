@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Services judged: what a pick gains on rounds that did not choose it, and how right advice and predictions are.
+//! Services judged: what a pick gains on rounds that did not choose it, and how right predictions are.
 //!
 //! - [`RoundChanges`], [`PickRule`], [`JudgedService`], [`CandidateSet`]: picks, judged on rounds that did
 //!   not choose them
 //! - [`NoEffect`], [`EqualPairs`]: the noise, from runs of one and the same thing
-//! - [`AdvisedService`]: what `imas advise` would have estimated, beside what was measured
 //! - [`ServicePrediction`], [`PredictionScore`]: what a recorded and replayed run lets expect, beside live runs
 
-mod advice;
 mod candidate_sets;
 mod judge;
 mod judgement;
@@ -19,11 +17,10 @@ mod prediction_score;
 mod readme;
 mod round_changes;
 
-pub use advice::{AdviceVerdict, AdvisedService};
 pub use candidate_sets::{CandidateSet, SetGain, SetGains, set_rules};
 pub use judge::{CandidateForAll, HeldOutPicks, JUDGED, JudgedPick, JudgedService, MemoryGain};
 pub use judgement::{
-    AdviceScore, JournalJudgement, JudgeOptions, LeftOutOfGain, MadeWorse, ROUNDS_FOR_PROOF, ServiceJudgement,
+    JournalJudgement, JudgeOptions, LeftOutOfGain, MadeWorse, ROUNDS_FOR_PROOF, ServiceJudgement,
 };
 pub use no_effect::NoEffect;
 pub use noise::{BenchShape, EqualBenches, EqualPairs, NOISE_OF, ServiceNoise};

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A look at all heaps of a process within a time limit.
+
+use std::collections::{BTreeMap, HashSet};
+use std::io::Result;
+use std::time::Instant;
+
+use super::arena::{self, Arena, HeapInfo};
+use super::bins;
+use super::cache_key::{self, CacheKeys, KeyedBytes};
+use super::fastbins;
+use super::figures::{ArenaFigures, HeapBytes, HeapFigures, NotReadable};
+use super::found::{self, Region, RegionKind};
+use super::layout::{ALIGNMENT, FLAGS, SIZE};
+use super::libc::Library;
+use super::memory::Memory;
+use super::process_memory::ProcessMemory;
+use super::stop::Stop;
+use super::walk::{Heap, Known, Steps, Walk};
+use super::window::Window;
+
+/// A walk through a heap may step back so many times.
+const TRIES: usize = 60;
+/// `[heap]` may have grown by so much since its mapping was read.
+const MOST_GROWN: u64 = 1 << 30;
+/// Arenas that are listed one by one.
+const LISTED: usize = 64;
+
+/// Looks at a process from this one.
+pub(super) fn of_process(pid: u32, until: Instant) -> Result<std::result::Result<HeapFigures, NotReadable>> {
+    // Opened first: these stay with this memory if the process runs another program meanwhile.
+    let memory = ProcessMemory::open(pid)?;
+    let Some(maps) = memory.maps()? else {
+        return Ok(Err(NotReadable::because("its mappings make no sense")));
+    };
+    let figures = found::regions(&maps).and_then(|regions| figures_in(&memory, &regions, until));
+    Ok(figures.map_err(|reason| match found::other_malloc(&maps) {
+        Some(other) => NotReadable::because(format!("{reason} ({other} is loaded)")),
+        None => reason,
+    }))
+}
+
+/// Looks at the heaps in a memory.
+///
+/// # Errors
+/// When there are none that can be read, with the reason.
+pub fn figures_in(
+    memory: &dyn Memory,
+    regions: &[Region],
+    until: Instant,
+) -> std::result::Result<HeapFigures, NotReadable> {
+    let library = Library::of(memory, regions)?;
+    let arenas = arena::all(memory, &library)?;
+    let heaps = arena::heaps(memory, &library.layout, regions, &arenas);
+    let survey = Survey { memory, regions, keys: CacheKeys::of(&library), library, until };
+    survey.figures(&arenas, &heaps)
+}
+
+struct Survey<'m> {
+    memory: &'m dyn Memory,
+    regions: &'m [Region],
+    library: Library,
+    keys: CacheKeys,
+    until: Instant,
+}
+
+/// What was counted of an arena.
+#[derive(Default)]
+struct Counted {
+    figures: ArenaFigures,
+    keyed: KeyedBytes,
+    held: u64,
+    read: u64,
+    /// Why something was not read.
+    stop: Option<Stop>,
+}
+
+impl Survey<'_> {
+    fn figures(
+        &self,
+        arenas: &[Arena],
+        heaps: &BTreeMap<u64, Vec<HeapInfo>>,
+    ) -> std::result::Result<HeapFigures, NotReadable> {
+        // Half of the time is for the first arena, which may be all.
+        let now = Instant::now();
+        let half = now + self.until.saturating_duration_since(now) / 2;
+        let mut counted: Vec<Counted> = vec![];
+        for arena in sampled(arenas) {
+            let until = if arena.is_main && arenas.len() > 1 { half } else { self.until };
+            counted.push(match arena.is_main {
+                true => self.main(arena, until),
+                false => self.other(arena, heaps.get(&arena.address).map_or(&[], Vec::as_slice), until),
+            });
+        }
+        let mut keyed = KeyedBytes::new();
+        for (key, bytes) in counted.iter().flat_map(|one| &one.keyed) {
+            *keyed.entry(*key).or_default() += bytes;
+        }
+        let key = cache_key::most(&keyed);
+        for one in &mut counted {
+            one.figures.bytes.set_cached(key.and_then(|key| one.keyed.get(&key)).copied().unwrap_or(0));
+        }
+        self.sum(counted)
+    }
+
+    fn sum(&self, counted: Vec<Counted>) -> std::result::Result<HeapFigures, NotReadable> {
+        let mut sum = HeapFigures {
+            glibc: self.library.version.clone(),
+            arenas: counted.len() as u64,
+            ..HeapFigures::default()
+        };
+        for is_main in [true, false] {
+            let group = || counted.iter().filter(move |one| one.figures.is_main == is_main);
+            let (held, read) = (group().map(|one| one.held).sum(), group().map(|one| one.read).sum());
+            let mut bytes = HeapBytes::default();
+            group().for_each(|one| bytes += one.figures.bytes);
+            sum.bytes += bytes.scaled(held, read);
+            sum.held += held;
+            sum.read += read;
+        }
+        if sum.read == 0 {
+            let stop = counted.into_iter().find_map(|one| one.stop);
+            return Err(
+                stop.map_or_else(|| NotReadable::because("its arenas are empty"), |stop| reason(&stop))
+            );
+        }
+        let mut listed: Vec<ArenaFigures> = counted.into_iter().map(|one| one.figures).collect();
+        listed.sort_by_key(|one| std::cmp::Reverse(one.bytes.live.saturating_add(one.bytes.all_free())));
+        listed.truncate(LISTED);
+        sum.largest = listed;
+        Ok(sum)
+    }
+
+    fn main(&self, arena: &Arena, until: Instant) -> Counted {
+        let main_heap = self.regions.iter().find(|region| region.kind == RegionKind::MainHeap);
+        let mut counted = Counted::default();
+        counted.figures = ArenaFigures { is_main: true, heaps: 1, ..ArenaFigures::default() };
+        counted.held = arena.system_mem;
+        let heap = |arena: &Arena, window: &mut Window<'_>| {
+            let end = top_end(arena, window)?;
+            let region = main_heap.ok_or(Stop::Torn)?;
+            let begin = region.begin.next_multiple_of(ALIGNMENT);
+            let is_whole = end.checked_sub(arena.system_mem) == Some(begin)
+                && end <= region.end.saturating_add(MOST_GROWN);
+            let heap = Heap { start: begin, begin, end, top: Some(arena.top), returns_top: true };
+            if is_whole { Ok(heap) } else { Err(Stop::Torn) }
+        };
+        let fast = self.fast(arena, until);
+        if let Some(part) = self.walk(arena, &heap, &fast, until, &mut counted)
+            && !self.by_lists(arena, &fast, until, &mut counted)
+        {
+            counted.add(part);
+        }
+        counted
+    }
+
+    /// The first arena by its lists, where it is in several parts; whether that was possible.
+    fn by_lists(&self, arena: &Arena, fast: &HashSet<u64>, until: Instant, counted: &mut Counted) -> bool {
+        for _ in 0..TRIES {
+            let now = Arena::read(self.memory, &self.library.layout, arena.address, true);
+            let Some(arena) = now.filter(|arena| arena.system_mem <= self.mapped()) else { return false };
+            let mut window = Window::new(self.memory, until);
+            match bins::bytes(&arena, &self.library.layout, fast, &mut window) {
+                Ok(bytes) => {
+                    counted.figures.bytes = bytes;
+                    (counted.held, counted.read) = (arena.system_mem, arena.system_mem);
+                    return true;
+                }
+                Err(Stop::Torn) => {}
+                Err(_) => return false,
+            }
+        }
+        false
+    }
+
+    /// Bytes of all mappings where heaps may lie.
+    fn mapped(&self) -> u64 {
+        let heaps = self
+            .regions
+            .iter()
+            .filter(|region| matches!(region.kind, RegionKind::MainHeap | RegionKind::Anonymous));
+        heaps.map(|region| region.end - region.begin).fold(0, u64::saturating_add)
+    }
+
+    fn other(&self, arena: &Arena, heaps: &[HeapInfo], until: Instant) -> Counted {
+        let mut counted = Counted::default();
+        counted.figures.heaps = heaps.len() as u64;
+        let (layout, fast) = (&self.library.layout, self.fast(arena, until));
+        for info in heaps {
+            counted.held += info.bytes;
+            let heap = |arena: &Arena, _: &mut Window<'_>| {
+                let info = HeapInfo::read(self.memory, layout, info.address).ok_or(Stop::Torn)?;
+                let (begin, end) = (info.first_chunk(arena, layout), info.address + info.bytes);
+                let top = Some(arena.top).filter(|top| (begin..end).contains(top));
+                Ok(Heap { start: info.address, begin, end, top, returns_top: false })
+            };
+            if let Some(part) = self.walk(arena, &heap, &fast, until, &mut counted) {
+                counted.add(part);
+            }
+        }
+        counted
+    }
+
+    fn fast(&self, arena: &Arena, until: Instant) -> HashSet<u64> {
+        fastbins::of(arena, &mut Window::new(self.memory, until))
+    }
+
+    /// Walks through a heap, stepping back where it was torn, and adds what was counted. A part that ends where the heap
+    /// was torn again and again is given back.
+    fn walk(
+        &self,
+        arena: &Arena,
+        heap: &dyn Fn(&Arena, &mut Window<'_>) -> std::result::Result<Heap, Stop>,
+        fast: &HashSet<u64>,
+        until: Instant,
+        counted: &mut Counted,
+    ) -> Option<Walk> {
+        let known = Known { fast, keys: &self.keys };
+        let mut steps = Steps::default();
+        for _ in 0..TRIES {
+            let now = Arena::read(self.memory, &self.library.layout, arena.address, arena.is_main);
+            let Some(arena) = now else {
+                counted.stop = Some(Stop::Absent);
+                break;
+            };
+            let mut window = Window::new(self.memory, until);
+            let walked = heap(&arena, &mut window).and_then(|heap| steps.go_on(&heap, &known, &mut window));
+            let Err(Stop::Torn) = walked else {
+                counted.stop = walked.err().or(counted.stop.take());
+                counted.add(steps.walk);
+                return None;
+            };
+            counted.stop = Some(Stop::Torn);
+            steps.back();
+        }
+        Some(steps.walk)
+    }
+}
+
+impl Counted {
+    fn add(&mut self, walk: Walk) {
+        self.figures.bytes += walk.bytes;
+        self.read = (self.read + walk.passed).min(self.held);
+        for (key, bytes) in walk.keyed {
+            *self.keyed.entry(key).or_default() += bytes;
+        }
+    }
+}
+
+/// Where the top ends.
+fn top_end(arena: &Arena, window: &mut Window<'_>) -> std::result::Result<u64, Stop> {
+    let bytes = window.word(arena.top.wrapping_add(SIZE))? & !FLAGS;
+    arena.top.checked_add(bytes).ok_or(Stop::Torn)
+}
+
+/// The arenas in an order that has nothing to do with their age, the first one first.
+fn sampled(arenas: &[Arena]) -> Vec<&Arena> {
+    let mut arenas: Vec<&Arena> = arenas.iter().collect();
+    arenas.sort_by_key(|arena| (!arena.is_main, arena.address.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+    arenas
+}
+
+fn reason(stop: &Stop) -> NotReadable {
+    match stop {
+        Stop::Torn => NotReadable::because("its heaps change too fast"),
+        Stop::Absent => NotReadable::because("its heaps are swapped out"),
+        Stop::Late => NotReadable::because("reading them took too long"),
+        Stop::Unreadable(error) => NotReadable::of(error),
+    }
+}

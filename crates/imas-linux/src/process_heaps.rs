@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the heaps of another process hold ([`crate::heap`]), read beside this one.
+
+use crate::foreign_process::{self, ForeignFile};
+use crate::heap::figures::{HeapAnswer, HeapFigures, NotReadable};
+
+/// What the heaps of a process hold.
+///
+/// # Errors
+/// When they cannot be read, with the reason.
+pub fn of(pid: u32) -> Result<HeapFigures, NotReadable> {
+    let text = foreign_process::read(pid, ForeignFile::Heaps).map_err(|error| NotReadable::of(&error))?;
+    HeapAnswer::from_text(&text).0
+}

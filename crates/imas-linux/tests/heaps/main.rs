@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is read of the heaps of other processes, compared with what glibc says of itself in them and with what
+//! `malloc_trim(0)` then returned.
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+mod hostile;
+mod made_cases;
+mod made_memory;
+mod subject;
+
+use imas_linux::heap::figures::HeapFigures;
+use imas_linux::process_heaps;
+use subject::Subject;
+
+/// A figure may be off by so many bytes, or by a twentieth.
+const MOST_OFF: u64 = 1 << 20;
+
+fn assert_near(what: &str, found: u64, expected: u64) {
+    let off = found.abs_diff(expected);
+    assert!(off <= MOST_OFF.max(expected / 20), "{what}: {found}, expected {expected}, off by {off}");
+}
+
+fn looked_at(subject: &Subject) -> HeapFigures {
+    process_heaps::of(subject.pid()).unwrap()
+}
+
+/// Compares with mallinfo2, then with what a trim returns.
+fn compare(mut subject: Subject) {
+    let found = looked_at(&subject);
+    let [free, live, held] = subject.says();
+    println!("mallinfo2: free {free}, live {live}, held {held}; {found:#?}");
+    assert!(!found.is_estimate(), "{found:?}");
+    assert_near("free", found.bytes.all_free(), free);
+    assert_near("live", found.bytes.live + found.bytes.cached, live);
+    assert_near("held", found.held, held);
+    let [before, after] = subject.trims().map(|kib| kib << 10);
+    println!("returnable {}, returned {}", found.bytes.returnable, before - after);
+    assert_near("returnable", found.bytes.returnable, before - after);
+    let again = looked_at(&subject);
+    assert!(again.bytes.returnable < MOST_OFF, "all was returned: {again:?}");
+}
+
+#[test]
+fn one_thread() {
+    compare(Subject::of_c(&["0", "120000"]));
+}
+
+#[test]
+fn many_threads() {
+    compare(Subject::of_c(&["12", "15000"]));
+}
+
+#[test]
+fn arenas_of_several_heaps() {
+    let subject = Subject::of_c(&["2", "120000"]);
+    let found = looked_at(&subject);
+    assert!(found.largest.iter().any(|arena| arena.heaps > 1), "{found:#?}");
+}
+
+#[test]
+fn an_interpreter_with_threads() {
+    compare(Subject::of_python());
+}
+
+/// The program breaks the first arena into parts that only its lists connect.
+#[test]
+fn a_first_arena_in_several_parts() {
+    compare(Subject::of_c(&["0", "60000", "moves"]));
+}
+
+/// A trim in a process whose memory a child shares saves nothing.
+#[test]
+fn pages_that_a_fork_shares_are_counted_apart() {
+    let mut subject = Subject::of_c(&["0", "60000"]);
+    let before = looked_at(&subject).bytes;
+    let child = subject.forks();
+    for pid in [subject.pid(), child] {
+        let after = process_heaps::of(pid).unwrap().bytes;
+        assert_near("shared", after.shared, before.returnable);
+        assert!(after.returnable < MOST_OFF && before.shared == 0, "{before:?} {after:?}");
+    }
+}
+
+/// Looks at heaps that change give figures that fit together. On a busy machine the time may be over too soon; that is
+/// said then.
+#[test]
+fn a_heap_that_changes_is_read() {
+    let mut subject = Subject::of_c(&["4", "40000"]);
+    subject.works();
+    let looks: Vec<_> = (0..30).map(|_| process_heaps::of(subject.pid())).collect();
+    for look in &looks {
+        let found = look.as_ref().unwrap();
+        let bytes = &found.bytes;
+        let sum = bytes.live + bytes.cached + bytes.all_free();
+        assert_near("sum", sum, found.held);
+        assert!(bytes.returnable <= bytes.all_free(), "{found:?}");
+    }
+    let whole = looks.iter().flatten().filter(|found| !found.is_estimate()).count();
+    println!("{whole} of {} looks came to an end", looks.len());
+    assert!(whole > 0, "{looks:?}");
+}
+
+#[test]
+fn what_cannot_be_read_is_refused_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("static");
+    let source = folder.path().join("static.c");
+    std::fs::write(&source, "#include <stdio.h>\n#include <unistd.h>\nint main(void) { puts(\"ready\"); fflush(stdout); pause(); }").unwrap();
+    let mut compiler = std::process::Command::new("cc");
+    let built = compiler.args(["-static", "-o"]).arg(&program).arg(&source).status().unwrap();
+    if built.success() {
+        let subject = Subject::started(&mut std::process::Command::new(&program));
+        let refused = process_heaps::of(subject.pid()).unwrap_err();
+        assert!(refused.0.contains("linked statically"), "{refused}");
+    } else {
+        imas_testing::skipped("this machine has no static C library");
+    }
+    assert_eq!(process_heaps::of(u32::MAX).unwrap_err().0, "it has ended");
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `imas advise` without any trial: running processes whose glibc holds free pages, and one whose arenas are many and
+//! full.
+
+use std::process::Child;
+
+use serde_json::Value;
+
+use crate::support::{World, describe, list, output, piped, real, stdout};
+
+/// Sixteen threads that each take 8 MB in blocks of 1000 bytes, and with an argument free most of them. The program
+/// prints a line when they have, and ends when its standard input is closed.
+const THREADS: &str = r"
+import ctypes, sys, threading
+libc = ctypes.CDLL(None)
+libc.malloc.restype = ctypes.c_void_p
+libc.memset.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t]
+libc.malloc.argtypes = [ctypes.c_size_t]
+libc.free.argtypes = [ctypes.c_void_p]
+stay = threading.Barrier(17)
+def work():
+    stay.wait()
+    blocks = [libc.malloc(1000) for _ in range(8000)]
+    for block in blocks: libc.memset(block, 1, 1000)
+    if sys.argv[1] == 'free':
+        for at, block in enumerate(blocks):
+            if at % 100: libc.free(block)
+    stay.wait(); stay.wait()
+[threading.Thread(target=work).start() for _ in range(16)]
+stay.wait(); stay.wait(); print('x', flush=True); sys.stdin.read(); stay.wait()
+";
+
+fn threads(world: &World, what: &str) -> Child {
+    piped::start(world.command(real("python3")).args(["-c", THREADS, what]))
+}
+
+#[test]
+fn free_pages_are_reported_and_full_arenas_are_not() {
+    let world = World::new();
+    let (free, full) = (threads(&world, "free"), threads(&world, "keep"));
+    let json = output(&mut world.imas(["advise", "--json"]));
+    let page = stdout(&output(&mut world.imas(["advise"])));
+    let again = output(&mut world.imas(["advise", "--json"]));
+    let (pid, other) = (free.id(), full.id());
+    piped::end(free);
+    piped::end(full);
+    let advice: Value =
+        serde_json::from_slice(&json.stdout).unwrap_or_else(|error| panic!("{error}: {}", describe(&json)));
+    let rows = list(&advice, "/heaps");
+    let of = |pid: u32| rows.iter().find(|row| row["pid"] == pid);
+    let row = of(pid).unwrap_or_else(|| panic!("{advice:#}"));
+    let bytes = &row["heaps"]["bytes"];
+    assert!(bytes["returnable"].as_f64().unwrap() > 90e6 && row["threads"] == 17, "{row:#}");
+    assert!(bytes["live"].as_f64().unwrap() < 20e6, "{row:#}");
+    assert_eq!(of(other), None, "its arenas are as many, and full");
+    assert!(row["growth"].is_null(), "growth needs two measurements: {row:#}");
+    let again: Value = serde_json::from_slice(&again.stdout).unwrap();
+    let row = list(&again, "/heaps").iter().find(|row| row["pid"] == pid).unwrap();
+    assert!(
+        row["growth"]["bytes"].as_f64().unwrap().abs() < 1e6,
+        "the program allocates nothing now: {row:#}"
+    );
+    assert!(page.contains(&format!("(pid {pid}, ")) && page.contains("in whole resident pages"), "{page}");
+    assert!(page.contains("--candidate glibc:lean"), "{page}");
+}
