@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The candidate to advise where glibc's heaps hold pages that a trim would return.
 
-use imas_linux::running::RealCandidates;
+use imas_linux::serving::candidate::RealCandidates;
 
 /// In the order in which they are advised: those that give pages back while the program lives, then the setting that
 /// returns what is free at the end of a heap at once.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `imas explain --pid`: the memory of a running process by its use.
 
-use crate::support::{World, describe, output, piped, real, stdout};
+use crate::support::{World, describe, lib_dir, output, piped, real, stdout};
 use serde_json::Value;
 
 /// Keeps 120 MB in blocks of 1000 bytes from malloc. With an argument it frees all but every eighth. Then it
@@ -56,7 +56,7 @@ fn what_is_live_is_read_without_a_trial() {
 #[test]
 fn a_heap_of_another_allocator_is_said_to_be_unreadable() {
     let world = World::new();
-    let library = support::lib_dir().join("allocators/libmimalloc.so");
+    let library = lib_dir().join("allocators/libmimalloc.so");
     let mut command = world.command(real("python3"));
     let child = piped::start(command.args(["-c", KEEPER, "keep"]).env("LD_PRELOAD", &library));
     let (memory, page) = explained(&world, child.id());

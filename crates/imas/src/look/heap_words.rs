@@ -2,7 +2,7 @@
 //! What glibc's heaps hold in a process, in words.
 
 use imas_linux::heap::figures::HeapFigures;
-use imas_linux::running::RealCandidates;
+use imas_linux::serving::candidate::RealCandidates;
 use imas_view::keeps_away::{self, LEAST_BYTES};
 
 /// Bytes as people read them.

@@ -8,6 +8,7 @@ use anyhow::Result;
 use clap::{Args, ValueHint};
 use imas_cli::{output, table};
 use imas_core::compare::Margins;
+use imas_core::stats::RESAMPLES;
 use imas_runs::service::{SYSTEM_RUNS, ServiceGoal};
 use imas_study::services::{BenchShape, EqualBenches, EqualPairs, NOISE_OF, PickRule, ServiceNoise};
 use serde::Serialize;
@@ -54,6 +55,7 @@ pub(super) fn noise(args: &NoiseArgs) -> Result<ExitCode> {
         rails: rails(false),
         least_gain: Margins::USUAL.memory,
         needs_proof: true,
+        resamples: RESAMPLES,
     };
     let shape = BenchShape { equal: args.candidates, rounds: args.rounds, system_runs: args.system_runs };
     let report = NoiseReport {
