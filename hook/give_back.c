@@ -103,25 +103,24 @@ static void end_trim(void) {
 
 /* ---- one trim ------------------------------------------------------------------------------------------ */
 
-static void trim_and_note(bool measures) {
-    uint64_t before = sys_clock_ns(SYS_CLOCK_THREAD_CPU);
+/* Returns the CPU time at its end. */
+static uint64_t trim_and_note(uint64_t began, bool measures) {
     state.trim(0);
-    uint64_t cost = sys_clock_ns(SYS_CLOCK_THREAD_CPU) - before;
+    uint64_t ended = sys_clock_ns(SYS_CLOCK_THREAD_CPU);
     struct budget_look after = look(measures);
-    budget_note(&state.budget, &after, cost);
+    budget_note(&state.budget, &after, ended - began);
+    return ended;
 }
 
 void give_back_if_allowed(bool measures) {
-    struct budget_look now = look(measures);
-    if (!budget_allows(&state.budget, &now))
-        return;
     int kept = errno;
-    if (begin_trim())
-        trim_and_note(measures);
-    end_trim();
+    uint64_t paid = sys_clock_ns(SYS_CLOCK_THREAD_CPU);
+    struct budget_look now = look(measures);
+    if (budget_allows(&state.budget, &now)) {
+        if (begin_trim())
+            paid = trim_and_note(paid, measures);
+        end_trim();
+    }
+    budget_spend(&state.budget, sys_clock_ns(SYS_CLOCK_THREAD_CPU) - paid);
     errno = kept;
-}
-
-void give_back_spend(uint64_t cost_ns) {
-    budget_spend(&state.budget, cost_ns);
 }

@@ -32,9 +32,6 @@ bool give_back_is_filtered(void);
 /* Gives back what is free if the budget allows it. `measures`: the resident pages may be read, from a file. */
 void give_back_if_allowed(bool measures);
 
-/* CPU time of the pacer besides. */
-void give_back_spend(uint64_t cost_ns);
-
 /* Between these two no trim runs: a fork copies no lock that a trim holds. */
 void give_back_hold(void);
 void give_back_release(void);

@@ -14,7 +14,7 @@
 #define STACK_BYTES ((size_t)256 << 10)
 #define SHORTEST_NS UINT64_C(1000000000)
 #define LONGEST_NS (4 * SHORTEST_NS)
-#define IDLE_NS 1000000 /* of CPU time in a second */
+#define IDLE_NS 5000000 /* of CPU time between two looks */
 #define STEP_NS 50000
 #define PRCTL_SET_NAME 15
 

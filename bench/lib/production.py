@@ -21,11 +21,11 @@ def _by_run(place, store, count):
     return [place.imas, "run", "--", place.program("pairs"), "mixed", str(count)], place.environment(store)
 
 
-def _by_hand(place, variables, count):
+def by_hand(place, variables, count):
     return [place.program("pairs"), "mixed", str(count)], {**place.environment(), **variables}
 
 
-def _per_pair(place, way):
+def per_pair(place, way):
     few, many = (instructions.count(place, *way(count)) for count in (FEW, MANY))
     return (many - few) / (MANY - FEW)
 
@@ -33,8 +33,8 @@ def _per_pair(place, way):
 def _counted(place, store, name, variables):
     run, hand = [], []
     for _ in range(REPEATS):
-        run.append(_per_pair(place, lambda count: _by_run(place, store, count)))
-        hand.append(_per_pair(place, lambda count: _by_hand(place, variables, count)))
+        run.append(per_pair(place, lambda count: _by_run(place, store, count)))
+        hand.append(per_pair(place, lambda count: by_hand(place, variables, count)))
     middle, usual = statistics.median(run), statistics.median(hand)
     same = min(hand) * (1 - SAME) <= middle <= max(hand) * (1 + SAME)
     return Row(f"{WHAT}, {name}: instructions of the loop", "1.00",
@@ -46,7 +46,7 @@ def _timed(place, store, name, variables):
     """The loop alone: the cost of the same start with an empty loop is subtracted."""
     ways = {
         "run": _by_run(place, store, TIMED), "run, empty": _by_run(place, store, 0),
-        "hand": _by_hand(place, variables, TIMED), "hand, empty": _by_hand(place, variables, 0),
+        "hand": by_hand(place, variables, TIMED), "hand, empty": by_hand(place, variables, 0),
     }
     levels = process.leveled({way: environment for way, (_, environment) in ways.items()})
     rounds = process.interleaved(lambda way: process.cpu_of(ways[way][0], levels[way]), ways, ROUNDS)
