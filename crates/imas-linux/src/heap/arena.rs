@@ -70,7 +70,8 @@ impl HeapInfo {
     pub(super) fn read(memory: &dyn Memory, layout: &Layout, address: u64) -> Option<Self> {
         let words = read_words(memory, address, layout.heap_info)?;
         let [arena, previous, bytes, usable] = words.get(..4)?.try_into().ok()?;
-        let is_size = |bytes: u64| bytes <= HEAP_BYTES && bytes % memory.page_bytes() == 0 && bytes > 0;
+        let is_size =
+            |bytes: u64| bytes <= HEAP_BYTES && bytes.is_multiple_of(memory.page_bytes()) && bytes > 0;
         let is_aligned = previous % HEAP_BYTES == 0 && arena % HEAP_BYTES == layout.heap_info;
         let pages = words.get(4).copied().filter(|_| layout.has_page_size);
         let is_page = pages.is_none_or(|bytes| bytes.is_power_of_two() && bytes >= 4096);

@@ -133,9 +133,8 @@ impl Survey<'_> {
 
     fn main(&self, arena: &Arena, until: Instant) -> Counted {
         let main_heap = self.regions.iter().find(|region| region.kind == RegionKind::MainHeap);
-        let mut counted = Counted::default();
-        counted.figures = ArenaFigures { is_main: true, heaps: 1, ..ArenaFigures::default() };
-        counted.held = arena.system_mem;
+        let figures = ArenaFigures { is_main: true, heaps: 1, ..ArenaFigures::default() };
+        let mut counted = Counted { figures, held: arena.system_mem, ..Counted::default() };
         let heap = |arena: &Arena, window: &mut Window<'_>| {
             let end = top_end(arena, window)?;
             let region = main_heap.ok_or(Stop::Torn)?;
@@ -226,7 +225,7 @@ impl Survey<'_> {
             let mut window = Window::new(self.memory, until);
             let walked = heap(&arena, &mut window).and_then(|heap| steps.go_on(&heap, &known, &mut window));
             let Err(Stop::Torn) = walked else {
-                counted.stop = walked.err().or(counted.stop.take());
+                counted.stop = walked.err().or_else(|| counted.stop.take());
                 counted.add(steps.walk);
                 return None;
             };

@@ -34,7 +34,7 @@ impl<'m> Window<'m> {
 
     /// The word at an address, which must be a multiple of eight.
     pub(super) fn word(&mut self, address: u64) -> Result<u64, Stop> {
-        if address % 8 != 0 {
+        if !address.is_multiple_of(8) {
             return Err(Stop::Torn);
         }
         if let Some(word) = self.known(address) {

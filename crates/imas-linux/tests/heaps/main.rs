@@ -28,13 +28,11 @@ fn looked_at(subject: &Subject) -> HeapFigures {
 fn compare(mut subject: Subject) {
     let found = looked_at(&subject);
     let [free, live, held] = subject.says();
-    println!("mallinfo2: free {free}, live {live}, held {held}; {found:#?}");
     assert!(!found.is_estimate(), "{found:?}");
     assert_near("free", found.bytes.all_free(), free);
     assert_near("live", found.bytes.live + found.bytes.cached, live);
     assert_near("held", found.held, held);
     let [before, after] = subject.trims().map(|kib| kib << 10);
-    println!("returnable {}, returned {}", found.bytes.returnable, before - after);
     assert_near("returnable", found.bytes.returnable, before - after);
     let again = looked_at(&subject);
     assert!(again.bytes.returnable < MOST_OFF, "all was returned: {again:?}");
@@ -96,7 +94,6 @@ fn a_heap_that_changes_is_read() {
         assert!(bytes.returnable <= bytes.all_free(), "{found:?}");
     }
     let whole = looks.iter().flatten().filter(|found| !found.is_estimate()).count();
-    println!("{whole} of {} looks came to an end", looks.len());
     assert!(whole > 0, "{looks:?}");
 }
 
