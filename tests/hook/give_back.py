@@ -55,7 +55,7 @@ def memory_falls():
         for mode in ALL_MODES:
             for way in WAYS if allocator == "system" else WAYS[:2]:
                 outcome, left = under(mode, allocator, [WORK / "gives_back", way])
-                check(f"gives back {way} {mode} {allocator}", (outcome.status, outcome.out) == (0, b"fell\n"), outcome)
+                check(f"gives back {way} {mode} {allocator}", (outcome.returncode, outcome.stdout) == (0, b"fell\n"), outcome)
                 check(f"gives back {way} {mode} {allocator} served", left["state"] == RUNNING[mode], left["pass_reason"])
 
 
@@ -68,7 +68,7 @@ def hazards():
             skipped(label, "setresuid needs root")
             continue
         plain = run([WORK / "hazards", name], timeout=TIMEOUT_S)
-        check(f"{label} untouched", plain.status == 0 and b"not as expected" not in plain.out and plain.out != b"", plain)
+        check(f"{label} untouched", plain.returncode == 0 and b"not as expected" not in plain.stdout and plain.stdout != b"", plain)
         for mode in ALL_MODES:
             outcome, _ = under(mode, "system", [WORK / "hazards", name], EXPECT_PACER="1")
             check(f"{label} {mode}", outcome == plain, f"{outcome}\n  untouched: {plain}")
@@ -84,7 +84,7 @@ def signals():
         for mode in ALL_MODES if wanted(f"give back signals {way}") else []:
             library = f"{WORK}/libsignals_in_trim.so"
             outcome, _ = under(mode, "system", [WORK / "waits", way], LD_PRELOAD=library)
-            check(f"give back signals {way} {mode}", (outcome.status, outcome.out.decode()) == (0, f"{end}\n"), outcome)
+            check(f"give back signals {way} {mode}", (outcome.returncode, outcome.stdout.decode()) == (0, f"{end}\n"), outcome)
 
 
 def filtered():
@@ -93,7 +93,7 @@ def filtered():
         return
     starter = [WORK / "hazards", "under-filter"]
     plain = run([*starter, WORK / "hazards", "filtered"], timeout=TIMEOUT_S)
-    check("give back filtered untouched", (plain.status, plain.out) == (0, b"alive\n"), plain)
+    check("give back filtered untouched", (plain.returncode, plain.stdout) == (0, b"alive\n"), plain)
     for mode in ALL_MODES:
         outcome, _ = under(mode, "system", [WORK / "hazards", "filtered"], starter=starter)
         check(f"give back filtered {mode}", outcome == plain, outcome)
@@ -116,15 +116,15 @@ def switched_off():
     if not wanted("give back disabled"):
         return
     outcome, _ = under("guard", "system", [WORK / "hazards", "to-the-process"], IMAS_DISABLE="1")
-    check("give back disabled", b"not as expected" not in outcome.out and outcome.status == 0, outcome)
+    check("give back disabled", b"not as expected" not in outcome.stdout and outcome.returncode == 0, outcome)
 
 
 def budget():
     if not wanted("give back budget"):
         return
     outcome = run([WORK / "budget"])
-    print(outcome.out.decode(), end="")
-    check("give back budget", outcome.status == 0, outcome)
+    print(outcome.stdout.decode(), end="")
+    check("give back budget", outcome.returncode == 0, outcome)
 
 
 def give_back(allocators):

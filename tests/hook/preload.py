@@ -237,12 +237,12 @@ def gives_back():
         publish(entry(SHOWN, f"flags={FLIGHT}", *options, candidate=candidate))
         plain, outcome, left = with_and_without([SHOWN, "1"], env={"A": "1"})
         check(f"{name}: same", outcome == plain, difference(plain, outcome))
-        check(f"{name}: placed", b"libimas-giveback.so" in outcome.err and len(left) == 1, outcome.err)
-        check(f"{name}: served", (b"libmimalloc" in outcome.err) == candidate.startswith("mimalloc"), outcome.err)
+        check(f"{name}: placed", b"libimas-giveback.so" in outcome.stderr and len(left) == 1, outcome.stderr)
+        check(f"{name}: served", (b"libmimalloc" in outcome.stderr) == candidate.startswith("mimalloc"), outcome.stderr)
     publish(entry(SHOWN, f"flags={FLIGHT}", candidate="mimalloc"))
     if wanted("gives back: no other"):
         _, outcome, _ = with_and_without([SHOWN, "1"])
-        check("gives back: no other", b"giveback" not in outcome.err and b"libmimalloc" in outcome.err, outcome.err)
+        check("gives back: no other", b"giveback" not in outcome.stderr and b"libmimalloc" in outcome.stderr, outcome.stderr)
 
 
 def executable(path, text):

@@ -11,6 +11,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use imas_linux::elf::{ElfError, ElfImage, Unfit};
+use imas_linux::foreign_process::owner_of_uid;
 use imas_linux::in_time::{ROOT, in_time};
 use imas_linux::index::Executable;
 use imas_linux::program::Command;
@@ -77,7 +78,7 @@ pub fn command(command: &Command, store: Option<&Store>) -> Result<ExecutableFac
 /// does the work.
 ///
 /// # Errors
-/// `TimedOut` when the file system does not answer, or files of the same user have taken too much time.
+/// `TimedOut` when the file system does not answer, `WouldBlock` after files of the same user have taken too long.
 pub fn on_file<T: Send + 'static>(
     domain: Domain,
     path: &Path,
@@ -86,14 +87,14 @@ pub fn on_file<T: Send + 'static>(
     let owner = match domain {
         Domain::Own => return Ok(work(path)),
         Domain::Everybody => ROOT,
-        Domain::User(uid) => uid.into(),
+        Domain::User(uid) => owner_of_uid(uid),
     };
     let path = path.to_owned();
     in_time(owner, move || work(&path))
 }
 
 /// The facts of an executable of the domain that was seen running, from the store where it has them. A file during
-/// whose reading this process died twice, or did not get to the end, is not read a third time.
+/// whose reading this process died twice is not read a third time.
 ///
 /// # Errors
 /// When another file is at the path by now, it cannot be read, or the store fails.
@@ -110,17 +111,16 @@ pub fn running(
     }
     let begun: u32 = store.recall_of(path, &about, BEGUN)?.unwrap_or(0);
     if begun >= MOST_DEATHS {
-        let why = format!(
-            "imasd has died or waited in vain {begun} times while it read this file: it is not read until it changes"
-        );
+        let why =
+            format!("imasd has died {begun} times while it read this file: it is not read until it changes");
         return Ok(ExecutableFacts::unfit(why));
     }
     // Stored before the first byte is read. If this process dies while it reads, the next one finds which
     // file was the cause.
     store.remember_of(path, &about, BEGUN, &(begun + 1))?;
-    let found = on_file(domain, path, move |path| read_whatever_it_is(&file, path))?;
+    let found = on_file(domain, path, move |path| read_whatever_it_is(&file, path));
     store.remember_of(path, &about, BEGUN, &begun)?;
-    let found = found?;
+    let found = found??;
     store.remember_of(path, &about, FOUND_BY_DAEMON, &found)?;
     Ok(found)
 }
@@ -179,7 +179,7 @@ mod tests {
         store.remember_of(&other, &about, BEGUN, &MOST_DEATHS).unwrap();
         let unread = running(&store, Domain::Everybody, &other, Executable::from(&about)).unwrap();
         assert!(
-            unread.unfit.unwrap().contains("in vain 2 times") && !was_read(&store, Domain::Everybody, &other)
+            unread.unfit.unwrap().contains("died 2 times") && !was_read(&store, Domain::Everybody, &other)
         );
         assert!(
             running(&store, Domain::Everybody, &other, executable).is_err(),

@@ -133,7 +133,13 @@ fn reader() -> MutexGuard<'static, ForeignReader> {
 #[must_use]
 pub fn owner_of(pid: u32) -> Option<u64> {
     let uid = Process::new(i32::try_from(pid).ok()?).ok()?.status().ok()?.ruid;
-    Some(OWNER_OF.with_borrow(|owner_of| owner_of(uid)))
+    Some(owner_of_uid(uid))
+}
+
+/// Who answers for the processes and files of a uid ([`set_owners`]).
+#[must_use]
+pub fn owner_of_uid(uid: u32) -> u64 {
+    OWNER_OF.with_borrow(|owner_of| owner_of(uid))
 }
 
 /// The file that a process runs.

@@ -6,9 +6,8 @@
 //! then no file of the same owner is touched, and all others are. Slow calls are bounded for their owner
 //! ([`crate::owner_time`]): a file may be large as well.
 
-use std::collections::BTreeMap;
 use std::io::{Error, ErrorKind, Result};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -16,8 +15,10 @@ use crate::owner_time::OwnerTimes;
 
 /// Time that a call may take. A disk of a busy machine may need some of it.
 const LONGEST: Duration = Duration::from_secs(2);
-/// Number of threads that were given up and have not ended. While this many live, no file of anybody is touched.
+/// Number of threads that were given up and have not ended. While this many live, no file of a user is touched.
 const MOST_GIVEN_UP: usize = 32;
+/// Number of such threads for files of root, such as those of a network whose server is away.
+const MOST_OF_ROOT: usize = 8;
 
 type Work = Box<dyn FnOnce() + Send>;
 
@@ -25,21 +26,21 @@ type Work = Box<dyn FnOnce() + Send>;
 pub const ROOT: u64 = 0;
 
 static THREADS: Mutex<Threads> =
-    Mutex::new(Threads { idle: None, given_up: BTreeMap::new(), owners: OwnerTimes::NONE });
+    Mutex::new(Threads { idle: None, given_up: vec![], owners: OwnerTimes::NONE });
 
 struct Threads {
     /// A thread that waits for work.
     idle: Option<Sender<Work>>,
-    /// By owner, what a thread that was given up would still say.
-    given_up: BTreeMap<u64, Receiver<()>>,
+    /// Threads that were given up: the owner of the file, and a channel that is closed when the call ends.
+    given_up: Vec<(u64, Receiver<()>)>,
     owners: OwnerTimes,
 }
 
 /// Does work on a file of the owner in another thread.
 ///
 /// # Errors
-/// `TimedOut` when the work takes longer than two seconds, while earlier work for the same owner has not ended, and
-/// after slow work for the same owner, other than root.
+/// `TimedOut` when the work takes longer than two seconds. `WouldBlock` while earlier work for the same owner has not
+/// ended, and after slow work for the same owner, other than root: the work was not begun.
 pub fn in_time<T: Send + 'static>(owner: u64, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
     within(LONGEST, owner, work)
 }
@@ -51,7 +52,7 @@ fn within<T: Send + 'static>(
 ) -> Result<T> {
     let mut threads = THREADS.lock().unwrap_or_else(PoisonError::into_inner);
     if !threads.serves(owner) {
-        return Err(late());
+        return Err(Error::new(ErrorKind::WouldBlock, "files of its owner take too long"));
     }
     let (answer, answered) = channel();
     let (end, ended) = channel::<()>();
@@ -70,8 +71,8 @@ fn within<T: Send + 'static>(
             Ok(answer)
         }
         Err(RecvTimeoutError::Timeout) => {
-            threads.given_up.insert(owner, ended);
-            Err(late())
+            threads.given_up.push((owner, ended));
+            Err(Error::new(ErrorKind::TimedOut, "its file system does not answer"))
         }
         Err(RecvTimeoutError::Disconnected) => Err(Error::other("the work has failed")),
     }
@@ -80,10 +81,14 @@ fn within<T: Send + 'static>(
 impl Threads {
     /// Whether files of the owner may be touched.
     fn serves(&mut self, owner: u64) -> bool {
-        self.given_up.retain(|_, ended| ended.recv_timeout(Duration::ZERO) == Err(RecvTimeoutError::Timeout));
-        self.given_up.len() < MOST_GIVEN_UP
-            && !self.given_up.contains_key(&owner)
-            && self.owners.allows(|| Some(owner), Instant::now())
+        let hangs = |ended: &Receiver<()>| ended.try_recv() == Err(TryRecvError::Empty);
+        self.given_up.retain(|(_, ended)| hangs(ended));
+        let of_owner = self.given_up.iter().filter(|(one, _)| *one == owner).count();
+        if owner == ROOT {
+            return of_owner < MOST_OF_ROOT;
+        }
+        let is_allowed = self.owners.allows(|| Some(owner), Instant::now());
+        is_allowed && of_owner == 0 && self.given_up.len() < MOST_GIVEN_UP
     }
 
     /// The thread that has the work now.
@@ -104,10 +109,6 @@ impl Threads {
     }
 }
 
-fn late() -> Error {
-    Error::new(ErrorKind::TimedOut, "its file system does not answer, or files of its owner take too long")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -119,7 +120,8 @@ mod tests {
         let late = within(Duration::from_millis(50), mallory, move || held.recv().is_ok());
         assert_eq!(late.unwrap_err().kind(), ErrorKind::TimedOut);
         assert_eq!(in_time(alice, || 1).unwrap(), 1);
-        assert_eq!(in_time(mallory, || 1).unwrap_err().kind(), ErrorKind::TimedOut);
+        assert_eq!(in_time(mallory, || 1).unwrap_err().kind(), ErrorKind::WouldBlock);
+        assert_eq!(in_time(ROOT, || 1).unwrap(), 1);
         release.send(()).unwrap();
         let begin = std::time::Instant::now();
         while in_time(mallory, || 2).is_err() {

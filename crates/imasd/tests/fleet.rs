@@ -212,7 +212,7 @@ fn without_its_folder_imasd_works_as_without_a_fleet_and_shows_it() {
 
 #[test]
 fn a_full_or_read_only_folder_loses_nothing() {
-    alone("full_and_read_only", &[]);
+    alone("fleet::full_and_read_only", &[]);
 }
 
 #[test]

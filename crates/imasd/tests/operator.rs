@@ -131,7 +131,7 @@ fn the_boot_is_the_one_that_root_wrote_down() {
 /// The machine's own paths, in a mount namespace. Skipped if none can be created.
 #[test]
 fn with_system_the_store_of_the_machine_is_read_and_written() {
-    crate::support::alone("of_the_machine", &[]);
+    crate::support::alone("operator::of_the_machine", &[]);
 }
 
 #[test]

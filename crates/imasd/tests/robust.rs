@@ -91,7 +91,7 @@ fn trials_that_ended_while_the_daemon_was_down_are_stored_after_its_restart() {
 /// Needs a mount namespace. Skipped if none can be created.
 #[test]
 fn a_full_disk_keeps_pages_and_the_last_index_until_there_is_room() {
-    crate::support::alone("full_disk", &[]);
+    crate::support::alone("robust::full_disk", &[]);
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn full_disk() {
 /// Needs a mount namespace, as above.
 #[test]
 fn a_full_page_folder_only_makes_programs_start_untouched() {
-    crate::support::alone("full_pages", &[]);
+    crate::support::alone("robust::full_pages", &[]);
 }
 
 #[test]

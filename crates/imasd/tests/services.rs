@@ -19,7 +19,7 @@ fn two_services_of_one_executable_are_two_programs() {
     if Group::new(&format!("imasd-test-{}.service", std::process::id())).is_none() {
         return skipped("control groups cannot be made here");
     }
-    crate::support::alone("services", &["--pid", "--fork", "--mount-proc"]);
+    crate::support::alone("services::services", &["--pid", "--fork", "--mount-proc"]);
 }
 
 /// `foo@1` and `foo@2` are one program, and replicas of each other.
@@ -28,7 +28,7 @@ fn instances_of_a_template_unit_are_one_program() {
     if Group::new(&format!("imasd-test-{}.service", std::process::id())).is_none() {
         return skipped("control groups cannot be made here");
     }
-    crate::support::alone("instances", &["--pid", "--fork", "--mount-proc"]);
+    crate::support::alone("services::instances", &["--pid", "--fork", "--mount-proc"]);
 }
 
 /// An earlier version stored the instances as programs of their own. The first one's history is kept.

@@ -118,8 +118,13 @@ fn equal_services_are_neither_picked_nor_rejected() {
     };
     let pairs = EqualPairs::of(&text.lines().filter_map(run).collect::<Vec<_>>());
     let rails = ["cpu+2%", "p99+5%"].map(|rail| rail.parse().unwrap()).to_vec();
-    let rule =
-        PickRule { goal: ServiceGoal::Memory, rails, least_gain: 0.05, needs_proof: true, resamples: RESAMPLES };
+    let rule = PickRule {
+        goal: ServiceGoal::Memory,
+        rails,
+        least_gain: 0.05,
+        needs_proof: true,
+        resamples: RESAMPLES,
+    };
     let shape = BenchShape { equal: 4, rounds: 6, system_runs: 3 };
     let found = pairs.benches(&rule, shape, 2000).unwrap();
     println!("{found:?}");

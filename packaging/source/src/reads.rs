@@ -24,9 +24,8 @@ const CRATES: [&str; 10] = [
     "imas-view",
     "imasd",
 ];
-/// Verbs of `imas` that look at everybody's processes.
-const VERBS: [&str; 6] =
-    ["apply/unit", "look/active", "look/advise", "look/arena_advice", "look/explain", "look/process_memory"];
+/// Folders and modules of `imas` that look at everybody's processes.
+const VERBS: [&str; 2] = ["apply/unit", "look/"];
 
 /// Calls of `std::fs`.
 const OF_FS: [&str; 4] = ["read", "read_dir", "read_to_string", "remove_dir_all"];

@@ -142,5 +142,6 @@ fn reason_against_file(path: &Path, executable: Executable) -> Option<&'static s
 
 /// Whether a file did not answer in time.
 fn is_late(error: &Error) -> bool {
-    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::TimedOut)
+    let kinds = [io::ErrorKind::TimedOut, io::ErrorKind::WouldBlock];
+    error.downcast_ref::<io::Error>().is_some_and(|error| kinds.contains(&error.kind()))
 }
