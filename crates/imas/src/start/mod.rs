@@ -422,7 +422,10 @@ fn forced(request: Request<'_>, context: &Context, command: &Command, name: &str
     if let Some(why) = executable.unfit {
         return Ok(Start::untouched_because(request, why));
     }
-    if let Some(obstacle) = context.obstacle(candidate, None) {
+    // A library that we did not build is tried for seconds: once, if the store can be had, and not at every start.
+    let is_tried = candidate.added || candidate.needs.is_some();
+    let store = is_tried.then(|| context.open_store_within(STORE_TIMEOUT).ok()).flatten();
+    if let Some(obstacle) = context.obstacle(candidate, store.as_ref()) {
         anyhow::bail!("{name}: {obstacle}");
     }
     let defined = [executable.defines, wrapped::defined_by_preloads(request.environment)].concat();

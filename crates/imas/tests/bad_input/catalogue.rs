@@ -240,3 +240,19 @@ fn a_library_of_the_distribution_is_a_candidate() {
     let untimed = row["left_out"].as_array().unwrap().iter().filter(|left| left["why"] == "nothing-timed");
     assert_eq!(row["summary"]["count"].as_u64().unwrap() + untimed.count() as u64, 1, "{shown:#}");
 }
+
+/// The kit takes seconds of CPU. It runs when the library is first used, and again when the library has changed.
+#[test]
+fn the_kit_runs_once_for_a_library() {
+    let world = World::new();
+    let (runs, program) = (world.work().join("runs"), world.lib_dir().join("contract/sizes"));
+    std::fs::remove_file(&program).unwrap();
+    let script = world.work().join("kit");
+    std::fs::write(&script, format!("#!/bin/sh\necho run >>{}\n", runs.display())).unwrap();
+    crate::support::install(&script, &program);
+    for _ in 0..3 {
+        let started = output(&mut world.imas(["run", "--candidate", "distro-jemalloc", "--", "true"]));
+        assert!(started.status.success(), "{}", describe(&started));
+    }
+    assert_eq!(std::fs::read_to_string(&runs).unwrap(), "run\n");
+}
