@@ -58,7 +58,8 @@ pub enum NoProcess {
 
 impl NoProcess {
     /// The reason why the recording of a process says too little; None for one that was recorded to its end.
-    pub(crate) fn of(stop: Stop) -> Option<Self> {
+    #[must_use]
+    pub fn of(stop: Stop) -> Option<Self> {
         match stop {
             Stop::None => None,
             Stop::Limit => Some(Self::Limit),
@@ -70,7 +71,8 @@ impl NoProcess {
     }
 
     /// The reason why a trace has no call.
-    pub(crate) fn nothing_recorded(header: &TraceHeader) -> Self {
+    #[must_use]
+    pub fn nothing_recorded(header: &TraceHeader) -> Self {
         let stopped = header.processes.iter().find_map(|process| Self::of(process.stop));
         let left_out = (header.left_out > 0).then_some(Self::LeftOut);
         stopped.or(left_out).unwrap_or(Self::Nothing)
