@@ -40,6 +40,7 @@
 //! - [`start_program`]: a program in place of this process or as its child, with its environment as an array
 //! - [`variables`]: the environment of a process, entry by entry
 //! - [`trust`]: whether others could change a file
+//! - [`watcher`]: a thread that looks again and again until it is stopped
 //! - [`work_counter`]: how much work a service has done, by a command of the user
 //! - [`catalogue_table`]: the candidates that root approved for it
 
@@ -95,4 +96,5 @@ pub mod taken;
 pub mod trust;
 pub mod user_preloads;
 pub mod variables;
+pub mod watcher;
 pub mod work_counter;

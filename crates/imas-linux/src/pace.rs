@@ -9,15 +9,15 @@
 //! CPU time.
 
 use std::hint::black_box;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use imas_core::pace::{Pace, PaceReading};
 use nix::time::{ClockId, clock_gettime};
 use rustix::process::setpriority_process;
 use rustix::thread::{CpuSet, gettid, sched_getaffinity, sched_setaffinity};
+
+use crate::watcher::Watcher;
 
 /// Time from the end of one look to the beginning of the next.
 const GAP: Duration = Duration::from_millis(6);
@@ -34,47 +34,21 @@ const PROGRAM: usize = 4096;
 
 /// Looks at CPUs until it is stopped.
 #[derive(Debug)]
-pub struct Meter {
-    stop: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<Vec<PaceReading>>>,
-}
+pub struct Meter(Vec<Watcher<Vec<PaceReading>>>);
 
 impl Meter {
     /// Looks at this CPU; where there is none, at some of those that this process may use.
     #[must_use]
     pub fn start(cpu: Option<usize>) -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
         let cpus = cpu.map_or_else(allowed, |cpu| vec![cpu]);
-        let watch = |cpu| {
-            let seen = Arc::clone(&stop);
-            std::thread::spawn(move || watch(cpu, &seen))
-        };
-        let threads = cpus.into_iter().map(watch).collect();
-        Self { stop, threads }
+        Self(cpus.into_iter().map(|cpu| Watcher::start(move |stop| watch(cpu, stop))).collect())
     }
 
     /// Ends the looking; None when nothing was seen.
     #[must_use]
-    pub fn stop(mut self) -> Option<Pace> {
-        self.end();
-        let threads = std::mem::take(&mut self.threads);
-        let looks: Vec<PaceReading> =
-            threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).collect();
+    pub fn stop(self) -> Option<Pace> {
+        let looks: Vec<PaceReading> = self.0.into_iter().filter_map(Watcher::stop).flatten().collect();
         Pace::of(&looks)
-    }
-
-    fn end(&self) {
-        self.stop.store(true, Ordering::Relaxed);
-        for thread in &self.threads {
-            thread.thread().unpark();
-        }
-    }
-}
-
-/// A run that could not be measured to its end must not leave threads that disturb the next.
-impl Drop for Meter {
-    fn drop(&mut self) {
-        self.end();
     }
 }
 

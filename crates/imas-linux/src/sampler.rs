@@ -5,12 +5,12 @@
 //! the tree (pages shared by fork count once; pages given back lazily do not count; address space never
 //! does).
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use procfs::process::{MemoryMaps, Process, Task};
+
+use crate::watcher::Watcher;
 
 /// Peak and time-weighted mean of a tree's resident anonymous memory, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -25,17 +25,7 @@ pub struct Resident {
 
 /// A thread that looks at all descendants of this process until it is stopped, or dropped.
 #[derive(Debug)]
-pub struct Sampler {
-    stop: Arc<AtomicBool>,
-    /// Thread that looks. None once it was stopped.
-    thread: Option<JoinHandle<Resident>>,
-}
-
-impl Drop for Sampler {
-    fn drop(&mut self) {
-        self.end();
-    }
-}
+pub struct Sampler(Watcher<Resident>);
 
 /// Looks are this far apart at first, then further as the run grows longer: about 2 % of the time so far.
 const SHORTEST_GAP: Duration = Duration::from_micros(500);
@@ -55,23 +45,13 @@ impl Sampler {
     }
 
     fn watching(roots: impl Fn() -> Vec<u32> + Send + 'static) -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
-        let seen = Arc::clone(&stop);
-        let thread = std::thread::spawn(move || watch(&seen, &roots));
-        Self { stop, thread: Some(thread) }
+        Self(Watcher::start(move |stop| watch(stop, &roots)))
     }
 
     /// Ends the looking; what was seen.
     #[must_use]
-    pub fn stop(mut self) -> Resident {
-        self.end().unwrap_or_default()
-    }
-
-    fn end(&mut self) -> Option<Resident> {
-        let thread = self.thread.take()?;
-        self.stop.store(true, Ordering::Relaxed);
-        thread.thread().unpark();
-        thread.join().ok()
+    pub fn stop(self) -> Resident {
+        self.0.stop().unwrap_or_default()
     }
 }
 
@@ -209,16 +189,6 @@ mod tests {
         assert_eq!(integral.resident(), Resident::default());
         integral.add(Duration::from_millis(1), 7);
         assert_eq!(integral.resident().mean_bytes, 7);
-    }
-
-    /// An early return must not leave a thread that reads /proc.
-    #[test]
-    fn a_dropped_sampler_ends_its_thread() {
-        let sampler = Sampler::of(std::process::id());
-        let seen = Arc::clone(&sampler.stop);
-        assert_eq!(Arc::strong_count(&seen), 3, "ours, its own and the thread's");
-        drop(sampler);
-        assert_eq!(Arc::strong_count(&seen), 1);
     }
 
     #[test]

@@ -61,10 +61,7 @@ fn explain_names_the_next_review_and_the_store_that_undoes_a_decision() {
     (0..2).for_each(|_| drop(start()));
     let trials = world.trials();
     assert_eq!(trials.len(), 2);
-    let mut store = imas_store::Store::open(&world.store_path()).unwrap();
-    let sort = store.programs().unwrap().remove(0);
-    store.forget(sort.id).unwrap();
-    let sort = store.program(&sort.path, &sort.detail).unwrap();
+    let (store, sort) = world.forgotten_program();
     // A saving of a third of the memory, seen once, justifies another round at any load of the machine.
     for mut trial in trials {
         let mebibytes = if trial.sample.candidate == "system" { 90 } else { 60 };

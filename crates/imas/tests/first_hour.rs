@@ -155,10 +155,7 @@ fn the_objective_is_named_as_the_reason() {
         assert!(output(&mut world.imas(words)).status.success());
     }
     let trials = world.trials();
-    let mut store = imas_store::Store::open(&world.store_path()).unwrap();
-    let sort = store.programs().unwrap().remove(0);
-    store.forget(sort.id).unwrap();
-    let sort = store.program(&sort.path, &sort.detail).unwrap();
+    let (store, sort) = world.forgotten_program();
     // A third less memory, in enough rounds for a proof.
     for round in 0..12_i32 {
         for trial in &trials {

@@ -99,10 +99,7 @@ fn learned(world: &World) -> i64 {
         assert!(output(&mut world.imas(words)).status.success(), "{candidate}");
     }
     let trials = world.trials();
-    let mut store = imas_store::Store::open(&world.store_path()).unwrap();
-    let sort = store.programs().unwrap().remove(0);
-    store.forget(sort.id).unwrap();
-    let sort = store.program(&sort.path, &sort.detail).unwrap();
+    let (store, sort) = world.forgotten_program();
     for round in 0..12_u32 {
         for trial in &trials {
             let mut trial = trial.clone();

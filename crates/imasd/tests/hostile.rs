@@ -50,10 +50,7 @@ fn decided(world: &World, program: &StoredProgram) -> (usize, u16, Option<(u16, 
 }
 
 fn prepared() -> (World, StoredProgram) {
-    let mut world = World::new();
-    world.start();
-    let script = world.script("worker.py", WORKER);
-    let program = world.notice(&script);
+    let (world, _, program) = World::new().noticed("worker.py", WORKER);
     (world, program)
 }
 
@@ -199,10 +196,7 @@ else:
 /// During its exec a process has no command line. On a busy machine that may last.
 #[test]
 fn a_process_that_is_unreadable_for_a_while_is_not_forgotten() {
-    let mut world = World::new();
-    world.start();
-    let script = world.script("hidden.py", HIDDEN);
-    let program = world.notice(&script);
+    let (world, script, program) = World::new().noticed("hidden.py", HIDDEN);
     let mut hidden = std::process::Command::new(crate::support::python());
     hidden.arg(&script).args(["and", "hide"]).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = hidden.spawn().unwrap();

@@ -67,10 +67,7 @@ fn status_shows_the_programs_and_the_allocator_that_really_serves() {
 
 #[test]
 fn a_running_trial_is_reported() {
-    let mut world = World::new();
-    world.start();
-    let script = world.script("worker.py", WORKER);
-    let program = world.notice(&script);
+    let (world, script, program) = World::new().noticed("worker.py", WORKER);
     let explain = || {
         let output =
             world.imas("explain").args(["--json", "--policy", "paper", &program.id.to_string()]).output();

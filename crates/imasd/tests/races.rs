@@ -33,12 +33,9 @@ fn linger(world: &World, script: &Path) -> Child {
 /// run it once more, because the candidate may have crashed the program.
 #[test]
 fn an_ended_trial_has_no_process_while_the_index_still_offers_it() {
-    let mut world = World::with(
+    let (world, script, program) = World::with(
         "policy = \"paper\"\nworth_cpu_s = 0.0\nworth_life_s = 0.1\nmax_tests = 5\ncandidates = [\"jemalloc\"]\n",
-    );
-    world.start();
-    let script = world.script("worker.py", WORKER);
-    let program = world.notice(&script);
+    ).noticed("worker.py", WORKER);
     let store = world.store();
     let stored = || store.trials(program.id).unwrap().len();
     let token = || world.offer(&program).map(|(_, token)| token);
@@ -67,10 +64,7 @@ import os, sys, time
 time.sleep(3600 if sys.argv[1:] else 0.2)
 os.execv('/bin/sh', ['sh', '-c', 'kill -SEGV $$'])
 ";
-    let mut world = World::new();
-    world.start();
-    let script = world.script("launcher.py", LAUNCHER);
-    let program = world.notice(&script);
+    let (world, script, program) = World::new().noticed("launcher.py", LAUNCHER);
     let stored = || world.store().trials(program.id).unwrap();
     for _ in 0..2 {
         if world.next_trial(&program).is_some() {
@@ -139,10 +133,7 @@ fn a_trial_that_outlives_an_upgrade_is_of_the_build_that_ran() {
 /// The stub removes its page if the kernel refuses the exec. The owner of the page can do the same.
 #[test]
 fn a_trial_whose_page_is_gone_is_offered_again_though_its_process_lives() {
-    let mut world = World::new();
-    world.start();
-    let script = world.script("lingerer.py", LINGERER);
-    let program = world.notice(&script);
+    let (world, script, program) = World::new().noticed("lingerer.py", LINGERER);
     let token = world.offer(&program).unwrap().1;
     let mut child = linger(&world, &script);
     world.wait("the trial is taken", || !world.store().witnesses().unwrap().is_empty());
@@ -154,10 +145,7 @@ fn a_trial_whose_page_is_gone_is_offered_again_though_its_process_lives() {
 
 #[test]
 fn forgetting_a_running_program_removes_all_of_its_data() {
-    let mut world = World::new();
-    world.start();
-    let script = world.script("lingerer.py", LINGERER);
-    let program = world.notice(&script);
+    let (world, script, program) = World::new().noticed("lingerer.py", LINGERER);
     // The program must not be noticed again.
     world.configure(
         "policy = \"paper\"\nworth_cpu_s = 1e6\nworth_life_s = 1e6\ncandidates = [\"jemalloc\"]\n",

@@ -13,12 +13,9 @@ use imas_testing::skipped;
 
 #[test]
 fn kill_at_any_instant_loses_no_stored_sample_and_leaves_a_whole_index() {
-    let mut world = World::with(
+    let (mut world, script, program) = World::with(
         "policy = \"paper\"\nworth_cpu_s = 0.0\nworth_life_s = 0.1\nmax_tests = 200\ncandidates = [\"jemalloc\"]\n",
-    );
-    world.start();
-    let script = world.script("worker.py", WORKER);
-    let program = world.notice(&script);
+    ).noticed("worker.py", WORKER);
     let mut stored = BTreeSet::new();
     for round in 0..15_u64 {
         let mut child = world
@@ -47,10 +44,7 @@ fn kill_at_any_instant_loses_no_stored_sample_and_leaves_a_whole_index() {
 
 #[test]
 fn a_damaged_store_is_renamed_aside_and_everything_starts_untouched() {
-    let mut world = World::new();
-    world.start();
-    let script = world.script("worker.py", WORKER);
-    let program = world.notice(&script);
+    let (mut world, script, program) = World::new().noticed("worker.py", WORKER);
     world.settle(&script, &program);
     world.stop("-TERM");
     for suffix in ["-wal", "-shm"] {
@@ -75,10 +69,7 @@ fn take_trial(world: &World, script: &std::path::Path) -> std::process::Child {
 
 #[test]
 fn trials_that_ended_while_the_daemon_was_down_are_stored_after_its_restart() {
-    let mut world = World::new();
-    world.start();
-    let script = world.script("worker.py", WORKER);
-    let program = world.notice(&script);
+    let (mut world, script, program) = World::new().noticed("worker.py", WORKER);
     // imasd identifies the process, then the page is left alone.
     let mut child = take_trial(&world, &script);
     world.stop("-KILL");
@@ -183,10 +174,7 @@ fn units_are_hardened() {
 
 #[test]
 fn a_store_that_is_removed_under_it_is_begun_anew() {
-    let mut world = World::new();
-    world.start();
-    let script = world.script("worker.py", WORKER);
-    let program = world.notice(&script);
+    let (world, script, program) = World::new().noticed("worker.py", WORKER);
     for file in ["db/imas.db", "db/imas.db-wal", "db/imas.db-shm"] {
         std::fs::remove_file(world.path(file)).unwrap();
     }

@@ -10,10 +10,7 @@ use imas_testing::skipped;
 
 #[test]
 fn a_program_is_noticed_tried_settled_and_then_placed() {
-    let mut world = World::new();
-    world.start();
-    let script = world.script("worker.py", WORKER);
-    let program = world.notice(&script);
+    let (world, script, program) = World::new().noticed("worker.py", WORKER);
     assert_eq!(program.path, python().to_string_lossy());
     world.settle(&script, &program);
     let tried: Vec<_> =
@@ -47,12 +44,9 @@ fn a_program_is_noticed_tried_settled_and_then_placed() {
 
 #[test]
 fn the_pick_is_what_a_settled_program_starts_under() {
-    let mut world = World::with(
+    let (world, script, program) = World::with(
         "policy = \"paper\"\nworth_cpu_s = 0.0\nworth_life_s = 0.1\nmax_tests = 2\ncandidates = [\"jemalloc\", \"mimalloc\"]\n",
-    );
-    world.start();
-    let script = world.script("worker.py", WORKER);
-    let program = world.notice(&script);
+    ).noticed("worker.py", WORKER);
     assert_eq!(world.settle(&script, &program), 6);
     starts_as_decided(&world, &script, &program);
 }
@@ -67,10 +61,7 @@ fn trials_of_a_library_of_the_distribution_count() {
     if catalogue.find("distro-jemalloc").is_none() {
         return skipped("the distribution's libjemalloc.so.2 is not installed");
     }
-    let mut world = World::with(configuration);
-    world.start();
-    let script = world.script("worker.py", WORKER);
-    let program = world.notice(&script);
+    let (world, script, program) = World::with(configuration).noticed("worker.py", WORKER);
     assert_eq!(world.settle(&script, &program), 6, "two starts of each of three candidates");
     let trials = world.store().trials(program.id).unwrap();
     let of = |name: &str| trials.iter().filter(|trial| trial.sample.candidate == name).count();
@@ -89,12 +80,10 @@ fn starts_as_decided(world: &World, script: &Path, program: &StoredProgram) {
 /// The adaptive policy ends with a pick or with `system`. The daemon follows it round by round.
 #[test]
 fn the_adaptive_rules_settle_too() {
-    let mut world = World::with(
+    let (world, script, program) = World::with(
         "worth_cpu_s = 0.0\nworth_life_s = 0.1\nmax_tests = 6\ncandidates = [\"jemalloc\", \"mimalloc\"]\n",
-    );
-    world.start();
-    let script = world.script("worker.py", WORKER);
-    let program = world.notice(&script);
+    )
+    .noticed("worker.py", WORKER);
     let starts = world.settle(&script, &program);
     let tried = world.store().trials(program.id).unwrap();
     let of = |name: &str| tried.iter().filter(|trial| trial.sample.candidate == name).count();
@@ -160,10 +149,8 @@ while sys.argv[1:]:
 
 #[test]
 fn a_service_under_trial_gives_its_sample_while_it_lives() {
-    let mut world = World::with(&format!("{TWO_TESTS}sample_after_s = 1.0\n"));
-    world.start();
-    let script = world.script("service.py", SERVICE);
-    let program = world.notice(&script);
+    let (mut world, script, program) =
+        World::with(&format!("{TWO_TESTS}sample_after_s = 1.0\n")).noticed("service.py", SERVICE);
     let serve = |world: &World| world.command(&python()).arg(&script).arg("on").spawn().unwrap();
     let store = world.store();
     let stored = || store.trials(program.id).unwrap();
@@ -192,10 +179,8 @@ fn a_service_under_trial_gives_its_sample_while_it_lives() {
 
 #[test]
 fn a_service_gives_its_sample_after_the_set_number_of_calls() {
-    let mut world = World::with(&format!("{TWO_TESTS}sample_after_operations = 5000\n"));
-    world.start();
-    let script = world.script("service.py", SERVICE);
-    let program = world.notice(&script);
+    let (world, script, program) =
+        World::with(&format!("{TWO_TESTS}sample_after_operations = 5000\n")).noticed("service.py", SERVICE);
     let mut service = world.command(&python()).arg(&script).arg("on").spawn().unwrap();
     world.wait("its sample is stored", || world.store().trials(program.id).unwrap().len() == 1);
     let sample = world.store().trials(program.id).unwrap()[0].sample.clone();
@@ -226,10 +211,7 @@ const TWO_TESTS: &str =
 
 #[test]
 fn a_crash_quarantines_at_once_and_for_good() {
-    let mut world = World::with(TWO_TESTS);
-    world.start();
-    let script = world.script("victim.py", VICTIM);
-    let program = world.notice(&script);
+    let (mut world, script, program) = World::with(TWO_TESTS).noticed("victim.py", VICTIM);
     world.settle(&script, &program);
     // The counter is updated once a second.
     world.wait("the crash is counted", || world.counter("crashes") == 1);
@@ -322,10 +304,7 @@ fn killed_after(world: &World, script: &Path, seconds: f64) {
 
 #[test]
 fn a_hang_counts_as_harm_and_an_early_kill_does_not() {
-    let mut world = World::with(TWO_TESTS);
-    world.start();
-    let script = world.script("hanging.py", HANGING);
-    let program = world.notice(&script);
+    let (world, script, program) = World::with(TWO_TESTS).noticed("hanging.py", HANGING);
     let trials = || world.store().trials(program.id).unwrap();
     let usual =
         || trials().into_iter().filter(|trial| trial.sample.candidate == "system").collect::<Vec<_>>();

@@ -3,8 +3,9 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+use imas_linux::watcher::Watcher;
 
 use crate::service::tree::Tree;
 
@@ -35,34 +36,16 @@ pub(crate) struct Recording(pub(crate) Vec<Point>);
 
 /// A thread that looks at intervals until it is stopped or dropped.
 #[derive(Debug)]
-pub(crate) struct Recorder {
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Recording>>,
-}
+pub(crate) struct Recorder(Watcher<Recording>);
 
 impl Recorder {
     pub(crate) fn start(tree: &SharedTree, began: Instant) -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
-        let (seen, tree) = (Arc::clone(&stop), Arc::clone(tree));
-        let thread = std::thread::spawn(move || watch(&seen, &tree, began));
-        Self { stop, thread: Some(thread) }
+        let tree = Arc::clone(tree);
+        Self(Watcher::start(move |stop| watch(stop, &tree, began)))
     }
 
-    pub(crate) fn stop(mut self) -> Recording {
-        self.end().unwrap_or_default()
-    }
-
-    fn end(&mut self) -> Option<Recording> {
-        let thread = self.thread.take()?;
-        self.stop.store(true, Ordering::Relaxed);
-        thread.thread().unpark();
-        thread.join().ok()
-    }
-}
-
-impl Drop for Recorder {
-    fn drop(&mut self) {
-        self.end();
+    pub(crate) fn stop(self) -> Recording {
+        self.0.stop().unwrap_or_default()
     }
 }
 

@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 use imas_core::TrialRecord;
 use imas_linux::catalogue::{Catalogue, CatalogueCandidate};
 use imas_store::Store;
+use imas_store::samples::StoredProgram;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -261,6 +262,15 @@ impl World {
         let store = Store::open_read_only(&self.store_path()).unwrap();
         let programs = store.programs().unwrap();
         programs.iter().flat_map(|program| store.trials(program.id).unwrap()).collect()
+    }
+
+    /// The first program of the store, stored anew without its trials.
+    pub(crate) fn forgotten_program(&self) -> (Store, StoredProgram) {
+        let mut store = Store::open(&self.store_path()).unwrap();
+        let known = store.programs().unwrap().remove(0);
+        store.forget(known.id).unwrap();
+        let program = store.program(&known.path, &known.detail).unwrap();
+        (store, program)
     }
 
     /// Names of the files in the folder of pages.

@@ -248,6 +248,14 @@ impl World {
         program
     }
 
+    /// Starts imasd, writes the script, and lets imasd notice it.
+    pub(crate) fn noticed(mut self, name: &str, text: &str) -> (Self, PathBuf, StoredProgram) {
+        self.start();
+        let script = self.script(name, text);
+        let program = self.notice(&script);
+        (self, script, program)
+    }
+
     /// Candidate id and token of the trial on offer in the index.
     pub(crate) fn offer(&self, program: &StoredProgram) -> Option<(u16, u64)> {
         let id = u64::try_from(program.id).unwrap();
