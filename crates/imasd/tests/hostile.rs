@@ -2,6 +2,10 @@
 //! The owner of a folder of pages can write anything into it. Such data must not change a decision, stop the
 //! daemon, or affect anything outside the folder.
 
+#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
+
+mod support;
+
 use std::io::{BufRead, Write};
 use std::os::unix::fs::symlink;
 use std::path::Path;
