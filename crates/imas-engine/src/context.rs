@@ -270,7 +270,7 @@ impl Context {
         &self,
         candidate: &CatalogueCandidate,
         mode: Mode,
-        library: &PathBuf,
+        library: &Path,
         store: Option<&Store>,
     ) -> Option<String> {
         match library.is_file() {
