@@ -5,7 +5,7 @@
 
 #define SECOND UINT64_C(1000000000)
 #define COME_BACK_NS 500 /* a soft page fault, and the page cleared */
-#define WALK_NS 100      /* for each resident page: what the first time may cost, before it was measured */
+#define WALK_NS 400      /* for each resident page: what the first time may cost, before it was measured */
 #define UNKNOWN_FACTOR 5 /* the pages that come back cost four times what it costs to give them back */
 #define SHORTEST SECOND
 #define LONGEST (60 * SECOND)

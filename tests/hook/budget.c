@@ -74,7 +74,7 @@ static void it_acts(void) {
     struct course busy = follow((struct process){.load = 1, .live = 10000, .freed = 3000, .walk_ns = 1000000}, 600);
     CHECK("a busy process is trimmed every other second", busy.trims >= 290 && busy.trims <= 301);
     struct course calm = follow((struct process){.load = 0.1, .live = 10000, .freed = 1000, .walk_ns = 100000}, 600);
-    CHECK("a calm one each second", calm.trims >= 590);
+    CHECK("a calm one each second, once the first may cost what is expected", calm.trims >= 540);
     struct course full = follow((struct process){.load = 0.1, .live = 100000, .freed = 0, .walk_ns = 100000}, 3600);
     CHECK("one that has nothing to give is asked ever more rarely", full.trims < 80 && full.longest_gap >= 60);
     struct course idle = follow((struct process){.load = 0.0000001, .live = 100000, .freed = 0, .walk_ns = 1000}, 3600);

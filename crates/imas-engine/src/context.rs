@@ -223,8 +223,7 @@ impl Context {
             return Some(why);
         }
         if candidate.give_back
-            && let Some(why) =
-                self.obstacle_of_ours(candidate, Mode::Production, &self.libraries.give_back, store)
+            && let Some(why) = self.obstacle_of_ours(Mode::Production, &self.libraries.give_back, store)
         {
             return Some(why);
         }
@@ -258,25 +257,22 @@ impl Context {
     }
 
     fn find_own_obstacle(&self, store: Option<&Store>) -> Option<String> {
-        // A candidate of settings alone: nothing is injected but what is ours.
-        let settings =
-            CatalogueCandidate { name: "settings".to_owned(), ..self.catalogue.find(SYSTEM)?.clone() };
-        let check = |library, mode| self.obstacle_of_ours(&settings, mode, library, store);
+        let check = |library, mode| self.obstacle_of_ours(mode, library, store);
         check(&self.libraries.hook, Mode::Trial).or_else(|| check(&self.libraries.guard, Mode::Production))
     }
 
-    /// Why a library of ours does not come with a start under the candidate.
-    fn obstacle_of_ours(
-        &self,
-        candidate: &CatalogueCandidate,
-        mode: Mode,
-        library: &Path,
-        store: Option<&Store>,
-    ) -> Option<String> {
+    /// Why a library of ours does not come with a start.
+    fn obstacle_of_ours(&self, mode: Mode, library: &Path, store: Option<&Store>) -> Option<String> {
+        // A candidate of settings alone: nothing is injected but what is ours.
+        let settings = CatalogueCandidate {
+            name: "settings".to_owned(),
+            give_back: library == self.libraries.give_back,
+            ..self.catalogue.find(SYSTEM)?.clone()
+        };
         match library.is_file() {
             false => Some(format!("{} is missing (run 'make build')", library.display())),
             true => remembered(store, library, "loads", || {
-                let why = self.probe(candidate, mode, library)?;
+                let why = self.probe(&settings, mode, library)?;
                 Some(format!("{} does not load: {why}", library.display()))
             }),
         }

@@ -102,7 +102,7 @@ int main(int argc, char **argv) {
         pthread_create(&thread, NULL, sleep_long, NULL);
     fill();
     long full = resident_kib();
-    work(0.6);
+    work(1.6);
     empty();
     time_t until = time(NULL) + DEADLINE_S;
     while (resident_kib() > full / 2 && time(NULL) < until)
