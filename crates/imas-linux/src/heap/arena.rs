@@ -7,7 +7,7 @@ use super::figures::NotReadable;
 use super::found::{Region, RegionKind};
 use super::layout::{ALIGNMENT, HEAP_BYTES, Layout};
 use super::libc::Library;
-use super::memory::{Memory, Page};
+use super::memory::{Memory, PageState};
 
 /// Most arenas that are looked at.
 const MOST_ARENAS: usize = 4096;
@@ -188,9 +188,9 @@ pub(super) fn heaps(
 fn read_words(memory: &dyn Memory, address: u64, bytes: u64) -> Option<Vec<u64>> {
     let page_bytes = memory.page_bytes();
     let (first, last) = (address / page_bytes, address.checked_add(bytes)?.checked_sub(1)? / page_bytes);
-    let mut pages = vec![Page::Absent; usize::try_from(last - first + 1).ok()?];
+    let mut pages = vec![PageState::Absent; usize::try_from(last - first + 1).ok()?];
     memory.pages(first, &mut pages).ok()?;
-    if pages.contains(&Page::Absent) {
+    if pages.contains(&PageState::Absent) {
         return None;
     }
     let mut read = vec![0; usize::try_from(bytes).ok()?];

@@ -5,7 +5,7 @@
 use super::figures::NotReadable;
 use super::found::{Region, RegionKind};
 use super::layout::Layout;
-use super::memory::{Memory, Page};
+use super::memory::{Memory, PageState};
 
 /// Beginning of glibc's line about itself.
 const BANNER: &[u8] = b"GNU C Library (";
@@ -91,10 +91,10 @@ fn words(memory: &dyn Memory, region: &Region) -> Vec<u64> {
     let mut words = vec![];
     let mut page = vec![0; usize::try_from(page_bytes).unwrap_or(0)];
     for at in (region.begin..end).step_by(page.len()) {
-        let mut state = [Page::Absent];
+        let mut state = [PageState::Absent];
         let known = memory.pages(at / page_bytes, &mut state);
         page.fill(0);
-        if known.is_ok() && state[0] != Page::Absent {
+        if known.is_ok() && state[0] != PageState::Absent {
             let _ = memory.read(at, &mut page); // what cannot be read is 0
         }
         words.extend(page.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word)));

@@ -5,7 +5,7 @@ use std::io::Result;
 
 /// Where a page of a process is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Page {
+pub enum PageState {
     /// Not in memory.
     #[default]
     Absent,
@@ -30,5 +30,5 @@ pub trait Memory {
     ///
     /// # Errors
     /// When the kernel does not say.
-    fn pages(&self, first: u64, pages: &mut [Page]) -> Result<()>;
+    fn pages(&self, first: u64, pages: &mut [PageState]) -> Result<()>;
 }

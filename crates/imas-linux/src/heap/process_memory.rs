@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt as _;
 use procfs::FromRead as _;
 use procfs::process::{MemoryMap, MemoryMaps};
 
-use super::memory::{Memory, Page};
+use super::memory::{Memory, PageState};
 
 /// Bits of an entry of pagemap: the page is in memory, and no other process has it (proc_pid_pagemap(5)).
 const PRESENT: u64 = 1 << 63;
@@ -54,7 +54,7 @@ impl Memory for ProcessMemory {
         self.mem.read_at(into, address)
     }
 
-    fn pages(&self, first_page: u64, pages: &mut [Page]) -> Result<()> {
+    fn pages(&self, first_page: u64, pages: &mut [PageState]) -> Result<()> {
         let mut bytes = vec![0; ENTRIES.min(pages.len()) * 8];
         for (block, first) in pages.chunks_mut(ENTRIES).zip((first_page..).step_by(ENTRIES)) {
             let bytes = &mut bytes[..block.len() * 8];
@@ -62,9 +62,9 @@ impl Memory for ProcessMemory {
             for (page, entry) in block.iter_mut().zip(bytes.as_chunks::<8>().0) {
                 let entry = u64::from_ne_bytes(*entry);
                 *page = match (entry & PRESENT, entry & EXCLUSIVE) {
-                    (0, _) => Page::Absent,
-                    (_, 0) => Page::Shared,
-                    _ => Page::Own,
+                    (0, _) => PageState::Absent,
+                    (_, 0) => PageState::Shared,
+                    _ => PageState::Own,
                 };
             }
         }

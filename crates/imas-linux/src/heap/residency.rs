@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::time::Instant;
 
-use super::memory::{Memory, Page};
+use super::memory::{Memory, PageState};
 use super::stop::Stop;
 
 /// Pages of a block: one read of 32 KiB.
@@ -14,7 +14,7 @@ const BLOCK: u64 = 4096;
 pub(super) struct Residency<'m> {
     memory: &'m dyn Memory,
     first: u64,
-    pages: Vec<Page>,
+    pages: Vec<PageState>,
     until: Instant,
 }
 
@@ -25,16 +25,16 @@ impl<'m> Residency<'m> {
 
     /// Whether the page is resident.
     pub(super) fn has(&mut self, page: u64) -> Result<bool, Stop> {
-        Ok(self.page(page)? != Page::Absent)
+        Ok(self.page(page)? != PageState::Absent)
     }
 
-    fn page(&mut self, page: u64) -> Result<Page, Stop> {
+    fn page(&mut self, page: u64) -> Result<PageState, Stop> {
         if !(self.first..self.first + self.pages.len() as u64).contains(&page) {
             if Instant::now() > self.until {
                 return Err(Stop::Late);
             }
             let first = page - page % BLOCK;
-            self.pages.resize(usize::try_from(BLOCK).unwrap_or(0), Page::Absent);
+            self.pages.resize(usize::try_from(BLOCK).unwrap_or(0), PageState::Absent);
             if let Err(error) = self.memory.pages(first, &mut self.pages) {
                 self.pages.clear();
                 return Err(Stop::Unreadable(error));
@@ -51,9 +51,9 @@ impl<'m> Residency<'m> {
         let mut pages = [0, 0];
         for page in addresses.start.div_ceil(page_bytes)..addresses.end / page_bytes {
             match self.page(page)? {
-                Page::Absent => {}
-                Page::Own => pages[0] += 1,
-                Page::Shared => pages[1] += 1,
+                PageState::Absent => {}
+                PageState::Own => pages[0] += 1,
+                PageState::Shared => pages[1] += 1,
             }
         }
         Ok(pages.map(|pages| pages * page_bytes))

@@ -6,7 +6,7 @@ use std::io::Result;
 use std::time::{Duration, Instant};
 
 use imas_linux::heap::figures::HeapFigures;
-use imas_linux::heap::memory::{Memory, Page};
+use imas_linux::heap::memory::{Memory, PageState};
 use imas_linux::heap::{RegionKind, figures_in};
 use proptest::prelude::*;
 
@@ -124,7 +124,7 @@ impl Memory for Slow {
         self.0.read(address, into)
     }
 
-    fn pages(&self, first: u64, pages: &mut [Page]) -> Result<()> {
+    fn pages(&self, first: u64, pages: &mut [PageState]) -> Result<()> {
         self.0.pages(first, pages)
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::{Error, ErrorKind, Result};
 
-use imas_linux::heap::memory::{Memory, Page};
+use imas_linux::heap::memory::{Memory, PageState};
 use imas_linux::heap::{Region, RegionKind};
 
 pub(crate) const PAGE: u64 = 4096;
@@ -203,12 +203,12 @@ impl Memory for MadeMemory {
         Ok(part.len())
     }
 
-    fn pages(&self, first: u64, pages: &mut [Page]) -> Result<()> {
+    fn pages(&self, first: u64, pages: &mut [PageState]) -> Result<()> {
         for (page, number) in pages.iter_mut().zip(first..) {
             let address = number.wrapping_mul(PAGE);
             let piece = self.pieces.range(..=address).next_back();
             let is_there = piece.is_some_and(|(begin, piece)| address - begin < piece.len() as u64);
-            *page = if is_there { Page::Own } else { Page::Absent };
+            *page = if is_there { PageState::Own } else { PageState::Absent };
         }
         Ok(())
     }

@@ -114,7 +114,7 @@ fn memory(context: &Context, running: &Running, resident: ResidentMemory) -> Pro
     }
 }
 
-/// By what a trim would return, and by the hook's count where the process is a trial.
+/// Verdict by what a trim would return, and by the hook's count where the process is a trial.
 fn verdict(resident: &ResidentMemory, live: Option<u64>, heaps: Option<&HeapFigures>) -> Verdict {
     let heap = resident.heap_bytes();
     let is_mostly_free =
