@@ -179,9 +179,16 @@ fn a_server_is_measured_and_no_process_or_file_remains() {
         assert!(figure("memory_idle") - figure("memory_ready") > 9.0, "{one}");
         assert!((4.0..7.0).contains(&figure("memory_slope")), "{one}");
     }
-    let curve = list(&result, "/runs/0/curve");
+    let systems = list(&result, "/runs").iter().filter(|run| run["candidate"] == "system").count();
+    assert_eq!((systems, list(&result, "/runs").len()), (3, 4), "system runs three times a round");
+    assert!(
+        result["comparison"]["noise"]["memory"]["deviation"].is_number(),
+        "{}",
+        result["comparison"]["noise"]
+    );
+    let curve = list(&result, "/runs/0/server/curve");
     assert!(!curve.is_empty() && curve[0].as_array().is_some_and(|point| point.len() == 2));
-    for heaps in ["/runs/0/heaps/0", "/runs/1/heaps_idle/0"] {
+    for heaps in ["/runs/0/server/heaps/0", "/runs/1/server/heaps_idle/0"] {
         let seen = result.pointer(heaps).unwrap_or_else(|| panic!("no {heaps}"));
         assert!(seen["bytes"].as_u64() >= seen["main_bytes"].as_u64() && seen["threads"] == 1, "{seen}");
         assert!(seen["main_bytes"].as_u64().is_some_and(|bytes| bytes > 100_000), "{seen}");
@@ -226,7 +233,7 @@ fn a_load_that_fails_can_be_ignored() {
     assert_eq!(compared(&result, "system")["rounds"], 1);
     let p99 = compared(&result, "system")["figures"]["p99"]["median"].as_f64().unwrap();
     assert!((p99 - 5.0).abs() < 1e-9, "{p99}"); // a geometric mean
-    let notes = list(&result, "/runs/0/notes");
+    let notes = list(&result, "/runs/0/server/notes");
     let failed = notes.iter().filter(|note| note.as_str().is_some_and(|note| note.contains("exit 3")));
     assert_eq!(failed.count(), 1, "one note for two cycles: {notes:?}");
 }
@@ -394,7 +401,7 @@ fn a_daemon_is_followed_without_a_control_group() {
         return imas_testing::skipped(&format!("mount namespaces cannot be made here: {}", stderr(&may)));
     }
     let result = daemon(&place, &wrap);
-    assert_eq!(result["runs"][0]["control_group"], false);
+    assert_eq!(result["runs"][0]["server"]["control_group"], false);
 }
 
 #[test]

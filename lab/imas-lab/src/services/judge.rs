@@ -12,8 +12,8 @@ use imas_cli::{output, table};
 use imas_core::stats::Interval;
 use imas_report::measure::Unit;
 use imas_study::services::{
-    CandidateForAll, JournalJudgement, JudgeOptions, JudgedService, LeftOutOfGain, MadeWorse, MemoryGain,
-    ROUNDS_FOR_PROOF, ServiceJudgement,
+    CandidateForAll, JUDGED, JournalJudgement, JudgeOptions, JudgedService, LeftOutOfGain, MadeWorse,
+    MemoryGain, ROUNDS_FOR_PROOF, ServiceJudgement,
 };
 
 use super::journal::read_whole;
@@ -104,17 +104,20 @@ fn services(services: &[ServiceJudgement]) -> String {
         "memory",
         "CPU",
         "p99",
+        "pause",
         "held out: memory",
         "CPU",
         "p99",
+        "pause",
         "note",
     ];
     let row = |one: &ServiceJudgement| {
         let JudgedService { service, rounds, memory_bytes, by_all, held_out } = &one.as_measured;
         let own = [service.clone(), rounds.to_string(), memory_bytes.map_or_else(dash, format::mib)];
         let cells = by_all.ratios.map(change);
-        let held_out_cells =
-            held_out.as_ref().map_or_else(|| [(); 3].map(|()| dash()), |found| found.ratios.map(change));
+        let held_out_cells = held_out
+            .as_ref()
+            .map_or_else(|| [(); JUDGED.len()].map(|()| dash()), |found| found.ratios.map(change));
         own.into_iter()
             .chain([by_all.candidate.clone()])
             .chain(cells)

@@ -4,6 +4,8 @@
 //! Each round judges once what all others chose. The best of several noisy figures looks better than it is on
 //! the rounds that made it the best.
 
+use std::array::from_fn;
+
 use imas_cli::format;
 use imas_cli::table::Table;
 use imas_core::SYSTEM;
@@ -16,7 +18,7 @@ use crate::services::round_changes::RoundChanges;
 use imas_runs::service::margin;
 
 /// The figures that are judged.
-pub const JUDGED: [&str; 3] = ["memory", "cpu", "p99"];
+pub const JUDGED: [&str; 4] = ["memory", "cpu", "p99", "memory_idle"];
 /// "At least 25 % less memory".
 const QUARTER: f64 = 0.75;
 
@@ -26,7 +28,7 @@ pub struct JudgedPick {
     /// Name of the candidate; `system` where nothing is picked.
     pub candidate: String,
     /// Ratios in the order of [`JUDGED`]; None where a figure was not measured.
-    pub ratios: [Option<f64>; 3],
+    pub ratios: [Option<f64>; JUDGED.len()],
 }
 
 /// What became of the picks on the rounds that did not choose them.
@@ -35,11 +37,11 @@ pub struct HeldOutPicks {
     /// The picks, each once, the most frequent first.
     pub candidates: Vec<String>,
     /// Ratios to `system` in the order of [`JUDGED`], geometric means over the rounds.
-    pub ratios: [Option<f64>; 3],
+    pub ratios: [Option<f64>; JUDGED.len()],
     /// Whether each figure of [`JUDGED`] is worse than `system`'s by more than the margin.
-    pub worse: [bool; 3],
+    pub worse: [bool; JUDGED.len()],
     /// Whether each figure of [`JUDGED`] is worse by more than the margin, with an error of at most 5 %.
-    pub proven_worse: [bool; 3],
+    pub proven_worse: [bool; JUDGED.len()],
     /// Number of rounds in which the pick failed.
     pub failed: usize,
     /// Number of rounds that judged.
@@ -88,7 +90,7 @@ fn held_out(changes: &RoundChanges, rule: &PickRule) -> Option<HeldOutPicks> {
     if changes.rounds.len() < 2 {
         return None;
     }
-    let mut logs: [Vec<f64>; 3] = Default::default();
+    let mut logs: [Vec<f64>; JUDGED.len()] = Default::default();
     let (mut picks, mut failed, mut judged) = (Vec::new(), 0, 0);
     for &judging in &changes.rounds {
         let others: Vec<u32> = changes.rounds.iter().copied().filter(|round| *round != judging).collect();
@@ -112,9 +114,9 @@ fn held_out(changes: &RoundChanges, rule: &PickRule) -> Option<HeldOutPicks> {
     };
     Some(HeldOutPicks {
         candidates: by_frequency(picks),
-        ratios: [0, 1, 2].map(|at| (!logs[at].is_empty()).then(|| mean_and_deviation(&logs[at]).0.exp())),
-        worse: [0, 1, 2].map(worse),
-        proven_worse: [0, 1, 2].map(is_proven),
+        ratios: from_fn(|at| (!logs[at].is_empty()).then(|| mean_and_deviation(&logs[at]).0.exp())),
+        worse: from_fn(worse),
+        proven_worse: from_fn(is_proven),
         failed,
         judged,
     })
@@ -168,9 +170,9 @@ pub struct CandidateForAll {
     pub services: usize,
     /// Ratios to `system` in the order of [`JUDGED`], geometric means over the services with their 95 %
     /// intervals.
-    pub ratios: [Option<Interval>; 3],
+    pub ratios: [Option<Interval>; JUDGED.len()],
     /// Number of services for each figure of [`JUDGED`] that are worse than `system` by more than the margin.
-    pub worse: [usize; 3],
+    pub worse: [usize; JUDGED.len()],
     /// Number of services that failed under the candidate.
     pub failed: usize,
     /// Number of services that take at least 25 % less memory.
@@ -193,12 +195,13 @@ impl CandidateForAll {
     /// Table with a row for each candidate.
     #[must_use]
     pub fn table(all: &[Self]) -> Table {
-        const COLUMNS: [&str; 10] = [
+        const COLUMNS: [&str; 11] = [
             "candidate",
             "services",
             "memory",
             "CPU",
             "p99",
+            "after the pause",
             "25 % less memory",
             "worse in memory",
             "in CPU",

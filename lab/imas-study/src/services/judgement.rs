@@ -7,7 +7,7 @@ use imas_core::compare::Margins;
 use imas_core::stats::{Interval, RESAMPLES};
 use serde::Serialize;
 
-use crate::services::judge::{CandidateForAll, JudgedService, MemoryGain, geometric_mean};
+use crate::services::judge::{CandidateForAll, JUDGED, JudgedService, MemoryGain, geometric_mean};
 use crate::services::pick_rule::PickRule;
 use crate::services::round_changes::RoundChanges;
 use imas_core::run::RawRun;
@@ -58,9 +58,9 @@ pub struct MadeWorse {
     pub services: usize,
     /// Number of services for each figure of [`crate::services::JUDGED`] that are worse than `system` by more
     /// than the margin.
-    pub worse: [usize; 3],
+    pub worse: [usize; JUDGED.len()],
     /// Number of services in `worse` that are worse with an error of at most 5 %.
-    pub proven: [usize; 3],
+    pub proven: [usize; JUDGED.len()],
     /// Services whose pick failed in a round that judged.
     pub failed: usize,
 }
@@ -118,20 +118,25 @@ impl JournalJudgement {
     /// Geometric means over all services of the picks as measured, for each figure of
     /// [`crate::services::JUDGED`], on rounds that did not choose. None where no service has two rounds.
     #[must_use]
-    pub fn held_out_mean(&self) -> [Option<Interval>; 3] {
+    pub fn held_out_mean(&self) -> [Option<Interval>; JUDGED.len()] {
         self.mean(|one| Some(one.as_measured.held_out.as_ref()?.ratios))
     }
 
     /// Geometric means over all services of the picks as measured, for each figure of
     /// [`crate::services::JUDGED`], on the rounds that chose.
     #[must_use]
-    pub fn by_all_mean(&self) -> [Option<Interval>; 3] {
+    pub fn by_all_mean(&self) -> [Option<Interval>; JUDGED.len()] {
         self.mean(|one| Some(one.as_measured.by_all.ratios))
     }
 
-    fn mean(&self, of: impl Fn(&ServiceJudgement) -> Option<[Option<f64>; 3]>) -> [Option<Interval>; 3] {
-        let all: Vec<[Option<f64>; 3]> = self.services.iter().filter_map(of).collect();
-        [0, 1, 2].map(|at| geometric_mean(&all.iter().filter_map(|ratios| ratios[at]).collect::<Vec<_>>()))
+    fn mean(
+        &self,
+        of: impl Fn(&ServiceJudgement) -> Option<[Option<f64>; JUDGED.len()]>,
+    ) -> [Option<Interval>; JUDGED.len()] {
+        let all: Vec<[Option<f64>; JUDGED.len()]> = self.services.iter().filter_map(of).collect();
+        std::array::from_fn(|at| {
+            geometric_mean(&all.iter().filter_map(|ratios| ratios[at]).collect::<Vec<_>>())
+        })
     }
 }
 
@@ -165,7 +170,7 @@ impl MadeWorse {
         for held_out in services.filter_map(|one| one.held_out.as_ref()) {
             all.services += 1;
             all.failed += usize::from(held_out.failed > 0);
-            for at in 0..3 {
+            for at in 0..JUDGED.len() {
                 all.worse[at] += usize::from(held_out.worse[at]);
                 all.proven[at] += usize::from(held_out.proven_worse[at]);
             }
@@ -233,8 +238,8 @@ mod tests {
         let found = judged(&runs);
         let held_out = found.services[0].as_measured.held_out.as_ref().unwrap();
         assert!((held_out.ratios[0].unwrap() - 2.0).abs() < 1e-9, "{held_out:?}");
-        assert_eq!(held_out.worse, [true, false, false]);
-        assert_eq!(found.made_worse.worse, [1, 0, 0]);
+        assert_eq!(held_out.worse, [true, false, false, false]);
+        assert_eq!(found.made_worse.worse, [1, 0, 0, 0]);
     }
 
     #[test]
@@ -286,6 +291,6 @@ mod tests {
         let found = judged(&runs);
         assert_eq!(found.services[0].as_measured.by_all.candidate, "b");
         assert_eq!(found.services[0].proven.as_ref().unwrap().by_all.candidate, "system");
-        assert_eq!((found.proven_made_worse.services, found.proven_made_worse.worse), (1, [0; 3]));
+        assert_eq!((found.proven_made_worse.services, found.proven_made_worse.worse), (1, [0; JUDGED.len()]));
     }
 }

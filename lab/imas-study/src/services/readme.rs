@@ -6,14 +6,16 @@ use imas_cli::format::counted;
 use imas_cli::table::Table;
 use imas_core::SYSTEM;
 use imas_core::compare::FEWEST_ROUNDS;
-use imas_core::stats::Interval;
+use imas_core::stats::{Interval, attainable_confidence};
 
-use crate::services::judge::CandidateForAll;
+use crate::services::judge::{CandidateForAll, JUDGED};
 use crate::services::judgement::JournalJudgement;
+use crate::services::no_effect::NoEffect;
 use imas_runs::service::page::{MeasuredService, best, named};
+use imas_runs::service::{CandidateFigures, ServiceComparison, margin};
 
 /// Candidates that are shown given to all services, beside the leanest: what people are advised to use.
-const ADVISED: [&str; 3] = ["glibc:arena2", "jemalloc", "mimalloc"];
+const ADVISED: [&str; 5] = ["glibc:arena1", "glibc:arena2", "glibc:lean", "jemalloc", "mimalloc"];
 
 /// How the services were measured in a sentence, and the table. Services without a valid run under `system`
 /// are named only.
@@ -21,14 +23,30 @@ const ADVISED: [&str; 3] = ["glibc:arena2", "jemalloc", "mimalloc"];
 pub fn readme(services: &[MeasuredService<'_>], judgement: &JournalJudgement) -> String {
     let mut rows: Vec<ReadmeRow> = services.iter().filter_map(ReadmeRow::of).collect();
     rows.sort_by(|a, b| a.memory_ratio().total_cmp(&b.memory_ratio()));
-    let (gaining, others): (Vec<ReadmeRow>, Vec<ReadmeRow>) =
-        rows.iter().cloned().partition(|row| row.best != SYSTEM);
-    let mut table = Table::new("services", "Services", &["service", "MiB", "best", "memory", "CPU", "p99"]);
-    gaining.iter().for_each(|row| table.push(row.cells()));
+    let of = |kind| rows.iter().filter(move |row| row.kind == kind);
+    let others: Vec<ReadmeRow> = of(RowKind::Nothing).cloned().collect();
+    let mut table = Table::new(
+        "services",
+        "Services",
+        &["service", "MiB", "best", "memory", "CPU", "p99", "after the pause"],
+    );
+    of(RowKind::Proven).chain(of(RowKind::NotProven)).for_each(|row| table.push(row.cells()));
     table.rows.extend(without_gain(&others));
     table.rows.extend(of_each(judgement));
     table.rows.extend(for_all(judgement).map(row_for_all));
-    format!("{}{}\n\n{}", how(&rows), not_measured(judgement), compact(&table))
+    let notes = not_measured(judgement) + &not_glibc(services);
+    format!("{}{notes}\n\n{}", how(&rows), compact(&table))
+}
+
+/// What is known of the best candidate of a service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RowKind {
+    /// Its gain is proven; with too few rounds for a proof, as measured.
+    Proven,
+    /// It is leaner by the margin, and that is not proven.
+    NotProven,
+    /// No candidate is leaner by the margin.
+    Nothing,
 }
 
 /// Row of one service in the table.
@@ -38,21 +56,29 @@ struct ReadmeRow {
     rounds: usize,
     mib: f64,
     best: String,
-    /// Memory, CPU time, p99.
-    changes: [Option<Interval>; 3],
+    kind: RowKind,
+    /// The figures of [`JUDGED`].
+    changes: [Option<Interval>; JUDGED.len()],
 }
 
 impl ReadmeRow {
     fn of(service: &MeasuredService<'_>) -> Option<Self> {
         let system = named(service.comparison, SYSTEM).filter(|system| system.rounds > 0)?;
-        let best = best(service.comparison);
+        let proven = best(service.comparison);
+        let best = proven.or_else(|| leanest(service.comparison));
+        let kind = match best {
+            Some(_) if proven.is_some() => RowKind::Proven,
+            Some(_) => RowKind::NotProven,
+            None => RowKind::Nothing,
+        };
         let change = |figure: &str| best?.figures.get(figure)?.ratio;
         Some(Self {
             service: service.name.to_owned(),
             rounds: system.rounds,
             mib: system.figures.get("memory")?.median / f64::from(1 << 20),
             best: best.map_or(SYSTEM, |best| best.name.as_str()).to_owned(),
-            changes: ["memory", "cpu", "p99"].map(change),
+            kind,
+            changes: JUDGED.map(change),
         })
     }
 
@@ -66,9 +92,19 @@ impl ReadmeRow {
             Some(ratio) => percent(ratio.mid),
             None => "-".to_owned(),
         };
-        let own = [self.service.clone(), format!("{:.0}", self.mib), format!("`{}`", self.best)];
+        let doubt = if self.kind == RowKind::NotProven { ", not proven" } else { "" };
+        let own = [self.service.clone(), format!("{:.0}", self.mib), format!("`{}`{doubt}", self.best)];
         own.into_iter().chain(self.changes.map(cell)).collect()
     }
+}
+
+/// The leanest candidate that breaks no guard rail, if it is leaner than `system` by the margin.
+fn leanest(comparison: &ServiceComparison) -> Option<&CandidateFigures> {
+    let fits = comparison.candidates.iter().filter(|one| one.exceeds.is_empty() && one.failures.is_empty());
+    let leaner = fits
+        .filter_map(|one| Some((one.goal?.mid, one)))
+        .filter(|(ratio, _)| *ratio <= 1.0 - margin("memory"));
+    leaner.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, one)| one)
 }
 
 /// Markdown without padding: one row has many names.
@@ -86,12 +122,35 @@ fn how(rows: &[ReadmeRow]) -> String {
     let times = if fewest == most { counted(most, "round") } else { format!("{fewest} to {most} rounds") };
     let follows = match most {
         0 | 1 => "**One round: no change of a service has an interval, and none is proven.**".to_owned(),
-        _ if fewest < FEWEST_ROUNDS => format!(
-            "Brackets: 95 % intervals over the rounds. **Fewer than {FEWEST_ROUNDS} rounds prove nothing.**"
-        ),
-        _ => "Brackets: 95 % intervals over the rounds. A gain of memory is proven.".to_owned(),
+        _ if fewest < FEWEST_ROUNDS => {
+            format!("{}. **Fewer than {FEWEST_ROUNDS} rounds prove nothing.**", intervals(fewest))
+        }
+        _ => format!("{}. A gain is proven unless the row says otherwise.", intervals(fewest)),
     };
     format!("{}, {times}. {follows}", counted(rows.len(), "service"))
+}
+
+/// What the brackets are.
+fn intervals(rounds: usize) -> String {
+    let percent = attainable_confidence(rounds) * 100.0;
+    let percent = if percent.fract() == 0.0 { format!("{percent:.0}") } else { format!("{percent:.1}") };
+    format!("Brackets: intervals of {percent} % at most")
+}
+
+/// Services on which some candidates cannot act: their `system` is not glibc's malloc, or no library was loaded.
+fn not_glibc(services: &[MeasuredService<'_>]) -> String {
+    let why = |service: &MeasuredService<'_>| {
+        let of = |one: &CandidateFigures| NoEffect::of(&one.name, &service.runs);
+        service.comparison.candidates.iter().filter_map(of).collect::<Vec<_>>()
+    };
+    let names = |kind: NoEffect| -> Vec<&str> {
+        services.iter().filter(|service| why(service).contains(&kind)).map(|service| service.name).collect()
+    };
+    let line = |names: Vec<&str>, what: &str| {
+        if names.is_empty() { String::new() } else { format!("\n\n{what}: {}.", names.join(", ")) }
+    };
+    line(names(NoEffect::NoHeap), "Hardly any memory in glibc's heaps, whose settings cannot act")
+        + &line(names(NoEffect::NotLoaded), "No library was ever loaded, so nothing was measured")
 }
 
 fn not_measured(judgement: &JournalJudgement) -> String {
@@ -105,7 +164,12 @@ fn without_gain(rows: &[ReadmeRow]) -> Option<Vec<String>> {
     let mib = |pick: fn(f64, f64) -> f64| rows.iter().map(|row| row.mib).reduce(pick);
     let range = format!("{:.0} to {:.0}", mib(f64::min)?, mib(f64::max)?);
     let what = format!("nothing better in {}: {}", names.len(), names.join(", "));
-    Some([what, range, format!("`{SYSTEM}`")].into_iter().chain([(); 3].map(|()| "-".to_owned())).collect())
+    Some(
+        [what, range, format!("`{SYSTEM}`")]
+            .into_iter()
+            .chain([(); JUDGED.len()].map(|()| "-".to_owned()))
+            .collect(),
+    )
 }
 
 /// The best candidate for each service, on rounds that did not choose if there are any.
@@ -201,7 +265,12 @@ mod tests {
     #[test]
     fn rounds_have_intervals_and_judge_what_the_others_chose() {
         let text = text(4);
-        assert!(text.contains("2 services, 4 rounds") && text.contains("-30 % [-30, -30]"), "{text}");
+        assert!(
+            text.contains("2 services, 4 rounds")
+                && text.contains("-30 % [-30, -30]")
+                && text.contains("87.5 % at most"),
+            "{text}"
+        );
         assert!(text.contains("on rounds that did not choose"), "{text}");
     }
 }
