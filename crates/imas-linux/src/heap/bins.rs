@@ -30,6 +30,9 @@ pub(super) fn bytes(
             if bytes.blocks > MOST {
                 return Err(Stop::Late);
             }
+            if bytes.free > arena.system_mem {
+                return Err(Stop::Torn);
+            }
             at = window.word(at.wrapping_add(USER))?;
         }
     }

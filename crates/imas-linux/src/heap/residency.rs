@@ -49,7 +49,12 @@ impl<'m> Residency<'m> {
     pub(super) fn bytes_between(&mut self, addresses: Range<u64>) -> Result<[u64; 2], Stop> {
         let page_bytes = self.memory.page_bytes();
         let mut pages = [0, 0];
-        for page in addresses.start.div_ceil(page_bytes)..addresses.end / page_bytes {
+        let between = addresses.start.div_ceil(page_bytes)..addresses.end / page_bytes;
+        // Of known pages too: the same ones may be asked for again and again.
+        if !between.is_empty() && Instant::now() > self.until {
+            return Err(Stop::Late);
+        }
+        for page in between {
             match self.page(page)? {
                 PageState::Absent => {}
                 PageState::Own => pages[0] += 1,
@@ -57,5 +62,37 @@ impl<'m> Residency<'m> {
             }
         }
         Ok(pages.map(|pages| pages * page_bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    struct Resident;
+
+    impl Memory for Resident {
+        fn page_bytes(&self) -> u64 {
+            4096
+        }
+
+        fn read(&self, _: u64, into: &mut [u8]) -> std::io::Result<usize> {
+            Ok(into.len())
+        }
+
+        fn pages(&self, _: u64, pages: &mut [PageState]) -> std::io::Result<()> {
+            pages.fill(PageState::Own);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn the_time_is_over_for_known_pages_too() {
+        let mut residency = Residency::new(&Resident, Instant::now() + Duration::from_secs(600));
+        assert_eq!(residency.bytes_between(1..3 * 4096).unwrap(), [2 * 4096, 0]);
+        residency.until = Instant::now();
+        assert!(matches!(residency.bytes_between(1..3 * 4096), Err(Stop::Late)));
     }
 }

@@ -2,6 +2,7 @@
 //! Made-up heaps are read to the byte; changed ones are read or refused. `fuzz/fuzz_targets/heaps.rs` makes the same
 //! check with guided changes.
 
+use std::cell::Cell;
 use std::io::Result;
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,7 @@ use imas_linux::heap::{RegionKind, figures_in};
 use proptest::prelude::*;
 
 use crate::hostile::{check, chunks};
-use crate::made_memory::{Chunk, Expected, Kind, MadeMemory};
+use crate::made_memory::{Chunk, Expected, HEAP, Kind, MAIN, MadeMemory};
 
 fn far() -> Instant {
     Instant::now() + Duration::from_secs(600)
@@ -107,6 +108,40 @@ fn what_is_not_known_is_refused_by_name() {
         "its libc.so.6 does not say which version it is"
     );
     assert_eq!(refused(0, b"\x7fELF\x01"), "it is not a process of 64 bits");
+}
+
+/// A memory that counts how often it is asked for the size of its pages: once at least for each free chunk of a list.
+struct Counting(MadeMemory, Cell<u64>);
+
+impl Memory for Counting {
+    fn page_bytes(&self) -> u64 {
+        self.1.set(self.1.get() + 1);
+        self.0.page_bytes()
+    }
+
+    fn read(&self, address: u64, into: &mut [u8]) -> Result<usize> {
+        self.0.read(address, into)
+    }
+
+    fn pages(&self, first: u64, pages: &mut [PageState]) -> Result<()> {
+        self.0.pages(first, pages)
+    }
+}
+
+/// A list of free chunks without an end is left once it has more bytes than the arena.
+#[test]
+fn a_free_chunk_that_points_to_itself_is_passed_a_few_times() {
+    let chunks = [Chunk { units: 40_000, kind: Kind::Live }; 2];
+    let (mut memory, _) = MadeMemory::of(&chunks, &[]);
+    let first_list = MAIN + 0x70;
+    memory.word(first_list, HEAP);
+    memory.word(HEAP + 16, HEAP);
+    // A size that does not fit the heap: the arena is read by its lists.
+    memory.word(MAIN + 0x888, 1 << 20);
+    let memory = Counting(memory, Cell::new(0));
+    let refused = figures_in(&memory, &memory.0.regions, far()).unwrap_err();
+    assert_eq!(refused.0, "its heaps change too fast");
+    assert!(memory.1.get() < 10_000, "asked {} times", memory.1.get());
 }
 
 /// A memory of which each read takes a while.

@@ -10,8 +10,10 @@ use imas_linux::heap::{Region, RegionKind};
 pub(crate) const PAGE: u64 = 4096;
 const TEXT: u64 = 0x7f00_0000_0000;
 const DATA: u64 = TEXT + 0x10000;
-const MAIN: u64 = DATA + 0xc60;
-const HEAP: u64 = 0x5555_0000_0000;
+/// Record of the first arena.
+pub(crate) const MAIN: u64 = DATA + 0xc60;
+/// `[heap]`.
+pub(crate) const HEAP: u64 = 0x5555_0000_0000;
 const OTHERS: u64 = 0x7e00_0000_0000;
 const OTHER_BYTES: u64 = 64 << 20;
 const STATE: u64 = 0x898;
