@@ -10,8 +10,35 @@ use super::libc::Library;
 #[derive(Debug, Default)]
 pub(super) struct CacheKeys(Vec<u64>);
 
+/// Words that are told apart. In an honest heap hardly a word beside the key is among the C library's variables.
+const MOST_KEYS: usize = 64;
+
 /// Bytes of blocks, by the word that may be the key.
-pub(super) type KeyedBytes = BTreeMap<u64, u64>;
+#[derive(Debug, Clone, Default)]
+pub(super) struct KeyedBytes(BTreeMap<u64, u64>);
+
+impl KeyedBytes {
+    /// Adds the bytes of a block. A new word beyond the most is left out.
+    pub(super) fn add(&mut self, key: u64, bytes: u64) {
+        if self.0.len() < MOST_KEYS || self.0.contains_key(&key) {
+            let sum = self.0.entry(key).or_default();
+            *sum = sum.saturating_add(bytes);
+        }
+    }
+
+    pub(super) fn add_all(&mut self, other: &Self) {
+        other.0.iter().for_each(|(key, bytes)| self.add(*key, *bytes));
+    }
+
+    pub(super) fn of(&self, key: u64) -> u64 {
+        self.0.get(&key).copied().unwrap_or(0)
+    }
+
+    /// The key: the word in most blocks.
+    pub(super) fn most(&self) -> Option<u64> {
+        self.0.iter().max_by_key(|(_, bytes)| **bytes).map(|(key, _)| *key)
+    }
+}
 
 impl CacheKeys {
     pub(super) fn of(library: &Library) -> Self {
@@ -33,7 +60,18 @@ fn is_random(word: u64) -> bool {
     high != 0 && high != 0xffff
 }
 
-/// The key: the word in most blocks.
-pub(super) fn most(keyed: &KeyedBytes) -> Option<u64> {
-    keyed.iter().max_by_key(|(_, bytes)| **bytes).map(|(key, _)| *key)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_enemy_with_a_million_words_gets_room_for_a_few() {
+        let mut keyed = KeyedBytes::default();
+        keyed.add(7 << 48, 32);
+        (0..1_000_000).for_each(|word| keyed.add(word, 16));
+        keyed.add(7 << 48, 32);
+        let mut sum = KeyedBytes::default();
+        sum.add_all(&keyed);
+        assert_eq!((keyed.0.len(), sum.most(), sum.of(7 << 48)), (MOST_KEYS, Some(7 << 48), 64));
+    }
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use super::arena::{self, Arena, HeapInfo};
 use super::bins;
-use super::cache_key::{self, CacheKeys, KeyedBytes};
+use super::cache_key::{CacheKeys, KeyedBytes};
 use super::fastbins;
 use super::figures::{ArenaFigures, HeapBytes, HeapFigures, NotReadable};
 use super::found::{self, Region, RegionKind};
@@ -92,13 +92,11 @@ impl Survey<'_> {
                 false => self.other(arena, heaps.get(&arena.address).map_or(&[], Vec::as_slice), until),
             });
         }
-        let mut keyed = KeyedBytes::new();
-        for (key, bytes) in counted.iter().flat_map(|one| &one.keyed) {
-            *keyed.entry(*key).or_default() += bytes;
-        }
-        let key = cache_key::most(&keyed);
+        let mut keyed = KeyedBytes::default();
+        counted.iter().for_each(|one| keyed.add_all(&one.keyed));
+        let key = keyed.most();
         for one in &mut counted {
-            one.figures.bytes.set_cached(key.and_then(|key| one.keyed.get(&key)).copied().unwrap_or(0));
+            one.figures.bytes.set_cached(key.map_or(0, |key| one.keyed.of(key)));
         }
         self.sum(counted)
     }
@@ -240,9 +238,7 @@ impl Counted {
     fn add(&mut self, walk: Walk) {
         self.figures.bytes += walk.bytes;
         self.read = (self.read + walk.passed).min(self.held);
-        for (key, bytes) in walk.keyed {
-            *self.keyed.entry(key).or_default() += bytes;
-        }
+        self.keyed.add_all(&walk.keyed);
     }
 }
 

@@ -133,7 +133,7 @@ impl Walk {
     fn used(&mut self, bytes: u64, key: u64, known: &Known<'_>) {
         self.bytes.live += bytes;
         if known.keys.has(key) {
-            *self.keyed.entry(key).or_default() += bytes;
+            self.keyed.add(key, bytes);
         }
     }
 
