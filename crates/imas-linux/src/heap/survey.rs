@@ -113,7 +113,7 @@ impl Survey<'_> {
             let mut bytes = HeapBytes::default();
             group().for_each(|one| bytes += one.figures.bytes);
             sum.bytes += bytes.scaled(held, read);
-            sum.held += held;
+            sum.held = sum.held.saturating_add(held);
             sum.read += read;
         }
         if sum.read == 0 {
@@ -132,7 +132,9 @@ impl Survey<'_> {
     fn main(&self, arena: &Arena, until: Instant) -> Counted {
         let main_heap = self.regions.iter().find(|region| region.kind == RegionKind::MainHeap);
         let figures = ArenaFigures { is_main: true, heaps: 1, ..ArenaFigures::default() };
-        let mut counted = Counted { figures, held: arena.system_mem, ..Counted::default() };
+        // A record of an enemy may claim more than can be mapped.
+        let held = if arena.system_mem <= self.most_mapped() { arena.system_mem } else { 0 };
+        let mut counted = Counted { figures, held, ..Counted::default() };
         let heap = |arena: &Arena, window: &mut Window<'_>| {
             let end = top_end(arena, window)?;
             let region = main_heap.ok_or(Stop::Torn)?;
@@ -155,7 +157,7 @@ impl Survey<'_> {
     fn by_lists(&self, arena: &Arena, fast: &HashSet<u64>, until: Instant, counted: &mut Counted) -> bool {
         for _ in 0..TRIES {
             let now = Arena::read(self.memory, &self.library.layout, arena.address, true);
-            let Some(arena) = now.filter(|arena| arena.system_mem <= self.mapped()) else { return false };
+            let Some(arena) = now.filter(|arena| arena.system_mem <= self.most_mapped()) else { return false };
             let mut window = Window::new(self.memory, until);
             match bins::bytes(&arena, &self.library.layout, fast, &mut window) {
                 Ok(bytes) => {
@@ -170,13 +172,13 @@ impl Survey<'_> {
         false
     }
 
-    /// Bytes of all mappings where heaps may lie.
-    fn mapped(&self) -> u64 {
+    /// Most bytes where heaps may lie by now.
+    fn most_mapped(&self) -> u64 {
         let heaps = self
             .regions
             .iter()
             .filter(|region| matches!(region.kind, RegionKind::MainHeap | RegionKind::Anonymous));
-        heaps.map(|region| region.end - region.begin).fold(0, u64::saturating_add)
+        heaps.map(|region| region.end - region.begin).fold(MOST_GROWN, u64::saturating_add)
     }
 
     fn other(&self, arena: &Arena, heaps: &[HeapInfo], until: Instant) -> Counted {

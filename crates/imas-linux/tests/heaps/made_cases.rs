@@ -144,6 +144,15 @@ fn a_free_chunk_that_points_to_itself_is_passed_a_few_times() {
     assert!(memory.1.get() < 10_000, "asked {} times", memory.1.get());
 }
 
+/// Nothing can be said of a first arena that claims more than is mapped.
+#[test]
+fn a_first_arena_that_claims_all_addresses_holds_nothing() {
+    let (mut memory, _) = MadeMemory::of(&many(), &[many()]);
+    memory.word(MAIN + 0x888, u64::MAX);
+    let figures = figures_in(&memory, &memory.regions, far()).unwrap();
+    assert!(figures.held < memory.bytes() && figures.read == figures.held, "{figures:?}");
+}
+
 /// A memory of which each read takes a while.
 struct Slow(MadeMemory);
 
