@@ -32,7 +32,7 @@ F             forget what was measured of the program (asks)
 q             end
 
 GAIN: what a restart would change in memory and CPU.
-?: not proven by trials, ~: an estimate, nothing was measured.
+?: not proven by trials, ~: what FREE shows, no trial was made.
 ";
 
 /// Does what the key means in the present mode.

@@ -150,7 +150,7 @@ pub enum Certainty {
     Proven,
     /// The change has trials, and the policy does not take it for proven.
     NotProven,
-    /// The state of this process alone gives the figure; nothing was measured.
+    /// The state of this process alone gives the figure; no trial was made.
     Estimate,
 }
 
