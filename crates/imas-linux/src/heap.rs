@@ -5,7 +5,9 @@
 //! `/proc/PID/mem` and `/proc/PID/pagemap` are read. The process is neither attached to nor stopped, so a heap changes
 //! while it is read: a walk that meets an impossible size is thrown away and repeated. Every byte is untrusted.
 //! Reads are bounded by a time limit, and only pages that are resident are read: a look at others would make them
-//! so.
+//! so. The exception is the text of `libc.so.6`, where the version is: its page is not always in the page table of
+//! a process. A file of this name on a file system that does not answer (FUSE) holds the reader. So it is a helper,
+//! which is killed after it was asleep for a second ([`crate::foreign_process`]).
 
 mod arena;
 mod bins;
