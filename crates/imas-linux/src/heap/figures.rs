@@ -35,7 +35,7 @@ impl HeapBytes {
     /// Free bytes, whatever list they are in.
     #[must_use]
     pub fn all_free(&self) -> u64 {
-        self.fast + self.free + self.top
+        self.fast.saturating_add(self.free).saturating_add(self.top)
     }
 
     /// Adds pages that a trim returns: of this process alone, and shared.
@@ -109,8 +109,11 @@ pub struct HeapFigures {
     pub glibc: String,
     /// Bytes that its arenas hold.
     pub held: u64,
-    /// Bytes of them that were read. Where these are fewer, the others are estimated from them.
+    /// Bytes of them that were read. Where these are fewer, the others are estimated from them, but for the unread.
     pub read: u64,
+    /// Bytes of the first arena where nothing of it was read, or of all others where nothing of these was: the two
+    /// have different uses, so that neither is estimated from the other. They are part of `held` alone.
+    pub unread: u64,
     /// Number of its arenas.
     pub arenas: u64,
     /// Bytes of all arenas.

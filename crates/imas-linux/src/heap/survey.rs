@@ -113,6 +113,9 @@ impl Survey<'_> {
             let mut bytes = HeapBytes::default();
             group().for_each(|one| bytes += one.figures.bytes);
             sum.bytes += bytes.scaled(held, read);
+            if read == 0 {
+                sum.unread = sum.unread.saturating_add(held);
+            }
             sum.held = sum.held.saturating_add(held);
             sum.read += read;
         }
@@ -157,7 +160,9 @@ impl Survey<'_> {
     fn by_lists(&self, arena: &Arena, fast: &HashSet<u64>, until: Instant, counted: &mut Counted) -> bool {
         for _ in 0..TRIES {
             let now = Arena::read(self.memory, &self.library.layout, arena.address, true);
-            let Some(arena) = now.filter(|arena| arena.system_mem <= self.most_mapped()) else { return false };
+            let Some(arena) = now.filter(|arena| arena.system_mem <= self.most_mapped()) else {
+                return false;
+            };
             let mut window = Window::new(self.memory, until);
             match bins::bytes(&arena, &self.library.layout, fast, &mut window) {
                 Ok(bytes) => {

@@ -144,6 +144,20 @@ fn a_free_chunk_that_points_to_itself_is_passed_a_few_times() {
     assert!(memory.1.get() < 10_000, "asked {} times", memory.1.get());
 }
 
+/// The other arenas say nothing of a first arena that cannot be read.
+#[test]
+fn a_first_arena_of_which_nothing_was_read_is_no_estimate() {
+    let (_, expected) = MadeMemory::of(&[], &[many()]);
+    let (mut memory, _) = MadeMemory::of(&many(), &[many()]);
+    // No size of a chunk, and no address of a free chunk in the first list.
+    memory.word(HEAP + 8, 0);
+    memory.word(MAIN + 0x70, 3);
+    let figures = figures_in(&memory, &memory.regions, far()).unwrap();
+    let main = memory.regions.iter().find(|region| region.kind == RegionKind::MainHeap).unwrap();
+    assert_eq!((figures.unread, figures.read + figures.unread), (main.end - main.begin, figures.held));
+    assert_eq!(figures.bytes.free, expected.free, "of the other arena alone");
+}
+
 /// Nothing can be said of a first arena that claims more than is mapped.
 #[test]
 fn a_first_arena_that_claims_all_addresses_holds_nothing() {
