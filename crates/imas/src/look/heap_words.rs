@@ -11,7 +11,7 @@ pub(crate) fn size(bytes: u64) -> String {
     if mib < 1024.0 { format!("{mib:.0} MiB") } else { format!("{:.1} GiB", mib / 1024.0) }
 }
 
-/// What is live, what is free, and what a trim would return.
+/// What is live, what is free, what a trim would return, and how much of this is not known.
 pub(crate) fn held(heaps: &HeapFigures) -> String {
     let bytes = &heaps.bytes;
     let arenas = imas_cli::format::counted(heaps.arenas, "arena");
@@ -19,8 +19,12 @@ pub(crate) fn held(heaps: &HeapFigures) -> String {
         true => format!(" (an estimate: {} of {} were read)", size(heaps.read), size(heaps.held)),
         false => String::new(),
     };
+    let unread = match heaps.unread {
+        0 => String::new(),
+        bytes => format!("; what is in the other {} is not known", size(bytes)),
+    };
     format!(
-        "glibc holds {} in {arenas}: {} live, {} free, of which {} in whole resident pages{read}",
+        "glibc holds {} in {arenas}: {} live, {} free, of which {} in whole resident pages{read}{unread}",
         size(heaps.held),
         size(bytes.live.saturating_add(bytes.cached)),
         size(bytes.all_free()),
@@ -36,5 +40,5 @@ pub(crate) fn remedy(heaps: &HeapFigures, candidates: &RealCandidates) -> Option
     let later = keeps_away::candidate(candidates);
     let later =
         later.map_or_else(String::new, |name| format!("; a restart under {name} keeps fewer of them"));
-    Some(format!("malloc_trim(0) in the program returns them{later}"))
+    Some(format!("malloc_trim(0) in the program returns the free pages{later}"))
 }

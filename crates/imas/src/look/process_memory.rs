@@ -114,17 +114,22 @@ fn memory(context: &Context, running: &Running, resident: ResidentMemory) -> Pro
     }
 }
 
-/// Verdict by what a trim would return, and by the hook's count where the process is a trial.
+/// Verdict by the share of the heap that a trim would return, and by the hook's count where the process is a trial.
 fn verdict(resident: &ResidentMemory, live: Option<u64>, heaps: Option<&HeapFigures>) -> Verdict {
     let heap = resident.heap_bytes();
     let is_mostly_free =
         |live: u64| heap.saturating_sub(live) > LITTLE && (live as f64) < heap as f64 * MOSTLY_LIVE;
+    let is_mostly_returnable = |heaps: &HeapFigures| {
+        let returnable = heaps.bytes.returnable;
+        returnable >= LEAST_BYTES && (heap.saturating_sub(returnable) as f64) < heap as f64 * MOSTLY_LIVE
+    };
     match (live, heaps) {
         _ if heap < LITTLE => Verdict::Small,
-        (_, Some(heaps)) if heaps.bytes.returnable >= LEAST_BYTES => Verdict::Fragmentation,
+        (_, Some(heaps)) if is_mostly_returnable(heaps) => Verdict::Fragmentation,
         _ if heap * 2 < resident.total() => Verdict::NotTheHeap,
         (Some(live), _) if is_mostly_free(live) => Verdict::Fragmentation,
         (None, None) => Verdict::Unknown,
+        (None, Some(heaps)) if heaps.unread > heaps.held / 2 => Verdict::Unknown,
         _ => Verdict::Live,
     }
 }
@@ -147,17 +152,22 @@ fn sentence(
             remedy.unwrap_or_else(|| "another allocator may hold less".to_owned())
         ),
         Verdict::Live => format!(
-            "{heap} of heap are resident{live}{held}: the program holds them, as data or as a leak; an allocator changes \
-             little"
+            "{heap} of heap are resident{live}{held}: the program holds most of them, as data or as a leak; {}",
+            remedy.unwrap_or_else(|| "an allocator changes little".to_owned())
         ),
         Verdict::NotTheHeap => {
             format!("only {heap} of {} are heap{held}: an allocator changes little", size(resident.total()))
         }
         Verdict::Small => format!("the heap is small ({heap}): there is nothing to gain"),
-        Verdict::Unknown => format!(
-            "{heap} of heap are resident; what of it is live cannot be read: {}; a trial counts it: 'imas run -- ...'",
-            heaps.as_ref().err().map_or("nothing is known", |reason| reason.0.as_str())
-        ),
+        Verdict::Unknown => {
+            format!(
+                "{heap} of heap are resident; what of it is live cannot be read: {}; a trial counts it: 'imas run -- ...'",
+                heaps.as_ref().err().map_or(
+                    "reading most of glibc's heaps took too long, or they changed too fast",
+                    |reason| reason.0.as_str()
+                )
+            )
+        }
     }
 }
 
@@ -213,7 +223,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     fn heaps(returnable: u64) -> HeapFigures {
-        let bytes = HeapBytes { live: 118 * MIB, free: 35 * MIB, returnable, ..HeapBytes::default() };
+        let bytes = HeapBytes { live: 88 * MIB, free: 65 * MIB, returnable, ..HeapBytes::default() };
         HeapFigures { held: 153 * MIB, read: 153 * MIB, arenas: 9, bytes, ..HeapFigures::default() }
     }
 
@@ -221,16 +231,39 @@ mod tests {
     fn free_pages_are_fragmentation_and_live_memory_is_not() {
         let resident =
             ResidentMemory { arenas: 143 * MIB, heap: 10 * MIB, arena_heaps: 8, ..ResidentMemory::default() };
-        let heaps = heaps(27 * MIB);
+        let heaps = heaps(57 * MIB);
         assert_eq!(verdict(&resident, None, Some(&heaps)), Verdict::Fragmentation);
         assert_eq!(
             sentence(Verdict::Fragmentation, &resident, None, &Ok(heaps), &RealCandidates::default()),
-            "153 MiB of heap are resident; glibc holds 153 MiB in 9 arenas: 118 MiB live, 35 MiB free, of which 27 MiB \
-             in whole resident pages: fragmentation, not a leak; malloc_trim(0) in the program returns them"
+            "153 MiB of heap are resident; glibc holds 153 MiB in 9 arenas: 88 MiB live, 65 MiB free, of which 57 MiB \
+             in whole resident pages: fragmentation, not a leak; malloc_trim(0) in the program returns \
+             the free pages"
         );
         assert_eq!(verdict(&resident, None, Some(&self::heaps(MIB))), Verdict::Live);
         assert_eq!(verdict(&resident, Some(30 * MIB), None), Verdict::Fragmentation, "by the hook's count");
         assert_eq!(verdict(&resident, Some(130 * MIB), None), Verdict::Live);
+    }
+
+    #[test]
+    fn a_few_free_pages_in_a_large_heap_are_named_and_no_verdict() {
+        let resident = ResidentMemory { heap: 10 << 30, ..ResidentMemory::default() };
+        let heaps = heaps(9 * MIB);
+        assert_eq!(verdict(&resident, None, Some(&heaps)), Verdict::Live);
+        let says = sentence(Verdict::Live, &resident, None, &Ok(heaps), &RealCandidates::default());
+        assert!(
+            says.contains("of which 9 MiB in whole resident pages")
+                && says
+                    .ends_with("as data or as a leak; malloc_trim(0) in the program returns the free pages"),
+            "{says}"
+        );
+    }
+
+    #[test]
+    fn a_heap_of_which_most_was_not_read_is_unknown() {
+        let resident = ResidentMemory { heap: 10 << 30, ..ResidentMemory::default() };
+        let heaps = HeapFigures { held: 10 << 30, unread: 9 << 30, ..heaps(9 * MIB) };
+        assert_eq!(verdict(&resident, None, Some(&heaps)), Verdict::Unknown);
+        assert!(heap_words::held(&heaps).ends_with("; what is in the other 9.0 GiB is not known"));
     }
 
     #[test]
