@@ -159,6 +159,10 @@ impl Survey<'_> {
     /// The first arena by its lists, where it is in several parts; whether that was possible.
     fn by_lists(&self, arena: &Arena, fast: &HashSet<u64>, until: Instant, counted: &mut Counted) -> bool {
         for _ in 0..TRIES {
+            if Instant::now() > until {
+                counted.stop = Some(Stop::Late);
+                break;
+            }
             let now = Arena::read(self.memory, &self.library.layout, arena.address, true);
             let Some(arena) = now.filter(|arena| arena.system_mem <= self.most_mapped()) else {
                 return false;
