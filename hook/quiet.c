@@ -66,13 +66,28 @@ static bool is_interrupted(uint64_t signals, bool restarts) {
     return false;
 }
 
+#define BIT(signal) (UINT64_C(1) << ((signal) - 1))
+#define OF_FAULTS (BIT(SIGSEGV) | BIT(SIGBUS) | BIT(SIGABRT) | BIT(SIGFPE) | BIT(SIGILL))
+
+static bool is_on_signal_stack(void) {
+    stack_t stack = {.ss_flags = 0};
+    return sys2(SYS_sigaltstack, NULL, &stack) == 0 && (stack.ss_flags & SS_ONSTACK) != 0;
+}
+
+/* Whether this may be a signal's handler: it may have interrupted malloc, whose heap is then half changed. The kernel
+ * blocks a signal while its handler runs. A handler that is used up (SA_RESETHAND) is not seen any more. */
+static bool may_be_handler(uint64_t blocked) {
+    return (blocked & OF_FAULTS) != 0 || is_interrupted(blocked, false) || is_on_signal_stack();
+}
+
 /* No handler may run during a trim: it may allocate, and here it would wait for ever. What came meanwhile is handled at
  * the end, and is told to the caller: the wait that was about to begin would have ended by it. */
 static bool trim_then_tell(bool restarts) {
     const uint64_t all = ~UINT64_C(0);
     uint64_t before = 0, pending = 0;
     sys4(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, sizeof all);
-    give_back_if_allowed(true);
+    if (!may_be_handler(before))
+        give_back_if_allowed(true);
     sys2(SYS_rt_sigpending, &pending, sizeof pending);
     bool interrupted = is_interrupted(pending & ~before, restarts);
     sys4(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof before);

@@ -87,6 +87,15 @@ def signals():
             check(f"give back signals {way} {mode}", (outcome.returncode, outcome.stdout.decode()) == (0, f"{end}\n"), outcome)
 
 
+def handlers():
+    """A handler may have interrupted malloc: no heap is trimmed while it waits."""
+    for kind in ["handler", "on-stack", "used-up"]:
+        for mode in ALL_MODES if wanted(f"give back in a handler {kind}") else []:
+            library = f"{WORK}/libsignals_in_trim.so"
+            outcome, _ = under(mode, "system", [WORK / "waits", kind, "poll"], LD_PRELOAD=library)
+            check(f"give back in a handler {kind} {mode}", (outcome.returncode, outcome.stdout) == (0, b"trims 0\n"), outcome)
+
+
 def filtered():
     """Under a filter that was there before the program: no call of the kernel that hardly any program makes."""
     if not wanted("give back filtered"):
@@ -133,6 +142,7 @@ def give_back(allocators):
     memory_falls()
     hazards()
     signals()
+    handlers()
     filtered()
     others(allocators)
     switched_off()

@@ -2,6 +2,8 @@
 /*
  * waits WAY - waits again and again until a signal has come while pages were given back (signals_in_trim.c), and
  * prints how that wait ended. WAY is poll, ppoll, epoll, select, sleep, accept, or restarted: accept, with SA_RESTART.
+ * HANDLER WAY waits WAY in a signal's handler for some seconds, and prints how often pages were given back there.
+ * HANDLER is handler, on-stack (a stack of its own and SA_NODEFER) or used-up (SA_RESETHAND, of a fault).
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -69,7 +71,39 @@ static void work(void) {
     while (now.tv_sec == 0 && now.tv_nsec < 200000000);
 }
 
+#define HANDLER_S 3
+
+static const char *way_in_handler;
+
+static void wait_in_handler(int signal) {
+    (void)signal;
+    for (time_t until = time(NULL) + HANDLER_S; time(NULL) < until;)
+        wait_once(way_in_handler);
+}
+
+/* It may have interrupted malloc: the heap is then in the middle of a change. */
+static int tell_of_handler(const char *kind, const char *way) {
+    static char stack[1 << 16];
+    way_in_handler = way;
+    struct sigaction action = {.sa_handler = wait_in_handler};
+    int signal = strcmp(kind, "used-up") == 0 ? SIGSEGV : SIGUSR1;
+    if (strcmp(kind, "used-up") == 0)
+        action.sa_flags = SA_RESETHAND;
+    if (strcmp(kind, "on-stack") == 0) {
+        action.sa_flags = SA_ONSTACK | SA_NODEFER;
+        sigaltstack(&(stack_t){.ss_sp = stack, .ss_size = sizeof stack}, NULL);
+    }
+    sigaction(signal, &action, NULL);
+    raise(signal);
+    printf("trims %d\n", trims);
+    return 0;
+}
+
 int main(int argc, char **argv) {
+    if (argc == 3 && &trims != NULL) {
+        work();
+        return tell_of_handler(argv[1], argv[2]);
+    }
     if (argc != 2 || &trims == NULL)
         return 2;
     struct sigaction action = {.sa_handler = handle, .sa_flags = strcmp(argv[1], "restarted") == 0 ? SA_RESTART : 0};
