@@ -150,14 +150,17 @@ static bool is_gone(long thread) {
     return sys3(SYS_tgkill, sys0(SYS_getpid), thread, 0) != 0;
 }
 
+static void step(void) {
+    int word = 0;
+    sleep_on(&word, 0, STEP_NS);
+}
+
 /* Past its last line it is gone soon; its number may even be another thread's by now. */
 #define MOST_STEPS 200
 
 static void wait_until_gone(long thread) {
-    for (unsigned steps = 0; !is_gone(thread) && (pacer_runs() || steps < MOST_STEPS); steps++) {
-        int step = 0;
-        sleep_on(&step, 0, STEP_NS);
-    }
+    for (unsigned steps = 0; !is_gone(thread) && (pacer_runs() || steps < MOST_STEPS); steps++)
+        step();
 }
 
 void pacer_end(void) {
@@ -166,18 +169,19 @@ void pacer_end(void) {
     int kept = errno;
     bool owner = give_back_is_ours();
     while (owner && pacer_runs() && __atomic_load_n(&pacer.thread, __ATOMIC_ACQUIRE) == 0)
-        sys0(SYS_sched_yield); /* it is about to begin */
+        step(); /* it is about to begin; a real-time thread that only yielded would keep it from that */
     long thread = owner ? __atomic_load_n(&pacer.thread, __ATOMIC_ACQUIRE) : 0;
     if (thread != 0) {
         set_relaxed(pacer.must_end, 1);
         sys3(SYS_futex, &pacer.must_end, FUTEX_WAKE_PRIVATE, 1);
         wait_until_gone(thread);
-        pacer.thread = 0;
+        /* Another caller may have waited too, and may have started the next one. */
+        __atomic_compare_exchange_n(&pacer.thread, &thread, 0, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
     }
     errno = kept;
 }
 
 void pacer_end_if_alone(void) {
-    if (pacer_runs() && own_process_threads() == 2)
+    if ((pacer_runs() || get_relaxed(pacer.thread) != 0) && own_process_threads() == 2)
         pacer_end();
 }

@@ -112,7 +112,8 @@ EXPORT __attribute__((noreturn)) void pthread_exit(void *result) {
 
 /* ---- what a process of several threads may not do ------------------------------------------------------ */
 
-/* The pacer is no reason for such a call to fail: it ends before, and comes back after. */
+/* The pacer is no reason for such a call to fail: it ends before, and comes back after. It stays beside other threads of
+ * the program: the kernel then answers the same without it. */
 static void come_back(void) {
     int kept = errno;
     pthread_create_call *create = REAL(pthread_create);
@@ -125,7 +126,7 @@ EXPORT int unshare(int flags) {
     unshare_call *next = REAL(unshare);
     if (unlikely(next == NULL))
         return not_there();
-    pacer_end();
+    pacer_end_if_alone();
     int answer = next(flags);
     come_back();
     return answer;
@@ -135,7 +136,7 @@ EXPORT int setns(int file, int type) {
     setns_call *next = REAL(setns);
     if (unlikely(next == NULL))
         return not_there();
-    pacer_end();
+    pacer_end_if_alone();
     int answer = next(file, type);
     come_back();
     return answer;
@@ -172,7 +173,7 @@ EXPORT long syscall(long number, long a, long b, long c, long d, long e, long f)
         leave_for_good();
     if (!aside)
         return next(number, a, b, c, d, e, f);
-    pacer_end();
+    pacer_end_if_alone();
     long answer = next(number, a, b, c, d, e, f);
     come_back();
     return answer;
