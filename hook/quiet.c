@@ -33,6 +33,8 @@ static uint64_t asked_last;
 
 /* About once a second. All else is asked only then. */
 static bool is_time(void) {
+    if (unlikely(give_back_has_given_up()))
+        return false; /* the counter may be forbidden too */
     uint64_t now = rough_ticks();
     if (likely(now - get_relaxed(asked_last) < ticks_per_second()) || pacer_runs())
         return false;

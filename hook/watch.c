@@ -62,8 +62,6 @@ EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, v
     pthread_create_call *next = REAL(pthread_create);
     if (unlikely(next == NULL))
         return ENOSYS;
-    if (give_back_is_on())
-        give_back_is_filtered(); /* it opens a file, which it may while there is one thread */
     int error = next(thread, attributes, run, argument);
     if (error == 0)
         pacer_start(next);
@@ -146,6 +144,7 @@ EXPORT int setns(int file, int type) {
 
 #define PRCTL_SET_SECCOMP 22
 #define PRCTL_SET_TSC 26
+#define SECCOMP_SET_FILTER 1 /* 0 sets the strict one; what is above asks only */
 
 static bool enters_sandbox(long option) {
     return option == PRCTL_SET_SECCOMP || option == PRCTL_SET_TSC;
@@ -169,7 +168,7 @@ EXPORT long syscall(long number, long a, long b, long c, long d, long e, long f)
     if (unlikely(next == NULL))
         return not_there();
     bool aside = number == SYS_unshare || number == SYS_setns;
-    if (number == SYS_seccomp || (number == SYS_prctl && enters_sandbox(a)))
+    if ((number == SYS_seccomp && a <= SECCOMP_SET_FILTER) || (number == SYS_prctl && enters_sandbox(a)))
         leave_for_good();
     if (!aside)
         return next(number, a, b, c, d, e, f);
@@ -200,7 +199,7 @@ __attribute__((constructor)) static void enter(int argc, char **arguments, char 
         return;
     if (__register_atfork(give_back_hold, give_back_release, begin_in_child, &__dso_handle) != 0)
         return;
-    give_back_begin();
+    give_back_enter();
     pthread_create_call *create = REAL(pthread_create);
     if (create != NULL)
         pacer_start(create); /* a library's constructor may have started threads */

@@ -12,7 +12,7 @@ from harness import ALL_MODES, GUARD, HERE, HOOK, LIB, PAGE, ROOT, RUNNING, WORK
 
 GIVE_BACK = LIB / "libimas-giveback.so"
 WAYS = ["threads", "poll", "epoll", "select", "accept", "sleep"]
-HAZARDS = """unshares-joined unshares-detached unshares-by-syscall unshares-at-once enters tasks sandboxed-thread sandboxed-alone threads-forbidden
+HAZARDS = """unshares-joined unshares-detached unshares-by-syscall unshares-at-once enters tasks sandboxed-thread sandboxed-alone counter-forbidden threads-forbidden
 forks daemons atfork descriptors cancelled main-ends main-vanishes interrupted to-the-process
 identities""".split()
 NEEDS_ROOT = {"identities"}

@@ -281,6 +281,17 @@ static void sandboxed_alone(void) {
     puts("alive");
 }
 
+/* A program that starts so dies in ld.so. The clock reads the counter too, so none is read. */
+static void counter_forbidden(void) {
+    churn(1);
+#ifdef __x86_64__
+    say("no counter", prctl(PR_SET_TSC, PR_TSC_SIGSEGV, 0, 0, 0));
+#endif
+    for (int i = 0; i < SECONDS; i++)
+        poll(NULL, 0, 1000);
+    puts("alive");
+}
+
 static void threads_forbidden(void) {
     puts("begin");
     allow_filters();
@@ -596,7 +607,7 @@ int main(int argc, char **argv) {
         void (*run)(void);
     } all[] = {{"unshares-joined", unshares_joined}, {"unshares-detached", unshares_detached},
                {"unshares-by-syscall", unshares_by_syscall}, {"unshares-at-once", unshares_at_once}, {"enters", enters}, {"tasks", tasks}, {"sandboxed-thread", sandboxed_thread},
-               {"sandboxed-alone", sandboxed_alone}, {"threads-forbidden", threads_forbidden}, {"forks", forks},
+               {"sandboxed-alone", sandboxed_alone}, {"counter-forbidden", counter_forbidden}, {"threads-forbidden", threads_forbidden}, {"forks", forks},
                {"daemons", daemons}, {"atfork", atfork}, {"descriptors", descriptors}, {"cancelled", cancelled},
                {"main-ends", main_ends}, {"main-vanishes", main_vanishes}, {"interrupted", interrupted},
                {"filtered", filtered}, {"to-the-process", to_the_process}, {"identities", identities}};
