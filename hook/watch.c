@@ -200,6 +200,7 @@ __attribute__((constructor)) static void enter(int argc, char **arguments, char 
     if (__register_atfork(give_back_hold, give_back_release, begin_in_child, &__dso_handle) != 0)
         return;
     give_back_enter();
+    pacer_prepare();
     pthread_create_call *create = REAL(pthread_create);
     if (create != NULL)
         pacer_start(create); /* a library's constructor may have started threads */

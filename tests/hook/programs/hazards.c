@@ -582,6 +582,32 @@ static void to_the_process(void) {
     join(thread);
 }
 
+/* A thread that others made need not be real-time, nor bound to their processor. */
+static void real_time(void) {
+    cpu_set_t at_start, one, found;
+    sched_getaffinity(0, sizeof at_start, &at_start);
+    int first = 0;
+    while (!CPU_ISSET(first, &at_start))
+        first++;
+    CPU_ZERO(&one);
+    CPU_SET(first, &one);
+    say("real-time", sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){.sched_priority = 5}));
+    say("bound", sched_setaffinity(0, sizeof one, &one));
+    pthread_t thread = start(rest);
+    tell_pacer("with a thread");
+    DIR *folder = opendir("/proc/self/task");
+    for (struct dirent *task; (task = readdir(folder)) != NULL;) {
+        if (task->d_name[0] == '.' || !is_pacer(task->d_name))
+            continue;
+        pid_t id = atoi(task->d_name);
+        sched_getaffinity(id, sizeof found, &found);
+        if (sched_getscheduler(id) != SCHED_OTHER || !CPU_EQUAL(&found, &at_start))
+            printf("the pacer has policy %d and %d processors\n", sched_getscheduler(id), CPU_COUNT(&found));
+    }
+    closedir(folder);
+    join(thread);
+}
+
 static void identities(void) {
     pthread_t thread = start(rest);
     tell_pacer("with a thread");
@@ -610,7 +636,7 @@ int main(int argc, char **argv) {
                {"sandboxed-alone", sandboxed_alone}, {"counter-forbidden", counter_forbidden}, {"threads-forbidden", threads_forbidden}, {"forks", forks},
                {"daemons", daemons}, {"atfork", atfork}, {"descriptors", descriptors}, {"cancelled", cancelled},
                {"main-ends", main_ends}, {"main-vanishes", main_vanishes}, {"interrupted", interrupted},
-               {"filtered", filtered}, {"to-the-process", to_the_process}, {"identities", identities}};
+               {"filtered", filtered}, {"to-the-process", to_the_process}, {"real-time", real_time}, {"identities", identities}};
     if (argc > 2 && strcmp(argv[1], "under-filter") == 0)
         return start_under_filter(argv + 2);
     if (argc != 2)
