@@ -120,10 +120,11 @@ static uint64_t trim_and_note(uint64_t began, bool measures) {
     return ended;
 }
 
-void give_back_if_allowed(bool measures) {
+void give_back_if_allowed(bool measures, uint64_t wait_ns) {
     int kept = errno;
     uint64_t paid = sys_clock_ns(SYS_CLOCK_THREAD_CPU);
     struct budget_look now = look(measures);
+    now.wait_ns = wait_ns;
     if (budget_allows(&state.budget, &now)) {
         if (begin_trim())
             paid = trim_and_note(paid, measures);

@@ -34,8 +34,9 @@ bool give_back_is_on(void);
 /* Whether it was started under a filter of system calls. */
 bool give_back_is_filtered(void);
 
-/* Gives back what is free if the budget allows it. `measures`: the resident pages may be read, from a file. */
-void give_back_if_allowed(bool measures);
+/* Gives back what is free if the budget allows it. `measures`: the resident pages may be read, from a file. `wait_ns`:
+ * how long the caller waits in any case, or BUDGET_UNKNOWN: a trim that may take longer than half of it is not made. */
+void give_back_if_allowed(bool measures, uint64_t wait_ns);
 
 /* Between these two no trim runs: a fork copies no lock that a trim holds. */
 void give_back_hold(void);

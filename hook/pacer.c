@@ -107,7 +107,7 @@ static void *pace(void *unused) {
         sleep_on(&pacer.must_end, 0, sleep_ns);
         if (!is_needed() && !is_needed_again())
             break;
-        give_back_if_allowed(pacer.measures);
+        give_back_if_allowed(pacer.measures, BUDGET_UNKNOWN);
         uint64_t now = sys_clock_ns(SYS_CLOCK_PROCESS_CPU), own_now = sys_clock_ns(SYS_CLOCK_THREAD_CPU);
         sleep_ns = next_sleep(sleep_ns, now - worked - (own_now - own));
         worked = now;

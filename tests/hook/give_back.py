@@ -87,6 +87,16 @@ def signals():
             check(f"give back signals {way} {mode}", (outcome.returncode, outcome.stdout.decode()) == (0, f"{end}\n"), outcome)
 
 
+def ready():
+    """What returns at once is no wait."""
+    for way, answer in {"select": 1, "pselect": 1, "accept": -1}.items():
+        for mode in ALL_MODES if wanted(f"give back ready {way}") else []:
+            library = f"{WORK}/libsignals_in_trim.so"
+            outcome, _ = under(mode, "system", [WORK / "waits", "ready", way], LD_PRELOAD=library)
+            good = (outcome.returncode, outcome.stdout.decode()) == (0, f"trims 0, answer {answer}\n")
+            check(f"give back ready {way} {mode}", good, outcome)
+
+
 def handlers():
     """A handler may have interrupted malloc: no heap is trimmed while it waits."""
     for kind in ["handler", "on-stack", "used-up"]:
@@ -142,6 +152,7 @@ def give_back(allocators):
     memory_falls()
     hazards()
     signals()
+    ready()
     handlers()
     filtered()
     others(allocators)
