@@ -2,7 +2,8 @@
 /*
  * hazards NAME - does one thing that a thread or a system call which the program did not ask for would change, and
  * prints what came of it. The output is the same untouched and where pages are given back (tests/hook/give_back.py).
- * EXPECT_PACER=1 in the environment says that the thread is to be there where the program has threads.
+ * EXPECT_PACER=1 in the environment says that the thread is to be there where the program has threads; 0, that it may
+ * not come.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -61,13 +62,11 @@ static int count_tasks(bool *has_pacer) {
 
 /* It gets its name soon after it was started. */
 static void tell_pacer(const char *where) {
-    bool expected = getenv("EXPECT_PACER") != NULL, has_pacer;
-    for (int i = 0; i < 1000; i++) {
-        count_tasks(&has_pacer);
-        if (has_pacer == expected)
-            break;
+    const char *expects = getenv("EXPECT_PACER");
+    bool expected = expects != NULL && strcmp(expects, "1") == 0, has_pacer = false;
+    int looks = expected ? 1000 : expects != NULL ? 200 : 1;
+    while (looks-- > 0 && (count_tasks(&has_pacer), !has_pacer))
         usleep(10000);
-    }
     printf("pacer %s: %s\n", where, has_pacer == expected ? "as expected" : "not as expected");
 }
 

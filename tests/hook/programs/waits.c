@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * waits WAY - waits again and again until a signal has come while pages were given back (signals_in_trim.c), and
- * prints how that wait ended. WAY is poll, ppoll, epoll, select, sleep, accept, or restarted: accept, with SA_RESTART.
+ * prints how that wait ended. WAY is poll, ppoll, epoll, epoll_pwait, select, pselect, sleep, accept,
+ * accept4, or restarted: accept, with SA_RESTART.
  * ready WAY waits for what is ready already (select, pselect, accept that does not block) for some seconds, and prints
  * how often pages were given back.
  * HANDLER WAY waits WAY in a signal's handler for some seconds, and prints how often pages were given back there.
@@ -60,8 +61,14 @@ static int wait_once(const char *way) {
         return ppoll(NULL, 0, &long_wait, NULL);
     if (strcmp(way, "epoll") == 0)
         return epoll_wait(set, &event, 1, WAIT_MS);
+    if (strcmp(way, "epoll_pwait") == 0)
+        return epoll_pwait(set, &event, 1, WAIT_MS, NULL);
     if (strcmp(way, "select") == 0)
         return select(0, NULL, NULL, NULL, &wait);
+    if (strcmp(way, "pselect") == 0)
+        return pselect(0, NULL, NULL, NULL, &long_wait, NULL);
+    if (strcmp(way, "accept4") == 0)
+        return accept4(listening, NULL, NULL, SOCK_CLOEXEC);
     if (strcmp(way, "sleep") == 0)
         return nanosleep(&long_wait, &left);
     return accept(listening, NULL, NULL);
