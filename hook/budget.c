@@ -5,8 +5,8 @@
 
 #define SECOND UINT64_C(1000000000)
 #define COME_BACK_NS 500 /* a soft page fault, and the page cleared */
-#define WALK_NS 400      /* for each resident page: what the first time may cost, before it was measured */
-#define UNKNOWN_FACTOR 5 /* the pages that come back cost four times what it costs to give them back */
+#define WALK_NS 400      /* for each resident page: expected of the first trim, before one was measured */
+#define UNKNOWN_FACTOR 5 /* for the trim, and four times that for pages that come back: a guess on the high side */
 #define SHORTEST SECOND
 #define LONGEST (60 * SECOND)
 #define UNKNOWN_PAUSE (10 * SECOND)
@@ -15,7 +15,7 @@
 
 void budget_begin(struct budget *budget, uint64_t share_millionths, const struct budget_look *look) {
     *budget = (struct budget){.share_millionths = share_millionths, .pause_ns = SHORTEST, .floor = look->resident, .before = *look};
-    budget->trimmed_ns = look->now_ns;
+    budget->begun_ns = budget->trimmed_ns = look->now_ns;
 }
 
 static void pay_for_what_came_back(struct budget *budget, uint64_t resident) {
@@ -34,6 +34,12 @@ static uint64_t expected_cost(const struct budget *budget, uint64_t resident) {
     return !first ? budget->last_cost_ns : resident != BUDGET_UNKNOWN ? resident * WALK_NS : WORTH_A_LOOK_NS;
 }
 
+/* With several threads the CPU time grows faster than the time. */
+static uint64_t allowed_cost(const struct budget *budget, const struct budget_look *look) {
+    uint64_t passed = look->now_ns - budget->begun_ns, least = look->cpu_ns < passed ? look->cpu_ns : passed;
+    return least / 1000000 * budget->share_millionths + least % 1000000 * budget->share_millionths / 1000000;
+}
+
 /* A process that works may wait twice as long, for a quiet moment. */
 static bool is_busy(const struct budget_look *before, const struct budget_look *now) {
     return (now->cpu_ns - before->cpu_ns) * 4 > now->now_ns - before->now_ns;
@@ -43,9 +49,9 @@ bool budget_allows(struct budget *budget, const struct budget_look *look) {
     pay_for_what_came_back(budget, look->resident);
     uint64_t since = look->now_ns - budget->trimmed_ns, worked = look->cpu_ns - budget->trimmed_cpu_ns;
     uint64_t pause = is_busy(&budget->before, look) ? budget->pause_ns * 2 : budget->pause_ns;
-    uint64_t allowed = look->cpu_ns / 1000000 * budget->share_millionths + look->cpu_ns % 1000000 * budget->share_millionths / 1000000;
+    uint64_t cost = expected_cost(budget, look->resident);
     budget->before = *look;
-    return since >= pause && worked >= WORTH_A_LOOK_NS && budget->spent_ns + expected_cost(budget, look->resident) <= allowed;
+    return since >= pause && worked >= WORTH_A_LOOK_NS && cost <= look->wait_ns / 2 && budget->spent_ns + cost <= allowed_cost(budget, look);
 }
 
 static uint64_t next_pause(const struct budget *budget, uint64_t given, uint64_t resident) {

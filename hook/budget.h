@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * budget.h - when free pages are given back, and what that may cost: a share of the CPU time that the process takes.
+ * budget.h - when free pages are given back, and what that may cost: a share of the CPU time that the process takes,
+ * and no more than that share of the time that passes, for other threads may wait meanwhile.
  *
  * The cost is the pacer's own CPU time, and COME_BACK_NS for each page that was given back and came back. A page
  * that never comes back costs nothing. No clock and no system call here: the caller says what it sees.
@@ -18,10 +19,12 @@ struct budget_look {
     uint64_t now_ns;   /* a clock that does not stop */
     uint64_t cpu_ns;   /* of the process, since it began */
     uint64_t resident; /* pages, or BUDGET_UNKNOWN */
+    uint64_t wait_ns;  /* how long the process waits in any case, BUDGET_UNKNOWN: no matter */
 };
 
 struct budget {
-    uint64_t share_millionths; /* of the process's CPU time */
+    uint64_t share_millionths; /* of the process's CPU time, and of the time since begun_ns */
+    uint64_t begun_ns;
     uint64_t spent_ns;
     uint64_t owed;  /* pages that were given back and have not come back */
     uint64_t floor; /* resident pages, as they were seen last */

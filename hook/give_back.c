@@ -17,9 +17,10 @@ static struct {
     bool given_up;
     struct budget budget;
     int (*trim)(size_t pad);
-    int is_trimming, holds; /* both are looked at by the other side after its own is set */
-    int filtered;           /* -1: unknown */
-} state = {.filtered = -1};
+    /* Each side stores its own and then loads the other's, so both need SEQ_CST: else each could miss the other. */
+    int is_trimming, holds;
+    bool filtered;
+} state = {.filtered = true};
 
 /* malloc_trim of the allocator that serves. In a trial it is the hook's, which hands it on. */
 static int (*find_trim(void))(size_t) {
@@ -36,6 +37,11 @@ static struct budget_look look(bool measures) {
                                 .resident = measures ? own_process_resident() : BUDGET_UNKNOWN};
 }
 
+void give_back_enter(void) {
+    state.filtered = own_process_is_filtered();
+    give_back_begin();
+}
+
 void give_back_begin(void) {
     if (get_relaxed(state.given_up))
         return;
@@ -49,7 +55,11 @@ void give_back_begin(void) {
 }
 
 void give_back_give_up(void) {
-    set_relaxed(state.given_up, true);
+    __atomic_store_n(&state.given_up, true, __ATOMIC_SEQ_CST);
+}
+
+bool give_back_has_given_up(void) {
+    return __atomic_load_n(&state.given_up, __ATOMIC_SEQ_CST);
 }
 
 bool give_back_is_ours(void) {
@@ -58,13 +68,11 @@ bool give_back_is_ours(void) {
 }
 
 bool give_back_is_on(void) {
-    return !get_relaxed(state.given_up) && give_back_is_ours();
+    return !give_back_has_given_up() && give_back_is_ours();
 }
 
 bool give_back_is_filtered(void) {
-    if (state.filtered < 0)
-        state.filtered = own_process_is_filtered();
-    return state.filtered != 0;
+    return state.filtered;
 }
 
 /* ---- forks and trims keep out of each other's way ------------------------------------------------------ */
@@ -112,10 +120,11 @@ static uint64_t trim_and_note(uint64_t began, bool measures) {
     return ended;
 }
 
-void give_back_if_allowed(bool measures) {
+void give_back_if_allowed(bool measures, uint64_t wait_ns) {
     int kept = errno;
     uint64_t paid = sys_clock_ns(SYS_CLOCK_THREAD_CPU);
     struct budget_look now = look(measures);
+    now.wait_ns = wait_ns;
     if (budget_allows(&state.budget, &now)) {
         if (begin_trim())
             paid = trim_and_note(paid, measures);

@@ -24,7 +24,11 @@ uint64_t own_process_resident(void) {
     text_number(&at); /* the size */
     if (*at++ != ' ')
         return BUDGET_UNKNOWN;
-    return text_number(&at);
+    uint64_t resident = text_number(&at);
+    if (*at++ != ' ')
+        return BUDGET_UNKNOWN;
+    uint64_t shared = text_number(&at);
+    return resident > shared ? resident - shared : 0;
 }
 
 bool own_process_is_filtered(void) {

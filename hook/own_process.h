@@ -6,10 +6,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Threads that the kernel counts, a main thread that has ended among them; 0 if /proc does not say. Opens no file. */
+/* Threads that the kernel counts, also a main thread that has ended; 0 if /proc does not say. Opens no file. */
 unsigned own_process_threads(void);
 
-/* Resident pages, or BUDGET_UNKNOWN. Opens a file: only where no other thread shares the table of files. */
+/* Resident pages of no file and no shared memory, or BUDGET_UNKNOWN. Opens a file: only where no other thread shares the table of files. */
 uint64_t own_process_resident(void);
 
 /* Whether a filter of system calls is in force that the process was started under. Opens a file, likewise. */

@@ -4,10 +4,12 @@
 #include <errno.h>
 #include <linux/close_range.h>
 #include <linux/futex.h>
+#include <sched.h>
 #include <signal.h>
 
 #include "give_back.h"
 #include "libc.h"
+#include "next_found.h"
 #include "own_process.h"
 #include "sys.h"
 
@@ -17,16 +19,24 @@
 #define IDLE_NS 5000000 /* of CPU time between two looks */
 #define STEP_NS 50000
 #define PRCTL_SET_NAME 15
+#define MOST_CPUS 8192
 
 static struct {
     int runs;     /* 1: started, or about to be */
     int must_end; /* the word it sleeps on */
     long thread;  /* its id; 0 before it has said so, and after a fork */
     bool measures;
+    uint64_t cpus[MOST_CPUS / 64]; /* those of the process as it started */
+    long cpu_bytes;                /* 0: unknown */
 } pacer;
 
+void pacer_prepare(void) {
+    if (!give_back_is_filtered())
+        pacer.cpu_bytes = sys3(SYS_sched_getaffinity, 0, sizeof pacer.cpus, pacer.cpus);
+}
+
 bool pacer_runs(void) {
-    return get_relaxed(pacer.runs) != 0;
+    return __atomic_load_n(&pacer.runs, __ATOMIC_SEQ_CST) != 0;
 }
 
 void pacer_forget(void) {
@@ -49,10 +59,22 @@ static bool leave_files_behind(void) {
     return !give_back_is_filtered() && sys3(SYS_close_range, 0, UINT32_MAX, CLOSE_RANGE_UNSHARE) == 0;
 }
 
+/* Its creator may be a real-time thread, or bound to a processor. */
+static void leave_creators_place(void) {
+    long policy = sys1(SYS_sched_getscheduler, 0);
+    int priority = 0;
+    if (policy == SCHED_FIFO || policy == SCHED_RR)
+        sys3(SYS_sched_setscheduler, 0, SCHED_OTHER, &priority);
+    if (pacer.cpu_bytes > 0)
+        sys3(SYS_sched_setaffinity, 0, pacer.cpu_bytes, pacer.cpus);
+}
+
 static void settle_in(void) {
     pacer.measures = leave_files_behind();
-    if (!give_back_is_filtered())
-        sys2(SYS_prctl, PRCTL_SET_NAME, "imas-give-back");
+    if (give_back_is_filtered())
+        return;
+    leave_creators_place();
+    sys2(SYS_prctl, PRCTL_SET_NAME, "imas-give-back");
 }
 
 static uint64_t next_sleep(uint64_t slept, uint64_t worked_ns) {
@@ -85,7 +107,7 @@ static void *pace(void *unused) {
         sleep_on(&pacer.must_end, 0, sleep_ns);
         if (!is_needed() && !is_needed_again())
             break;
-        give_back_if_allowed(pacer.measures);
+        give_back_if_allowed(pacer.measures, BUDGET_UNKNOWN);
         uint64_t now = sys_clock_ns(SYS_CLOCK_PROCESS_CPU), own_now = sys_clock_ns(SYS_CLOCK_THREAD_CPU);
         sleep_ns = next_sleep(sleep_ns, now - worked - (own_now - own));
         worked = now;
@@ -115,13 +137,20 @@ static void restore_signals(uint64_t before) {
 __attribute__((weak)) extern int pacer_attr_setstacksize(pthread_attr_t *attributes, size_t bytes);
 __asm__(".symver pacer_attr_setstacksize, pthread_attr_setstacksize@" LIBC_OLDEST);
 
+/* What libc takes out of each stack for the thread-local variables of all libraries. */
+static size_t bytes_of_libraries(const pthread_attr_t *attributes) {
+    static size_t (*least_stack)(const pthread_attr_t *);
+    NEXT_FOUND(least_stack, "__pthread_get_minstack");
+    return least_stack != NULL ? least_stack(attributes) : 0;
+}
+
 static bool create_detached(pthread_create_call *create) {
     pthread_t thread;
     pthread_attr_t attributes;
     if (pthread_attr_init(&attributes) != 0)
         return false;
     if (pacer_attr_setstacksize != NULL)
-        pacer_attr_setstacksize(&attributes, STACK_BYTES);
+        pacer_attr_setstacksize(&attributes, STACK_BYTES + bytes_of_libraries(&attributes));
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     bool made = create(&thread, &attributes, pace, NULL) == 0;
     pthread_attr_destroy(&attributes);
@@ -137,7 +166,8 @@ void pacer_start(pthread_create_call *create) {
     if (begins()) {
         pacer.thread = 0;
         pacer.must_end = 0;
-        if (!create_detached(create))
+        /* Asked again: a thread that gave up meanwhile found none to end. */
+        if (!give_back_is_on() || !create_detached(create))
             __atomic_store_n(&pacer.runs, 0, __ATOMIC_RELEASE);
     }
     restore_signals(signals);
@@ -150,14 +180,17 @@ static bool is_gone(long thread) {
     return sys3(SYS_tgkill, sys0(SYS_getpid), thread, 0) != 0;
 }
 
+static void step(void) {
+    int word = 0;
+    sleep_on(&word, 0, STEP_NS);
+}
+
 /* Past its last line it is gone soon; its number may even be another thread's by now. */
 #define MOST_STEPS 200
 
 static void wait_until_gone(long thread) {
-    for (unsigned steps = 0; !is_gone(thread) && (pacer_runs() || steps < MOST_STEPS); steps++) {
-        int step = 0;
-        sleep_on(&step, 0, STEP_NS);
-    }
+    for (unsigned steps = 0; !is_gone(thread) && (pacer_runs() || steps < MOST_STEPS); steps++)
+        step();
 }
 
 void pacer_end(void) {
@@ -166,18 +199,19 @@ void pacer_end(void) {
     int kept = errno;
     bool owner = give_back_is_ours();
     while (owner && pacer_runs() && __atomic_load_n(&pacer.thread, __ATOMIC_ACQUIRE) == 0)
-        sys0(SYS_sched_yield); /* it is about to begin */
+        step(); /* it is about to begin; a real-time thread that only yielded would keep it from that */
     long thread = owner ? __atomic_load_n(&pacer.thread, __ATOMIC_ACQUIRE) : 0;
     if (thread != 0) {
         set_relaxed(pacer.must_end, 1);
         sys3(SYS_futex, &pacer.must_end, FUTEX_WAKE_PRIVATE, 1);
         wait_until_gone(thread);
-        pacer.thread = 0;
+        /* Another caller may have waited too, and may have started the next one. */
+        __atomic_compare_exchange_n(&pacer.thread, &thread, 0, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
     }
     errno = kept;
 }
 
 void pacer_end_if_alone(void) {
-    if (pacer_runs() && own_process_threads() == 2)
+    if ((pacer_runs() || get_relaxed(pacer.thread) != 0) && own_process_threads() == 2)
         pacer_end();
 }

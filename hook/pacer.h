@@ -8,6 +8,9 @@
 
 typedef int pthread_create_call(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *argument);
 
+/* At the start of the program. */
+void pacer_prepare(void);
+
 /* Starts it unless it runs, or the process has one thread. `create`: the pthread_create after ours. */
 void pacer_start(pthread_create_call *create);
 

@@ -62,8 +62,6 @@ EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, v
     pthread_create_call *next = REAL(pthread_create);
     if (unlikely(next == NULL))
         return ENOSYS;
-    if (give_back_is_on())
-        give_back_is_filtered(); /* it opens a file, which it may while there is one thread */
     int error = next(thread, attributes, run, argument);
     if (error == 0)
         pacer_start(next);
@@ -112,7 +110,8 @@ EXPORT __attribute__((noreturn)) void pthread_exit(void *result) {
 
 /* ---- what a process of several threads may not do ------------------------------------------------------ */
 
-/* The pacer is no reason for such a call to fail: it ends before, and comes back after. */
+/* The pacer is no reason for such a call to fail: it ends before, and comes back after. It stays beside other threads of
+ * the program: the kernel then answers the same without it. */
 static void come_back(void) {
     int kept = errno;
     pthread_create_call *create = REAL(pthread_create);
@@ -125,7 +124,7 @@ EXPORT int unshare(int flags) {
     unshare_call *next = REAL(unshare);
     if (unlikely(next == NULL))
         return not_there();
-    pacer_end();
+    pacer_end_if_alone();
     int answer = next(flags);
     come_back();
     return answer;
@@ -135,7 +134,7 @@ EXPORT int setns(int file, int type) {
     setns_call *next = REAL(setns);
     if (unlikely(next == NULL))
         return not_there();
-    pacer_end();
+    pacer_end_if_alone();
     int answer = next(file, type);
     come_back();
     return answer;
@@ -145,6 +144,7 @@ EXPORT int setns(int file, int type) {
 
 #define PRCTL_SET_SECCOMP 22
 #define PRCTL_SET_TSC 26
+#define SECCOMP_SET_FILTER 1 /* 0 sets the strict one; what is above asks only */
 
 static bool enters_sandbox(long option) {
     return option == PRCTL_SET_SECCOMP || option == PRCTL_SET_TSC;
@@ -168,11 +168,11 @@ EXPORT long syscall(long number, long a, long b, long c, long d, long e, long f)
     if (unlikely(next == NULL))
         return not_there();
     bool aside = number == SYS_unshare || number == SYS_setns;
-    if (number == SYS_seccomp || (number == SYS_prctl && enters_sandbox(a)))
+    if ((number == SYS_seccomp && a <= SECCOMP_SET_FILTER) || (number == SYS_prctl && enters_sandbox(a)))
         leave_for_good();
     if (!aside)
         return next(number, a, b, c, d, e, f);
-    pacer_end();
+    pacer_end_if_alone();
     long answer = next(number, a, b, c, d, e, f);
     come_back();
     return answer;
@@ -199,7 +199,8 @@ __attribute__((constructor)) static void enter(int argc, char **arguments, char 
         return;
     if (__register_atfork(give_back_hold, give_back_release, begin_in_child, &__dso_handle) != 0)
         return;
-    give_back_begin();
+    give_back_enter();
+    pacer_prepare();
     pthread_create_call *create = REAL(pthread_create);
     if (create != NULL)
         pacer_start(create); /* a library's constructor may have started threads */

@@ -33,7 +33,7 @@ struct course {
 static struct course follow(struct process process, unsigned seconds) {
     struct budget budget;
     struct course course = {0, 0, 0, 0, 0};
-    struct budget_look now = {.resident = process.live};
+    struct budget_look now = {.resident = process.live, .wait_ns = BUDGET_UNKNOWN};
     uint64_t free_pages = 0, given = 0, last = 0;
     budget_begin(&budget, SHARE, &now);
     for (unsigned second = 1; second <= seconds; second++) {
@@ -42,7 +42,7 @@ static struct course follow(struct process process, unsigned seconds) {
         free_pages += process.freed;
         course.cost_ns += back * 500;
         course.cpu_ns += (uint64_t)(process.load * (double)SECOND);
-        now = (struct budget_look){second * SECOND, course.cpu_ns, process.live + free_pages};
+        now = (struct budget_look){second * SECOND, course.cpu_ns, process.live + free_pages, BUDGET_UNKNOWN};
         if (!budget_allows(&budget, &now))
             continue;
         given += free_pages;
@@ -70,6 +70,24 @@ static void the_share_is_kept(void) {
     }
 }
 
+/* 16 processors at work: others may wait while pages are given back. */
+static void the_time_is_kept(void) {
+    struct course course = follow((struct process){.load = 16, .live = 10000, .freed = 3000, .walk_ns = 100000000}, 3600);
+    double once = 100000000 + 500.0 * (double)course.most_given;
+    CHECK("the share of the time is kept", course.trims > 10 && (double)course.cost_ns <= 0.0101 * 3600 * (double)SECOND + once);
+}
+
+static void a_wait_is_not_prolonged(void) {
+    struct budget budget;
+    struct budget_look now = {.resident = 1000, .wait_ns = BUDGET_UNKNOWN};
+    budget_begin(&budget, SHARE, &now);
+    budget.last_cost_ns = 1000000;
+    now = (struct budget_look){10 * SECOND, 10 * SECOND, 1000, 1900000};
+    CHECK("no trim in a wait that is hardly longer", !budget_allows(&budget, &now));
+    now.wait_ns = 2000000;
+    CHECK("one in a wait of twice its time", budget_allows(&budget, &now));
+}
+
 static void it_acts(void) {
     struct course busy = follow((struct process){.load = 1, .live = 10000, .freed = 3000, .walk_ns = 1000000}, 600);
     CHECK("a busy process is trimmed every other second", busy.trims >= 290 && busy.trims <= 301);
@@ -83,23 +101,23 @@ static void it_acts(void) {
 
 static void what_is_unknown_costs_more(void) {
     struct budget budget;
-    struct budget_look now = {.resident = BUDGET_UNKNOWN};
+    struct budget_look now = {.resident = BUDGET_UNKNOWN, .wait_ns = BUDGET_UNKNOWN};
     budget_begin(&budget, SHARE, &now);
-    now = (struct budget_look){2 * SECOND, 10 * SECOND, BUDGET_UNKNOWN};
+    now = (struct budget_look){2 * SECOND, 10 * SECOND, BUDGET_UNKNOWN, BUDGET_UNKNOWN};
     budget_allows(&budget, &now);
     budget_note(&budget, &now, 1000);
     CHECK("its cost counts five times", budget.spent_ns == 5000);
-    now = (struct budget_look){7 * SECOND, 11 * SECOND, BUDGET_UNKNOWN};
+    now = (struct budget_look){7 * SECOND, 11 * SECOND, BUDGET_UNKNOWN, BUDGET_UNKNOWN};
     CHECK("and the pause is long", !budget_allows(&budget, &now));
-    now = (struct budget_look){13 * SECOND, 12 * SECOND, BUDGET_UNKNOWN};
+    now = (struct budget_look){13 * SECOND, 12 * SECOND, BUDGET_UNKNOWN, BUDGET_UNKNOWN};
     CHECK("but ends", budget_allows(&budget, &now));
 }
 
 static void what_comes_back_is_paid_once(void) {
     struct budget budget;
-    struct budget_look now = {.resident = 1000};
+    struct budget_look now = {.resident = 1000, .wait_ns = BUDGET_UNKNOWN};
     budget_begin(&budget, SHARE, &now);
-    now = (struct budget_look){2 * SECOND, 10 * SECOND, 5000};
+    now = (struct budget_look){2 * SECOND, 10 * SECOND, 5000, BUDGET_UNKNOWN};
     budget_allows(&budget, &now);
     now.resident = 2000;
     budget_note(&budget, &now, 100);
@@ -115,6 +133,8 @@ static void what_comes_back_is_paid_once(void) {
 
 int main(void) {
     the_share_is_kept();
+    the_time_is_kept();
+    a_wait_is_not_prolonged();
     it_acts();
     what_is_unknown_costs_more();
     what_comes_back_is_paid_once();

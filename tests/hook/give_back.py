@@ -12,10 +12,10 @@ from harness import ALL_MODES, GUARD, HERE, HOOK, LIB, PAGE, ROOT, RUNNING, WORK
 
 GIVE_BACK = LIB / "libimas-giveback.so"
 WAYS = ["threads", "poll", "epoll", "select", "accept", "sleep"]
-HAZARDS = """unshares-joined unshares-detached unshares-by-syscall enters tasks sandboxed-thread sandboxed-alone threads-forbidden
+HAZARDS = """unshares-joined unshares-detached unshares-by-syscall unshares-at-once enters tasks sandboxed-thread sandboxed-alone counter-forbidden threads-forbidden
 forks daemons atfork descriptors cancelled main-ends main-vanishes interrupted to-the-process
-identities""".split()
-NEEDS_ROOT = {"identities"}
+identities real-time""".split()
+NEEDS_ROOT = {"identities", "real-time"}
 TIMEOUT_S = int(os.environ.get("TIMEOUT_S", "120"))
 
 
@@ -65,7 +65,7 @@ def hazards():
         if not wanted(label):
             continue
         if name in NEEDS_ROOT and os.geteuid() != 0:
-            skipped(label, "setresuid needs root")
+            skipped(label, "needs root")
             continue
         plain = run([WORK / "hazards", name], timeout=TIMEOUT_S)
         check(f"{label} untouched", plain.returncode == 0 and b"not as expected" not in plain.stdout and plain.stdout != b"", plain)
@@ -77,7 +77,7 @@ def hazards():
 def signals():
     """A signal that comes while pages are given back is handled afterwards, and ends the wait that was about to begin."""
     over = "trims 1, handled 1, within 0, answer -1 Interrupted system call"
-    ends = dict.fromkeys(["poll", "ppoll", "epoll", "select", "accept"], over)
+    ends = dict.fromkeys(["poll", "ppoll", "epoll", "epoll_pwait", "select", "pselect", "accept", "accept4"], over)
     ends["sleep"] = f"{over}, all of it left"
     ends["restarted"] = over.replace("Interrupted system call", "Resource temporarily unavailable")  # accept's own timeout
     for way, end in ends.items():
@@ -85,6 +85,25 @@ def signals():
             library = f"{WORK}/libsignals_in_trim.so"
             outcome, _ = under(mode, "system", [WORK / "waits", way], LD_PRELOAD=library)
             check(f"give back signals {way} {mode}", (outcome.returncode, outcome.stdout.decode()) == (0, f"{end}\n"), outcome)
+
+
+def ready():
+    """What returns at once is no wait."""
+    for way, answer in {"select": 1, "pselect": 1, "accept": -1}.items():
+        for mode in ALL_MODES if wanted(f"give back ready {way}") else []:
+            library = f"{WORK}/libsignals_in_trim.so"
+            outcome, _ = under(mode, "system", [WORK / "waits", "ready", way], LD_PRELOAD=library)
+            good = (outcome.returncode, outcome.stdout.decode()) == (0, f"trims 0, answer {answer}\n")
+            check(f"give back ready {way} {mode}", good, outcome)
+
+
+def handlers():
+    """A handler may have interrupted malloc: no heap is trimmed while it waits."""
+    for kind in ["handler", "on-stack", "used-up"]:
+        for mode in ALL_MODES if wanted(f"give back in a handler {kind}") else []:
+            library = f"{WORK}/libsignals_in_trim.so"
+            outcome, _ = under(mode, "system", [WORK / "waits", kind, "poll"], LD_PRELOAD=library)
+            check(f"give back in a handler {kind} {mode}", (outcome.returncode, outcome.stdout) == (0, b"trims 0\n"), outcome)
 
 
 def filtered():
@@ -115,7 +134,7 @@ def switched_off():
     """IMAS_DISABLE=1: no thread."""
     if not wanted("give back disabled"):
         return
-    outcome, _ = under("guard", "system", [WORK / "hazards", "to-the-process"], IMAS_DISABLE="1")
+    outcome, _ = under("guard", "system", [WORK / "hazards", "to-the-process"], IMAS_DISABLE="1", EXPECT_PACER="0")
     check("give back disabled", b"not as expected" not in outcome.stdout and outcome.returncode == 0, outcome)
 
 
@@ -133,6 +152,8 @@ def give_back(allocators):
     memory_falls()
     hazards()
     signals()
+    ready()
+    handlers()
     filtered()
     others(allocators)
     switched_off()

@@ -3,14 +3,42 @@
 
 use imas_linux::serving::candidate::RealCandidates;
 
-/// In the order in which they are advised: those that give pages back while the program lives, then the setting that
-/// returns what is free at the end of a heap at once.
-const CANDIDATES: [&str; 3] = ["glibc:lean-trim", "glibc:trim", "glibc:lean"];
 /// Fewer bytes do not justify a restart.
 pub const LEAST_BYTES: u64 = 8 << 20;
 
-/// The advised candidate; None where the catalogue has none.
+/// The advised candidate: glibc itself, which gives pages back while the program lives. If there are several, the one
+/// with the most settings, which leave it less to give back. None where the catalogue has none.
 #[must_use]
-pub fn candidate(among: &RealCandidates) -> Option<&'static str> {
-    CANDIDATES.into_iter().find(|name| among.has(name))
+pub fn candidate(among: &RealCandidates) -> Option<&str> {
+    let own = among.all().iter().filter(|one| one.allocator == "glibc" && one.give_back);
+    own.max_by_key(|one| one.environment.len()).map(|one| one.name.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use imas_linux::catalogue::CatalogueCandidate;
+
+    use super::*;
+
+    fn named(name: &str, give_back: bool, settings: usize) -> CatalogueCandidate {
+        CatalogueCandidate {
+            name: name.into(),
+            allocator: name.split(':').next().unwrap().into(),
+            give_back,
+            environment: (0..settings).map(|number| (number.to_string(), String::new())).collect(),
+            ..CatalogueCandidate::default()
+        }
+    }
+
+    #[test]
+    fn it_gives_back_and_is_glibc() {
+        let all = [
+            named("glibc:any", true, 0),
+            named("glibc:set", true, 1),
+            named("glibc:keeps", false, 2),
+            named("jemalloc:any", true, 2),
+        ];
+        assert_eq!(candidate(&RealCandidates::of(&all)), Some("glibc:set"));
+        assert_eq!(candidate(&RealCandidates::of(&all[2..])), None);
+    }
 }

@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * waits WAY - waits again and again until a signal has come while pages were given back (signals_in_trim.c), and
- * prints how that wait ended. WAY is poll, ppoll, epoll, select, sleep, accept, or restarted: accept, with SA_RESTART.
+ * prints how that wait ended. WAY is poll, ppoll, epoll, epoll_pwait, select, pselect, sleep, accept,
+ * accept4, or restarted: accept, with SA_RESTART.
+ * ready WAY waits for what is ready already (select, pselect, accept that does not block) for some seconds, and prints
+ * how often pages were given back.
+ * HANDLER WAY waits WAY in a signal's handler for some seconds, and prints how often pages were given back there.
+ * HANDLER is handler, on-stack (a stack of its own and SA_NODEFER) or used-up (SA_RESETHAND, of a fault).
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -55,8 +61,14 @@ static int wait_once(const char *way) {
         return ppoll(NULL, 0, &long_wait, NULL);
     if (strcmp(way, "epoll") == 0)
         return epoll_wait(set, &event, 1, WAIT_MS);
+    if (strcmp(way, "epoll_pwait") == 0)
+        return epoll_pwait(set, &event, 1, WAIT_MS, NULL);
     if (strcmp(way, "select") == 0)
         return select(0, NULL, NULL, NULL, &wait);
+    if (strcmp(way, "pselect") == 0)
+        return pselect(0, NULL, NULL, NULL, &long_wait, NULL);
+    if (strcmp(way, "accept4") == 0)
+        return accept4(listening, NULL, NULL, SOCK_CLOEXEC);
     if (strcmp(way, "sleep") == 0)
         return nanosleep(&long_wait, &left);
     return accept(listening, NULL, NULL);
@@ -69,7 +81,68 @@ static void work(void) {
     while (now.tv_sec == 0 && now.tv_nsec < 200000000);
 }
 
+#define FOR_S 3
+
+static const char *way_in_handler;
+
+static void wait_in_handler(int signal) {
+    (void)signal;
+    for (time_t until = time(NULL) + FOR_S; time(NULL) < until;)
+        wait_once(way_in_handler);
+}
+
+/* It may have interrupted malloc: the heap is then in the middle of a change. */
+static int tell_of_handler(const char *kind, const char *way) {
+    static char stack[1 << 16];
+    way_in_handler = way;
+    struct sigaction action = {.sa_handler = wait_in_handler};
+    int signal = strcmp(kind, "used-up") == 0 ? SIGSEGV : SIGUSR1;
+    if (strcmp(kind, "used-up") == 0)
+        action.sa_flags = SA_RESETHAND;
+    if (strcmp(kind, "on-stack") == 0) {
+        action.sa_flags = SA_ONSTACK | SA_NODEFER;
+        sigaltstack(&(stack_t){.ss_sp = stack, .ss_size = sizeof stack}, NULL);
+    }
+    sigaction(signal, &action, NULL);
+    raise(signal);
+    printf("trims %d\n", trims);
+    return 0;
+}
+
+static int wait_for_nothing(const char *way, int end) {
+    fd_set ready;
+    FD_ZERO(&ready);
+    FD_SET(end, &ready);
+    if (strcmp(way, "select") == 0)
+        return select(end + 1, NULL, &ready, NULL, NULL);
+    if (strcmp(way, "pselect") == 0)
+        return pselect(end + 1, NULL, &ready, NULL, NULL, NULL);
+    return accept(end, NULL, NULL);
+}
+
+static int tell_of_ready(const char *way) {
+    int ends[2];
+    if (pipe(ends) != 0)
+        return 2;
+    int end = ends[1];
+    if (strcmp(way, "accept") == 0) {
+        end = listen_somewhere();
+        fcntl(end, F_SETFL, O_NONBLOCK);
+    }
+    int answer = 0;
+    for (time_t until = time(NULL) + FOR_S; time(NULL) < until;)
+        answer = wait_for_nothing(way, end);
+    printf("trims %d, answer %d\n", trims, answer);
+    return 0;
+}
+
 int main(int argc, char **argv) {
+    if (argc == 3 && &trims != NULL) {
+        work();
+        if (strcmp(argv[1], "ready") == 0)
+            return tell_of_ready(argv[2]);
+        return tell_of_handler(argv[1], argv[2]);
+    }
     if (argc != 2 || &trims == NULL)
         return 2;
     struct sigaction action = {.sa_handler = handle, .sa_flags = strcmp(argv[1], "restarted") == 0 ? SA_RESTART : 0};
