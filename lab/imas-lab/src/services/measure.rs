@@ -90,11 +90,12 @@ pub(super) fn measure(args: &RunArgs, context: &Context) -> Result<ExitCode> {
     let subject = |service: &Service| {
         // A server that hangs ends its run by the time limits of its own lines.
         let mut subject = Subject::new(&service.name, Timeout::After(Duration::MAX));
-        subject.resume(earlier.iter());
+        subject.resume(earlier.iter().filter(|run| run.kind == RunKind::Measured));
         subject
     };
     let subjects = services.iter().map(subject).collect();
-    let rules = Rules { elimination: Elimination::Failures(MOST_FAILURES), warmup_must_succeed: false };
+    let elimination = Elimination::MeasuredFailures(MOST_FAILURES);
+    let rules = Rules { elimination, warmup_must_succeed: false };
     let mut runner = Runner::new(names, subjects, rules, &interruption);
     let mut executor = Servers {
         context,
