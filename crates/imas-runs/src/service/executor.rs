@@ -136,6 +136,11 @@ impl ServiceExecutor {
         &self.service
     }
 
+    /// Takes over the rate of the open loop from earlier runs of the service: runs at another rate are not comparable.
+    pub fn set_rate(&self, rate: Option<f64>) {
+        self.rate.set(rate);
+    }
+
     /// The division of the CPUs.
     #[must_use]
     pub fn cpus(&self) -> &CpuShare {
@@ -235,6 +240,7 @@ impl ServiceExecutor {
         };
         let mut server = ServerRun {
             cpus: self.cpus.clone(),
+            asked_rate: purpose.rate(),
             by_clock: load::is_by_clock(&self.service.load),
             ..ServerRun::default()
         };
