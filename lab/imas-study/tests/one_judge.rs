@@ -178,7 +178,7 @@ fn rejected_at_any_look(seed: u64) -> usize {
 
 #[test]
 fn looks_at_a_server_reject_equal_candidates_no_more_often() {
-    const SERVERS: u64 = 150;
+    const SERVERS: u64 = 60;
     let rejected: usize = (0..SERVERS).map(rejected_at_any_look).sum();
     let share = rejected as f64 / (3 * SERVERS) as f64;
     println!("looked at after each round: {:.1} % of the candidates are rejected", share * 100.0);
