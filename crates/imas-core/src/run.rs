@@ -142,7 +142,7 @@ pub struct RawRun {
     pub server: Option<Box<ServerRun>>,
 }
 
-/// What a run of a command has of a server's.
+/// The part of a server in the run of a command: empty.
 static NO_SERVER: LazyLock<ServerRun> = LazyLock::new(ServerRun::default);
 
 impl RawRun {

@@ -10,6 +10,7 @@ use imas_core::candidate::SYSTEM;
 use imas_core::output_check::OutputJudgement;
 use imas_core::raw_runs::dropped::NotRun;
 use imas_core::raw_runs::outputs::{OTHER_OUTPUT, OutputVaries};
+use imas_core::run::RunKind;
 use imas_core::sample::is_crash_signal;
 use imas_linux::clock::now_unix_s;
 
@@ -28,6 +29,8 @@ pub enum Elimination {
     FatalOrFailures(usize),
     /// After this number of runs that do not count. A subject that fails as often under `system` is out.
     Failures(usize),
+    /// As [`Self::Failures`], but a counted run that fails is no failure: the hook may be the reason.
+    MeasuredFailures(usize),
     /// After this number of runs in a row that do not count.
     FailuresInARow(usize),
     /// Never.
@@ -200,7 +203,7 @@ impl<'a> Runner<'a> {
                 Elimination::Never => false,
                 Elimination::Fatal => is_fatal(),
                 Elimination::FatalOrFailures(chances) => is_fatal() || has_failed(chances),
-                Elimination::Failures(chances) => {
+                Elimination::Failures(chances) | Elimination::MeasuredFailures(chances) => {
                     [SYSTEM, candidate].iter().any(|name| subject.failures_of(name) >= chances)
                 }
                 Elimination::FailuresInARow(chances) => subject.failures_of(candidate) >= chances,
@@ -386,9 +389,11 @@ impl<'a> Runner<'a> {
         self.write(&run.record)?;
         let subject = &mut self.subjects[step.subject];
         let name = &self.candidates[step.candidate];
-        if !run.record.ok {
+        let is_forgiven = run.record.kind == RunKind::Counted
+            && matches!(self.rules.elimination, Elimination::MeasuredFailures(_));
+        if !run.record.ok && !is_forgiven {
             subject.failed(name, run.record.why.as_deref().unwrap_or_default());
-        } else if matches!(self.rules.elimination, Elimination::FailuresInARow(_)) {
+        } else if run.record.ok && matches!(self.rules.elimination, Elimination::FailuresInARow(_)) {
             subject.failures.remove(name);
         }
         if run.outcome.signal.is_some_and(is_fatal) {

@@ -134,6 +134,19 @@ fn a_candidate_has_two_chances_and_a_subject_with_its_system() {
 }
 
 #[test]
+fn a_counted_run_of_a_service_that_fails_ends_nothing() {
+    let counted = |round| Step { subject: 0, candidate: 0, kind: RoundKind::Counted { round } };
+    let steps: Vec<Step> = [counted(0), counted(1)].into_iter().chain(rounds(2)).collect();
+    let exit = |exit| Ok(RunOutcome { exit, ..output(1) });
+    let script = || Script::from([exit(3), exit(3), exit(0)]);
+    let rule = Elimination::MeasuredFailures(2);
+    let (_, log, _) = made(rule, steps.clone(), [script(), same(output(1))]);
+    assert_eq!((log.runs.len(), log.skipped.len()), (6, 0));
+    let (_, log, _) = made(Elimination::Failures(2), steps, [script(), same(output(1))]);
+    assert_eq!((log.runs.len(), log.skipped.len()), (2, 4), "of a suite it is a failure");
+}
+
+#[test]
 fn failures_in_a_row_are_forgotten_after_a_run_that_counts() {
     let exit = |exit| Ok(RunOutcome { exit, ..output(1) });
     let script = Script::from([exit(3), exit(0), exit(3), exit(3), exit(0)]);

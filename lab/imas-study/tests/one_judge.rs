@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How often the judge takes noise for a gain of a server, and how often it finds a true one.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
+use imas_core::compare::Looks;
 use imas_core::raw_runs::data::Line;
 use imas_core::run::RawRun;
 use imas_core::server_run::{Figure, ServerRun};
@@ -106,8 +108,8 @@ fn equal_candidates_are_picked_in_one_benchmark_of_twenty() {
     assert!(too_often.is_empty(), "{too_often:?}");
 }
 
-/// By the noise of the published runs: 2,000 benchmarks with four equal candidates, six rounds, `system` three times a
-/// round.
+/// Benchmarks of equal candidates by the noise of the published runs: 2,000, each with four candidates, six rounds and
+/// `system` three times a round.
 #[test]
 fn equal_services_are_neither_picked_nor_rejected() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../results/services.jsonl");
@@ -145,6 +147,42 @@ fn the_comparison_of_a_bench_picks_no_more_often() {
         println!("compared, {rounds} rounds, noise {sigma}: {:.1} %", share * 100.0);
         assert!(share <= MOST_WRONG_COMPARED, "{rounds} rounds, noise {sigma}: {share}");
     }
+}
+
+/// One benchmark of a server with rounds until it is settled: `system` three times a round, three equal candidates and
+/// a limit of no more memory. How many candidates the limit rejects at any look.
+fn rejected_at_any_look(seed: u64) -> usize {
+    let mut random = SmallRng::seed_from_u64(seed);
+    let names = ["system", "c1", "c2", "c3"].map(str::to_owned);
+    let looks = Looks::SERVER;
+    let rails = vec!["memory+0%".parse().unwrap()];
+    let options = ServiceOptions { seed, rails, looks: Some(looks), ..ServiceOptions::default() };
+    let (mut runs, mut rejected) = (vec![], BTreeSet::new());
+    for round in 0..looks.most {
+        for (at, name) in
+            ["system", "system", "system", "c1", "c2", "c3"].iter().zip(0_u32..).map(|(n, at)| (at, n))
+        {
+            let memory = Figure::lower("memory", 1e8 * (0.05 * normal(&mut random)).exp(), "B");
+            let at_s = f64::from(round * 10 + at);
+            let run = RawRun { candidate: (*name).into(), round, at_s, user_s: 1.0, ..RawRun::default() };
+            runs.push(run.with_server(ServerRun::of([memory])));
+        }
+        if round + 1 >= looks.first {
+            let found = compare_services(&names, &runs, &options).candidates;
+            let broken = found.into_iter().filter(|one| !one.exceeds.is_empty());
+            rejected.extend(broken.map(|one| one.name));
+        }
+    }
+    rejected.len()
+}
+
+#[test]
+fn looks_at_a_server_reject_equal_candidates_no_more_often() {
+    const SERVERS: u64 = 60;
+    let rejected: usize = (0..SERVERS).map(rejected_at_any_look).sum();
+    let share = rejected as f64 / (3 * SERVERS) as f64;
+    println!("looked at after each round: {:.1} % of the candidates are rejected", share * 100.0);
+    assert!(share <= 0.05, "{share}");
 }
 
 #[test]

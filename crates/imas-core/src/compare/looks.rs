@@ -18,11 +18,22 @@ impl Looks {
     /// Looks of `imas bench -n auto --quick`: predictions may settle the answer sooner.
     pub const QUICK: Self = Self { first: 3, most: 30 };
 
-    /// Looks of `imas bench -n auto` of a server, whose runs take minutes.
-    pub const SERVER: Self = Self { first: 5, most: 12 };
+    /// Looks of `imas bench -n auto` of a server, whose runs take minutes. An interval of five rounds cannot reach 95 %.
+    pub const SERVER: Self = Self { first: 6, most: 12 };
 
     /// Share of the allowed error that the test after this number of rounds may spend.
     pub fn share(self, rounds: usize) -> f64 {
         look_share(u32::try_from(rounds).unwrap_or(u32::MAX), self.first, self.most)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Looks;
+    use crate::stats::attainable_confidence;
+
+    #[test]
+    fn the_first_look_at_a_server_can_reach_what_its_verdict_says() {
+        assert!(attainable_confidence(Looks::SERVER.first as usize) >= 0.95);
     }
 }

@@ -112,10 +112,10 @@ pub struct Demand {
 }
 
 impl Demand {
-    /// Conditions for each of `figures` limits on what a candidate may cost. A candidate that is rejected by chance is
-    /// no harm to anybody, so each has the whole error for itself.
-    pub fn of_limits(figures: usize) -> Self {
-        Self { figures, ..Self::of(1) }
+    /// Conditions for a limit on what a candidate may cost. Each candidate and each limit has the whole error for
+    /// itself: rejecting one of several candidates by chance costs little.
+    pub fn of_limit(looks: Option<Looks>) -> Self {
+        Self { looks, ..Self::of(1) }
     }
 
     /// Conditions for one of `candidates` candidates by one figure, in a fixed number of rounds.

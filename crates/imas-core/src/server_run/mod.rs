@@ -51,6 +51,9 @@ pub struct ServerRun {
     /// Where the memory was, by a counted run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub live: Option<LiveMemory>,
+    /// Rate at which the open loop was asked to send, requests per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asked_rate: Option<f64>,
     /// Memory over time: seconds since the start, and bytes.
     pub curve: Vec<(f64, u64)>,
     /// Some lines of the load run for a fixed time: a faster server gets more work, so CPU time is not

@@ -39,8 +39,11 @@ impl ComparedFigure {
 pub struct CandidateFigures {
     /// Name of the candidate.
     pub name: String,
-    /// Number of valid runs.
+    /// Number of rounds with a valid run.
     pub rounds: usize,
+    /// Number of valid runs: `system` has several in a round.
+    #[serde(default)]
+    pub runs: usize,
     /// Runs of the candidate that failed.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub failures: Vec<Failure>,

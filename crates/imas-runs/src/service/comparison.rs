@@ -79,7 +79,7 @@ pub fn compare_services(names: &[String], runs: &[RawRun], options: &ServiceOpti
     let system = of(SYSTEM);
     let valid = ValidRuns { names, runs, even: &even, by_clock };
     let goal_figures = GoalFigures::new(goal, &valid, (seed, looks));
-    let limits = RailFigures::of(rails, &valid);
+    let limits = RailFigures::of(rails, &valid, looks);
     let mut candidates: Vec<CandidateFigures> = Vec::new();
     for name in names {
         let failures = runs
@@ -95,6 +95,7 @@ pub fn compare_services(names: &[String], runs: &[RawRun], options: &ServiceOpti
         let mut one = CandidateFigures {
             name: name.clone(),
             rounds: rounds_of(&own),
+            runs: own.len(),
             failures: failures.collect(),
             is_better: name != SYSTEM && goal_figures.answer(goal_ratio) == Answer::Better,
             goal: goal_ratio.map(|ratio| ratio.interval).filter(|_| name != SYSTEM),
@@ -340,26 +341,28 @@ impl<'a> GoalFigures<'a> {
 struct RailFigures<'a> {
     rails: Vec<(&'a GuardRail, Spread)>,
     valid: &'a ValidRuns<'a>,
+    looks: Option<Looks>,
 }
 
 impl<'a> RailFigures<'a> {
-    fn of(rails: &'a [GuardRail], valid: &'a ValidRuns<'a>) -> Self {
+    fn of(rails: &'a [GuardRail], valid: &'a ValidRuns<'a>, looks: Option<Looks>) -> Self {
         let spread = |rail: &GuardRail| valid.spread(|run| valid.value(run, &rail.figure));
-        Self { rails: rails.iter().map(|rail| (rail, spread(rail))).collect(), valid }
+        Self { rails: rails.iter().map(|rail| (rail, spread(rail))).collect(), valid, looks }
     }
 
     /// Notes which limits the candidate is proven to break, and which it is not shown to keep.
     fn judge(&self, one: &mut CandidateFigures, own: &[&RawRun], system: &[&RawRun]) {
-        let demand = Demand::of_limits(self.rails.len());
+        let demand = Demand::of_limit(self.looks);
         for (rail, spread) in &self.rails {
             let Some(ratio) = one.worse(&rail.figure) else { continue };
-            let sign = if one.figures[&rail.figure].better == Better::Lower { 1.0 } else { -1.0 };
+            let better = one.figures[&rail.figure].better;
+            let sign = if better == Better::Lower { 1.0 } else { -1.0 };
             let pairs = pairs(own, system, |run| self.valid.value(run, &rail.figure));
             let logs: Vec<f64> = pairs.iter().map(|(one, other)| sign * (one / other).ln()).collect();
             if is_cost_proven(&logs, 1.0 + rail.most, *spread, &demand) {
                 one.exceeds.push(rail.to_string());
             } else if !rail.allows(ratio.hi) {
-                one.unproven.push(verdict::not_shown(rail, ratio));
+                one.unproven.push(verdict::not_proven(rail, ratio, better));
             }
         }
     }
@@ -466,6 +469,12 @@ mod tests {
         let ratio = found.candidates[1].figures["memory"].ratio.unwrap();
         assert!((ratio.mid - 0.6).abs() < 1e-9, "against the geometric mean: {ratio:?}");
         assert_eq!((found.candidates[0].rounds, found.pick.as_str()), (4, "lean"));
+        assert_eq!((found.candidates[0].runs, found.candidates[1].runs), (12, 4));
+        let mut failed = all.clone();
+        let failure = Failure::new(Stage::Load, "x".into());
+        failed[0].set_server(ServerRun { failure: Some(failure), ..failed[0].of_server().clone() });
+        let system = &compare(&failed, ServiceGoal::Memory, &[]).candidates[0];
+        assert_eq!(system.verdict, "reference; failed in 1 of 12 runs");
         let noise = found.noise["memory"];
         assert!((noise.deviation - 2.0_f64.sqrt() * 0.9_f64.ln().abs()).abs() < 1e-3, "{noise:?}");
         assert_eq!(noise.freedom, 8.0);

@@ -27,7 +27,7 @@ use crate::service::live::with_live;
 use crate::service::load;
 use crate::service::ready::Ready;
 use crate::service::recorder::Recorder;
-use crate::service::run_figures::add_figures;
+use crate::service::run_figures::{add_figures, finished};
 use crate::service::server::{Server, ServerStart};
 use crate::service::variables::expand;
 use crate::service::work::{NAMES, Work};
@@ -136,6 +136,11 @@ impl ServiceExecutor {
         &self.service
     }
 
+    /// Takes over the rate of the open loop from earlier runs of the service: runs at another rate are not comparable.
+    pub fn set_rate(&self, rate: Option<f64>) {
+        self.rate.set(rate);
+    }
+
     /// The division of the CPUs.
     #[must_use]
     pub fn cpus(&self) -> &CpuShare {
@@ -170,7 +175,7 @@ impl ServiceExecutor {
     /// under the hook, so the run is compared with no other; `live` says how much of it was in live blocks.
     ///
     /// # Errors
-    /// When [`Self::run`] would fail, or no process of the server left figures.
+    /// When [`Self::run`] would fail. A server whose processes leave no figures is no error: a note says so.
     pub fn run_counted(
         &self,
         candidate: &CatalogueCandidate,
@@ -181,7 +186,7 @@ impl ServiceExecutor {
         let preloads = Preloads { candidate: Some(candidate), recorder: None, page: Some(&page) };
         let mut run = self.make((preloads, Purpose::Measure(None)), 0, interruption)?;
         if run.ok {
-            run = with_live(run, &folder.counted()?);
+            run = with_live(run, folder.counted());
         }
         Ok(RawRun { kind: RunKind::Counted, ..run })
     }
@@ -235,6 +240,7 @@ impl ServiceExecutor {
         };
         let mut server = ServerRun {
             cpus: self.cpus.clone(),
+            asked_rate: purpose.rate(),
             by_clock: load::is_by_clock(&self.service.load),
             ..ServerRun::default()
         };
@@ -257,7 +263,7 @@ impl ServiceExecutor {
             (run.user_s, run.system_s) = cost.cpu_s;
             run.pace = cost.pace;
         }
-        run.set_server(server);
+        run = finished(run, server);
         run.wall_s = began.elapsed().as_secs_f64();
         Ok(run)
     }

@@ -18,6 +18,11 @@ impl GuardRail {
     pub fn allows(&self, worse: f64) -> bool {
         worse <= 1.0 + self.most
     }
+
+    /// The limit in per cent, as it was written: 0.07 * 100 is not 7.
+    pub(crate) fn percent(&self) -> f64 {
+        (self.most * 1e6).round() / 1e4
+    }
 }
 
 impl std::str::FromStr for GuardRail {
@@ -39,7 +44,7 @@ impl std::str::FromStr for GuardRail {
 
 impl std::fmt::Display for GuardRail {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}+{}%", self.figure, self.most * 100.0)
+        write!(f, "{}+{}%", self.figure, self.percent())
     }
 }
 
@@ -51,6 +56,7 @@ mod tests {
     fn a_guard_rail_is_a_figure_and_a_share() {
         let rail: GuardRail = "p99.9+5%".parse().unwrap();
         assert_eq!((rail.figure.as_str(), rail.to_string().as_str()), ("p99.9", "p99.9+5%"));
+        assert_eq!("rate+7%".parse::<GuardRail>().unwrap().to_string(), "rate+7%");
         assert!(rail.allows(1.05) && !rail.allows(1.051) && rail.allows(0.5));
         for wrong in ["p99", "p99+5", "+5%", "p 99+5%", "cpu+-2%", "cpu+x%"] {
             assert!(wrong.parse::<GuardRail>().is_err(), "{wrong}");

@@ -68,6 +68,16 @@ pub(crate) enum Purpose {
     FindRate,
 }
 
+impl Purpose {
+    /// The rate of the open loop.
+    pub(crate) fn rate(self) -> Option<f64> {
+        match self {
+            Self::Measure(rate) => rate,
+            Self::FindRate => None,
+        }
+    }
+}
+
 impl ServerLife<'_> {
     /// Leads the server from its start to the end of the pause.
     pub(crate) fn lead(&mut self, ready: &Ready, run: &mut ServerRun) -> Result<LoadCost, Interrupted> {

@@ -9,17 +9,31 @@ use imas_core::server_run::{LiveMemory, ServerRun};
 use crate::counted::CountedRun;
 use crate::record::inside;
 
-/// The run with the figures of its counted pages.
-pub(crate) fn with_live(run: RawRun, counted: &CountedRun) -> RawRun {
-    let mut with = RawRun { curve: None, ..inside(counted) };
-    let mut server = run.of_server().clone();
+/// The run with the figures of its counted pages. Where no process left one (a static program, one that starts its
+/// children with an empty environment), a note says so.
+pub(crate) fn with_live(mut run: RawRun, counted: anyhow::Result<CountedRun>) -> RawRun {
+    let Some(server) = run.server.as_deref_mut() else { return run };
+    let counted = match counted {
+        Ok(counted) => counted,
+        Err(error) => {
+            server.notes.push(format!("live memory is unknown: {error:#}"));
+            return run;
+        }
+    };
     let looks = counted.curve.as_ref().map(imas_core::curve::Curve::looks).unwrap_or_default();
-    server.live = live(&server, &looks);
-    (with.program, with.candidate, with.round) = (run.program, run.candidate, run.round);
-    (with.at_s, with.wall_s, with.load1) = (run.at_s, run.wall_s, run.load1);
-    (with.user_s, with.system_s, with.pace) = (run.user_s, run.system_s, run.pace);
-    with.set_server(server);
-    with
+    server.live = live(server, &looks);
+    let inside = inside(&counted);
+    RawRun {
+        ns_per_op: inside.ns_per_op,
+        frag: inside.frag,
+        heap_bytes: inside.heap_bytes,
+        live_bytes: inside.live_bytes,
+        resident_bytes: inside.resident_bytes,
+        ops: inside.ops,
+        latency: inside.latency,
+        split: inside.split,
+        ..run
+    }
 }
 
 /// Resident and live memory under load and after the pause. None where the hook's estimate of live blocks is missing,
@@ -41,6 +55,15 @@ fn live(server: &ServerRun, looks: &[MemorySnapshot]) -> Option<LiveMemory> {
 mod tests {
     use super::*;
     use imas_core::server_run::{CycleFigures, Figure, PhaseFigures};
+
+    #[test]
+    fn a_counted_run_without_pages_is_kept_with_a_note() {
+        let run = RawRun { ok: true, ..RawRun::default() }.with_server(ServerRun::default());
+        let found = with_live(run, Err(anyhow::anyhow!("no process of the tree was counted")));
+        let server = found.of_server();
+        assert!(found.ok && server.live.is_none());
+        assert_eq!(server.notes, ["live memory is unknown: no process of the tree was counted"]);
+    }
 
     #[test]
     fn live_memory_is_by_work_and_after_the_pause() {

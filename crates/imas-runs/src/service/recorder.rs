@@ -79,13 +79,17 @@ impl Recording {
         self.0.iter().map(|point| point.threads).max()
     }
 
-    /// Seconds and bytes, thinned out evenly. Of each stretch, the highest look is kept.
+    /// Seconds and bytes of each look.
     pub(crate) fn curve(&self) -> Vec<(f64, u64)> {
-        let stretch = self.0.len().div_ceil(MOST_POINTS).max(1);
-        let highest = |points: &[Point]| points.iter().max_by_key(|point| point.bytes).copied();
-        let kept = self.0.chunks(stretch).filter_map(highest);
-        kept.map(|point| ((point.at_s * 1e3).round() / 1e3, point.bytes)).collect()
+        self.0.iter().map(|point| ((point.at_s * 1e3).round() / 1e3, point.bytes)).collect()
     }
+}
+
+/// Thins a curve out for a picture, evenly. Of each stretch the highest look is kept, so its mean is too high.
+pub(crate) fn thin(curve: &mut Vec<(f64, u64)>) {
+    let stretch = curve.len().div_ceil(MOST_POINTS).max(1);
+    let highest = |points: &[(f64, u64)]| points.iter().max_by_key(|point| point.1).copied();
+    *curve = curve.chunks(stretch).filter_map(highest).collect();
 }
 
 #[cfg(test)]
@@ -99,7 +103,8 @@ mod tests {
             bytes: if i == 4321 { 9 } else { 1 },
             threads: 1,
         });
-        let curve = Recording(points.collect()).curve();
+        let mut curve = Recording(points.collect()).curve();
+        thin(&mut curve);
         assert!(curve.len() <= MOST_POINTS && curve.contains(&(4321.0, 9)));
     }
 }

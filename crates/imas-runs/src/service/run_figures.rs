@@ -2,12 +2,21 @@
 //! The figures of a run, from its cycles and from the recording of its memory.
 
 use crate::service::load;
-use crate::service::recorder::Recording;
+use crate::service::recorder::{Recording, thin};
+use imas_core::run::RawRun;
 use imas_core::server_run::figure::Figure;
 use imas_core::server_run::{CycleFigures, ServerRun};
 
-/// Adds the figures of a run whose cycles and recording are complete, but its memory under load: that follows from
-/// the stored curve.
+/// The run with what its server did. Its memory follows from all looks; the curve is thinned out after that, for the
+/// highest look of each stretch would count too much.
+pub(crate) fn finished(run: RawRun, server: ServerRun) -> RawRun {
+    let mut run = run.with_server(server);
+    run.server.iter_mut().for_each(|server| thin(&mut server.curve));
+    run
+}
+
+/// Adds the figures of a run whose cycles and recording are complete, but its memory under load and over the day:
+/// [`finished`] adds these.
 pub(crate) fn add_figures(run: &mut ServerRun, recording: &Recording, cpu_s: f64) {
     if run.cycles.is_empty() {
         return;
@@ -47,6 +56,20 @@ fn slope(cycles: &[CycleFigures]) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use imas_core::server_run::DayFigures;
+
+    /// One look of six is high. Their mean is 150, and the highest of each six is 400.
+    #[test]
+    fn memory_is_of_all_looks_and_not_of_the_stored_curve() {
+        let looks =
+            (0..=3600_u32).map(|look| (f64::from(look) / 10.0, if look % 6 == 3 { 400 } else { 100 }));
+        let day = vec![DayFigures { part: "busy".into(), wall_s: 360.0, ..DayFigures::default() }];
+        let server = ServerRun { curve: looks.collect(), day, ..ServerRun::default() };
+        let found = finished(RawRun::default(), server);
+        assert_eq!(found.value("memory_day").unwrap().round(), 150.0);
+        let curve = &found.of_server().curve;
+        assert!(curve.len() <= 601 && curve.iter().filter(|point| point.1 == 400).count() >= 500);
+    }
 
     #[test]
     fn the_slope_is_that_of_the_line_through_all_ends() {

@@ -3,6 +3,7 @@
 
 use imas_core::SYSTEM;
 use imas_core::compare::{Answer, FEWEST_ROUNDS};
+use imas_core::server_run::figure::Better;
 use imas_core::stats::Interval;
 
 use crate::service::candidate_figures::{CandidateFigures, margin};
@@ -14,7 +15,7 @@ const LATENCIES: [(&str, &str); 4] =
 
 /// The verdict on one candidate.
 pub(crate) fn of(one: &CandidateFigures, by_clock: bool) -> String {
-    let runs = one.rounds + one.failures.len();
+    let runs = one.runs + one.failures.len();
     let failed =
         (!one.failures.is_empty()).then(|| format!("failed in {} of {runs} runs", one.failures.len()));
     if one.name == SYSTEM {
@@ -53,13 +54,18 @@ fn words(ratio: Interval, margin: f64, what: &str) -> String {
     format!("{what} open ({:+.0} to {:+.0} %)", percent(ratio.lo), percent(ratio.hi))
 }
 
-/// A limit that a candidate is neither proven to break nor shown to keep.
-pub(crate) fn not_shown(rail: &GuardRail, worse: Interval) -> String {
+/// A limit that a candidate is neither proven to break nor shown to keep. In `worse`, values above 1 are worse.
+pub(crate) fn not_proven(rail: &GuardRail, worse: Interval, better: Better) -> String {
     let percent = |x: f64| (x - 1.0) * 100.0 + 0.0;
     let figure = if rail.figure == "cpu" { "CPU" } else { &rail.figure };
+    let by = if better == Better::Lower { "" } else { " worse by" };
     let (mid, lo, hi) = (percent(worse.mid), percent(worse.lo), percent(worse.hi));
-    let most = rail.most * 100.0;
-    format!("{figure} {mid:+.1} % [{lo:+.0}, {hi:+.0}]: not shown to cost more than {most} %")
+    let most = rail.percent();
+    let end = match rail.allows(worse.lo) {
+        true => format!("not shown to cost more than {most} %"),
+        false => format!("likely to cost more than {most} %, but not proven"),
+    };
+    format!("{figure}{by} {mid:+.1} % [{lo:+.0}, {hi:+.0}]: {end}")
 }
 
 /// What is left open of a candidate, as further sentences.
@@ -89,6 +95,25 @@ pub(crate) fn sentence(candidates: &[CandidateFigures], pick: &str, rails: &[Gua
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_limit_that_is_open_is_said_as_it_is() {
+        let said = |rail: &str, (lo, mid, hi), better| {
+            not_proven(&rail.parse().unwrap(), Interval { lo, mid, hi }, better)
+        };
+        assert_eq!(
+            said("cpu+2%", (0.97, 1.011, 1.05), Better::Lower),
+            "CPU +1.1 % [-3, +5]: not shown to cost more than 2 %"
+        );
+        assert_eq!(
+            said("cpu+2%", (1.04, 1.1, 1.15), Better::Lower),
+            "CPU +10.0 % [+4, +15]: likely to cost more than 2 %, but not proven"
+        );
+        assert_eq!(
+            said("rate+7%", (0.98, 1.031, 1.09), Better::Higher),
+            "rate worse by +3.1 % [-2, +9]: not shown to cost more than 7 %"
+        );
+    }
 
     #[test]
     fn verdicts_need_the_interval_and_the_margin() {

@@ -17,7 +17,7 @@ use crate::command_line::trace_args;
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
-    /// Measured runs per candidate; auto: 5 to 30, until the answer is settled; of a server 5 to 12
+    /// Measured runs per candidate; auto: 5 to 30, until the answer is settled; of a server 6 to 12
     #[arg(short = 'n', long, default_value = "auto", value_name = "N|auto", value_parser = RunCount::parse)]
     pub(crate) runs: RunCount,
     /// Begin no further run after this number of seconds, once there is one of each candidate. Without

@@ -90,11 +90,12 @@ pub(super) fn measure(args: &RunArgs, context: &Context) -> Result<ExitCode> {
     let subject = |service: &Service| {
         // A server that hangs ends its run by the time limits of its own lines.
         let mut subject = Subject::new(&service.name, Timeout::After(Duration::MAX));
-        subject.resume(earlier.iter());
+        subject.resume(earlier.iter().filter(|run| run.kind == RunKind::Measured));
         subject
     };
     let subjects = services.iter().map(subject).collect();
-    let rules = Rules { elimination: Elimination::Failures(MOST_FAILURES), warmup_must_succeed: false };
+    let elimination = Elimination::MeasuredFailures(MOST_FAILURES);
+    let rules = Rules { elimination, warmup_must_succeed: false };
     let mut runner = Runner::new(names, subjects, rules, &interruption);
     let mut executor = Servers {
         context,
@@ -102,6 +103,7 @@ pub(super) fn measure(args: &RunArgs, context: &Context) -> Result<ExitCode> {
         candidates: &candidates,
         interruption: &interruption,
         set_up: None,
+        rates: rates(&order, &earlier),
     };
     let mut log = Log { until: args.limit.map(|hours| now_unix_s() + hours * 3600.0), journal };
     match runner.run(steps, &mut executor, &mut log)? {
@@ -175,7 +177,7 @@ fn services(args: &RunArgs, context: &Context) -> Result<Vec<Service>> {
 fn header(args: &RunArgs, services: &[Service], candidates: &[&CatalogueCandidate]) -> Header {
     Header {
         imas: "services".to_owned(),
-        schema: 1,
+        schema: 2,
         at_s: now_unix_s(),
         host: Host::now(),
         seed: args.seed,
@@ -200,6 +202,17 @@ struct Servers<'a> {
     interruption: &'a Interruption,
     /// The service and the round that come now: each service is set up for each of its rounds.
     set_up: Option<((usize, u32), ServiceExecutor)>,
+    /// Rates of the open loops, by service: all runs of a journal have the same.
+    rates: BTreeMap<usize, f64>,
+}
+
+/// The rates at which earlier sessions sent; `services` are their names.
+fn rates(services: &[&str], earlier: &[RawRun]) -> BTreeMap<usize, f64> {
+    let of = |(at, service): (usize, &&str)| {
+        let mut own = earlier.iter().filter(|run| run.program == **service);
+        Some((at, own.find_map(|run| run.of_server().asked_rate)?))
+    };
+    services.iter().enumerate().filter_map(of).collect()
 }
 
 impl Executor for Servers<'_> {
@@ -214,10 +227,12 @@ impl Executor for Servers<'_> {
         };
         let (_, executor) = self.set_up.insert((now, executor));
         let candidate = self.candidates[step.candidate];
+        executor.set_rate(self.rates.get(&step.subject).copied());
         let run = match step.kind {
             RoundKind::Counted { .. } => executor.run_counted(candidate, self.interruption)?,
             _ => executor.run(candidate, now.1, self.interruption)?,
         };
+        self.rates.extend(run.of_server().asked_rate.map(|rate| (step.subject, rate)));
         Ok(imas_runs::service::execution(run))
     }
 }
@@ -287,6 +302,19 @@ mod tests {
             left.iter().filter(|step| (round_of(step), step.candidate) == (round, candidate)).count()
         };
         assert_eq!([of(0, 0), of(0, 1), of(1, 0), of(1, 1)], [1, 0, 2, 1]);
+    }
+
+    #[test]
+    fn the_rate_of_an_open_loop_is_that_of_the_first_session() {
+        use imas_core::server_run::ServerRun;
+        let run = |program: &str, asked_rate| {
+            let run = RawRun { program: program.into(), ..RawRun::default() };
+            run.with_server(ServerRun { asked_rate, ..ServerRun::default() })
+        };
+        let earlier = [run("db", None), run("db", Some(70.0)), run("db", Some(90.0))];
+        let line = serde_json::to_string(&earlier).unwrap();
+        let read: Vec<RawRun> = serde_json::from_str(&line).unwrap();
+        assert_eq!(rates(&["web", "db"], &read), BTreeMap::from([(1, 70.0)]));
     }
 
     #[test]

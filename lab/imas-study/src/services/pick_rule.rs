@@ -57,15 +57,14 @@ impl PickRule {
         rounds: &[u32],
     ) -> bool {
         let figure = rail.figure.as_str();
-        let spread = spread(changes, rounds, figure, |one, round| changes.change(one, round, figure));
+        let spread = spread(changes, rounds, |of| of(figure));
         let logs = changes.changes(candidate, rounds, figure);
-        is_cost_proven(&logs, 1.0 + rail.most, spread, &Demand::of_limits(self.rails.len()))
+        is_cost_proven(&logs, 1.0 + rail.most, spread, &Demand::of_limit(None))
     }
 
     /// How far one cost scatters, by these rounds of all candidates.
     fn spread(&self, changes: &RoundChanges, rounds: &[u32]) -> Spread {
-        let cost = |candidate, round| cost(self.goal, changes, candidate, round);
-        spread(changes, rounds, goal_figure(self.goal), cost)
+        spread(changes, rounds, |of| cost_of(self.goal, of))
     }
 
     /// The best candidate by these rounds; None is `system`.
@@ -77,44 +76,70 @@ impl PickRule {
     }
 }
 
-/// How far one change scatters, by these rounds of all candidates; `figure` is that of the runs under `system`.
+/// How far one change scatters, by these rounds of all candidates and of `system`. `change` makes it from the changes
+/// of all figures of a run.
 fn spread(
     changes: &RoundChanges,
     rounds: &[u32],
-    figure: &str,
-    change: impl Fn(usize, u32) -> Option<f64>,
+    change: impl Fn(&dyn Fn(&str) -> Option<f64>) -> Option<f64>,
 ) -> Spread {
     let system = changes.candidates.len();
     let mut all = PairedRuns::default();
     for &round in rounds {
-        for log in changes.references(round, figure) {
-            all.push(system, round as usize, log.exp());
+        for run in changes.references(round) {
+            let log = change(&|figure| run.get(figure).copied());
+            log.into_iter().for_each(|log| all.push(system, round as usize, log.exp()));
         }
         for candidate in 0..system {
-            let log = change(candidate, round);
+            let log = change(&|figure| changes.change(candidate, round, figure));
             log.into_iter().for_each(|log| all.push(candidate, round as usize, log.exp()));
         }
     }
     all.spread(system)
 }
 
-/// The figure of a goal in the runs under `system`.
-fn goal_figure(goal: ServiceGoal) -> &'static str {
-    match goal {
-        ServiceGoal::Memory | ServiceGoal::Balanced => "memory",
-        ServiceGoal::Cpu => "cpu",
-        ServiceGoal::Latency => "p99",
-    }
-}
-
 /// Cost of a candidate in one round for a goal, as a logarithm; below 0 is a gain.
 pub(crate) fn cost(goal: ServiceGoal, changes: &RoundChanges, candidate: usize, round: u32) -> Option<f64> {
-    let of = |figure: &str| changes.change(candidate, round, figure);
+    cost_of(goal, &|figure| changes.change(candidate, round, figure))
+}
+
+/// Cost by the changes of all figures of a run.
+fn cost_of(goal: ServiceGoal, of: &dyn Fn(&str) -> Option<f64>) -> Option<f64> {
     let memory = || memory_goal(|figure| of(figure).map(f64::exp)).map(f64::ln);
     match goal {
         ServiceGoal::Memory => memory(),
         ServiceGoal::Cpu => of("cpu"),
         ServiceGoal::Latency => of("p99"),
         ServiceGoal::Balanced => Some(f64::midpoint(of("cpu")?, memory()?)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use imas_core::run::RawRun;
+    use imas_core::server_run::{Figure, ServerRun};
+
+    use super::*;
+
+    /// Memory under load does not scatter under `system`, and memory after the pause does: the scatter of the goal is
+    /// half of its own.
+    #[test]
+    fn the_runs_of_system_scatter_by_the_figure_of_the_goal() {
+        let mut runs = vec![];
+        for round in 0..4 {
+            for (at, idle) in [(0.0, 80.0), (1.0, 100.0), (2.0, 125.0)] {
+                let figures = [("memory", 100.0), ("memory_idle", idle)];
+                let server = ServerRun::of(figures.map(|(name, value)| Figure::lower(name, value, "B")));
+                let run = RawRun { candidate: "system".into(), round, at_s: at, ..RawRun::default() };
+                runs.push(run.with_server(server));
+            }
+        }
+        let changes = RoundChanges::of("", &runs);
+        let (goal, resamples) = (ServiceGoal::Memory, 1);
+        let rule = PickRule { goal, rails: vec![], least_gain: 0.0, needs_proof: true, resamples };
+        let sigma = rule.spread(&changes, &changes.rounds).sigma;
+        let own = 1.25_f64.ln() / 2.0;
+        let wanted = own * (4.0_f64 / 3.0).sqrt();
+        assert!((sigma - wanted).abs() < 0.01, "{sigma} and not {wanted}");
     }
 }

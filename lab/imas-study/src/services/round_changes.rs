@@ -31,8 +31,8 @@ pub struct RoundChanges {
     pub memory_bytes: Option<f64>,
     /// Outcomes by index of the candidate and round; a run that was not made is missing.
     outcomes: BTreeMap<(usize, u32), RoundOutcome>,
-    /// By round and figure: [`Self::references`].
-    references: BTreeMap<u32, BTreeMap<String, Vec<f64>>>,
+    /// Changes of the runs under `system`, by round ([`Self::references`]).
+    references: BTreeMap<u32, Vec<BTreeMap<String, f64>>>,
 }
 
 /// A figure of the runs under `system` of one round: their geometric mean.
@@ -40,14 +40,15 @@ fn mean_of(runs: &[&RawRun], figure: &str, even: &EvenCpu) -> Option<f64> {
     geometric_mean(&runs.iter().filter_map(|run| compared(run, figure, even)).collect::<Vec<_>>())
 }
 
-fn references(runs: &[&RawRun], even: &EvenCpu) -> BTreeMap<String, Vec<f64>> {
-    let names = runs.iter().flat_map(|run| run.of_server().figures.keys());
-    let of = |name: &String| {
-        let mean = mean_of(runs, name, even)?;
-        let logs = runs.iter().filter_map(|run| compared(run, name, even)).map(|value| (value / mean).ln());
-        Some((name.clone(), logs.filter(|log| log.is_finite()).collect()))
+fn references(runs: &[&RawRun], even: &EvenCpu) -> Vec<BTreeMap<String, f64>> {
+    let of_run = |run: &&RawRun| {
+        let change = |name: &String| {
+            let log = (compared(run, name, even)? / mean_of(runs, name, even)?).ln();
+            log.is_finite().then(|| (name.clone(), log))
+        };
+        run.of_server().figures.keys().filter_map(change).collect()
     };
-    names.filter_map(of).collect()
+    runs.iter().map(of_run).collect()
 }
 
 impl RoundChanges {
@@ -104,11 +105,10 @@ impl RoundChanges {
         }
     }
 
-    /// Changes of the runs under `system` of one round against their mean, as logarithms; a single run has one, of 0.
-    #[must_use]
-    pub fn references(&self, round: u32, figure: &str) -> Vec<f64> {
-        let all = self.references.get(&round).and_then(|figures| figures.get(figure));
-        all.cloned().unwrap_or_else(|| vec![0.0])
+    /// Changes of each run under `system` of one round against their mean, as logarithms by figure; those of a single
+    /// run are 0.
+    pub fn references(&self, round: u32) -> &[BTreeMap<String, f64>] {
+        self.references.get(&round).map_or(&[], Vec::as_slice)
     }
 
     /// The services of a journal, in the order in which they were measured first.

@@ -291,7 +291,7 @@ impl<'a> Session<'a> {
         let unusable =
             self.chosen.iter().filter_map(|c| Some((c.candidate.name.clone(), c.obstacle.clone()?)));
         let report = ServiceReport {
-            schema: 1,
+            schema: 2,
             kind: "service",
             service: self.executor.service().clone(),
             command: words,
