@@ -29,7 +29,7 @@ pub enum Elimination {
     FatalOrFailures(usize),
     /// After this number of runs that do not count. A subject that fails as often under `system` is out.
     Failures(usize),
-    /// As [`Self::Failures`], but a counted run that fails is no failure: the hook may be the reason.
+    /// After this number of measured runs that do not count, as [`Self::Failures`]. A counted run may fail by the hook.
     MeasuredFailures(usize),
     /// After this number of runs in a row that do not count.
     FailuresInARow(usize),

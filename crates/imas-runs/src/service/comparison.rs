@@ -472,7 +472,8 @@ mod tests {
         assert_eq!((found.candidates[0].runs, found.candidates[1].runs), (12, 4));
         let mut failed = all.clone();
         let failure = Failure::new(Stage::Load, "x".into());
-        failed[0].set_server(ServerRun { failure: Some(failure), ..failed[0].of_server().clone() });
+        let server = failed[0].of_server().clone();
+        failed[0].set_server(ServerRun { failure: Some(failure), ..server });
         let system = &compare(&failed, ServiceGoal::Memory, &[]).candidates[0];
         assert_eq!(system.verdict, "reference; failed in 1 of 12 runs");
         let noise = found.noise["memory"];
