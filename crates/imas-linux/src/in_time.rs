@@ -4,7 +4,7 @@
 //! A user may have a file system of the user's own (FUSE), and a call on a path that leads there ends when the user
 //! likes. So another thread makes the call. A thread that takes too long is given up: it ends with its call. Until
 //! then no file of the same owner is touched, and all others are. Slow calls are bounded for their owner
-//! ([`crate::owner_time`]): a file may be large as well.
+//! (`owner_time`): a file may be large as well.
 
 use std::io::{Error, ErrorKind, Result};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};

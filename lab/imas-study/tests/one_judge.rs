@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How often the judge takes noise for a gain of a server, and how often it finds a true one.
 
+#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
+
 use std::collections::BTreeSet;
 use std::path::Path;
 
