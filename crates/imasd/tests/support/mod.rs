@@ -379,8 +379,8 @@ impl Drop for World {
     }
 }
 
-/// Runs the ignored test of that name, beside the test that calls this, in a mount namespace. `more` has the `unshare` options for further
-/// namespaces. Skipped if none can be created.
+/// Runs the ignored test `MODULE::NAME` in a mount namespace. `more` has the `unshare` options for further namespaces.
+/// Skipped if none can be created.
 pub(crate) fn alone(test: &str, more: &[&str]) {
     let unshare = |command: &Path| {
         let mut unshare = Command::new("unshare");
@@ -391,10 +391,7 @@ pub(crate) fn alone(test: &str, more: &[&str]) {
         return skipped("mount namespaces cannot be made here");
     }
     let myself = std::env::current_exe().unwrap();
-    let thread = std::thread::current(); // the harness names it after the test
-    let module = thread.name().and_then(|name| name.rsplit_once("::")).map_or("", |(module, _)| module);
-    let test = format!("{module}::{test}");
-    let output = unshare(&myself).args(["--ignored", "--exact", &test]).output().unwrap();
+    let output = unshare(&myself).args(["--ignored", "--exact", test]).output().unwrap();
     let printed = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{printed}{}", String::from_utf8_lossy(&output.stderr));
     assert!(printed.contains("1 passed"), "{printed}");
