@@ -74,12 +74,13 @@ fn a_service_on_trial_is_looked_at_as_long_as_it_lives() {
     let windows = windows(&world, &program);
     let doubles = |pair: &[LifeWindow]| pair[1].until_s / pair[0].until_s == 2.0;
     assert!(windows.windows(2).all(doubles), "none is missing in between: {windows:?}");
-    let last = windows.last().unwrap();
+    let last = windows.iter().rfind(|window| window.work.is_some()).unwrap();
     assert!(last.mean_bytes > 1 << 20 && last.peak_bytes >= last.mean_bytes, "{last:?}");
     assert!(last.live_bytes > 100_000 && last.calls > 1000 && last.cpu_s > 0.0, "{last:?}");
     assert!(last.slope_bytes_per_h > 0.0, "it grows: {last:?}");
     let work = last.work.unwrap();
-    assert!(work.units >= 2.0 && work.cpu_s > 0.0 && work.cpu_s <= last.cpu_s, "{last:?}");
+    // The counter is read beside the look, and both count whole ticks of 10 ms.
+    assert!(work.units >= 2.0 && work.cpu_s > 0.0 && work.cpu_s <= last.cpu_s + 0.1, "{last:?}");
     assert_eq!(troubles(&world), Vec::<serde_json::Value>::new());
     assert!(world.counter("windows_stored") >= 2);
     drop(service);
