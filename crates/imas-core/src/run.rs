@@ -136,7 +136,7 @@ pub struct RawRun {
     /// Allocator that served the malloc calls of each of several programs.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub served: BTreeMap<String, String>,
-    /// What only a server under load has. Then `user_s` and `system_s` are those of its cycles of load, and `wall_s`
+    /// The part of a server under load. With it `user_s` and `system_s` are those of its cycles of load, and `wall_s`
     /// is that of the whole run with its helpers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<Box<ServerRun>>,
@@ -152,7 +152,7 @@ impl RawRun {
         (self.program.clone(), self.candidate.clone(), self.kind, self.round)
     }
 
-    /// What the run of a server has; empty for a command.
+    /// The part of a server; empty for a command.
     #[must_use]
     pub fn of_server(&self) -> &ServerRun {
         self.server.as_deref().unwrap_or(&NO_SERVER)

@@ -58,7 +58,7 @@ pub enum ForeignFile {
     Executable,
     /// Activity of all threads of the process and its descendants, as [`crate::activity`] reads it (`task`).
     Activity,
-    /// What the process's heaps hold, as [`crate::heap`] reads them (`mem`, `pagemap`).
+    /// Figures of the process's heaps, as [`crate::heap`] reads them (`mem`, `pagemap`).
     Heaps,
 }
 

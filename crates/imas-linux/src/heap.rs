@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the heaps of glibc's malloc hold in another process: live blocks, free ones, and the pages that
+//! The heaps of glibc's malloc in another process: live blocks, free ones, and the pages that
 //! `malloc_trim(0)` would return.
 //!
 //! `/proc/PID/mem` and `/proc/PID/pagemap` are read. The process is neither attached to nor stopped, so a heap changes
@@ -33,7 +33,7 @@ use figures::HeapAnswer;
 /// A look at one process takes so long at most. What was not read by then is estimated from what was.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// What the heaps of a process hold, or why they cannot be read, as a text that [`figures::HeapAnswer`] reads. All is
+/// Figures of the heaps of a process, or why they cannot be read, as a text that [`figures::HeapAnswer`] reads. All is
 /// read in this very process.
 pub(crate) fn text_of(pid: u32) -> Result<Vec<u8>> {
     let answer = survey::of_process(pid, Instant::now() + LONGEST)?;

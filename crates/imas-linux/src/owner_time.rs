@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The time that slow reads of each owner's processes, or files, have taken. An owner of whom reads are slow gets a
-//! small share of the reader's time: all others get the rest.
+//! The time that slow reads of each owner's processes or files have taken. An owner with slow reads gets a small share
+//! of the reader's time: all others get the rest.
 
 use std::collections::BTreeMap;
 use std::process::Child;

@@ -4,7 +4,7 @@
 use crate::foreign_process::{self, ForeignFile};
 use crate::heap::figures::{HeapAnswer, HeapFigures, NotReadable};
 
-/// What the heaps of a process hold.
+/// Figures of the heaps of a process.
 ///
 /// # Errors
 /// When they cannot be read, with the reason.

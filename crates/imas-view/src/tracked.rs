@@ -18,7 +18,7 @@ const YOUNG_S: f64 = 3.0;
 const IDENTITY_LASTS: Duration = Duration::from_secs(600);
 /// Growth over a shorter time is noise.
 const LEAST_GROWTH_S: f64 = 10.0;
-/// How often the heaps of a process are looked at, at most. One that took long comes again after so many times that:
+/// Shortest time between two looks at the heaps of a process. A look that took long is made again later still, so that
 /// 300 processes take less than a hundredth of a CPU together.
 const HEAPS_LAST: Duration = Duration::from_secs(60);
 const HEAPS_SHARE: u32 = 50_000;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the run of a server under load has beside what every run has ([`crate::run::RawRun`]).
+//! The figures of a server's run, beside those of every run ([`crate::run::RawRun`]).
 //!
 //! - [`figure`]: a figure with its unit and direction
 //! - [`day`]: a load with busy and quiet parts
@@ -48,7 +48,7 @@ pub struct ServerRun {
     /// The parts of the day, where the service has one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub day: Vec<DayFigures>,
-    /// Where the memory was, by a counted run.
+    /// The memory by its use, as a counted run shows it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub live: Option<LiveMemory>,
     /// Rate at which the open loop was asked to send, requests per second.

@@ -10,7 +10,8 @@ use super::libc::Library;
 #[derive(Debug, Default)]
 pub(super) struct CacheKeys(Vec<u64>);
 
-/// Words that are told apart. In an honest heap hardly a word beside the key is among the C library's variables.
+/// Greatest number of words that are counted as possible keys. In an honest heap few words beside the key are among the
+/// C library's variables.
 const MOST_KEYS: usize = 64;
 
 /// Bytes of blocks, by the word that may be the key.

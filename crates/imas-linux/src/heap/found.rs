@@ -12,7 +12,7 @@ pub struct Region {
     pub begin: u64,
     /// Address after the last.
     pub end: u64,
-    /// What is there.
+    /// Kind of the region.
     pub kind: RegionKind,
 }
 

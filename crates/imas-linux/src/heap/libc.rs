@@ -9,7 +9,7 @@ use super::memory::{Memory, PageState};
 
 /// Beginning of glibc's line about itself.
 const BANNER: &[u8] = b"GNU C Library (";
-/// What stands in front of its version.
+/// Text in front of the version of the C library.
 const RELEASE: &str = "release version ";
 /// Most bytes of that line.
 const LINE: usize = 256;

@@ -3,7 +3,7 @@
 
 use std::io::Result;
 
-/// Where a page of a process is.
+/// The state of a page: in memory, shared since a fork, or neither.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum PageState {
     /// Not in memory.

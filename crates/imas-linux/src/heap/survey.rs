@@ -19,7 +19,7 @@ use super::stop::Stop;
 use super::walk::{Heap, Known, Steps, Walk};
 use super::window::Window;
 
-/// A walk through a heap may step back so many times.
+/// Number of times that a walk through a heap may step back.
 const TRIES: usize = 60;
 /// `[heap]` may have grown by so much since its mapping was read.
 const MOST_GROWN: u64 = 1 << 30;

@@ -158,7 +158,7 @@ fn a_first_arena_of_which_nothing_was_read_is_no_estimate() {
     assert_eq!(figures.bytes.free, expected.free, "of the other arena alone");
 }
 
-/// Nothing can be said of a first arena that claims more than is mapped.
+/// A first arena that claims more than is mapped holds nothing.
 #[test]
 fn a_first_arena_that_claims_all_addresses_holds_nothing() {
     let (mut memory, _) = MadeMemory::of(&many(), &[many()]);

@@ -25,7 +25,7 @@ const KEY_PLACE: u64 = DATA + 0x40;
 /// A chunk of a heap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Chunk {
-    /// Its size is so many times 16 bytes, two at least.
+    /// Size of the block in units of 16 bytes, two at least.
     pub(crate) units: u16,
     pub(crate) kind: Kind,
 }

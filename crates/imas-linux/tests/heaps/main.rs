@@ -12,7 +12,7 @@ use imas_linux::heap::figures::HeapFigures;
 use imas_linux::process_heaps;
 use subject::Subject;
 
-/// A figure may be off by so many bytes, or by a twentieth.
+/// Bytes that a figure may be off, if that is more than a twentieth.
 const MOST_OFF: u64 = 1 << 20;
 
 fn assert_near(what: &str, found: u64, expected: u64) {

@@ -263,7 +263,7 @@ impl ServerLife<'_> {
         end.map_err(|error| Interrupted::Error(error.into()))
     }
 
-    /// Leaves the server without load until so many seconds after `began`.
+    /// Leaves the server without load until `seconds` after `began`.
     fn rest(&mut self, began: Instant, seconds: f64) -> Result<(), Interrupted> {
         while began.elapsed().as_secs_f64() < seconds {
             if let Some(how) = self.server.ended() {
