@@ -3,9 +3,11 @@
 //!
 //! - [`RoundChanges`], [`PickRule`], [`JudgedService`], [`CandidateSet`]: picks, judged on rounds that did
 //!   not choose them
+//! - [`AgainstSingle`]: the picks beside one setting for all
 //! - [`NoEffect`], [`EqualPairs`]: the noise, from runs of one and the same thing
 //! - [`ServicePrediction`], [`PredictionScore`]: what a recorded and replayed run lets expect, beside live runs
 
+mod against_single;
 mod candidate_sets;
 mod judge;
 mod judgement;
@@ -17,6 +19,7 @@ mod prediction_score;
 mod readme;
 mod round_changes;
 
+pub use against_single::AgainstSingle;
 pub use candidate_sets::{CandidateSet, SetGain, SetGains, set_rules};
 pub use judge::{CandidateForAll, HeldOutPicks, JUDGED, JudgedPick, JudgedService, MemoryGain};
 pub use judgement::{
