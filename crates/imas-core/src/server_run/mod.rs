@@ -26,7 +26,8 @@ pub use figure::{Better, Figure};
 /// | `ready` | seconds from the start until it is ready |
 /// | `rate` | requests per second as counted by the load; without such a figure, cycles per second |
 /// | `cycle` | seconds of one cycle, median |
-/// | `cpu` | CPU seconds of the server for one cycle, mean |
+/// | `cpu` | CPU seconds of the server for one cycle, mean: the scheduler's run time where there is a control group |
+/// | `cpu_ticks` | the same by the ticks of its processes, which nothing is compared by |
 /// | `p50` `p90` `p99` `p99.9` | latency, ms |
 /// | `errors` | requests that failed |
 /// | `memory` | resident anonymous memory under load, by work ([`work`]), bytes |

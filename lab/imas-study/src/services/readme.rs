@@ -17,7 +17,7 @@ use imas_runs::service::{C_LIBRARY, CandidateFigures, ServiceComparison, margin}
 /// Candidates that are shown given to all services, beside the leanest: what people are advised to use.
 const ADVISED: [&str; 5] = ["glibc:arena1", "glibc:arena2", "glibc:lean", "jemalloc", "mimalloc"];
 /// Settings of glibc that anybody can give to all services without a measurement: what a pick has to beat.
-pub(crate) const BASELINES: [&str; 2] = ["glibc:arena1", "glibc:lean"];
+pub const BASELINES: [&str; 2] = ["glibc:arena1", "glibc:lean"];
 /// The figures of [`JUDGED`] stand between the pick and the memory under [`BASELINES`].
 const COLUMNS: [&str; 3 + JUDGED.len() + BASELINES.len()] = [
     "service",
