@@ -95,7 +95,8 @@ impl ServerLife<'_> {
             }
         };
         let meter = Meter::start(None);
-        let (cpu_before, ticks_before) = (self.server.tree().cpu(), self.server.tree().ticks_s());
+        let cpu_before = self.server.tree().cpu();
+        let ticks_before = self.server.tree().ticks_s();
         for _ in 0..self.service.cycles {
             let cycle = self.cycle(&mut run.notes)?;
             run.cycles.push(cycle);

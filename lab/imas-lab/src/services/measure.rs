@@ -45,7 +45,7 @@ pub(super) struct RunArgs {
     /// Whole rounds of each service
     #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// Runs under system in each round: all others are compared with their mean
+    /// Most runs under system in each round, with whose mean all others are compared: the square root of their number
     #[arg(long, value_name = "N", default_value_t = SYSTEM_RUNS, value_parser = clap::value_parser!(u32).range(1..=10))]
     system_runs: u32,
     /// Candidates beside system [default: the default set of services]

@@ -36,7 +36,7 @@ pub(super) struct RoundsWanted {
     pub(super) candidates: Vec<String>,
     /// Whole rounds of each service.
     pub(super) rounds: u32,
-    /// Runs under `system` in each round.
+    /// Most runs under `system` in each round.
     pub(super) system_runs: u32,
     /// Counted runs of each service.
     pub(super) counted: u32,
@@ -72,6 +72,15 @@ pub(super) struct ServicePlan {
     pub(super) runs: [u32; 2],
 }
 
+impl RoundsWanted {
+    /// Runs under `system` in a round with so many others. All are compared with it, so its noise weighs as much as
+    /// that of each other run if it has the square root of their number. Two show the noise.
+    fn system_runs(&self, others: usize) -> u32 {
+        let wanted = (1..).find(|runs: &u32| (runs * runs) as usize >= others).unwrap_or(1);
+        wanted.max(2).min(self.system_runs)
+    }
+}
+
 impl Rounds {
     pub(super) fn new(
         wanted: RoundsWanted,
@@ -100,9 +109,10 @@ impl Rounds {
         let mut whole = BTreeSet::new();
         for round in numbers {
             let left = self.leavers(&all, &whole);
+            let others = self.wanted.candidates.len() - 1 - left.len();
             let is_made = |name: &String| {
                 let own = || all.iter().filter(|run| run.candidate == *name);
-                let wanted = if name == SYSTEM { self.wanted.system_runs as usize } else { 1 };
+                let wanted = if name == SYSTEM { self.wanted.system_runs(others) as usize } else { 1 };
                 let failed = own().filter(|run| run.round <= round && !run.ok).count();
                 left.contains(name)
                     || failed >= MOST_FAILURES
@@ -161,9 +171,10 @@ impl Rounds {
         let order = schedule::candidates(service, names.len(), round, self.wanted.seed);
         let stays = order.into_iter().filter(|&at| !left.contains(&names[at]));
         let kind = RoundKind::Measured { round };
-        let steps = stays.map(|candidate| Step { subject, candidate, kind }).collect();
+        let steps: Vec<Step> = stays.map(|candidate| Step { subject, candidate, kind }).collect();
         let system = self.system();
-        let steps = schedule::with_repeats(steps, system, self.wanted.system_runs, self.wanted.seed);
+        let system_runs = self.wanted.system_runs(steps.len() - 1);
+        let steps = schedule::with_repeats(steps, system, system_runs, self.wanted.seed);
         let counted = (self.counted(service)..self.wanted.counted)
             .map(|round| Step { subject, candidate: system, kind: RoundKind::Counted { round } });
         counted.chain(steps).collect()
@@ -196,11 +207,9 @@ impl Rounds {
             let counted = self.wanted.counted.saturating_sub(self.counted(service)).min(first);
             let round = first - counted;
             let stay = BASELINES.iter().filter(|name| self.wanted.candidates.iter().any(|one| one == *name));
-            let fewest = if self.wanted.keeps_all {
-                round
-            } else {
-                (self.wanted.system_runs + u32::try_from(stay.count()).unwrap_or(0)).min(round)
-            };
+            let stay = stay.count();
+            let last = self.wanted.system_runs(stay) + u32::try_from(stay).unwrap_or(0);
+            let fewest = if self.wanted.keeps_all { round } else { last.min(round) };
             let whole = u32::try_from(self.whole(service).len()).unwrap_or(u32::MAX);
             // Three rounds show that a candidate is no pick.
             let full = rounds.min(3_u32.saturating_sub(whole));
@@ -277,12 +286,12 @@ mod tests {
     fn a_round_that_was_cut_short_is_not_gone_on_with() {
         let runs = SharedRuns::default();
         let new = || Rounds::new(wanted(&["web"], &["system", "a"], 2), &runs, BTreeMap::new(), None);
-        // A counted run, a whole round of four runs, and two runs of the second.
-        assert_eq!(make(&mut new(), &runs, 7).len(), 7);
+        // A counted run, a whole round of three runs, and two runs of the second.
+        assert_eq!(make(&mut new(), &runs, 6).len(), 6);
         let made = make(&mut new(), &runs, 100);
-        assert_eq!(made.len(), 4, "no second counted run, and one whole round: {made:?}");
+        assert_eq!(made.len(), 3, "no second counted run, and one whole round: {made:?}");
         assert!(made.iter().all(|one| one.3 == 2), "with a number of its own: {made:?}");
-        assert_eq!([count(&made, "system", 2), count(&made, "a", 2)], [3, 1]);
+        assert_eq!([count(&made, "system", 2), count(&made, "a", 2)], [2, 1]);
         assert_eq!(make(&mut new(), &runs, 100), []);
     }
 
@@ -291,7 +300,7 @@ mod tests {
         let runs = SharedRuns::default();
         let asked = wanted(&["web", "db"], &["system", "a"], 3);
         let made = make(&mut Rounds::new(asked, &runs, BTreeMap::new(), None), &runs, 100);
-        assert_eq!(made.len(), 2 * (1 + 3 * 4));
+        assert_eq!(made.len(), 2 * (1 + 3 * 3));
         let blocks: Vec<_> = made.chunk_by(|a, b| (&a.0, a.3) == (&b.0, b.3)).collect();
         assert_eq!(blocks.len(), 6, "{made:?}");
         let of_round = |pair: &[&[(String, String, RunKind, u32)]]| pair[0][0].0 != pair[1][0].0;
@@ -304,15 +313,23 @@ mod tests {
         let runs = SharedRuns::default();
         let mut rounds = Rounds::new(asked.clone(), &runs, BTreeMap::new(), None);
         let plan = rounds.plan();
-        assert_eq!(plan[0].runs, [1 + 3 * 6 + 3 * 4, 1 + 6 * 6]);
+        assert_eq!(plan[0].runs, [1 + 3 * 5 + 3 * 3, 1 + 6 * 5]);
         let made = make(&mut rounds, &runs, 100);
         let of = |candidate| (0..6).map(|round| count(&made, candidate, round)).collect::<Vec<_>>();
         assert_eq!(of("fat"), [1, 1, 1, 0, 0, 0]);
-        assert_eq!((of("glibc:arena1"), of("system")), (vec![1; 6], vec![3; 6]));
+        assert_eq!((of("glibc:arena1"), of("system")), (vec![1; 6], vec![2; 6]));
         let again = Rounds::new(asked.clone(), &runs, BTreeMap::new(), None);
         assert_eq!(again.left, [0], "rounds without what has left or failed are whole");
         let all = RoundsWanted { keeps_all: true, ..asked };
         assert_eq!(Rounds::new(all, &runs, BTreeMap::new(), None).left, [3]);
+    }
+
+    #[test]
+    fn system_runs_as_often_as_its_noise_weighs() {
+        let asked = wanted(&[], &[], 1);
+        assert_eq!([1, 2, 4, 5, 9, 10, 40].map(|others| asked.system_runs(others)), [2, 2, 2, 3, 3, 3, 3]);
+        let once = RoundsWanted { system_runs: 1, ..asked };
+        assert_eq!(once.system_runs(5), 1);
     }
 
     #[test]
@@ -322,6 +339,6 @@ mod tests {
         let known = BTreeMap::from([("slow".to_owned(), 1000.0), ("fast".to_owned(), 10.0)]);
         let until = Some(now_unix_s() + 2000.0);
         let made = make(&mut Rounds::new(asked, &runs, known, until), &runs, 100);
-        assert!(made.len() == 8 && made.iter().all(|one| one.0 == "fast"), "{made:?}");
+        assert!(made.len() == 6 && made.iter().all(|one| one.0 == "fast"), "{made:?}");
     }
 }

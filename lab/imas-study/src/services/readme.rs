@@ -233,10 +233,13 @@ fn beside_baselines(judgement: &JournalJudgement) -> impl Iterator<Item = Vec<St
     let of = |name: &&str| {
         let found = judgement.against_single.iter().find(|one| one.candidate == **name)?;
         found.ratios[0]?;
-        let [leaner, fatter] = [found.leaner, found.fatter].map(|[all, proven]| format!("{all} ({proven})"));
-        let counts = format!("less memory in {leaner} of {}, more in {fatter}", found.services);
+        let ([leaner, proven_leaner], [fatter, proven_fatter]) = (found.leaner, found.fatter);
+        let counts = format!(
+            "less memory in {leaner} of {} ({proven_leaner} proven), more in {fatter} ({proven_fatter} proven)",
+            found.services
+        );
         let cells = found.ratios.map(|ratio| ratio.map_or_else(|| "-".to_owned(), |ratio| within(&ratio)));
-        let what = format!("... compared with `{name}` for all (proven)");
+        let what = format!("... compared with `{name}` for all");
         Some([what, String::new(), counts].into_iter().chain(cells).collect())
     };
     BASELINES.iter().filter_map(of).collect::<Vec<_>>().into_iter()
