@@ -24,7 +24,8 @@ http.server.test(http.server.SimpleHTTPRequestHandler, port=int(sys.argv[1]), bi
 
 fn service(folder: &Path) -> (Service, Vec<String>) {
     let line = |name: &str| format!("echo {name} >> {}/lines", folder.display());
-    let mut service = Service::new("tcp:$PORT", vec![format!("{}; echo 'p99 5 ms lower' >> $IMAS_METRICS", line("load"))]);
+    let mut service =
+        Service::new("tcp:$PORT", vec![format!("{}; echo 'p99 5 ms lower' >> $IMAS_METRICS", line("load"))]);
     service.cycles = 2;
     service.idle = 0.2;
     // As fast as it can are 80 requests a second.
@@ -46,7 +47,8 @@ fn a_life_has_cycles_a_pause_an_open_loop_and_a_day() {
     let folder = tempfile::tempdir().unwrap();
     let (service, words) = service(folder.path());
     let libraries = Libraries::plain(Path::new("/nonexistent"));
-    let executor = ServiceExecutor::with_words(service, words, libraries, inherited(), Default::default()).unwrap();
+    let executor =
+        ServiceExecutor::with_words(service, words, libraries, inherited(), Default::default()).unwrap();
     let system = CatalogueCandidate { name: "system".to_owned(), ..CatalogueCandidate::default() };
     let run = executor.run(&system, 3, &Interruption::default()).unwrap();
     let server = run.of_server();
@@ -60,7 +62,8 @@ fn a_life_has_cycles_a_pause_an_open_loop_and_a_day() {
     assert_eq!(parts, ["busy", "quiet", "burst", "quiet"]);
     let asked = [0.6, 0.3, 0.1, 0.3];
     assert!(server.day.iter().zip(asked).all(|(part, s)| part.wall_s >= s), "{:?}", server.day);
-    let follow = |pair: &[imas_core::server_run::DayFigures]| pair[1].began_s >= pair[0].began_s + pair[0].wall_s;
+    let follow =
+        |pair: &[imas_core::server_run::DayFigures]| pair[1].began_s >= pair[0].began_s + pair[0].wall_s;
     assert!(server.day.windows(2).all(follow), "{:?}", server.day);
     for figure in ["memory_day", "memory_day_busy", "memory_day_quiet_2", "cpu_day", "cpu_ticks"] {
         assert!(server.value(figure).is_some(), "{figure}: {:?}", server.figures.keys());
@@ -75,7 +78,7 @@ fn a_life_has_cycles_a_pause_an_open_loop_and_a_day() {
     assert_eq!(lines.lines().filter(|line| *line == "open-0.000").count(), 1, "{lines}");
 }
 
-/// Of 24 MB at least 20 are free, most of them in whole pages, and the live blocks are few.
+/// Heaps of the server: of 24 MB most are free, in whole pages, and the live blocks are few.
 fn heaps(heaps: &[ArenaHeaps]) {
     let [one] = heaps else { panic!("one process: {heaps:?}") };
     let held = one.held.unwrap();

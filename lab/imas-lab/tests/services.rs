@@ -95,10 +95,17 @@ fn an_interrupted_session_keeps_its_runs_and_goes_on() {
     all.remove(0);
     all.sort();
     let each = |name: &str| [(name.to_owned(), 1), (name.to_owned(), 2)];
-    assert_eq!(all, [each("glibc:arena1"), each("system")].concat(), "two whole rounds beside the one that was cut");
+    assert_eq!(
+        all,
+        [each("glibc:arena1"), each("system")].concat(),
+        "two whole rounds beside the one that was cut"
+    );
     let loads = lines(&world.work().join("loads"));
     let none = output(&mut run(&["--resume"]));
-    assert!(none.status.success() && lines(&world.work().join("loads")) == loads, "no whole round is made again");
+    assert!(
+        none.status.success() && lines(&world.work().join("loads")) == loads,
+        "no whole round is made again"
+    );
     let plan = output(&mut run(&["--resume", "--rounds", "4", "--dry-run"]));
     let plan = String::from_utf8(plan.stdout).unwrap();
     assert!(plan.contains("rounds left") && plan.contains("1 service: "), "{plan}");

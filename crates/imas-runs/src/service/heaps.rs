@@ -20,7 +20,11 @@ pub(crate) fn of(pid: u32) -> Option<ArenaHeaps> {
 fn held(heaps: &ArenaHeaps, figures: &HeapFigures, resident: &ResidentMemory) -> HeldMemory {
     let whole = (resident.heap + resident.arenas).max(1) as f64;
     let share = (heaps.all_heap_bytes() as f64 / whole).min(1.0);
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of a number of bytes")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a part of a number of bytes"
+    )]
     let part = |bytes: u64| (bytes as f64 * share) as u64;
     let bytes = &figures.bytes;
     HeldMemory {
@@ -41,7 +45,8 @@ mod tests {
     #[test]
     fn what_is_shared_since_a_fork_counts_in_parts() {
         let heaps = ArenaHeaps { main_bytes: 30, heap_bytes: vec![20], ..ArenaHeaps::default() };
-        let bytes = HeapBytes { live: 60, cached: 10, returnable: 16, top_resident: 4, ..HeapBytes::default() };
+        let bytes =
+            HeapBytes { live: 60, cached: 10, returnable: 16, top_resident: 4, ..HeapBytes::default() };
         let figures = HeapFigures { held: 100, read: 90, bytes, ..HeapFigures::default() };
         let resident = ResidentMemory { heap: 60, arenas: 40, stacks: 7, ..ResidentMemory::default() };
         let found = held(&heaps, &figures, &resident);

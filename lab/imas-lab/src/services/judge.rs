@@ -13,8 +13,8 @@ use imas_cli::table::Table;
 use imas_core::stats::Interval;
 use imas_report::measure::Unit;
 use imas_study::services::{
-    AgainstSingle, CandidateForAll, JUDGED, JournalJudgement, JudgeOptions, JudgedService, LeftOutOfGain, MadeWorse,
-    MemoryGain, ROUNDS_FOR_PROOF, ServiceJudgement,
+    AgainstSingle, CandidateForAll, JUDGED, JournalJudgement, JudgeOptions, JudgedService, LeftOutOfGain,
+    MadeWorse, MemoryGain, ROUNDS_FOR_PROOF, ServiceJudgement,
 };
 
 use super::journal::read_whole;
@@ -125,7 +125,8 @@ fn not_measured(judgement: &JournalJudgement) -> String {
 fn services(services: &[ServiceJudgement]) -> String {
     const FIGURES: [&str; JUDGED.len()] = ["memory", "CPU", "p99", "pause", "day"];
     let held_out = FIGURES.map(|figure| if figure == "memory" { "held out: memory" } else { figure });
-    let heads = ["service", "rounds", "MiB", "pick"].into_iter().chain(FIGURES).chain(held_out).chain(["note"]);
+    let heads =
+        ["service", "rounds", "MiB", "pick"].into_iter().chain(FIGURES).chain(held_out).chain(["note"]);
     let mut table = Table::new("services", "Services", &heads.collect::<Vec<_>>());
     for one in services {
         let JudgedService { service, rounds, memory_bytes, by_all, held_out } = &one.as_measured;

@@ -63,9 +63,7 @@ fn text(all: &[MemoryUse]) -> String {
         let when = if one.moment == Moment::Load { "the load" } else { "the pause" };
         let parts = one.parts.map_or_else(
             || [(); 5].map(|()| "-".to_owned()),
-            |parts| {
-                [parts.cached, parts.free_blocks, parts.free_pages, parts.stacks, parts.other].map(mib)
-            },
+            |parts| [parts.cached, parts.free_blocks, parts.free_pages, parts.stacks, parts.other].map(mib),
         );
         let own = [one.service.clone(), when.to_owned(), mib(one.resident), mib(one.live)];
         own.into_iter().chain(parts).chain([one.possible, one.reached].map(mib)).collect()

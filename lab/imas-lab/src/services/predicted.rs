@@ -96,7 +96,15 @@ fn each(score: &PredictionScore) -> String {
 }
 
 fn choices(score: &PredictionScore) -> String {
-    let heads = ["service", "first prediction", "live", "best of the first two", "of arena1, lean", "live best", "live"];
+    let heads = [
+        "service",
+        "first prediction",
+        "live",
+        "best of the first two",
+        "of arena1, lean",
+        "live best",
+        "live",
+    ];
     let rows = score.choices.iter().map(|one| {
         vec![
             one.service.clone(),

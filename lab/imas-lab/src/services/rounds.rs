@@ -91,8 +91,12 @@ impl Rounds {
         let runs = Rc::clone(runs);
         let mut rounds = Self { left: vec![], wanted, runs, known_s, until, queue: VecDeque::new() };
         let whole = |service: &String| u32::try_from(rounds.whole(service).len()).unwrap_or(u32::MAX);
-        rounds.left =
-            rounds.wanted.services.iter().map(|one| rounds.wanted.rounds.saturating_sub(whole(one))).collect();
+        rounds.left = rounds
+            .wanted
+            .services
+            .iter()
+            .map(|one| rounds.wanted.rounds.saturating_sub(whole(one)))
+            .collect();
         rounds
     }
 
@@ -175,8 +179,11 @@ impl Rounds {
         let system = self.system();
         let system_runs = self.wanted.system_runs(steps.len() - 1);
         let steps = schedule::with_repeats(steps, system, system_runs, self.wanted.seed);
-        let counted = (self.counted(service)..self.wanted.counted)
-            .map(|round| Step { subject, candidate: system, kind: RoundKind::Counted { round } });
+        let counted = (self.counted(service)..self.wanted.counted).map(|round| Step {
+            subject,
+            candidate: system,
+            kind: RoundKind::Counted { round },
+        });
         counted.chain(steps).collect()
     }
 
@@ -193,7 +200,8 @@ impl Rounds {
 
     /// Seconds of a run of a service, and whether they were measured.
     fn run_s(&self, service: &str) -> (f64, bool) {
-        let own: Vec<f64> = self.measured(service).iter().filter(|run| run.ok).map(|run| run.wall_s).collect();
+        let own: Vec<f64> =
+            self.measured(service).iter().filter(|run| run.ok).map(|run| run.wall_s).collect();
         let known = median(&own).or_else(|| self.known_s.get(service).copied());
         (known.unwrap_or(USUAL_S), known.is_some())
     }

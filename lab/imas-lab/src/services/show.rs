@@ -12,9 +12,7 @@ use imas_core::run::RawRun;
 use imas_report::page::{Block, PageSection};
 use imas_runs::service::page::{self, MeasuredService};
 use imas_runs::service::{ServiceComparison, ServiceOptions, compare_services};
-use imas_study::services::{
-    CandidateForAll, JournalJudgement, JudgeOptions, MemoryUse, Moment, readme,
-};
+use imas_study::services::{CandidateForAll, JournalJudgement, JudgeOptions, MemoryUse, Moment, readme};
 
 use super::journal::{ServiceJournal, read_whole};
 use super::rails::rails;

@@ -98,9 +98,7 @@ impl AgainstSingle {
 fn differences(changes: &RoundChanges, picks: &HeldOutPicks, single: &str, figure: &str) -> Vec<f64> {
     let change = |name: &str, round: u32| match name {
         SYSTEM => Some(0.0),
-        name => {
-            changes.change(changes.candidates.iter().position(|other| other == name)?, round, figure)
-        }
+        name => changes.change(changes.candidates.iter().position(|other| other == name)?, round, figure),
     };
     let is_measured = changes.is_measured(figure)
         && (single == SYSTEM || changes.candidates.iter().any(|name| name == single));
@@ -124,8 +122,8 @@ mod tests {
         let of = |round: u32| {
             memory.map(|(candidate, mb)| {
                 // A slow round makes all of them larger, alike.
-                let figures = ["memory", "memory_idle"]
-                    .map(|name| Figure::lower(name, mb * f64::from(round + 1), "B"));
+                let figures =
+                    ["memory", "memory_idle"].map(|name| Figure::lower(name, mb * f64::from(round + 1), "B"));
                 let (program, candidate) = (service.to_owned(), candidate.to_owned());
                 RawRun { program, candidate, round, ..RawRun::default() }.with_server(ServerRun::of(figures))
             })
@@ -145,13 +143,17 @@ mod tests {
         let rule = PickRule { goal, rails: vec![], least_gain: 0.05, needs_proof: false, resamples: 10 };
         let changes = RoundChanges::of_all(&all);
         let judged: Vec<JudgedService> = changes.iter().map(|one| JudgedService::of(one, &rule)).collect();
-        let pairs: Vec<_> =
-            changes.iter().zip(&judged).map(|(one, judged)| (one, judged.held_out.as_ref().unwrap())).collect();
+        let pairs: Vec<_> = changes
+            .iter()
+            .zip(&judged)
+            .map(|(one, judged)| (one, judged.held_out.as_ref().unwrap()))
+            .collect();
         let found = AgainstSingle::all(&pairs);
         let names: Vec<&str> = found.iter().map(|one| one.candidate.as_str()).collect();
         assert_eq!(names, ["system", "a", "b"]);
         let mid = |at: usize| found[at].ratios[0].unwrap().mid;
-        for (at, wanted) in [(0, (0.5_f64 * 0.4).sqrt()), (1, 0.5_f64.sqrt()), (2, (50.0_f64 / 80.0).sqrt())] {
+        for (at, wanted) in [(0, (0.5_f64 * 0.4).sqrt()), (1, 0.5_f64.sqrt()), (2, (50.0_f64 / 80.0).sqrt())]
+        {
             assert!((mid(at) - wanted).abs() < 1e-9, "{}: {} and not {wanted}", names[at], mid(at));
         }
         assert_eq!((found[1].services, found[1].leaner, found[1].fatter), (2, [1, 1], [0, 0]));

@@ -108,7 +108,8 @@ impl JournalJudgement {
         let all: Vec<&RoundChanges> = measured.iter().collect();
         let with = measured.iter().zip(&services).filter(|(_, one)| one.not_counted.is_none());
         let counted: Vec<&RoundChanges> = with.map(|(changes, _)| changes).collect();
-        let picks = |is_in: &dyn Fn(&ServiceJudgement) -> bool, rule: fn(&ServiceJudgement) -> Option<&JudgedService>| {
+        let picks = |is_in: &dyn Fn(&ServiceJudgement) -> bool,
+                     rule: fn(&ServiceJudgement) -> Option<&JudgedService>| {
             let pair = |(changes, one)| Some((changes, rule(one)?.held_out.as_ref()?));
             let those = measured.iter().zip(&services).filter(|(_, one)| is_in(one));
             AgainstSingle::all(&those.filter_map(pair).collect::<Vec<_>>())

@@ -61,7 +61,10 @@ impl MemoryUse {
     /// The memory of a service at the end of load and pause. Empty where no run says what is live.
     #[must_use]
     pub fn of(service: &MeasuredService<'_>, counted: &[RawRun]) -> Vec<Self> {
-        [Moment::Load, Moment::Pause].into_iter().filter_map(|moment| Self::at(moment, service, counted)).collect()
+        [Moment::Load, Moment::Pause]
+            .into_iter()
+            .filter_map(|moment| Self::at(moment, service, counted))
+            .collect()
     }
 
     fn at(moment: Moment, service: &MeasuredService<'_>, counted: &[RawRun]) -> Option<Self> {
@@ -80,7 +83,15 @@ impl MemoryUse {
         let name = service.name.to_owned();
         if let Some((resident, live, parts)) = read(moment, &service.runs) {
             let possible = parts.cached + parts.free_blocks + parts.free_pages;
-            return Some(Self { service: name, moment, resident, live, parts: Some(parts), possible, reached });
+            return Some(Self {
+                service: name,
+                moment,
+                resident,
+                live,
+                parts: Some(parts),
+                possible,
+                reached,
+            });
         }
         let own = counted.iter().filter(|run| run.program == service.name);
         let LiveMemory { load, idle } = own.filter_map(|run| run.of_server().live).next()?;
@@ -118,8 +129,7 @@ fn sums(heaps: &[ArenaHeaps]) -> Option<[f64; 7]> {
         let in_heaps = one.all_heap_bytes();
         let free_blocks = in_heaps.saturating_sub(held.live + held.cached + held.free_pages);
         let other = one.bytes.saturating_sub(in_heaps + held.stacks);
-        let parts =
-            [one.bytes, held.live, held.cached, free_blocks, held.free_pages, held.stacks, other];
+        let parts = [one.bytes, held.live, held.cached, free_blocks, held.free_pages, held.stacks, other];
         sums.iter_mut().zip(parts).for_each(|(sum, part)| *sum += part);
     }
     (!heaps.is_empty()).then(|| sums.map(|sum| sum as f64))
@@ -145,7 +155,8 @@ mod tests {
         let both = |round| [run(SYSTEM, round, 100.0, held), run("a", round, 70.0, None)];
         let runs: Vec<RawRun> = (0..6).flat_map(both).collect();
         let names = [SYSTEM, "a"].map(str::to_owned);
-        let comparison = compare_services(&names, &runs, &ServiceOptions { seed: 1, ..ServiceOptions::default() });
+        let comparison =
+            compare_services(&names, &runs, &ServiceOptions { seed: 1, ..ServiceOptions::default() });
         let service = MeasuredService { name: "s", comparison: &comparison, runs: runs.iter().collect() };
         MemoryUse::of(&service, counted)
     }
@@ -155,8 +166,7 @@ mod tests {
         let held = HeldMemory { live: 30, cached: 5, free_pages: 20, stacks: 8, is_estimate: false };
         let [load, pause] = &found(Some(held), &[])[..] else { panic!() };
         assert_eq!((load.moment, pause.moment), (Moment::Load, Moment::Pause));
-        let wanted =
-            HeapParts { cached: 5.0, free_blocks: 25.0, free_pages: 20.0, stacks: 8.0, other: 12.0 };
+        let wanted = HeapParts { cached: 5.0, free_blocks: 25.0, free_pages: 20.0, stacks: 8.0, other: 12.0 };
         assert_eq!((load.resident, load.live, load.parts), (100.0, 30.0, Some(wanted)));
         assert!((load.possible - 50.0).abs() < 1e-9 && (load.reached - 30.0).abs() < 1e-9, "{load:?}");
     }
@@ -166,7 +176,8 @@ mod tests {
         assert_eq!(found(None, &[]), []);
         let live = Some(LiveMemory { load: [100.0, 90.0], idle: [80.0, 20.0] });
         let server = ServerRun { live, ..ServerRun::default() };
-        let counted = RawRun { program: "s".into(), kind: RunKind::Counted, ..RawRun::default() }.with_server(server);
+        let counted =
+            RawRun { program: "s".into(), kind: RunKind::Counted, ..RawRun::default() }.with_server(server);
         let found = found(None, &[counted]);
         let of = |one: &MemoryUse| (one.resident, one.live, one.possible, one.parts);
         assert_eq!([of(&found[0]), of(&found[1])], [(100.0, 90.0, 10.0, None), (80.0, 20.0, 60.0, None)]);

@@ -171,7 +171,8 @@ fn intervals(rounds: usize) -> String {
 fn malloc_of_system(services: &[MeasuredService<'_>]) -> String {
     let of = |service: &MeasuredService<'_>| {
         let system = service.runs.iter().filter(|run| run.candidate == SYSTEM);
-        let malloc = system.map(|run| run.of_server().malloc.join(" and ")).find(|malloc| !malloc.is_empty())?;
+        let malloc =
+            system.map(|run| run.of_server().malloc.join(" and ")).find(|malloc| !malloc.is_empty())?;
         (malloc != C_LIBRARY).then(|| format!("{}: {malloc}", service.name))
     };
     let others: Vec<String> = services.iter().filter_map(of).collect();

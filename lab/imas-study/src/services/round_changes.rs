@@ -135,7 +135,9 @@ impl RoundChanges {
     /// Whether a figure was compared under any candidate.
     #[must_use]
     pub fn is_measured(&self, figure: &str) -> bool {
-        self.outcomes.values().any(|one| matches!(one, RoundOutcome::Ran(changes) if changes.contains_key(figure)))
+        self.outcomes
+            .values()
+            .any(|one| matches!(one, RoundOutcome::Ran(changes) if changes.contains_key(figure)))
     }
 
     /// The changes in these rounds, as far as there are any.
