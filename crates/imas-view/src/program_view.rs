@@ -113,6 +113,7 @@ pub fn stored_command(program: &StoredProgram) -> Command {
     Command {
         file: program.path.clone().into(),
         argv: vec![],
+        arguments: vec![],
         program: Program { path: program.path.clone().into(), detail: program.detail.clone() },
         privileged: false,
     }
