@@ -37,10 +37,14 @@ class Http:
         number = str(self.rng.randrange(self.args.range))
         path = self.args.path.replace("%d", number)
         path = path.replace("%s", str(self.rng.randrange(1, self.args.size + 1)))
-        body = None
-        if self.args.body:
-            body = mail(self.rng, self.args.size) if self.args.body == "mail" else b"x" * self.rng.randrange(1, self.args.size + 1)
-        self.http.request("POST" if body else "GET", path, body, {"Accept-Encoding": self.args.accept})
+        body, headers = None, {"Accept-Encoding": self.args.accept}
+        if self.args.body == "mail":
+            body = mail(self.rng, self.args.size)
+        elif self.args.body == "order":
+            body, headers["Content-Type"] = order(self.rng, self.args.size), "application/json"
+        elif self.args.body:
+            body = b"x" * self.rng.randrange(1, self.args.size + 1)
+        self.http.request("POST" if body else "GET", path, body, headers)
         answer = self.http.getresponse()
         text = answer.read()
         if answer.headers["Content-Encoding"] == "gzip":
@@ -64,6 +68,12 @@ def mail(rng, size):
             f"<html><body><p>{text}</p><a href='http://example.com/'>x</a></body></html>\r\n--b\r\n"
             "Content-Type: application/octet-stream; name=x.bin\r\nContent-Transfer-Encoding: base64\r\n"
             f"Content-Disposition: attachment; filename=x.bin\r\n\r\n{part}\r\n--b--\r\n").encode()
+
+
+def order(rng, size):
+    """JSON of up to this number of lines."""
+    lines = [{"item": words(rng, 4), "price": rng.randrange(1, 900) / 4, "count": rng.randrange(1, 9)} for _ in range(rng.randrange(1, size + 1))]
+    return json.dumps({"lines": lines}).encode()
 
 
 class Memcache:
