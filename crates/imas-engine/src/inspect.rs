@@ -16,14 +16,15 @@ use imas_linux::in_time::{ROOT, in_time};
 use imas_linux::index::Executable;
 use imas_linux::program::Command;
 use imas_linux::program_file::ProgramFile;
+use imas_linux::runtime::{FoundRuntime, with_version};
 use imas_store::Store;
 use imas_store::domain::Domain;
 use serde::{Deserialize, Serialize};
 
 /// Name of what `imas` found, in the store.
-const FOUND: &str = "executable, its libraries, their functions";
+const FOUND: &str = "executable, its libraries, their functions, runtimes";
 /// Name of what `imasd` found, in the store.
-const FOUND_BY_DAEMON: &str = "imasd-executable-functions";
+const FOUND_BY_DAEMON: &str = "imasd-executable-runtimes";
 /// Name of the count of readings that `imasd` began and did not end.
 const BEGUN: &str = "imasd-executable-begun";
 /// Number of readings begun and not ended after which the file is not read any more.
@@ -38,17 +39,21 @@ pub struct ExecutableFacts {
     pub build_id: String,
     /// Functions of libc that it, or a library that it is linked with, defines ([`crate::wrapped`]).
     pub defines: Vec<String>,
+    /// Language runtimes that the executable is, or has inside.
+    #[serde(default)]
+    pub runtimes: Vec<FoundRuntime>,
 }
 
 impl ExecutableFacts {
     fn unfit(why: String) -> Self {
-        Self { unfit: Some(why), build_id: String::new(), defines: vec![] }
+        Self { unfit: Some(why), build_id: String::new(), defines: vec![], runtimes: vec![] }
     }
 
     fn read(file: &ProgramFile, path: &Path) -> Result<Self, ElfError> {
         let elf = ElfImage::of(file.file(), path)?;
         let unfit = elf.unfit().map(|unfit| unfit.why().to_owned());
-        Ok(Self { unfit, build_id: elf.build_id.unwrap_or_default(), defines: elf.defines })
+        let runtimes = elf.runtimes.into_iter().map(|found| with_version(found, path)).collect();
+        Ok(Self { unfit, build_id: elf.build_id.unwrap_or_default(), defines: elf.defines, runtimes })
     }
 }
 

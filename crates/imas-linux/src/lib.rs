@@ -23,6 +23,8 @@
 //! - [`package`]: which package of the distribution a file belongs to
 //! - [`resident`]: what the resident memory of a process consists of
 //! - [`running`]: running processes
+//! - [`runtime`]: language runtimes, whose memory managers take settings
+//! - [`runtime_start`]: settings of a runtime for one program
 //! - [`serving`]: which allocator serves a process, and who chose it
 //! - [`loader`]: the machine's dynamic linkers, and what each puts for `$LIB`
 //! - [`preload_folder`]: libraries as LD_PRELOAD names them for children too
@@ -87,12 +89,15 @@ pub mod program_file;
 pub mod replace_file;
 pub mod resident;
 pub mod running;
+pub mod runtime;
+pub mod runtime_start;
 pub mod sampler;
 pub mod serving;
 pub mod standstill;
 pub mod start_program;
 pub mod started_name;
 pub mod taken;
+mod timed_command;
 pub mod trust;
 pub mod user_preloads;
 pub mod variables;
