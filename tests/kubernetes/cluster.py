@@ -95,7 +95,7 @@ class Cluster:
             f"--cert-dir={self.work / 'certificates'}", "--service-account-issuer=https://tests",
             f"--service-account-key-file={self.work / 'sa.pub'}", f"--service-account-signing-key-file={key}",
             f"--token-auth-file={tokens}", "--authorization-mode=RBAC", "--service-cluster-ip-range=10.0.0.0/24",
-            "--disable-admission-plugins=ServiceAccount", "--max-requests-inflight=0", "--max-mutating-requests-inflight=0",
+            "--disable-admission-plugins=ServiceAccount", "--max-requests-inflight=3000", "--max-mutating-requests-inflight=1000",
         )
         config = self.work / "kubeconfig"
         config.write_text(json.dumps({
@@ -104,8 +104,9 @@ class Cluster:
             "users": [{"name": "tests", "user": {"token": TOKEN}}],
             "contexts": [{"name": "tests", "context": {"cluster": "tests", "user": "tests"}}],
         }))
-        ready = until(lambda: self.get("/readyz").status == 200, 180, ignoring=(OSError, http.client.HTTPException))
-        if not ready:
+        has_ended = lambda: any(child.poll() is not None for child in self.children)
+        until(lambda: has_ended() or self.get("/readyz").status == 200, 180, ignoring=(OSError, http.client.HTTPException))
+        if has_ended():
             raise Failed("the apiserver is not ready: " + (self.work / "apiserver.log").read_text()[-3000:])
         if self.controllers:
             self._spawn(

@@ -20,10 +20,9 @@ use serde_json::{Value, json};
 
 use crate::candidate::{self, Environments};
 use crate::cli::PolicyArgs;
+use crate::workload::NAME;
 use crate::yaml;
 
-/// Name of the policy, of its binding and of the ConfigMap in each namespace.
-const NAME: &str = "imas";
 /// Variables of language runtimes that decide about their memory: a container that sets them has decided.
 const OF_RUNTIMES: [&str; 7] = [
     "DOTNET_gcServer",
@@ -49,8 +48,13 @@ pub(crate) fn print(args: &PolicyArgs, context: &Context) -> Result<()> {
     if let Some(word) = WORDS.iter().find(|word| environments.contains_key(**word)) {
         bail!("{word}: no candidate can have this name in a cluster");
     }
-    let every: BTreeSet<_> =
-        context.catalogue.candidates().iter().flat_map(|one| one.environment.iter()).map(|(name, _)| name.as_str()).collect();
+    let every: BTreeSet<_> = context
+        .catalogue
+        .candidates()
+        .iter()
+        .flat_map(|one| one.environment.iter())
+        .map(|(name, _)| name.as_str())
+        .collect();
     let held: BTreeSet<_> = OF_RUNTIMES.into_iter().chain(every).collect();
     message::warning(&format!(
         "for images with {} or later only: in one with musl (Alpine) or an older C library no program of the container would start",
