@@ -38,9 +38,10 @@ def free_port():
 class Answer:
     """What the apiserver answered."""
 
-    def __init__(self, status, body):
-        self.status = status
-        self.body = json.loads(body) if body[:1] in b"{[" else body.decode(errors="replace")
+    def __init__(self, answer):
+        self.status, body = answer.status, answer.read()
+        is_json = "json" in answer.headers.get("Content-Type", "")
+        self.body = json.loads(body) if is_json else body.decode(errors="replace")
 
     def __repr__(self):
         return f"{self.status} {str(self.body)[:1500]}"
@@ -136,8 +137,7 @@ class Cluster:
         headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
         try:
             own.request(method, path, None if body is None else json.dumps(body), headers)
-            answer = own.getresponse()
-            answer = Answer(answer.status, answer.read())
+            answer = Answer(own.getresponse())
         except (OSError, http.client.HTTPException):
             own.close()
             raise
