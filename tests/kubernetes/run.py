@@ -156,6 +156,10 @@ class Tests:
         seen = self.tried("apps", pod(containers=own))
         self.gives(seen)
         expect(seen.environment()["A"] == "1" and "NODE" in seen.environment(), seen)
+        twice = [container(env=[{"name": "A", "value": "1"}, {"name": "A", "value": "2"}])]
+        seen = self.tried("apps", pod(containers=twice))
+        self.gives(seen)
+        expect([one["value"] for one in seen.containers["app"]["env"][:2]] == ["1", "2"], seen)
         mounts = [container(volumeMounts=[{"name": "data", "mountPath": "/data"}])]
         seen = self.tried("apps", pod(containers=mounts, volumes=[{"name": "data", "emptyDir": {}}]))
         self.gives(seen)
@@ -292,13 +296,10 @@ class Tests:
             expect(self.configure("hostile", data, **more).status == 201, "the ConfigMap")
             gone = lambda: self.tried("hostile", pod(workload="l")).candidate is None
             expect(until(gone), "a pod of a ConfigMap that is gone")
-        twice = pod(containers=[container(env=[{"name": "A", "value": "1"}, {"name": "A", "value": "2"}])])
-        seen = self.tried("apps", twice)  # the apiserver cannot merge a list with a key twice
-        expect(seen.untouched() and [one["value"] for one in seen.containers["app"]["env"]] == ["1", "2"], seen)
-
     def with_a_copier(self):
         printed = run(self.imas, "kube", "policy", "--with", CANDIDATES, "--image", IMAGE, "--init-container", must=True).stdout
         self.here.kubectl("apply", "-f", "-", input=printed)
+        before = [line for line in self.here.policy_errors()[1] if "no_error" not in line]
         has_one = lambda: self.tried("apps", pod()).copiers
         expect(until(has_one), "the changed policy does not come into force")
         first = [{"name": "first", "image": "x"}]
@@ -306,7 +307,16 @@ class Tests:
         expect([one["name"] for one in seen.pod["spec"]["initContainers"]] == ["first", VOLUME], seen)
         expect(seen.copiers[0]["image"] == IMAGE and "emptyDir" in seen.volumes[0], seen)
         expect(seen.environment()["LD_PRELOAD"].startswith("/opt/imas/"), seen)
-        expect(self.tried("restricted", self.restricted).copiers, "PodSecurity restricted")
+        seen = self.tried("restricted", self.restricted)
+        expect(seen.copiers[0]["securityContext"]["capabilities"] == {"drop": ["ALL"]}, seen)
+        self.settled("apps", {"web": "jemalloc=50"})
+        for _ in range(40):
+            seen = self.tried("apps", pod())
+            expect(bool(seen.copiers) == bool(seen.volumes) == (seen.candidate == "jemalloc"), seen)
+        own = pod(containers=[container(env=[{"name": "LD_PRELOAD", "value": "own"}])])
+        expect(not self.tried("apps", own).copiers, "a copier for a pod that is left alone")
+        failed = [line for line in self.here.policy_errors()[1] if "no_error" not in line]
+        expect(failed == before, failed)
 
     def it_ends_with_its_binding(self):
         self.here.kubectl("delete", "mutatingadmissionpolicybinding", "imas")

@@ -80,7 +80,20 @@ fn policy(args: &PolicyArgs, environments: &Environments, held: &BTreeSet<&str>)
         ("own", include_str!("policy/own.cel").to_owned()),
         ("why", include_str!("policy/why.cel").to_owned()),
     ];
-    let variables = variables.map(|(name, expression)| json!({ "name": name, "expression": expression }));
+    let variable = |(name, expression)| json!({ "name": name, "expression": expression });
+    let variables = variables.map(variable);
+    let mut mutations = vec![json!({
+        "patchType": "ApplyConfiguration",
+        "applyConfiguration": { "expression": include_str!("policy/mutation.cel") },
+    })];
+    if args.init_container {
+        // An ApplyConfiguration cannot set lists such as the capabilities of a container. The draw is made once: this
+        // reads the label that the first mutation gave.
+        mutations.push(json!({
+            "patchType": "JSONPatch",
+            "jsonPatch": { "expression": include_str!("policy/copier.cel") },
+        }));
+    }
     let is_named = format!(
         "object.metadata.labels[\"imas.io/workload\"] in params.?data.orValue({{}}) && size(params.data[object.metadata.labels[\"imas.io/workload\"]]) <= {LONGEST_ENTRY}"
     );
@@ -103,10 +116,7 @@ fn policy(args: &PolicyArgs, environments: &Environments, held: &BTreeSet<&str>)
             },
             "matchConditions": [{ "name": "the-workload-is-named", "expression": is_named }],
             "variables": variables,
-            "mutations": [{
-                "patchType": "ApplyConfiguration",
-                "applyConfiguration": { "expression": include_str!("policy/mutation.cel") },
-            }],
+            "mutations": mutations,
         },
     }))
 }
