@@ -8,9 +8,12 @@ never started here; what the apiserver makes of them is looked at."""
 import concurrent.futures
 import json
 import math
+import os
 import pathlib
+import subprocess
 import sys
 import tempfile
+import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
@@ -18,10 +21,12 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
 import cluster  # noqa: E402
 import imas_testing  # noqa: E402
 from cluster import Cluster  # noqa: E402
-from imas_testing import Failed, case, check, finish, run, skipped, until  # noqa: E402
+from kubelet import DEFINITION, Kubelet  # noqa: E402
+from imas_testing import Failed, case, finish, run, skipped, until  # noqa: E402
 
-NAMES = 10_000  # pods by which a share is counted
+NAMES = int(os.environ.get("NAMES", 10_000))  # pods by which a share is counted
 THREADS = 8
+REPLICAS = 40
 CANDIDATES = "jemalloc,glibc:lean-trim,mimalloc"
 IMAGE = "registry.test/imas:1"
 VOLUME = "imas-libraries"
@@ -318,6 +323,108 @@ class Tests:
         failed = [line for line in self.here.policy_errors()[1] if "no_error" not in line]
         expect(failed == before, failed)
 
+    # ---- a trial
+
+    def kube(self, *words, must=True, status=None):
+        done = run(self.imas, "kube", *words, env=self.here.environment, timeout=120)
+        wanted = status if status is not None else 0
+        expect(not must or done.returncode == wanted, done)
+        return done
+
+    def entry(self, workload="shop"):
+        return self.here.get("/api/v1/namespaces/trial/configmaps/imas").body.get("data", {}).get(workload)
+
+    def trial_pods(self):
+        pods = self.here.get("/api/v1/namespaces/trial/pods").body["items"]
+        return [Seen(one) for one in pods if "deletionTimestamp" not in one["metadata"]]
+
+    def is_replaced(self):
+        """Whether all pods came after the entry that is in force."""
+        pods = self.trial_pods()
+        return len(pods) == REPLICAS and all(one.candidate for one in pods)
+
+    def a_trial_is_begun(self):
+        answer = self.here.request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", DEFINITION)
+        expect(answer.status == 201, answer)
+        until(lambda: self.here.get("/apis/metrics.k8s.io/v1beta1").status == 200)
+        self.namespace("trial")
+        self.configure("trial", {"other": "jemalloc=7"})
+        made = template(workload=None, labels={"app": "shop"}, containers=[container(), container("proxy")])
+        spec = {"replicas": REPLICAS, "selector": {"matchLabels": {"app": "shop"}}, "template": made, "strategy": {"type": "Recreate"}}
+        answer = self.here.create("apis/apps/v1/deployments", "trial", {"metadata": {"name": "shop"}, "spec": spec})
+        expect(answer.status == 201, answer)
+        expect(until(lambda: len(self.trial_pods()) == REPLICAS), "no pods")
+        words = ["try", "shop", "-n", "trial", "--with", "jemalloc,glibc:lean-trim", "--share", "30%"]
+        expect("which container? It has app, proxy" in self.kube(*words, status=2).stderr, "a container has to be named")
+        words += ["--container", "app"]
+        printed = self.kube(*words)
+        expect(self.entry() is None and "jemalloc=30" in printed.stdout and "other: jemalloc=7" in printed.stdout, printed)
+        self.here.kubectl("apply", "--dry-run=server", "--server-side", "--force-conflicts", "-f", "-", input=printed.stdout)
+        self.kube(*words, "--write")
+        expect(self.entry() == "container=app glibc.lean-trim=30 jemalloc=30" and self.entry("other") == "jemalloc=7", self.entry())
+        expect(until(self.is_replaced), "the pods are not replaced")
+        given = [one.candidate for one in self.trial_pods()]
+        print("replicas of a trial:", {name: given.count(name) for name in sorted(set(given))}, flush=True)
+        groups = json.loads(self.kube("status", "-n", "trial", "--json").stdout)["groups"]
+        counted = {one["candidate"]: one["pods"] for one in groups if one["workload"] == "shop"}
+        expect(counted == {name: given.count(name) for name in set(given)}, (counted, given))
+
+    def the_better_one_is_found(self):
+        """The candidate with less memory is found, and the one that fails is taken back at once."""
+        sizes = {"system": 100, "jemalloc": 70, "glibc.lean-trim": 60}
+
+        def figures(one):
+            seen = Seen(one)
+            if not seen.candidate:
+                return None
+            noise = sum(map(ord, one["metadata"]["name"])) % 7
+            failure = {"exitCode": 137, "reason": "OOMKilled"} if seen.candidate == "glibc.lean-trim" and noise == 0 else None
+            return (sizes[seen.candidate] * 1_000_000 + noise * 400_000, 100 + noise, failure)
+
+        with Kubelet(self.here, "trial", figures) as kubelet:
+            everyone = lambda: len(kubelet.seen) >= REPLICAS
+            expect(until(everyone), f"{len(kubelet.seen)} pods are reported")
+            said = self.kube("settle", "shop", "-n", "trial", "--for", "1", "--every", "0.5")
+            expect("glibc.lean-trim is taken back" in said.stderr and "OOMKilled" in said.stderr and "best: jemalloc" in said.stdout, said)
+            expect("lean-trim=30" in self.entry(), "nothing is written without --write")
+            began = time.monotonic()
+            child = subprocess.Popen(
+                [self.imas, "kube", "settle", "shop", "-n", "trial", "--for", "10", "--every", "0.5", "--write", "--json"],
+                env=self.here.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            withdrawn = until(lambda: "withdrawn=glibc.lean-trim" in self.entry())
+            print(f"from a crash that is there to its withdrawal: {time.monotonic() - began:.1f} s", flush=True)
+            expect(withdrawn, self.entry())
+            expect(until(lambda: not any(one.candidate == "glibc.lean-trim" for one in self.trial_pods())), "its pods are there still")
+            out, err = child.communicate(timeout=90)
+        document = json.loads(out)
+        expect(child.returncode == 0 and document["best"] == "jemalloc", (out, err))
+        expect(self.entry() == "container=app jemalloc=100 withdrawn=glibc.lean-trim" and self.entry("other") == "jemalloc=7", self.entry())
+        low, middle, high = {one["candidate"]: one for one in document["candidates"]}["jemalloc"]["memory"]
+        expect(0.65 < low < middle < high < 0.75, (low, middle, high))
+
+    def bad_input(self):
+        refused = (
+            (["try", "nothing", "-n", "trial", "--with", "jemalloc"], "there is no deployment nothing"),
+            (["try", "shop", "-n", "trial", "--with", "mimalloc2", "--container", "app"], "the cluster's policy has no such candidate"),
+            (["try", "shop", "-n", "trial", "--with", "jemalloc,mimalloc", "--share", "50%"], "must stay untouched"),
+            (["try", "shop", "-n", "trial", "--with", "jemalloc", "--container", "x"], "which container?"),
+            (["try", "a b;c", "--with", "jemalloc"], "not the name of a workload"),
+            (["try", "shop", "--with", "jemalloc", "--share", "0%"], "a share from 1% to 100%"),
+            (["status", "-n", "-x"], "not a name"),
+            (["policy", "--with", "system", "--image", "x"], "nothing to set"),
+            (["policy", "--with", "jemalloc", "--image", "x y"], "not an image's reference"),
+            (["policy", "--with", "jemalloc", "--image", "x", "--at", "/a:b"], "a whole path"),
+            (["policy", "--with", "nonsense", "--image", "x"], "nonsense"),
+        )
+        for words, said in refused:
+            done = self.kube(*words, status=2)
+            expect(said in done.stderr and not done.stdout, f"{words}: {done}")
+        nowhere = {**self.here.environment, "KUBECONFIG": "/dev/null"}
+        done = run(self.imas, "kube", "status", env=nowhere)
+        expect(done.returncode == 2 and "kubectl" in done.stderr, done)
+        done = run(self.imas, "kube", "status", env={**self.here.environment, "PATH": "/nowhere"})
+        expect(done.returncode == 2 and "install kubectl" in done.stderr, done)
+
     def it_ends_with_its_binding(self):
         self.here.kubectl("delete", "mutatingadmissionpolicybinding", "imas")
         gone = lambda: self.tried("apps", pod()).untouched()
@@ -337,7 +444,8 @@ def main():
         for name in (
             "is_created", "every_kind_of_pod", "init_containers_and_sidecars", "several_containers", "own_values_win",
             "env_from_may_hold_anything", "places_that_are_taken", "who_did_not_opt_in", "restricted_pods", "real_controllers",
-            "shares", "nothing_failed_so_far", "a_hostile_config_map", "with_a_copier", "it_ends_with_its_binding",
+            "shares", "nothing_failed_so_far", "a_trial_is_begun", "the_better_one_is_found", "bad_input",
+            "a_hostile_config_map", "with_a_copier", "it_ends_with_its_binding",
         ):
             case(name.replace("_", " "), getattr(tests, name))
     finish("kubernetes")

@@ -54,8 +54,7 @@ pub(crate) fn run(args: &TryArgs, kubectl: &Kubectl) -> Result<()> {
     let template = workload.template_for(&entry);
     if !args.write {
         let mut patch = template;
-        patch["apiVersion"] = Value::from("apps/v1");
-        patch["kind"] = Value::from(workload.kind.as_str());
+        [patch["apiVersion"], patch["kind"]] = workload.of_type.clone();
         patch["metadata"] = serde_json::json!({ "name": workload.name, "namespace": workload.namespace });
         return yaml::print(COMMENT, &[workload.parameters_with(&entry), patch]);
     }

@@ -22,6 +22,8 @@ pub(crate) struct Workload {
     pub(crate) kind: String,
     pub(crate) name: String,
     pub(crate) namespace: String,
+    /// What the apiserver calls it, for a document that is applied.
+    pub(crate) of_type: [Value; 2],
     template: Value,
     /// The ConfigMap, if there is one.
     parameters: Option<Value>,
@@ -42,6 +44,7 @@ impl Workload {
             kind: kind.to_owned(),
             name: name.to_owned(),
             namespace: kubectl.namespace()?,
+            of_type: [object["apiVersion"].clone(), object["kind"].clone()],
             template: object.pointer("/spec/template").cloned().unwrap_or_default(),
             parameters: kubectl.get("configmap", NAME)?,
         })
