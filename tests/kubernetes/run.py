@@ -410,7 +410,7 @@ class Tests:
             (["try", "shop", "-n", "trial", "--with", "jemalloc", "--container", "x"], "which container?"),
             (["try", "a b;c", "--with", "jemalloc"], "not the name of a workload"),
             (["try", "shop", "--with", "jemalloc", "--share", "0%"], "a share from 1% to 100%"),
-            (["status", "-n", "-x"], "not a name"),
+            (["status", "-n", "-x"], "unexpected argument"),
             (["policy", "--with", "system", "--image", "x"], "nothing to set"),
             (["policy", "--with", "jemalloc", "--image", "x y"], "not an image's reference"),
             (["policy", "--with", "jemalloc", "--image", "x", "--at", "/a:b"], "a whole path"),
