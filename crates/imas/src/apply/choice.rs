@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::Result;
 use imas_engine::inline_candidate::{has_settings, inline_candidate};
 use imas_linux::catalogue::CatalogueCandidate;
-use imas_linux::environment::{Injection, Libraries, Mode, Reach, UnusablePath, Variables};
+use imas_linux::environment::{Injection, Libraries, Mode, Reach, UnusablePath, Variables, has_hidden_settings};
 
 use imas_cli::message::Hinted;
 use imas_engine::context::Context;
@@ -69,13 +69,15 @@ pub(crate) fn changes(
     Ok(changed)
 }
 
-/// Files that have to be there for those variables to work: the guard, what gives pages back, the allocator, and what the
-/// distribution brings.
+/// Files that have to be there for those variables to work: the guard, what gives pages back, what answers a runtime, the
+/// allocator, and what the distribution brings. None where nothing is loaded.
 pub(crate) fn files<'a>(
     context: &'a Context,
     candidate: &'a CatalogueCandidate,
 ) -> impl Iterator<Item = &'a Path> {
-    let ours = Some(context.libraries.guard.as_path());
+    let is_bare = candidate.runtime.as_ref().is_some_and(|settings| settings.is_bare);
+    let ours = (!is_bare).then_some(context.libraries.guard.as_path());
+    let answers = has_hidden_settings(candidate).then_some(context.libraries.settings.as_path());
     let give_back = candidate.give_back.then_some(context.libraries.give_back.as_path());
-    [ours, give_back, candidate.library.as_deref(), candidate.needs.as_deref()].into_iter().flatten()
+    [ours, give_back, answers, candidate.library.as_deref(), candidate.needs.as_deref()].into_iter().flatten()
 }
