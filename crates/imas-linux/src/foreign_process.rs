@@ -60,9 +60,11 @@ pub enum ForeignFile {
     Activity,
     /// Figures of the process's heaps, as [`crate::heap`] reads them (`mem`, `pagemap`).
     Heaps,
+    /// Counters that a JVM keeps in a file, as [`crate::jvm_heap`] reads them (`root`).
+    JvmCounters,
 }
 
-const FILES: [ForeignFile; 8] = [
+const FILES: [ForeignFile; 9] = [
     ForeignFile::CommandLine,
     ForeignFile::Environment,
     ForeignFile::Maps,
@@ -71,6 +73,7 @@ const FILES: [ForeignFile; 8] = [
     ForeignFile::Executable,
     ForeignFile::Activity,
     ForeignFile::Heaps,
+    ForeignFile::JvmCounters,
 ];
 
 impl ForeignFile {
@@ -84,6 +87,7 @@ impl ForeignFile {
             Self::Executable => "exe",
             Self::Activity => "task",
             Self::Heaps => "mem",
+            Self::JvmCounters => "root",
         }
     }
 
@@ -95,6 +99,7 @@ impl ForeignFile {
             Self::CommandLine | Self::Environment => 1 << 20,
             Self::Maps => 16 << 20,
             Self::Smaps => 64 << 20,
+            Self::JvmCounters => crate::jvm_heap::MOST_BYTES,
             Self::SmapsRollup | Self::Executable | Self::Activity | Self::Heaps => 1 << 16,
         }
     }
@@ -272,6 +277,7 @@ fn read_here(pid: u32, file: ForeignFile) -> Result<Vec<u8>> {
             return Ok(text.into_bytes());
         }
         ForeignFile::Heaps => bytes = crate::heap::text_of(pid)?,
+        ForeignFile::JvmCounters => bytes = crate::jvm_heap::of_process(pid)?,
         ForeignFile::Executable => return Ok(executable_text(&std::fs::metadata(path)?)),
         // Each read looks at the process anew. By several, these texts would be torn where the process ends or runs
         // another image in between, and the beginning of a name would be taken for the name.

@@ -125,7 +125,6 @@ fn what_the_user_set_in_a_unit_wins() {
     image.set("");
     assert_hinted(&image.apply("go:limit", &[]), "no control group limits its memory");
     assert_hinted(&image.apply("node:semi8", &[]), "this is one of Go");
-    assert_hinted(&image.apply("hoard", &[]), "will be without effect");
     image.set("MemoryMax=1G");
     assert!(image.apply("go:limit", &[]).status.success());
     let limit = ("GOMEMLIMIT".to_owned(), (1_073_741_824_u64 / 100 * 90).to_string());
@@ -164,6 +163,7 @@ fn the_jvm_prints_a_line_and_that_is_said() {
     );
     let is_on = |line: &str| line.contains(" UseSerialGC ") && line.contains("= true") && line.contains("environment");
     assert!(stdout(&run).lines().any(is_on), "{}", describe(&run));
+    assert!(image.ask(&["unapply", "web", "--write"]).status.success());
     image.set("Environment=\"JAVA_TOOL_OPTIONS=-XX:+UseG1GC\"");
     assert_hinted(&image.apply("jvm:serial", &[]), "-XX:+UseG1GC is given already (JAVA_TOOL_OPTIONS)");
 }
