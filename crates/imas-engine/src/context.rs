@@ -340,10 +340,8 @@ pub(crate) fn remembered(
     find_out: impl FnOnce() -> Option<String>,
 ) -> Option<String> {
     let start = now_unix_s();
-    if let Some(known) = store.and_then(|store| store.recall::<Found>(file, kind).ok()?)
-        && (known.obstacle.is_none() || start < known.until_s)
-    {
-        return known.obstacle;
+    if let Some(known) = recalled(store, file, kind) {
+        return known;
     }
     let obstacle = find_out();
     if let Some(store) = store {
@@ -354,7 +352,14 @@ pub(crate) fn remembered(
     obstacle
 }
 
-/// What was found out about a library.
+/// What is remembered of the file under that kind and still counts: that there is no obstacle, or which one.
+#[expect(clippy::option_option, reason = "nothing known, and no obstacle")]
+pub(crate) fn recalled(store: Option<&Store>, file: &Path, kind: &str) -> Option<Option<String>> {
+    let known = store?.recall::<Found>(file, kind).ok()??;
+    (known.obstacle.is_none() || now_unix_s() < known.until_s).then_some(known.obstacle)
+}
+
+/// What was found out about a file.
 #[derive(Debug, Serialize, Deserialize)]
 struct Found {
     obstacle: Option<String>,

@@ -10,7 +10,7 @@ use imas_linux::runtime::{Entry, FoundRuntime, only};
 use imas_linux::runtime_start::{Fitted, StartOfProgram, fitted, takes};
 use imas_store::Store;
 
-use crate::context::remembered;
+use crate::context::{recalled, remembered};
 use crate::inspect::ExecutableFacts;
 
 /// A command with what was found in its executable.
@@ -33,17 +33,20 @@ impl RuntimeCommand<'_> {
     pub fn fitted(&self, candidate: &CatalogueCandidate, store: Option<&Store>) -> Result<Fitted, String> {
         let start = self.start();
         let fitted = fitted(candidate, &start)?;
-        let Some(settings) = &fitted.runtime else { return Ok(fitted) };
-        let version = only(start.found).ok().flatten().and_then(|found| found.version.as_deref());
-        let kind = format!(
-            "takes {:?} {:?} in {}",
-            settings.arguments,
-            fitted.environment,
-            version.unwrap_or("an unknown version")
-        );
+        let Some(kind) = question(&fitted, &start) else { return Ok(fitted) };
         match remembered(store, start.file, &kind, || takes(&fitted, &start).err()) {
             None => Ok(fitted),
             Some(why) => Err(why),
+        }
+    }
+
+    /// Why the command does not get the candidate, as far as it is known without a start of the runtime.
+    #[must_use]
+    pub fn known_obstacle(&self, candidate: &CatalogueCandidate, store: Option<&Store>) -> Option<String> {
+        let start = self.start();
+        match fitted(candidate, &start) {
+            Err(why) => Some(why),
+            Ok(fitted) => recalled(store, start.file, &question(&fitted, &start)?).flatten(),
         }
     }
 
@@ -58,6 +61,15 @@ impl RuntimeCommand<'_> {
             memory_limit: memory_limit(),
         }
     }
+}
+
+/// What is asked of the runtime, as the store keeps the answer; `None` where there is nothing to ask.
+fn question(fitted: &Fitted, start: &StartOfProgram<'_>) -> Option<String> {
+    let settings = fitted.runtime.as_ref()?;
+    let found = only(start.found).ok().flatten();
+    let version = found.and_then(|found| found.version.as_deref()).unwrap_or_default();
+    let (arguments, environment) = (&settings.arguments, &fitted.environment);
+    Some(format!("takes {arguments:?} {environment:?} in '{version}'"))
 }
 
 /// The runtime whose candidates a program with these facts gets; `None` where it has none, or has it inside.

@@ -62,9 +62,13 @@ pub enum ForeignFile {
     Heaps,
     /// Counters that a JVM keeps in a file, as [`crate::jvm_heap`] reads them (`root`).
     JvmCounters,
+    /// The word by which it is asked to give pages back, as [`crate::trim_word`] reads it (`mem`).
+    TrimWord,
+    /// The same, after it was asked.
+    TrimRequest,
 }
 
-const FILES: [ForeignFile; 9] = [
+const FILES: [ForeignFile; 11] = [
     ForeignFile::CommandLine,
     ForeignFile::Environment,
     ForeignFile::Maps,
@@ -74,6 +78,8 @@ const FILES: [ForeignFile; 9] = [
     ForeignFile::Activity,
     ForeignFile::Heaps,
     ForeignFile::JvmCounters,
+    ForeignFile::TrimWord,
+    ForeignFile::TrimRequest,
 ];
 
 impl ForeignFile {
@@ -86,7 +92,7 @@ impl ForeignFile {
             Self::SmapsRollup => "smaps_rollup",
             Self::Executable => "exe",
             Self::Activity => "task",
-            Self::Heaps => "mem",
+            Self::Heaps | Self::TrimWord | Self::TrimRequest => "mem",
             Self::JvmCounters => "root",
         }
     }
@@ -100,7 +106,12 @@ impl ForeignFile {
             Self::Maps => 16 << 20,
             Self::Smaps => 64 << 20,
             Self::JvmCounters => crate::jvm_heap::MOST_BYTES,
-            Self::SmapsRollup | Self::Executable | Self::Activity | Self::Heaps => 1 << 16,
+            Self::SmapsRollup
+            | Self::Executable
+            | Self::Activity
+            | Self::Heaps
+            | Self::TrimWord
+            | Self::TrimRequest => 1 << 16,
         }
     }
 }
@@ -278,6 +289,9 @@ fn read_here(pid: u32, file: ForeignFile) -> Result<Vec<u8>> {
         }
         ForeignFile::Heaps => bytes = crate::heap::text_of(pid)?,
         ForeignFile::JvmCounters => bytes = crate::jvm_heap::of_process(pid)?,
+        ForeignFile::TrimWord | ForeignFile::TrimRequest => {
+            return crate::trim_word::text_of(pid, file == ForeignFile::TrimRequest);
+        }
         ForeignFile::Executable => return Ok(executable_text(&std::fs::metadata(path)?)),
         // Each read looks at the process anew. By several, these texts would be torn where the process ends or runs
         // another image in between, and the beginning of a name would be taken for the name.

@@ -13,11 +13,12 @@ use imas_linux::environment::{Libraries, Variables};
 use rustix::fs::Mode;
 use serde_json::json;
 
-use crate::apply::{choice, of_runtime};
+use crate::apply::choice;
 use crate::command_line::cli::BundleArgs;
 use imas_cli::message::{self, Hinted};
 use imas_cli::output;
 use imas_engine::context::Context;
+use imas_engine::{lasting, lasting_settings};
 
 /// The licence of IMAS, for the guard and for the layer that IMAS adds to each allocator.
 const LICENCE: &str = include_str!("../../../../LICENSE");
@@ -27,8 +28,7 @@ const LICENCES: &str = "licences.txt";
 const ENV_FILE: &str = "imas.env";
 
 pub(crate) fn run(args: &BundleArgs, context: &Context) -> Result<ExitCode> {
-    let candidate = of_runtime::for_any(&choice::usable(context, &args.candidate)?, &Variables::new())?;
-    let candidate = of_runtime::bare(candidate);
+    let candidate = lasting_settings::for_container(&choice::usable(context, &args.candidate)?)?;
     let bundle = Bundle::new(context, &candidate, args)?;
     if args.out.extension().is_some_and(|extension| extension == "tar") {
         let folder = tempfile::tempdir().context("a temporary folder")?;
@@ -38,7 +38,7 @@ pub(crate) fn run(args: &BundleArgs, context: &Context) -> Result<ExitCode> {
         check_out(&args.out)?;
         bundle.write(&args.out)?;
     }
-    of_runtime::remarks(&candidate).iter().for_each(|remark| message::warning(remark));
+    lasting_settings::remarks(&candidate).iter().for_each(|remark| message::warning(remark));
     if !bundle.files.is_empty() {
         warn(args.follow);
     }
@@ -71,25 +71,14 @@ struct Bundle<'a> {
 
 impl<'a> Bundle<'a> {
     fn new(context: &Context, candidate: &'a CatalogueCandidate, args: &'a BundleArgs) -> Result<Self> {
-        if candidate.needs.is_some() {
-            return Err(Hinted::error(
-                format!(
-                    "{}: its library belongs to the distribution and cannot be taken along",
-                    candidate.name
-                ),
-                format!(
-                    "name the allocator that IMAS builds: 'imas bundle {}'",
-                    candidate.name.trim_start_matches("distro-")
-                ),
-            ));
-        }
+        lasting::can_be_taken(candidate)?;
         let files: Vec<_> = choice::files(context, candidate).map(Path::to_owned).collect();
         Ok(Self {
             at: &args.at,
             licences: if files.is_empty() { String::new() } else { licences(context, candidate)? },
             variables: choice::changes(
                 &Libraries::plain(&args.at),
-                &moved(candidate, &args.at),
+                &lasting::moved(candidate, &args.at),
                 args.follow,
                 &Variables::new(),
             )?,
@@ -171,12 +160,6 @@ impl<'a> Bundle<'a> {
             self.reach()
         )
     }
-}
-
-/// The candidate with the paths of the bundle.
-pub(crate) fn moved(candidate: &CatalogueCandidate, at: &Path) -> CatalogueCandidate {
-    let library = candidate.library.as_ref().and_then(|library| Some(at.join(library.file_name()?)));
-    CatalogueCandidate { library, ..candidate.clone() }
 }
 
 /// The licence of IMAS and the unchanged licences of the allocator.

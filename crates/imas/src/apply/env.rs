@@ -15,13 +15,14 @@ use imas_linux::environment::{Libraries, Variables};
 
 use serde_json::json;
 
-use crate::apply::{bundle, choice, drop_in, of_runtime};
+use crate::apply::{bundle, choice, drop_in};
 use crate::command_line::cli::Places;
 use crate::command_line::service_args::{EnvArgs, Format};
 use crate::stored::profile::find;
 use imas_cli::message::Hinted;
 use imas_cli::{message, output};
 use imas_engine::context::Context;
+use imas_engine::lasting_settings;
 use imas_view::program_view::state;
 
 pub(crate) fn run(args: &EnvArgs, places: &Places, context: &Context) -> Result<ExitCode> {
@@ -32,9 +33,9 @@ pub(crate) fn run(args: &EnvArgs, places: &Places, context: &Context) -> Result<
     };
     // A shell's own variables are known; of the others we know nothing, and say so.
     let inherited = if args.format == Format::Sh { Variables::inherited() } else { Variables::new() };
-    let candidate = of_runtime::for_any(&choice::usable(context, &name)?, &inherited)?;
+    let candidate = lasting_settings::for_any(&choice::usable(context, &name)?, &inherited)?;
     let is_for_container = !matches!(args.format, Format::Sh | Format::Systemd);
-    let candidate = if is_for_container { of_runtime::bare(candidate) } else { candidate };
+    let candidate = if is_for_container { lasting_settings::bare(candidate) } else { candidate };
     let needs_files = choice::files(context, &candidate).next().is_some();
     if needs_files && args.bundle.is_none() && places.lib_dir.is_none() && is_checkout(&context.lib_dir) {
         return Err(Hinted::error(
@@ -47,7 +48,7 @@ pub(crate) fn run(args: &EnvArgs, places: &Places, context: &Context) -> Result<
             ),
         ));
     }
-    let moved = args.bundle.as_deref().map(|at| bundle::moved(&candidate, at));
+    let moved = args.bundle.as_deref().map(|at| imas_engine::lasting::moved(&candidate, at));
     let candidate = moved.as_ref().unwrap_or(&candidate);
     let variables = choice::changes(&libraries(context, args), candidate, args.follow, &inherited)?;
     if args.json.json {
@@ -63,7 +64,7 @@ pub(crate) fn run(args: &EnvArgs, places: &Places, context: &Context) -> Result<
         Format::Compose => setting.compose(),
         Format::Kubernetes => setting.kubernetes(),
     })?;
-    of_runtime::remarks(candidate).iter().for_each(|remark| message::warning(remark));
+    lasting_settings::remarks(candidate).iter().for_each(|remark| message::warning(remark));
     if is_for_container {
         setting.warn();
     }

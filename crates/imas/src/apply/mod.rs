@@ -9,6 +9,7 @@ pub(crate) mod drop_in;
 pub(crate) mod env;
 pub(crate) mod of_runtime;
 pub(crate) mod overrides;
+pub(crate) mod trim;
 pub(crate) mod unit;
 pub(crate) mod watch;
 
@@ -34,6 +35,7 @@ use imas_cli::message::{self, Hinted};
 use imas_cli::output;
 use imas_cli::when::span;
 use imas_engine::context::Context;
+use imas_engine::lasting_settings;
 use imas_view::program_view::state;
 use imas_view::settled;
 
@@ -81,7 +83,7 @@ fn apply_to(
     let inherited = unit.environment_before(&found);
     let variables = choice::changes(&libraries(context, &args.how), candidate, args.follow, &inherited)?;
     check_files(unit, &variables, &args.how)?;
-    of_runtime::remarks(candidate).iter().for_each(|remark| message::warning(&format!("{name}: {remark}")));
+    lasting_settings::remarks(candidate).iter().for_each(|remark| message::warning(&format!("{name}: {remark}")));
     let text = drop_in::text(name, &candidate.name, &variables, &replaced(candidate, &variables, &inherited));
     let old = match found {
         Found::Edited => {
@@ -284,7 +286,7 @@ fn proven(
     let state = state(context, store, known, &crate::command_line::cli::RulesArgs::of_environment())?;
     let pick = settled::settled(&state).filter(|pick| *pick != imas_core::SYSTEM);
     let Some(candidate) = pick.and_then(|pick| choice::usable(context, pick).ok()) else { return Ok(None) };
-    if of_runtime::prints_a_line(&candidate) {
+    if lasting_settings::prints_a_line(&candidate) {
         return Ok(None);
     }
     let candidate = fitted(candidate, &unit, None, false)?;
@@ -386,7 +388,7 @@ fn candidate_for(args: &ApplyArgs, context: &Context, unit: &Unit) -> Result<Cat
     let name = choice::settled_or_why(&state)?.to_owned();
     message::say(&format!("imas: {program}: {name}: {}", state.decision.reason.sentence()));
     let candidate = choice::usable(context, &name)?;
-    if of_runtime::prints_a_line(&candidate) {
+    if lasting_settings::prints_a_line(&candidate) {
         return Err(Hinted::error(
             format!("{}: {name} would make the JVM print a line at each start, so it is not taken unasked", unit.name),
             format!("if you want that: imas apply {} --candidate {name}", unit.name),

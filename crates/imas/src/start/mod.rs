@@ -319,7 +319,7 @@ fn decided_anew(
     let is_usable = |candidate: &CatalogueCandidate| {
         context.obstacle(candidate, Some(&store)).is_none()
             && wrapped::obstacle(candidate, &preloaded).is_none()
-            && of_runtime.fitted(candidate, Some(&store)).is_ok()
+            && of_runtime.known_obstacle(candidate, Some(&store)).is_none()
     };
     let known = profile::state_where(context, &store, program, &executable.build_id, &is_usable)?;
     if let Some(start) = recorded(request, (context, &store), &known) {
@@ -350,8 +350,14 @@ fn decided_anew(
         build_id: &known.build_id,
         pid: std::process::id(),
     };
-    let candidate = of_runtime.fitted(context.candidate(&decision.candidate)?, Some(&store));
-    let candidate = candidate.map_err(|why| anyhow::anyhow!("{}: {why}", decision.candidate))?;
+    let candidate = match of_runtime.fitted(context.candidate(&decision.candidate)?, Some(&store)) {
+        Ok(candidate) => candidate,
+        // It is known from now on, and the next start gets another.
+        Err(why) => {
+            let why = format!("{} is not offered: {why}", decision.candidate);
+            return Ok(Start::untouched_because(request, why));
+        }
+    };
     let mut start = prepare(request, context, (&decision, &candidate), command, &ticket)?;
     for (name, why) in known.left_out() {
         start.because.push_str(&format!(" {name} is left out: {why}."));
