@@ -17,6 +17,11 @@ pub const UNSET: &str = "IMAS_UNSET";
 /// one, looks for the auxiliary vector after the NULL that ends the environment, and reads what it finds
 /// there in pairs.
 pub const PAD: &str = "IMAS_PAD";
+/// Colon-separated names of variables that libimas-settings.so answers getenv for, after they were taken away
+/// again.
+pub const SETTINGS: &str = "IMAS_SETTINGS";
+/// Before a name in [`SETTINGS`]: every question for it is answered. Without it, the first one is.
+pub const SETTINGS_LASTING: char = '+';
 /// `1`: do nothing at all.
 pub const DISABLE: &str = "IMAS_DISABLE";
 /// Another run folder than [`crate::RUN_FOLDER`], for a tree of one user's processes.

@@ -23,6 +23,8 @@
 //! - [`package`]: which package of the distribution a file belongs to
 //! - [`resident`]: what the resident memory of a process consists of
 //! - [`running`]: running processes
+//! - [`runtime`]: language runtimes, whose memory managers take settings
+//! - [`runtime_start`]: settings of a runtime for one program
 //! - [`serving`]: which allocator serves a process, and who chose it
 //! - [`loader`]: the machine's dynamic linkers, and what each puts for `$LIB`
 //! - [`preload_folder`]: libraries as LD_PRELOAD names them for children too
@@ -39,6 +41,7 @@
 //! - [`started_name`]: the name by which a file was started, where it makes another program of it
 //! - [`start_program`]: a program in place of this process or as its child, with its environment as an array
 //! - [`variables`]: the environment of a process, entry by entry
+//! - [`trim_word`]: asking a running process to give pages back
 //! - [`trust`]: whether others could change a file
 //! - [`watcher`]: a thread that looks again and again until it is stopped
 //! - [`work_counter`]: how much work a service has done, by a command of the user
@@ -87,12 +90,16 @@ pub mod program_file;
 pub mod replace_file;
 pub mod resident;
 pub mod running;
+pub mod runtime;
+pub mod runtime_start;
 pub mod sampler;
 pub mod serving;
 pub mod standstill;
 pub mod start_program;
 pub mod started_name;
 pub mod taken;
+mod timed_command;
+pub mod trim_word;
 pub mod trust;
 pub mod user_preloads;
 pub mod variables;

@@ -22,6 +22,7 @@ mod one_answer;
 mod process_memory;
 mod programs;
 mod reading;
+mod runtimes;
 mod services;
 mod settled;
 mod started_names;
@@ -29,6 +30,7 @@ mod starts;
 mod stores;
 mod support;
 mod the_loop;
+mod trim;
 mod wrappers;
 
 /// A file of this folder that is no module here would not be run.
