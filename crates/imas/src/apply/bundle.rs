@@ -18,12 +18,8 @@ use crate::command_line::cli::BundleArgs;
 use imas_cli::message::{self, Hinted};
 use imas_cli::output;
 use imas_engine::context::Context;
-use imas_engine::{lasting, lasting_settings};
+use imas_engine::{lasting, lasting_settings, licences};
 
-/// The licence of IMAS, for the guard and for the layer that IMAS adds to each allocator.
-const LICENCE: &str = include_str!("../../../../LICENSE");
-/// File with the licences of the allocators, written by the build.
-const LICENCES: &str = "licences.txt";
 /// File with the variables, one a line, for `docker run --env-file` and `env_file:` of compose.
 const ENV_FILE: &str = "imas.env";
 
@@ -75,7 +71,7 @@ impl<'a> Bundle<'a> {
         let files: Vec<_> = choice::files(context, candidate).map(Path::to_owned).collect();
         Ok(Self {
             at: &args.at,
-            licences: if files.is_empty() { String::new() } else { licences(context, candidate)? },
+            licences: if files.is_empty() { String::new() } else { licences::of(context, candidate)? },
             variables: choice::changes(
                 &Libraries::plain(&args.at),
                 &lasting::moved(candidate, &args.at),
@@ -162,37 +158,6 @@ impl<'a> Bundle<'a> {
     }
 }
 
-/// The licence of IMAS and the unchanged licences of the allocator.
-fn licences(context: &Context, candidate: &CatalogueCandidate) -> Result<String> {
-    let ours = format!(
-        "IMAS (libimas-guard.so, libimas-giveback.so, and the layer over each allocator):\n\n{LICENCE}\n"
-    );
-    let Some(library) = &candidate.library else { return Ok(ours) };
-    let name = library.file_name().unwrap_or_default().to_string_lossy();
-    if candidate.added {
-        return Ok(format!("{ours}{name}: {}\n", candidate.licence));
-    }
-    let file = context.lib_dir.join(LICENCES);
-    let all = std::fs::read_to_string(&file).unwrap_or_default();
-    let theirs = sections_of(&all, &name);
-    if theirs.is_empty() {
-        return Err(Hinted::error(
-            format!("{}: the licence of {name} is not there, and must come along", file.display()),
-            "'make allocators' writes it; an installed IMAS has it",
-        ));
-    }
-    Ok(ours + &theirs)
-}
-
-/// Selects the sections whose title names the library. A title stands between two lines of equals signs.
-fn sections_of(all: &str, library: &str) -> String {
-    let rule = "=".repeat(78);
-    let parts: Vec<_> = all.split(rule.as_str()).collect();
-    let is_of = |title: &str| title.trim_start().starts_with(&format!("{library}, "));
-    let sections = parts.windows(2).filter(|pair| is_of(pair[0]));
-    sections.map(|pair| format!("{rule}{}{rule}{}", pair[0], pair[1])).collect()
-}
-
 /// An existing folder must be empty or a bundle. No other folder is written to.
 fn check_out(out: &Path) -> Result<()> {
     let mut entries = match std::fs::read_dir(out) {
@@ -229,19 +194,4 @@ fn warn(follows: bool) {
         "for images with {} or later only: in one with musl (Alpine) or an older C library no program would start",
         imas_linux::host::libc_version()
     ));
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_licences_of_one_library_are_found() {
-        let rule = "=".repeat(78);
-        let all =
-            format!("\n{rule}\nliba.so, from x: L\n{rule}\n\nA\n\n{rule}\nlibb.so, from y: L\n{rule}\n\nB\n");
-        let b = sections_of(&all, "libb.so");
-        assert!(b.contains("libb.so, from y") && b.contains("\nB\n") && !b.contains("liba.so"), "{b}");
-        assert_eq!(sections_of(&all, "libc.so"), "");
-    }
 }
