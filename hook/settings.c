@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * settings.c - libimas-settings.so: preloaded behind the guard or the hook for a candidate that sets variables of a
+ * settings.c - libimas-settings.so: preloaded behind the guard or the hook and the allocator for a candidate that sets variables of a
  * language runtime.
  *
  * A runtime reads its settings by getenv in main, when the guard has long restored the environment. So this library

@@ -703,6 +703,7 @@ def main():
     memory(core)
     split(core)
     give_back(allocators)
+    settings(allocators)
     children(core)
     children_that_cannot_load(allocators)
     own_malloc(core)

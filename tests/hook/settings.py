@@ -4,33 +4,9 @@
 import os
 import subprocess
 
-from harness import CORE, GUARD, HOOK, LIB, check, compile_program
+from harness import GUARD, HOOK, LIB, WORK, check, compile_program
 
 SETTINGS = LIB / "libimas-settings.so"
-
-# Asks for each name twice, as getenv and secure_getenv; then shows its environment, and a child's.
-ASKER = r"""
-#define _GNU_SOURCE
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-extern char **environ;
-static const char *shown(const char *value) { return value != NULL ? value : "-"; }
-int main(int argc, char **argv) {
-    for (int i = 1; i < argc; i++) {
-        printf("%s=%s ", argv[i], shown(getenv(argv[i])));
-        printf("%s\n", shown(secure_getenv(argv[i])));
-    }
-    for (char **entry = environ; *entry != NULL; entry++) {
-        if (strncmp(*entry, "PATH=", 5) != 0)
-            printf("has %s\n", *entry);
-    }
-    setenv("TOLD", "later", 1);
-    printf("TOLD=%s\n", shown(getenv("TOLD")));
-    fflush(stdout);
-    return system("exec /usr/bin/env | grep -v ^PATH= | sed 's/^/child /'") != 0;
-}
-"""
 
 
 def answers(program, environment, *names, library=GUARD):
@@ -40,8 +16,9 @@ def answers(program, environment, *names, library=GUARD):
     return subprocess.run([str(word) for word in command], env=variables, capture_output=True, text=True).stdout.splitlines()
 
 
-def settings():
-    program = compile_program("asker", ASKER)
+def settings(allocators):
+    compile_program("asker")
+    program = WORK / "asker"
     for library in (GUARD, HOOK):
         way = library.name
         added = {"A_SET": "1", "LASTS": "2", "IMAS_SETTINGS": "A_SET:+LASTS:NOT_THERE",
@@ -57,8 +34,8 @@ def settings():
     for odd in ("", ":", "+", "+:+", ":".join(["A"] * 100), "A=B", "A" * 5000):
         said = answers(program, {"IMAS_SETTINGS": odd, "IMAS_UNSET": "IMAS_SETTINGS:LD_PRELOAD", "A": "1"}, "TOLD")
         check(f"settings: an odd list {odd[:10]!r}", said[:1] == ["TOLD=- -"] and "TOLD=later" in said, said)
-    for allocator in sorted((LIB / "allocators").glob("*.so")) if not CORE else []:
-        variables = {"PATH": os.environ["PATH"], "LD_PRELOAD": f"{GUARD}:{SETTINGS}:{allocator}", "IMAS_UNSET": "LD_PRELOAD:X",
+    for library in [LIB / "allocators" / f"lib{name}.so" for name in allocators if name != "system"]:
+        variables = {"PATH": os.environ["PATH"], "LD_PRELOAD": f"{GUARD}:{library}:{SETTINGS}", "IMAS_UNSET": "LD_PRELOAD:X:IMAS_SETTINGS",
                      "IMAS_SETTINGS": "X", "X": "1"}
         done = subprocess.run([str(program), "X"], env=variables, capture_output=True, text=True)
-        check(f"settings beside {allocator.name}", done.returncode == 0 and done.stdout.startswith("X=1 -"), done)
+        check(f"settings beside {library.name}", done.returncode == 0 and done.stdout.startswith("X=1 -"), done)

@@ -139,6 +139,12 @@ pub fn known_definitions(store: &Store, domain: Domain, path: &Path) -> Vec<Stri
     found.into_iter().find_map(|found| found.ok().flatten()).map(|found| found.defines).unwrap_or_default()
 }
 
+/// The facts of the user's own executable, as [`command`] found them, if it has not changed since.
+#[must_use]
+pub fn known_facts(store: &Store, path: &Path) -> Option<ExecutableFacts> {
+    store.recall(path, FOUND).ok().flatten()
+}
+
 /// Whether [`running`] has read the file of the domain that is at the path, and it has not changed since.
 #[must_use]
 pub fn was_read(store: &Store, domain: Domain, path: &Path) -> bool {

@@ -14,6 +14,7 @@
 //! - [`fleet_key`]: what a program and this machine are to a fleet
 //! - [`fleet_turn`]: which trials are this host's, where a fleet shares them out
 //! - [`replay_knowledge`]: what replays predicted of a program, with the shipped reliability
+//! - [`runtime_command`]: a command whose program has a runtime that takes settings
 //! - [`seconds`]: the range of a configured duration
 //! - [`difference`]: how a file changes, as `diff -u` prints it
 //! - [`exclusions`]: programs that nobody is to change unasked
@@ -52,6 +53,7 @@ pub mod pending;
 pub mod probe;
 pub mod profile;
 pub mod replay_knowledge;
+pub mod runtime_command;
 pub mod seconds;
 pub mod start_plan;
 pub mod state;

@@ -174,9 +174,10 @@ impl Injection<'_> {
         let give_back = self.candidate.give_back.then_some(&libraries.give_back);
         let settings = (!self.hidden().is_empty()).then_some(&libraries.settings);
         // Order matters: the hook finds the allocator after it with RTLD_NEXT, and what is before it sees calls
-        // that the hook answers itself. Constructors run from the last to the first: what keeps settings must be
-        // before the guard takes them away.
-        for path in [give_back, Some(ours), settings, self.candidate.library.as_ref()].into_iter().flatten() {
+        // that the hook answers itself. Constructors run from the last to the first: what keeps settings is
+        // first, before the guard takes them away.
+        let library = self.candidate.library.as_ref();
+        for path in [give_back, Some(ours), library, settings].into_iter().flatten() {
             if !preload_folder::can_be_named(path.as_os_str()) {
                 return Err(UnusablePath(path.clone()));
             }
@@ -562,7 +563,7 @@ mod tests {
         };
         let got = start(&python, Mode::Trial, Reach::Program, &Variables::new());
         assert_eq!(got[OsStr::new("IMAS_SETTINGS")], "+PYTHONMALLOC");
-        assert_eq!(got[OsStr::new("LD_PRELOAD")], "/l/hook.so:/l/settings.so:/l/je.so");
+        assert_eq!(got[OsStr::new("LD_PRELOAD")], "/l/hook.so:/l/je.so:/l/settings.so");
     }
 
     #[test]

@@ -22,6 +22,7 @@ mod one_answer;
 mod process_memory;
 mod programs;
 mod reading;
+mod runtimes;
 mod services;
 mod settled;
 mod started_names;

@@ -22,6 +22,13 @@ pub struct RuntimeSettings {
 }
 
 impl RuntimeSettings {
+    /// No settings of the runtime yet, for all its versions.
+    #[must_use]
+    pub fn of(runtime: Runtime) -> Self {
+        let versions = VersionRange::default();
+        Self { runtime, versions, arguments: vec![], yields_to: vec![], is_bare: false }
+    }
+
     /// What is wrong with the settings, or with these variables beside them.
     ///
     /// # Errors

@@ -42,6 +42,12 @@ pub(crate) fn usable(context: &Context, name: &str) -> Result<CatalogueCandidate
             "'imas list' shows those that can",
         ));
     }
+    if candidate.runtime.is_some() {
+        return Err(Hinted::error(
+            format!("{name} is settings of a language runtime, and is not written down for later starts yet"),
+            "start the program under it with 'imas run --candidate', or pin it with 'imas pin'",
+        ));
+    }
     if candidate.is_system() {
         return Err(Hinted::error(
             "system is the program as it is: there is nothing to set",
