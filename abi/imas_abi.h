@@ -34,6 +34,8 @@
 #define IMAS_ENV_SETTINGS "IMAS_SETTINGS"
 /* Before a name there: every question for it is answered. Without it, the first one is. */
 #define IMAS_SETTINGS_LASTING '+'
+/* Per cent of the process's CPU time that giving pages back may cost, 1 to 100; absent: 1. */
+#define IMAS_ENV_GIVE_BACK_SHARE "IMAS_GIVE_BACK_SHARE"
 /* "1": do nothing at all. */
 #define IMAS_ENV_DISABLE "IMAS_DISABLE"
 

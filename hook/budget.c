@@ -60,7 +60,7 @@ static uint64_t next_pause(const struct budget *budget, uint64_t given, uint64_t
     return budget->pause_ns * 2 < LONGEST ? budget->pause_ns * 2 : LONGEST;
 }
 
-void budget_note(struct budget *budget, const struct budget_look *after, uint64_t cost_ns) {
+uint64_t budget_note(struct budget *budget, const struct budget_look *after, uint64_t cost_ns) {
     uint64_t before = budget->before.resident;
     bool known = before != BUDGET_UNKNOWN && after->resident != BUDGET_UNKNOWN;
     uint64_t given = known && before > after->resident ? before - after->resident : 0;
@@ -72,6 +72,7 @@ void budget_note(struct budget *budget, const struct budget_look *after, uint64_
     budget->trimmed_ns = after->now_ns;
     budget->trimmed_cpu_ns = after->cpu_ns;
     budget->before = *after;
+    return known ? given : BUDGET_UNKNOWN;
 }
 
 void budget_spend(struct budget *budget, uint64_t cost_ns) {

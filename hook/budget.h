@@ -39,8 +39,8 @@ void budget_begin(struct budget *budget, uint64_t share_millionths, const struct
 /* Takes in what is seen: pages that came back are paid for. Returns whether pages may be given back now. */
 bool budget_allows(struct budget *budget, const struct budget_look *look);
 
-/* Pages were given back: what is seen afterwards, and the CPU time that it took. */
-void budget_note(struct budget *budget, const struct budget_look *after, uint64_t cost_ns);
+/* Pages were given back: what is seen afterwards, and the CPU time that it took. Returns how many, or BUDGET_UNKNOWN. */
+uint64_t budget_note(struct budget *budget, const struct budget_look *after, uint64_t cost_ns);
 
 /* The pacer's own CPU time besides. */
 void budget_spend(struct budget *budget, uint64_t cost_ns);

@@ -4,23 +4,27 @@
 #include <errno.h>
 #include <linux/futex.h>
 
+#include "asked.h"
 #include "libc.h"
 #include "object.h"
 #include "own_process.h"
 #include "sys.h"
+#include "text.h"
 
-#define SHARE_MILLIONTHS 10000 /* of the process's CPU time: 1 % */
+#define OF_A_PER_CENT 10000 /* millionths */
+#define MOST_PER_CENT 100
 #define LONGEST_HOLD_NS 100000000
 
 static struct {
     long pid; /* of the process in which it began */
     bool given_up;
     struct budget budget;
+    uint64_t share_millionths; /* of the process's CPU time */
     int (*trim)(size_t pad);
     /* Each side stores its own and then loads the other's, so both need SEQ_CST: else each could miss the other. */
     int is_trimming, holds;
     bool filtered;
-} state = {.filtered = true};
+} state = {.share_millionths = OF_A_PER_CENT, .filtered = true};
 
 /* malloc_trim of the allocator that serves. In a trial it is the hook's, which hands it on. */
 static int (*find_trim(void))(size_t) {
@@ -37,6 +41,12 @@ static struct budget_look look(bool measures) {
                                 .resident = measures ? own_process_resident() : BUDGET_UNKNOWN};
 }
 
+void give_back_set_share(const char *per_cent) {
+    uint64_t wanted = text_number(&per_cent);
+    if (*per_cent == '\0' && wanted >= 1 && wanted <= MOST_PER_CENT)
+        state.share_millionths = wanted * OF_A_PER_CENT;
+}
+
 void give_back_enter(void) {
     state.filtered = own_process_is_filtered();
     give_back_begin();
@@ -48,13 +58,16 @@ void give_back_begin(void) {
     if (state.trim == NULL)
         state.trim = find_trim();
     struct budget_look now = look(false);
-    budget_begin(&state.budget, SHARE_MILLIONTHS, &now);
+    budget_begin(&state.budget, state.share_millionths, &now);
     state.is_trimming = state.holds = 0;
-    if (state.trim != NULL)
-        set_relaxed(state.pid, sys0(SYS_getpid));
+    if (state.trim == NULL)
+        return;
+    set_relaxed(state.pid, sys0(SYS_getpid));
+    asked_begin(state.filtered ? IMAS_TRIM_THREAD : IMAS_TRIM_PROCESS);
 }
 
 void give_back_give_up(void) {
+    asked_end();
     __atomic_store_n(&state.given_up, true, __ATOMIC_SEQ_CST);
 }
 
@@ -111,12 +124,15 @@ static void end_trim(void) {
 
 /* ---- one trim ------------------------------------------------------------------------------------------ */
 
-/* Returns the CPU time at its end. */
-static uint64_t trim_and_note(uint64_t began, bool measures) {
+/* Returns the CPU time at its end. `request`: 0, or the one that this answers. */
+static uint64_t trim_and_note(uint64_t began, bool measures, uint64_t request) {
+    uint64_t since = sys_monotonic_ns();
     state.trim(0);
     uint64_t ended = sys_clock_ns(SYS_CLOCK_THREAD_CPU);
     struct budget_look after = look(measures);
-    budget_note(&state.budget, &after, ended - began);
+    uint64_t returned = budget_note(&state.budget, &after, ended - began);
+    if (request != 0)
+        asked_answer(request, returned, after.now_ns - since);
     return ended;
 }
 
@@ -125,9 +141,10 @@ void give_back_if_allowed(bool measures, uint64_t wait_ns) {
     uint64_t paid = sys_clock_ns(SYS_CLOCK_THREAD_CPU);
     struct budget_look now = look(measures);
     now.wait_ns = wait_ns;
-    if (budget_allows(&state.budget, &now)) {
+    uint64_t request = asked_now();
+    if (budget_allows(&state.budget, &now) || request != 0) {
         if (begin_trim())
-            paid = trim_and_note(paid, measures);
+            paid = trim_and_note(paid, measures, request);
         end_trim();
     }
     budget_spend(&state.budget, sys_clock_ns(SYS_CLOCK_THREAD_CPU) - paid);

@@ -13,6 +13,9 @@
 
 #include "budget.h"
 
+/* What it may cost, before it begins: a number of per cent from 1 to 100; any other text changes nothing. */
+void give_back_set_share(const char *per_cent);
+
 /* At the start of the program: asks what it was started under, and begins. */
 void give_back_enter(void);
 
@@ -34,7 +37,7 @@ bool give_back_is_on(void);
 /* Whether it was started under a filter of system calls. */
 bool give_back_is_filtered(void);
 
-/* Gives back what is free if the budget allows it. `measures`: the resident pages may be read, from a file. `wait_ns`:
+/* Gives back what is free if the budget allows it, or somebody asks for it (asked.h). `measures`: the resident pages may be read, from a file. `wait_ns`:
  * how long the caller waits in any case, or BUDGET_UNKNOWN: a trim that may take longer than half of it is not made. */
 void give_back_if_allowed(bool measures, uint64_t wait_ns);
 

@@ -15,6 +15,7 @@
 #include "../abi/imas_abi.h"
 #include "environment.h"
 #include "give_back.h"
+#include "give_back_settings.h"
 #include "libc.h"
 #include "next_found.h"
 #include "own_process.h"
@@ -183,6 +184,13 @@ EXPORT long syscall(long number, long a, long b, long c, long d, long e, long f)
 extern char **environ;
 extern void *__dso_handle __attribute__((visibility("hidden")));
 extern int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void), void *object);
+
+/* Called by the guard or the hook (give_back_settings.h) in its constructor, which is earlier than ours. */
+EXPORT void imas_give_back_settings(char **environment) {
+    const char *share = environment_value(environment, IMAS_ENV_GIVE_BACK_SHARE);
+    if (share != NULL)
+        give_back_set_share(share);
+}
 
 static void begin_in_child(void) {
     main_thread = pthread_self();

@@ -4,11 +4,12 @@ that the program did not ask for could change stays as it is untouched."""
 
 import os
 import pathlib
+import struct
 import subprocess
 import tomllib
 
 import page
-from harness import ALL_MODES, GUARD, HERE, HOOK, LIB, PAGE, ROOT, RUNNING, WORK, check, compile_program, run, skipped, wanted
+from harness import ALL_MODES, GUARD, HERE, HOOK, LIB, PAGE, ROOT, RUNNING, WORK, check, compile_program, run, skipped, until, wanted
 
 GIVE_BACK = LIB / "libimas-giveback.so"
 WAYS = ["threads", "poll", "epoll", "select", "accept", "sleep"]
@@ -36,13 +37,18 @@ def build():
                     ROOT / "hook/budget.c"], check=True)
 
 
-def under(mode, allocator, command, starter=(), **environment):
-    """Runs it as a candidate that gives back does; returns how it ended and the page it left."""
+def launched(mode, allocator, command):
+    """The command, started as a candidate that gives back is."""
     PAGE.unlink(missing_ok=True)
     ours = [GIVE_BACK, HOOK if mode == "trial" else GUARD]
     libraries = ours + ([] if allocator == "system" else [LIB / f"allocators/lib{allocator}.so"])
     launch = [WORK / "launch", *([] if mode == "trial" else ["-g"]), "-p", PAGE, "-l", ":".join(map(str, libraries)), "--"]
-    outcome = run([*starter, *launch, *command], timeout=TIMEOUT_S, env={**os.environ, **environment})
+    return [*launch, *command]
+
+
+def under(mode, allocator, command, starter=(), **environment):
+    """Runs it as a candidate that gives back does; returns how it ended and the page it left."""
+    outcome = run([*starter, *launched(mode, allocator, command)], timeout=TIMEOUT_S, env={**os.environ, **environment})
     return outcome, page.read(PAGE)
 
 
@@ -57,6 +63,71 @@ def memory_falls():
                 outcome, left = under(mode, allocator, [WORK / "gives_back", way])
                 check(f"gives back {way} {mode} {allocator}", (outcome.returncode, outcome.stdout) == (0, b"fell\n"), outcome)
                 check(f"gives back {way} {mode} {allocator} served", left["state"] == RUNNING[mode], left["pass_reason"])
+
+
+MAGIC = struct.pack("QQ", 0x4D4952545341A9C5, 0xF2B19C6A03D87E54)  # abi/imas_trim.h
+
+
+def word_of(memory, maps):
+    """Address of the word by which the process is asked, and its numbers."""
+    for line in maps.splitlines():
+        if "libimas-giveback.so" in line and " rw-p " in line:
+            begin, end = (int(part, 16) for part in line.split()[0].split("-"))
+            memory.seek(begin)
+            at = memory.read(end - begin).find(MAGIC)
+            if at >= 0:
+                memory.seek(begin + at)
+                return begin + at, struct.unpack("QQIIQQQQQ", memory.read(64))
+    return None
+
+
+def ask(process):
+    """The last answer, and asks once more, since at first nothing is free. None where it cannot be asked."""
+    with open(f"/proc/{process.pid}/mem", "r+b", buffering=0) as memory:
+        found = word_of(memory, pathlib.Path(f"/proc/{process.pid}/maps").read_text())
+        if found is None:
+            return None
+        at, (_, _, _, _, asked_last, answered, pages, took_ns, _) = found
+        if asked_last == answered:
+            memory.seek(at + 24)
+            memory.write(struct.pack("Q", asked_last + 1))
+        return (pages, took_ns) if answered else None
+
+
+def ask_until_it_ends(process):
+    answer = None
+
+    def has_ended():
+        nonlocal answer
+        answer = ask(process) or answer
+        return process.poll() is not None
+
+    until(lambda: has_ended() or process.poll() is not None, TIMEOUT_S, ignoring=(OSError,))
+    return answer
+
+
+def asked():
+    """A process that nothing allows to give back does so when it is asked, and says how much. Unasked it does not."""
+    for allocator in serving():
+        for mode in ALL_MODES:
+            for way in ("threads", "poll"):
+                label = f"give back asked {way} {mode} {allocator}"
+                if not wanted(label):
+                    continue
+                process = subprocess.Popen(launched(mode, allocator, [WORK / "gives_back", way]), stdout=subprocess.PIPE,
+                                           env={**os.environ, "GIVES_BACK_IDLE": "1"})
+                answer = ask_until_it_ends(process)
+                said = process.communicate()[0]
+                check(label, said == b"fell\n" and answer is not None and answer[1] > 0, (said, answer))
+
+
+def share():
+    """What it may cost is a setting: nothing is given back unasked at 1 % by a process that works as little, and at 100 % is."""
+    for mode in ALL_MODES:
+        label = f"give back share {mode}"
+        if wanted(label):
+            outcome, _ = under(mode, "system", [WORK / "gives_back", "threads"], GIVES_BACK_IDLE="1", IMAS_GIVE_BACK_SHARE="100")
+            check(label, (outcome.returncode, outcome.stdout) == (0, b"fell\n"), outcome)
 
 
 def hazards():
@@ -77,8 +148,9 @@ def hazards():
 def signals():
     """A signal that comes while pages are given back is handled afterwards, and ends the wait that was about to begin."""
     over = "trims 1, handled 1, within 0, answer -1 Interrupted system call"
-    ends = dict.fromkeys(["poll", "ppoll", "epoll", "epoll_pwait", "select", "pselect", "accept", "accept4"], over)
+    ends = dict.fromkeys(["poll", "ppoll", "epoll", "epoll_pwait", "epoll_pwait2", "select", "pselect", "accept", "accept4"], over)
     ends["sleep"] = f"{over}, all of it left"
+    ends["clock_sleep"] = "trims 1, handled 1, within 0, answer 4 Success, all of it left"
     ends["restarted"] = over.replace("Interrupted system call", "Resource temporarily unavailable")  # accept's own timeout
     for way, end in ends.items():
         for mode in ALL_MODES if wanted(f"give back signals {way}") else []:
@@ -150,6 +222,8 @@ def give_back(allocators):
     build()
     budget()
     memory_falls()
+    asked()
+    share()
     hazards()
     signals()
     ready()

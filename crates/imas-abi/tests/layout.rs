@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use imas_abi::{CatalogueEntry, CatalogueHeader, FileIdentity, IndexEntry, IndexHeader, MoreTrial};
-use imas_abi::{Page, PageHeader, Sampled, SampledOp, Slot};
+use imas_abi::{Page, PageHeader, Sampled, SampledOp, Slot, TrimWord};
 
-const HEADERS: [&str; 2] = ["imas_abi.h", "imas_index.h"];
+const HEADERS: [&str; 3] = ["imas_abi.h", "imas_index.h", "imas_trim.h"];
 
 /// An expression in C, and the value that Rust gives it.
 type Facts = BTreeMap<String, String>;
@@ -73,6 +73,9 @@ fn layouts() -> Facts {
     layout! {facts, "struct imas_catalogue_entry", CatalogueEntry, [
         name, library, identity, environment, id, flags, reserved, check,
     ] }
+    layout! {facts, "struct imas_trim_word", TrimWord, [
+        magic, magic_2, version, answers, asked, answered, returned_pages, took_ns, reserved,
+    ] }
     facts
 }
 
@@ -83,6 +86,7 @@ macro_rules! constants {
 }
 
 fn numbers() -> Facts {
+    use imas_abi::trim_answers;
     use imas_abi::{detail_kind, entry_flag, index_flag, op, page_kind as kind, pass_reason as pass, state};
     let mut facts = Facts::new();
     constants!(
@@ -166,6 +170,13 @@ fn numbers() -> Facts {
         IMAS_CATALOGUE_ENVIRONMENT_BYTES = imas_abi::CATALOGUE_ENVIRONMENT_BYTES,
         IMAS_CANDIDATE_SYSTEM = imas_abi::CANDIDATE_SYSTEM,
         IMAS_CANDIDATE_GIVES_BACK = imas_abi::CANDIDATE_GIVES_BACK,
+        IMAS_TRIM_MAGIC = imas_abi::TRIM_MAGIC,
+        IMAS_TRIM_MAGIC_2 = imas_abi::TRIM_MAGIC_2,
+        IMAS_TRIM_VERSION = imas_abi::TRIM_VERSION,
+        IMAS_TRIM_UNKNOWN = imas_abi::TRIM_UNKNOWN,
+        IMAS_TRIM_NOBODY = trim_answers::NOBODY,
+        IMAS_TRIM_PROCESS = trim_answers::PROCESS,
+        IMAS_TRIM_THREAD = trim_answers::THREAD,
     );
     facts
 }

@@ -55,6 +55,12 @@ pub struct DaemonCounters {
     pub looks: u64,
     /// Times the store failed to read or write.
     pub store_refusals: u64,
+    /// Processes asked to give free pages back, since memory was short.
+    pub trims_asked: u64,
+    /// Answers of such processes.
+    pub trims_answered: u64,
+    /// Memory that they gave back, MiB.
+    pub trimmed_mib: u64,
     /// Times an index was published.
     pub published: u64,
     /// Messages to the fleet written into the exchange folder.
@@ -103,6 +109,9 @@ impl std::ops::Add for DaemonCounters {
             crashes: self.crashes + other.crashes,
             looks: self.looks + other.looks,
             store_refusals: self.store_refusals + other.store_refusals,
+            trims_asked: self.trims_asked + other.trims_asked,
+            trims_answered: self.trims_answered + other.trims_answered,
+            trimmed_mib: self.trimmed_mib.saturating_add(other.trimmed_mib),
             published: self.published + other.published,
             fleet_written: self.fleet_written + other.fleet_written,
             fleet_dropped: self.fleet_dropped + other.fleet_dropped,
@@ -283,7 +292,7 @@ mod tests {
         let expected = "config counters emergency events fleet flights_watched ineligible pid programs \
                         retest_s schema start_ticks store trials_offered trials_running version work_troubles";
         assert_eq!(keys, expected.split_whitespace().collect::<Vec<_>>());
-        assert_eq!(status["counters"].as_object().unwrap().len(), 23);
+        assert_eq!(status["counters"].as_object().unwrap().len(), 26);
     }
 
     #[test]

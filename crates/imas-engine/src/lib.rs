@@ -22,6 +22,7 @@
 //! - [`context`]: the installation as `imas` uses it: libraries, catalogue, store and configuration
 //! - [`catalogue_files`]: the files of the catalogue
 //! - [`compared`]: the candidates of a comparison
+//! - [`lasting`]: a candidate for something that lasts
 //! - [`inline_candidate`]: an allocator with settings of the command line
 //! - [`flags`]: the flags that several commands share
 //! - [`probe`]: how a binary answers when it is started to see whether a library loads
@@ -49,6 +50,7 @@ pub mod folders;
 pub mod harvest;
 pub mod inline_candidate;
 pub mod inspect;
+pub mod lasting;
 pub mod pending;
 pub mod probe;
 pub mod profile;

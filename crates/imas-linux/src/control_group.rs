@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The control group of this process: how near its limits it is.
+//! Control groups: how near its limits that of this process is, and which services are near theirs.
 
 use std::path::{Path, PathBuf};
 
@@ -112,6 +112,47 @@ fn up(root: &Path, group: &Path, files: &Files) -> Vec<Use> {
     above.filter_map(|folder| use_of(folder, files)).collect()
 }
 
+/// Most services that are looked at, and most processes of one group.
+const MOST_SERVICES: usize = 1024;
+const MOST_PROCESSES: usize = 4096;
+/// Folder of the services of the machine.
+const SERVICES: &str = "system.slice";
+
+/// A service's group with a limit of memory, one that only slows it down too.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NearLimit {
+    /// Folder of the group.
+    pub folder: PathBuf,
+    /// Share of the limit that is used.
+    pub used: f64,
+}
+
+/// The groups of services that have a limit of memory.
+#[must_use]
+pub fn services_near_limits() -> Vec<NearLimit> {
+    services_below(&Path::new(ROOT).join(SERVICES))
+}
+
+fn services_below(slice: &Path) -> Vec<NearLimit> {
+    let entries = std::fs::read_dir(slice).into_iter().flatten().flatten().take(MOST_SERVICES);
+    let services =
+        entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|e| e == "service"));
+    services
+        .filter_map(|folder| {
+            let uses: Vec<Use> =
+                [&VERSION_2, &BRAKE].into_iter().filter_map(|files| use_of(&folder, files)).collect();
+            Some(NearLimit { used: highest(&uses)?, folder })
+        })
+        .collect()
+}
+
+/// Processes of a group.
+#[must_use]
+pub fn processes(group: &Path) -> Vec<u32> {
+    let text = std::fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+    text.lines().filter_map(|line| line.parse().ok()).take(MOST_PROCESSES).collect()
+}
+
 fn use_of(group: &Path, files: &Files) -> Option<Use> {
     let read = |file| std::fs::read_to_string(group.join(file)).ok()?.trim().parse::<u64>().ok();
     // `max`, which is no number, means no limit.
@@ -141,6 +182,20 @@ mod tests {
         assert_eq!(highest(&up(place.path(), &inner, &VERSION_2)), Some(0.5), "of 900 bytes 400 are cache");
         group(&inner, &VERSION_2, "1000\n", "700\n", "");
         assert_eq!(highest(&up(place.path(), &inner, &VERSION_2)), Some(0.7));
+    }
+
+    #[test]
+    fn services_with_a_limit_are_found_with_what_they_use_of_the_tighter_one() {
+        let place = tempfile::tempdir().unwrap();
+        let of = |name: &str| place.path().join(name);
+        group(&of("a.service"), &VERSION_2, "1000\n", "500\n", "");
+        group(&of("a.service"), &BRAKE, "600\n", "500\n", "");
+        group(&of("b.service"), &VERSION_2, "max\n", "500\n", "");
+        group(&of("c.mount"), &VERSION_2, "500\n", "500\n", "");
+        std::fs::write(of("a.service").join("cgroup.procs"), "12\n13\n").unwrap();
+        let found = services_below(place.path());
+        assert_eq!(found, [NearLimit { folder: of("a.service"), used: 500.0 / 600.0 }]);
+        assert_eq!((processes(&of("a.service")), processes(&of("none"))), (vec![12, 13], vec![]));
     }
 
     #[test]

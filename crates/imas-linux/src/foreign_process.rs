@@ -60,9 +60,13 @@ pub enum ForeignFile {
     Activity,
     /// Figures of the process's heaps, as [`crate::heap`] reads them (`mem`, `pagemap`).
     Heaps,
+    /// The word by which it is asked to give pages back, as [`crate::trim_word`] reads it (`mem`).
+    TrimWord,
+    /// The same, after it was asked.
+    TrimRequest,
 }
 
-const FILES: [ForeignFile; 8] = [
+const FILES: [ForeignFile; 10] = [
     ForeignFile::CommandLine,
     ForeignFile::Environment,
     ForeignFile::Maps,
@@ -71,6 +75,8 @@ const FILES: [ForeignFile; 8] = [
     ForeignFile::Executable,
     ForeignFile::Activity,
     ForeignFile::Heaps,
+    ForeignFile::TrimWord,
+    ForeignFile::TrimRequest,
 ];
 
 impl ForeignFile {
@@ -83,7 +89,7 @@ impl ForeignFile {
             Self::SmapsRollup => "smaps_rollup",
             Self::Executable => "exe",
             Self::Activity => "task",
-            Self::Heaps => "mem",
+            Self::Heaps | Self::TrimWord | Self::TrimRequest => "mem",
         }
     }
 
@@ -95,7 +101,12 @@ impl ForeignFile {
             Self::CommandLine | Self::Environment => 1 << 20,
             Self::Maps => 16 << 20,
             Self::Smaps => 64 << 20,
-            Self::SmapsRollup | Self::Executable | Self::Activity | Self::Heaps => 1 << 16,
+            Self::SmapsRollup
+            | Self::Executable
+            | Self::Activity
+            | Self::Heaps
+            | Self::TrimWord
+            | Self::TrimRequest => 1 << 16,
         }
     }
 }
@@ -272,6 +283,9 @@ fn read_here(pid: u32, file: ForeignFile) -> Result<Vec<u8>> {
             return Ok(text.into_bytes());
         }
         ForeignFile::Heaps => bytes = crate::heap::text_of(pid)?,
+        ForeignFile::TrimWord | ForeignFile::TrimRequest => {
+            return crate::trim_word::text_of(pid, file == ForeignFile::TrimRequest);
+        }
         ForeignFile::Executable => return Ok(executable_text(&std::fs::metadata(path)?)),
         // Each read looks at the process anew. By several, these texts would be torn where the process ends or runs
         // another image in between, and the beginning of a name would be taken for the name.

@@ -41,6 +41,7 @@
 //! - [`started_name`]: the name by which a file was started, where it makes another program of it
 //! - [`start_program`]: a program in place of this process or as its child, with its environment as an array
 //! - [`variables`]: the environment of a process, entry by entry
+//! - [`trim_word`]: asking a running process to give pages back
 //! - [`trust`]: whether others could change a file
 //! - [`watcher`]: a thread that looks again and again until it is stopped
 //! - [`work_counter`]: how much work a service has done, by a command of the user
@@ -98,6 +99,7 @@ pub mod start_program;
 pub mod started_name;
 pub mod taken;
 mod timed_command;
+pub mod trim_word;
 pub mod trust;
 pub mod user_preloads;
 pub mod variables;

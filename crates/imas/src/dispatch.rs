@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use imas_cli::manual;
 
-use crate::apply::{bundle, env, overrides, watch};
+use crate::apply::{bundle, env, overrides, trim, watch};
 use crate::command_line::cli::{Cli, Command};
 use crate::command_line::external;
 use crate::look::{advise, doctor, explain, list, report, show, status};
@@ -39,6 +39,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Advise(args) => advise::run(args, &Context::new(places)?),
         Command::Apply(args) => apply::apply(&args, &Context::new(places)?),
         Command::Unapply(args) => apply::unapply(&args),
+        Command::Trim(args) => trim::run(&args, &Context::new(places)?),
         Command::WatchUnit { unit } => watch::run(&crate::apply::unit::full_name(&unit)?),
         Command::Env(args) => env::run(&args, places, &Context::new(places)?),
         Command::Bundle(args) => bundle::run(&args, &Context::new(places)?),
@@ -54,6 +55,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
             match external::run("imas-fleet", &crate::command_line::cli::Places::default(), &args.words)? {}
         }
         Command::Serve(args) => match external::run("imas-serve", places, &args.words)? {},
+        Command::Kube(args) => match external::run("imas-kube", places, &args.words)? {},
         Command::Study(_) => moved("study"),
         Command::Simulate(_) => moved("simulate"),
         Command::Tune(_) => Err(tune_is_gone()),

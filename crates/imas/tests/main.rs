@@ -30,6 +30,7 @@ mod starts;
 mod stores;
 mod support;
 mod the_loop;
+mod trim;
 mod wrappers;
 
 /// A file of this folder that is no module here would not be run.

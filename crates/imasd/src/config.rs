@@ -15,6 +15,7 @@ use imas_store::samples::StoredProgram;
 use serde::Deserialize;
 
 use crate::fleet::settings::FleetSettings;
+use crate::shortage::ShortageSettings;
 
 /// The settings of the daemon.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -46,6 +47,11 @@ pub(crate) struct Settings {
     pub(crate) most_pages_of_user: usize,
     /// Limit for all pages.
     pub(crate) most_pages: usize,
+    /// Where memory is short, running processes are asked to give free pages back.
+    pub(crate) trim_when_short: bool,
+    /// Pressure on memory from which it is short: 1 where tasks wait for it a tenth of the time, where a twentieth
+    /// of it is left, or where a service uses 95 % of its limit; 0 from the beginning.
+    pub(crate) short_at: f64,
     /// Part in a fleet: whether and how the host takes one.
     pub(crate) fleet: FleetSettings,
     /// Keys that neither part has.
@@ -63,6 +69,8 @@ impl Default for Settings {
             most_programs: 10_000,
             most_pages_of_user: 1_024,
             most_pages: 8_192,
+            trim_when_short: true,
+            short_at: 1.0,
             fleet: FleetSettings::default(),
             unknown: toml::Table::new(),
         }
@@ -70,12 +78,20 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// When running processes are asked to give pages back.
+    pub(crate) fn shortage(&self) -> ShortageSettings {
+        ShortageSettings { asks: self.trim_when_short, at: self.short_at }
+    }
+
     fn check(&self) -> Result<(), String> {
         if let Some(key) = self.unknown.keys().next() {
             return Err(format!("unknown key `{key}`"));
         }
         if self.sample_after_operations == Some(0) {
             return Err("sample_after_operations: at least 1, or leave it out".to_owned());
+        }
+        if !(0.0..=1.0).contains(&self.short_at) {
+            return Err(format!("short_at = {}: not a number from 0 to 1", self.short_at));
         }
         self.fleet.check()?;
         let durations = [
@@ -218,6 +234,7 @@ mod tests {
             Config::parse("sample_after_s = 1e300").is_err()
                 && Config::parse("sample_after_s = nan").is_err()
         );
+        assert!(Config::parse("short_at = 2").unwrap_err().contains("from 0 to 1"));
         assert!(Config::parse("sample_after_operations = 0").unwrap_err().contains("at least 1"));
         assert!(Config::parse("[overrides]\nmax_memory_mib = 0").unwrap_err().contains("at least 1"));
         assert!(Config::parse("[program.nginx]\nobjective = 'cpu'").unwrap_err().contains("whole path"));

@@ -37,6 +37,7 @@ use crate::process_question;
 use crate::process_watcher::ProcessWatcher;
 use crate::publish::Publisher;
 use crate::served_users::ServedUsers;
+use crate::shortage::Shortage;
 use crate::status_file::{Reported, StatusFile};
 use crate::wakeup::{Wakeup, Woken};
 
@@ -92,6 +93,8 @@ impl Daemon {
         let pages = PageTracker::new(&state, boot_id.clone(), config.own.clone(), surroundings)?;
         wakeup.add_folders(pages.written())?;
         wakeup.add_exits(pages.exits())?;
+        let tree = options.user.then(|| options.run_dir.clone());
+        let shortage = Shortage::new(config.own.shortage(), tree);
         let parts = LearnerParts {
             store,
             config,
@@ -109,6 +112,7 @@ impl Daemon {
                 publisher: Publisher::new(&state, boot_id),
                 pages,
                 state,
+                shortage,
             },
             times: Times { looked: now, alive: now },
             options,
@@ -165,6 +169,7 @@ impl Daemon {
         self.take_in_ripe(now);
         self.periodic(now);
         self.pipeline.look_at_lives(now);
+        self.pipeline.shortage.turn(now);
         self.fleet_turn(now, woken.inbox);
         self.pipeline.pass_on_events();
         self.pipeline.publish_if_due(now);

@@ -52,6 +52,7 @@ mod publish;
 mod reject_reason;
 mod replicas;
 mod served_users;
+mod shortage;
 mod status_file;
 mod trial_offer;
 mod trouble_log;

@@ -19,6 +19,7 @@ use crate::machine::{conditions, differ};
 use crate::pages::{EndedPage, IdentifiedPage, PageEvent, PageTracker, RejectedPage, token_of};
 use crate::process_info::ProcessInfo;
 use crate::publish::Publisher;
+use crate::shortage::Shortage;
 
 /// Time for pages in one turn of the loop; then everything else has its turn.
 const PAGES_AT_ONCE: Duration = Duration::from_millis(50);
@@ -34,6 +35,7 @@ pub(crate) struct Pipeline {
     pub(crate) lives: LifeTracker,
     pub(crate) publisher: Publisher,
     pub(crate) emergency: Emergency,
+    pub(crate) shortage: Shortage,
 }
 
 impl Pipeline {
@@ -87,9 +89,9 @@ impl Pipeline {
         self.close_spans();
         self.pages.look_for_hangs();
         self.learner.judge_due();
-        if let Ok(now) = conditions(Some(self.learner.conditions()))
-            && differ(self.learner.conditions(), &now)
-        {
+        let Ok(now) = conditions(Some(self.learner.conditions())) else { return };
+        self.shortage.look(&now, Instant::now());
+        if differ(self.learner.conditions(), &now) {
             self.learner.set_conditions(now);
         }
     }
@@ -130,18 +132,20 @@ impl Pipeline {
     pub(crate) fn set_config(&mut self, config: Config, exclusions: Exclusions) {
         self.pages.set_limits(config.own.clone());
         self.lives.set_first(config.own.sample_after_s);
+        self.shortage.set(config.own.shortage());
         self.learner.set_config(config, exclusions);
     }
 
     /// Time when there is work if nothing happens.
     pub(crate) fn next(&self) -> Option<Instant> {
-        let parts = [self.pages.next(), self.publisher.next(), self.learner.next_retry(), self.lives.next()];
-        parts.into_iter().flatten().min()
+        let looks = [self.lives.next(), self.shortage.next()];
+        let parts = [self.pages.next(), self.publisher.next(), self.learner.next_retry()];
+        parts.into_iter().chain(looks).flatten().min()
     }
 
     pub(crate) fn counters(&self) -> DaemonCounters {
         let own = DaemonCounters { published: self.publisher.published, ..DaemonCounters::default() };
-        own + self.pages.counts() + self.learner.counts()
+        own + self.pages.counts() + self.learner.counts() + self.shortage.counts()
     }
 
     /// Watches again the processes that an earlier process of the daemon has identified.

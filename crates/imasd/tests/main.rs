@@ -13,6 +13,7 @@ mod replicas;
 mod robust;
 mod same_decisions;
 mod services;
+mod shortage;
 mod support;
 mod the_loop;
 

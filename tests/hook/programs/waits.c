@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * waits WAY - waits again and again until a signal has come while pages were given back (signals_in_trim.c), and
- * prints how that wait ended. WAY is poll, ppoll, epoll, epoll_pwait, select, pselect, sleep, accept,
- * accept4, or restarted: accept, with SA_RESTART.
+ * prints how that wait ended. WAY is poll, ppoll, epoll, epoll_pwait, epoll_pwait2, select, pselect, sleep, clock_sleep,
+ * accept, accept4, or restarted: accept, with SA_RESTART.
  * ready WAY waits for what is ready already (select, pselect, accept that does not block) for some seconds, and prints
  * how often pages were given back.
  * HANDLER WAY waits WAY in a signal's handler for some seconds, and prints how often pages were given back there.
@@ -63,12 +63,16 @@ static int wait_once(const char *way) {
         return epoll_wait(set, &event, 1, WAIT_MS);
     if (strcmp(way, "epoll_pwait") == 0)
         return epoll_pwait(set, &event, 1, WAIT_MS, NULL);
+    if (strcmp(way, "epoll_pwait2") == 0)
+        return epoll_pwait2(set, &event, 1, &long_wait, NULL);
     if (strcmp(way, "select") == 0)
         return select(0, NULL, NULL, NULL, &wait);
     if (strcmp(way, "pselect") == 0)
         return pselect(0, NULL, NULL, NULL, &long_wait, NULL);
     if (strcmp(way, "accept4") == 0)
         return accept4(listening, NULL, NULL, SOCK_CLOEXEC);
+    if (strcmp(way, "clock_sleep") == 0)
+        return clock_nanosleep(CLOCK_MONOTONIC, 0, &long_wait, &left);
     if (strcmp(way, "sleep") == 0)
         return nanosleep(&long_wait, &left);
     return accept(listening, NULL, NULL);

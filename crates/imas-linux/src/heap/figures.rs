@@ -142,7 +142,8 @@ impl NotReadable {
     }
 
     /// The kernel's reason.
-    pub(crate) fn of(error: &Error) -> Self {
+    #[must_use]
+    pub fn of(error: &Error) -> Self {
         Self(match error.kind() {
             ErrorKind::PermissionDenied => {
                 "the kernel does not let this user read it (ptrace(2)); root may".to_owned()

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::command;
 use crate::executor::Execution;
 use crate::interruption::Interruption;
-use imas_linux::catalogue::CatalogueCandidate;
+use imas_linux::catalogue::{CatalogueCandidate, SYSTEM};
 use imas_linux::clock::now_unix_s;
 use imas_linux::conditions;
 use imas_linux::environment::{Injection, Libraries, Mode, Reach, Variables};
@@ -348,6 +348,9 @@ impl ServiceExecutor {
             ServerLife { server: &mut server, service, limits, work, variables, load_cpus, purpose };
         let found = life.lead(ready, run);
         run.loaded = library.map(|library| server.loaded(library));
+        if preloads.candidate.is_some_and(|candidate| candidate.name == SYSTEM) && found.is_ok() {
+            run.malloc = server.malloc();
+        }
         if let Some((with, all)) = run.loaded.filter(|(with, all)| with < all && found.is_ok()) {
             run.notes
                 .push(format!("only {with} of {all} processes of the server have the candidate's library"));

@@ -18,6 +18,7 @@ use crate::command_line::cli::BundleArgs;
 use imas_cli::message::{self, Hinted};
 use imas_cli::output;
 use imas_engine::context::Context;
+use imas_engine::lasting;
 
 /// The licence of IMAS, for the guard and for the layer that IMAS adds to each allocator.
 const LICENCE: &str = include_str!("../../../../LICENSE");
@@ -67,25 +68,14 @@ struct Bundle<'a> {
 
 impl<'a> Bundle<'a> {
     fn new(context: &Context, candidate: &'a CatalogueCandidate, args: &'a BundleArgs) -> Result<Self> {
-        if candidate.needs.is_some() {
-            return Err(Hinted::error(
-                format!(
-                    "{}: its library belongs to the distribution and cannot be taken along",
-                    candidate.name
-                ),
-                format!(
-                    "name the allocator that IMAS builds: 'imas bundle {}'",
-                    candidate.name.trim_start_matches("distro-")
-                ),
-            ));
-        }
+        lasting::can_be_taken(candidate)?;
         let files: Vec<_> = choice::files(context, candidate).map(Path::to_owned).collect();
         Ok(Self {
             at: &args.at,
             licences: licences(context, candidate)?,
             variables: choice::changes(
                 &Libraries::plain(&args.at),
-                &moved(candidate, &args.at),
+                &lasting::moved(candidate, &args.at),
                 args.follow,
                 &Variables::new(),
             )?,
@@ -158,12 +148,6 @@ impl<'a> Bundle<'a> {
             self.reach()
         )
     }
-}
-
-/// The candidate with the paths of the bundle.
-pub(crate) fn moved(candidate: &CatalogueCandidate, at: &Path) -> CatalogueCandidate {
-    let library = candidate.library.as_ref().and_then(|library| Some(at.join(library.file_name()?)));
-    CatalogueCandidate { library, ..candidate.clone() }
 }
 
 /// The licence of IMAS and the unchanged licences of the allocator.

@@ -42,7 +42,7 @@ pub(crate) fn run(args: &EnvArgs, places: &Places, context: &Context) -> Result<
             ),
         ));
     }
-    let moved = args.bundle.as_deref().map(|at| bundle::moved(&candidate, at));
+    let moved = args.bundle.as_deref().map(|at| imas_engine::lasting::moved(&candidate, at));
     let candidate = moved.as_ref().unwrap_or(&candidate);
     // A shell's own variables are known; of the others we know nothing, and say so.
     let inherited = if args.format == Format::Sh { Variables::inherited() } else { Variables::new() };

@@ -8,6 +8,7 @@ pub(crate) mod choice;
 pub(crate) mod drop_in;
 pub(crate) mod env;
 pub(crate) mod overrides;
+pub(crate) mod trim;
 pub(crate) mod unit;
 pub(crate) mod watch;
 

@@ -13,7 +13,7 @@ use imas_engine::flags::{with_negative_numbers, without_wrong_variables};
 use crate::command_line::bench_args::BenchArgs;
 use crate::command_line::complete;
 use crate::command_line::learn_args::LearnArgs;
-use crate::command_line::service_args::{ApplyArgs, EnvArgs, UnapplyArgs};
+use crate::command_line::service_args::{ApplyArgs, EnvArgs, TrimArgs, UnapplyArgs};
 use crate::command_line::trace_args::{RecordArgs, ReplayArgs};
 
 /// Finds the memory allocator that suits a program, and starts the program on it.
@@ -88,6 +88,8 @@ pub(crate) enum Command {
     Apply(ApplyArgs),
     /// Take away what `apply` wrote
     Unapply(UnapplyArgs),
+    /// Ask running processes to give their free memory back now
+    Trim(TrimArgs),
     /// What the watcher of `apply --watch` runs
     #[command(hide = true)]
     WatchUnit { unit: String },
@@ -110,6 +112,9 @@ pub(crate) enum Command {
     /// Many hosts learn together: this host's agent, and an operator's view; 'imas fleet --help' has the verbs
     #[command(disable_help_flag = true)]
     Fleet(ExternalArgs),
+    /// Pods of a Kubernetes cluster: which get which candidate, and what came of it; 'imas kube --help' has the verbs
+    #[command(disable_help_flag = true)]
+    Kube(ExternalArgs),
     /// No longer there
     #[command(hide = true, disable_help_flag = true)]
     Tune(MovedArgs),

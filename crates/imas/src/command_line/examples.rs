@@ -121,6 +121,7 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     ("unapply", &[("sudo imas unapply --all --write --now", "every service as it was")]),
+    ("trim", &[("imas trim 812", "one process"), ("sudo imas trim puma", "every process of the service")]),
     (
         "env",
         &[

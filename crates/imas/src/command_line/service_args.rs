@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What may be typed after `advise`, `apply`, `unapply` and `env`.
+//! What may be typed after `advise`, `apply`, `unapply`, `trim` and `env`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -60,6 +60,34 @@ pub(crate) struct UnapplyArgs {
     pub(crate) all: bool,
     #[command(flatten)]
     pub(crate) how: WriteArgs,
+}
+
+/// At the end of `imas trim --help` and of its man page.
+const TRIM_DOCUMENT: &str = "A process answers if it was started under a candidate that gives back ('imas list' marks them). With one thread it answers when \
+it is next about to wait. A request that was not answered in time stays, and is answered later.\n\n\
+With --json, standard output is one document:\n\
+\x20 {\"schema\": 1, \"returned_bytes\": SUM, \"processes\": [...]}, each process with\n\
+\x20 pid, program, unit, candidate\n\
+\x20 asked, answered    whether it could be asked, and whether it answered\n\
+\x20 returned_bytes     what it gave back\n\
+\x20 took_ms            time of the trim itself\n\
+\x20 waited_ms          time until the answer was there\n\
+\x20 why                why there is no answer, or null\n\
+\x20 returnable_bytes   where it cannot be asked: what it could give back after a restart\n\
+\x20 restart_under      under this candidate\n\n\
+Exit status 1: no process answered.";
+
+#[derive(Debug, Args)]
+#[command(after_long_help = TRIM_DOCUMENT)]
+pub(crate) struct TrimArgs {
+    /// A process, or a service as systemctl names it: all processes of its control group
+    #[arg(value_name = "PID|UNIT")]
+    pub(crate) what: String,
+    /// Wait this long for answers
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
+    pub(crate) wait: f64,
+    #[command(flatten)]
+    pub(crate) json: JsonArgs,
 }
 
 /// How far to go.

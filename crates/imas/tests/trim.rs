@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `imas trim`: running processes are asked to give their free pages back, and answer.
+
+use std::io::Write as _;
+use std::process::{Child, Command};
+
+use imas_testing::skipped;
+use serde_json::Value;
+
+use crate::support::{World, assert_hinted, describe, list, output, piped, real, stdout, wait_until};
+
+/// Fills 60 MB in blocks of 1000 bytes and frees all but every hundredth, so that the free pages lie between blocks in use.
+/// Then it waits: two threads that sleep ("threads"), one thread in poll that wakes ten times a second ("poll") or when
+/// something comes ("blocked"), or the same in a child of fork ("fork", which prints the child's number).
+const HOLDER: &str = r"
+import ctypes, os, select, sys, threading, time
+libc = ctypes.CDLL(None)
+libc.malloc.restype = ctypes.c_void_p
+libc.memset.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t]
+libc.malloc.argtypes = [ctypes.c_size_t]
+libc.free.argtypes = [ctypes.c_void_p]
+how = sys.argv[1]
+def fill():
+    blocks = [libc.malloc(1000) for _ in range(60000)]
+    for block in blocks: libc.memset(block, 1, 1000)
+    for at, block in enumerate(blocks):
+        if at % 100: libc.free(block)
+if how == 'threads':
+    [threading.Thread(target=time.sleep, args=(1e6,), daemon=True).start() for _ in range(2)]
+fill()
+child = os.fork() if how == 'fork' else 0
+if how == 'fork' and child: print(child, flush=True)
+elif how != 'fork': print('x', flush=True)
+waiting = select.poll(); waiting.register(0)
+if child: os.waitpid(child, 0)
+while True:
+    if waiting.poll(None if how == 'blocked' else 100):
+        if not os.read(0, 1): os._exit(0)
+";
+
+fn held(world: &World, candidate: &str, how: &str) -> Child {
+    let python = real("python3");
+    let words = ["run", "--candidate", candidate, "--", python.to_str().unwrap(), "-c", HOLDER, how];
+    piped::start(&mut world.imas(words))
+}
+
+/// Answer for one process.
+fn trimmed(world: &World, pid: u32, wait: &str) -> Value {
+    let pid = pid.to_string();
+    let asked = output(&mut world.imas(["trim", &pid, "--wait", wait, "--json"]));
+    let json: Value =
+        serde_json::from_slice(&asked.stdout).unwrap_or_else(|error| panic!("{error}: {}", describe(&asked)));
+    let row = list(&json, "/processes")[0].clone();
+    let is_answered = row["answered"].as_bool().unwrap();
+    assert_eq!(asked.status.code(), Some(i32::from(!is_answered)), "{}", describe(&asked));
+    row
+}
+
+fn returnable(world: &World, pid: u32) -> u64 {
+    let explained = world.json(["explain", "--json", "--pid", &pid.to_string()]);
+    explained["heaps"]["bytes"]["returnable"].as_u64().unwrap_or_else(|| panic!("{explained:#}"))
+}
+
+const MIB: u64 = 1 << 20;
+
+#[test]
+fn a_process_gives_back_what_it_holds() {
+    let world = World::new();
+    for (candidate, how) in [("glibc:trim", "threads"), ("glibc:lean-trim", "poll")] {
+        let child = held(&world, candidate, how);
+        let row = trimmed(&world, child.id(), "100s");
+        let left = returnable(&world, child.id());
+        let again = trimmed(&world, child.id(), "100s");
+        let page = stdout(&output(&mut world.imas(["trim", &child.id().to_string()])));
+        piped::end(child);
+        assert_eq!((&row["asked"], &row["answered"]), (&true.into(), &true.into()), "{row:#}");
+        assert!(row["returned_bytes"].as_u64().unwrap() > 40 * MIB, "{how}: {row:#}");
+        assert!(row["took_ms"].as_f64().unwrap() > 0.0 && row["why"].is_null(), "{row:#}");
+        assert!(left < MIB, "{how}: {left} bytes are left");
+        assert!(again["returned_bytes"].as_u64().unwrap() < MIB, "each request is answered: {again:#}");
+        assert!(page.contains("MiB returned") && page.contains(candidate), "{page}");
+    }
+}
+
+/// A process of one thread that waits for ever is asked, says nothing in time, and answers later.
+#[test]
+fn a_request_without_an_answer_stays() {
+    let world = World::new();
+    let mut child = held(&world, "glibc:trim", "blocked");
+    let row = trimmed(&world, child.id(), "1s");
+    assert_eq!((&row["asked"], &row["answered"]), (&true.into(), &false.into()), "{row:#}");
+    assert!(row["why"].as_str().unwrap().contains("when that is next about to wait"), "{row:#}");
+    let before = returnable(&world, child.id());
+    assert!(before > 40 * MIB, "{before}");
+    wait_until("the request is answered", || {
+        child.stdin.as_mut().unwrap().write_all(b".").unwrap();
+        returnable(&world, child.id()) < MIB
+    });
+    piped::end(child);
+}
+
+/// A child of fork has a word of its own.
+#[test]
+fn a_child_of_fork_answers_for_itself() {
+    let world = World::new();
+    let python = real("python3");
+    let words = ["run", "--candidate", "glibc:trim", "--", python.to_str().unwrap(), "-c", HOLDER, "fork"];
+    let mut command = world.imas(words);
+    let mut child =
+        command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    let mut answers = std::io::BufReader::new(child.stdout.take().unwrap());
+    std::io::BufRead::read_line(&mut answers, &mut line).unwrap();
+    let of_child = trimmed(&world, line.trim().parse().unwrap(), "100s");
+    let of_parent = trimmed(&world, child.id(), "1s");
+    drop(child.stdin.take());
+    child.wait().unwrap();
+    assert_eq!(of_child["answered"], true, "{of_child:#}");
+    assert_eq!((&of_parent["asked"], &of_parent["answered"]), (&true.into(), &false.into()), "it waits");
+}
+
+#[test]
+fn what_cannot_be_asked_is_told_what_a_restart_brings() {
+    let world = World::new();
+    let python = real("python3");
+    let untouched = piped::start(world.command(&python).args(["-c", HOLDER, "poll"]));
+    let guarded = held(&world, "glibc:arena1", "poll");
+    let rows = [&untouched, &guarded].map(|child| trimmed(&world, child.id(), "1s"));
+    let page = output(&mut world.imas(["trim", &guarded.id().to_string()]));
+    piped::end(untouched);
+    piped::end(guarded);
+    for (row, why) in rows.iter().zip(["it was started without IMAS", "it was started without give-back"]) {
+        assert_eq!((&row["asked"], &row["why"]), (&false.into(), &why.into()), "{row:#}");
+        assert!(row["returnable_bytes"].as_u64().unwrap() > 40 * MIB, "{row:#}");
+        assert_eq!(row["restart_under"], "glibc:lean-trim", "{row:#}");
+    }
+    assert_eq!(page.status.code(), Some(1));
+    assert!(stdout(&page).contains("a restart under glibc:lean-trim would give them back"));
+}
+
+/// One that is stopped holds nobody up, and answers when it goes on.
+#[test]
+fn a_stopped_process_is_waited_for_no_longer_than_was_said() {
+    let world = World::new();
+    let child = held(&world, "glibc:trim", "threads");
+    let signal = |name| {
+        assert!(Command::new("kill").args([name, &child.id().to_string()]).status().unwrap().success());
+    };
+    signal("-STOP");
+    let row = trimmed(&world, child.id(), "1s");
+    signal("-CONT");
+    let later = trimmed(&world, child.id(), "100s");
+    piped::end(child);
+    assert!(row["why"].as_str().unwrap().contains("stopped, frozen"), "{row:#}");
+    assert_eq!((&row["answered"], &later["answered"]), (&false.into(), &true.into()), "{later:#}");
+}
+
+#[test]
+fn what_is_no_process_and_no_service_is_refused() {
+    let world = World::new();
+    assert_hinted(&output(&mut world.imas(["trim", "4194305"])), "does not exist");
+    assert_hinted(&output(&mut world.imas(["trim", "no-such-unit"])), "no process of it runs");
+    assert_hinted(&output(&mut world.imas(["trim", "a b"])), "not the name of a service");
+}
+
+/// The file through which it is asked belongs to its owner, says the kernel.
+#[test]
+fn another_user_cannot_ask() {
+    if !nix::unistd::geteuid().is_root() {
+        return skipped("another user: needs root");
+    }
+    let world = World::new();
+    let child = held(&world, "glibc:trim", "poll");
+    let code = "import os, sys; os.setgroups([]); os.setgid(65534); os.setuid(65534)\n\
+                try: os.open(f'/proc/{sys.argv[1]}/mem', os.O_RDWR)\nexcept PermissionError: print('refused')";
+    let pid = child.id().to_string();
+    let tried = output(world.command(real("python3")).args(["-c", code, &pid]));
+    piped::end(child);
+    assert_eq!(stdout(&tried), "refused\n", "{}", describe(&tried));
+}
+
+/// Maps a file with the library's name whose word says what it likes: that it answered before it was asked, and how much.
+const FORGER: &str = r"
+import mmap, struct, sys
+word = struct.pack('<QQIIQQQQQ', 0x4D4952545341A9C5, 0xF2B19C6A03D87E54, 1, 1, 5, 2**64 - 1, 2**63, 2**64 - 1, 0)
+name = sys.argv[1] + '/libimas-giveback.so'
+with open(name, 'wb') as file: file.write(bytes(64) + word + bytes(4096))
+with open(name, 'r+b') as file: forged = mmap.mmap(file.fileno(), 4096, flags=mmap.MAP_PRIVATE, prot=3)
+forged[200] = 1
+print('x', flush=True); sys.stdin.read()
+";
+
+#[test]
+fn a_forged_word_harms_nobody() {
+    let world = World::new();
+    let work = world.work();
+    let forgers: Vec<Child> = (0..2)
+        .map(|_| piped::start(world.command(real("python3")).args(["-c", FORGER, work.to_str().unwrap()])))
+        .collect();
+    let row = trimmed(&world, forgers[0].id(), "2s");
+    let page = output(&mut world.imas(["trim", &forgers[1].id().to_string()]));
+    forgers.into_iter().for_each(piped::end);
+    assert!(row["took_ms"].as_f64().unwrap() <= 3.6e6, "{row:#}");
+    assert_eq!(page.status.code(), Some(0), "{}", describe(&page));
+}
