@@ -17,6 +17,8 @@ pub const UNSET: &str = "IMAS_UNSET";
 /// one, looks for the auxiliary vector after the NULL that ends the environment, and reads what it finds
 /// there in pairs.
 pub const PAD: &str = "IMAS_PAD";
+/// Per cent of the process's CPU time that giving pages back may cost, 1 to 100; absent: 1.
+pub const GIVE_BACK_SHARE: &str = "IMAS_GIVE_BACK_SHARE";
 /// `1`: do nothing at all.
 pub const DISABLE: &str = "IMAS_DISABLE";
 /// Another run folder than [`crate::RUN_FOLDER`], for a tree of one user's processes.
