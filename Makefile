@@ -170,6 +170,10 @@ fresh-test: ## make demo in a bare Debian 12 and 13, from a clone (as root; abou
 	@packaging/apt-install packaging/machine-packages.txt
 	@tests/fresh/run
 
+.PHONY: glibc-test
+glibc-test: build ## heaps of a process on the glibc of Debian 13, read from outside (as root; the network once)
+	@tests/other-glibc $(IMAS)
+
 .PHONY: compatibility
 compatibility: build ## real programs under every candidate, compared with untouched runs: docs/compatibility.md (about an hour; resumes)
 	@packaging/apt-install packaging/compatibility-packages.txt

@@ -144,7 +144,7 @@ fn a_stopped_process_is_waited_for_no_longer_than_was_said() {
     let world = World::new();
     let child = held(&world, "glibc:trim", "threads");
     let signal = |name: &str| {
-        assert!(Command::new("kill").args([name, &child.id().to_string()]).status().unwrap().success());
+        assert!(Command::new("kill").arg(name).arg(child.id().to_string()).status().unwrap().success());
     };
     signal("-STOP");
     let row = trimmed(&world, child.id(), "1s");

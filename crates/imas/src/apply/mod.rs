@@ -7,6 +7,7 @@ pub(crate) mod bundle;
 pub(crate) mod choice;
 pub(crate) mod drop_in;
 pub(crate) mod env;
+mod held_free;
 pub(crate) mod of_runtime;
 pub(crate) mod overrides;
 pub(crate) mod trim;
@@ -207,7 +208,8 @@ fn write(change: &Change<'_>, applied: &mut Applied, args: &ApplyArgs, context: 
     Ok(())
 }
 
-/// Every running service for whose program a better candidate than `system` is settled, each watched.
+/// Every running service for whose program a better candidate than `system` is settled, or which holds much free memory
+/// and nothing is settled yet; each watched.
 fn auto(args: &ApplyArgs, context: &Context) -> Result<ExitCode> {
     if args.watch.is_some() && !args.how.write {
         return Err(Hinted::error(
@@ -271,8 +273,8 @@ fn running_services() -> Result<Vec<String>> {
     Ok(shown.lines().filter_map(|line| Some(line.split_whitespace().next()?.to_owned())).collect())
 }
 
-/// The unit and what was proven better than `system` for it, unless it has that, went back from it before, or
-/// is a program that nobody is to change unasked.
+/// The unit and what was proven better than `system` for it, by trials or by what its heaps hold now, unless it has that,
+/// went back from it before, or is a program that nobody is to change unasked.
 fn proven(
     context: &Context,
     exclusions: &Exclusions,
@@ -282,10 +284,14 @@ fn proven(
     let unit = Unit::read(name, None)?;
     let may_be_changed = |program: &Program| !unit.refuses_stop && exclusions.reason(&program.path).is_none();
     let Some(program) = unit.program().filter(may_be_changed) else { return Ok(None) };
-    let Some(known) = known(context, store, &unit, &program)? else { return Ok(None) };
-    let state = state(context, store, known, &crate::command_line::cli::RulesArgs::of_environment())?;
-    let pick = settled::settled(&state).filter(|pick| *pick != imas_core::SYSTEM);
-    let Some(candidate) = pick.and_then(|pick| choice::usable(context, pick).ok()) else { return Ok(None) };
+    let rules = crate::command_line::cli::RulesArgs::of_environment();
+    let known = known(context, store, &unit, &program)?;
+    let state = known.map(|known| state(context, store, known, &rules)).transpose()?;
+    let pick = match state.as_ref().and_then(settled::settled) {
+        Some(settled) => Some(settled.to_owned()).filter(|pick| pick != imas_core::SYSTEM),
+        None => held_free::candidate(context, name),
+    };
+    let Some(candidate) = pick.and_then(|pick| choice::usable(context, &pick).ok()) else { return Ok(None) };
     if lasting_settings::prints_a_line(&candidate) {
         return Ok(None);
     }
