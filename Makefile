@@ -157,6 +157,14 @@ fleet-test: hook allocators need-cargo ## three real servers, agents, imasd: pro
 	$(CARGO) build --release --locked -p imas-fleet-agent -p imas-fleet-test -p imasd
 	@fleet/tests/run $(RELEASE)/imas-fleet $(RELEASE)/imas-fleet-test $(CASES)
 
+.PHONY: arm-test
+arm-test: ## the build for arm64 on an emulated machine, with pages of 4 and of 16 KiB (as root; hours: no processor of that kind is needed)
+	@packaging/apt-install packaging/arm-packages.txt
+	@$(MAKE) --no-print-directory ARCH=arm64 setup build
+	@tests/arm/run.py --kernel 4k
+	@tests/arm/run.py --kernel 16k -k smoke
+	@tests/arm/run.py --kernel 16k -k conformance
+
 .PHONY: busy-test
 busy-test: build ## make test three times beside two busy loops and a compiler (about three hours)
 	@tests/busy 3
