@@ -3,11 +3,15 @@
 # make runs; for another one the cross compilers of Debian are used, and the products go to build/$(ARCH).
 
 HOST_ARCH := $(patsubst x86_64,amd64,$(patsubst aarch64,arm64,$(shell uname -m)))
-ARCH ?= $(HOST_ARCH)
 MACHINE_OF_amd64 := x86_64
 MACHINE_OF_arm64 := aarch64
+# People who build kernels have an ARCH of their own in the environment: only make's own words count.
+ifneq ($(origin ARCH),command line)
+ARCH := $(HOST_ARCH)
+else ifeq ($(MACHINE_OF_$(ARCH)),)
+$(error imas: ARCH=$(ARCH): there is a build for amd64 and one for arm64)
+endif
 ARCH_MACHINE := $(MACHINE_OF_$(ARCH))
-$(if $(ARCH_MACHINE),,$(error imas: ARCH=$(ARCH): there is a build for amd64 and for arm64))
 
 BUILD := build
 RELEASE := $(TARGET)/release

@@ -26,7 +26,7 @@ CONTROL_MAGIC, RAW_MAGIC, RECORD_VERSION = 0x314C544352414D49, 0x3157415252414D4
 CONTROL_BYTES = HEADER_BYTES = 4096
 
 PROGRAMS = {
-    "python3": ["usr/bin/python3.11", "-c", "import json, os; print(len(json.dumps(list(range(100000)))), "
+    "python3": ["usr/bin/python3", "-c", "import json, os; print(len(json.dumps(list(range(100000)))), "
                 "[name for name in os.environ if name.startswith(('IMAS', 'LD_'))])"],
     "sqlite3": ["usr/bin/sqlite3", ":memory:", "create table t(a); with recursive n(i) as (select 1 union all select i + 1 from n "
                 "where i < 5000) insert into t select i from n; select count(*), sum(a) from t;"],
@@ -41,16 +41,14 @@ def in_the_way():
     return None
 
 
-def build():
+def build(launch):
     """What is tested, and the launcher of the hook's tests for this machine."""
     cross = {**os.environ, "CC": CC, "CXX": CC.replace("gcc", "g++"), "BUILD": str(BUILD), "IMAS_BUILD": str(BUILD)}
     for folder in ("hook", "record"):
         run("make", "--no-print-directory", "-C", PROJECT / folder, env=cross, must=True)
     run(PROJECT / "allocators/build.sh", "--strict", "mimalloc", env=cross, must=True)
-    launch = PROJECT / "build/tests/arm/launch"
     launch.parent.mkdir(parents=True, exist_ok=True)
     run("gcc", "-std=gnu11", "-o", launch, HERE.parent / "hook/launch.c", must=True)
-    return launch
 
 
 def emulated(root, words):
@@ -101,12 +99,13 @@ def main():
     if why := in_the_way():
         skipped("arm-quick", why)
         finish("arm-quick")
-    made = run(HERE / "root", "bookworm", "linux-image-cloud-arm64", timeout=1800)
+    made = run(HERE / "root", "bookworm", timeout=1800)
     if made.returncode != 0:
         skipped("arm-quick", made.stderr.strip()[-400:])
         finish("arm-quick")
     root = pathlib.Path(made.stdout.split()[-1]) / "root"
-    launch = build()
+    launch = PROJECT / "build/tests/arm/launch"
+    imas_testing.case("build", build, launch)
     with tempfile.TemporaryDirectory(prefix="imas-arm-") as folder:
         imas_testing.case("starts", starts, root, launch, pathlib.Path(folder))
     with tempfile.TemporaryDirectory(prefix="imas-arm-") as folder:
