@@ -30,7 +30,9 @@ pub(crate) fn environments(context: &Context, names: &[String], at: &Path) -> Re
         let candidate = lasting::usable(context, name)?;
         if candidate.runtime.is_some() {
             return Err(Hinted::error(
-                format!("{name} is settings of a language runtime: what the pods set themselves would not win in all cases"),
+                format!(
+                    "{name} is settings of a language runtime: what the pods set themselves would not win in all cases"
+                ),
                 format!("set them in the workload: imas env --candidate {name} --format kubernetes"),
             ));
         }

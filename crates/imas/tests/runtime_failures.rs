@@ -68,7 +68,8 @@ fn a_run_that_fails_under_settings_rejects_them() {
 }
 
 /// Keeps 64 MB of objects.
-const KEEPER: &str = "const kept = []; for (let i = 0; i < 2e6; i++) kept.push({ number: i }); console.log(kept.length)";
+const KEEPER: &str =
+    "const kept = []; for (let i = 0; i < 2e6; i++) kept.push({ number: i }); console.log(kept.length)";
 
 #[test]
 fn a_crash_under_settings_quarantines_them() {

@@ -57,7 +57,8 @@ fn a_jvm_that_holds_far_more_than_it_needs_is_advised_about() {
     assert!(bytes("committed") > 200 << 20 && bytes("after_collection") < 50 << 20, "{explained:#}");
     assert!(bytes("collections") > 0 && explained["runtime"]["runtime"] == "jvm", "{explained:#}");
     assert!(text.contains("runtime: the JVM") && text.contains("left after the last of"), "{text}");
-    let of = |advice: &Value, pid: u32| list(advice, "/runtimes").iter().find(|row| row["pid"] == pid).cloned();
+    let of =
+        |advice: &Value, pid: u32| list(advice, "/runtimes").iter().find(|row| row["pid"] == pid).cloned();
     let row = of(&advice, pid).unwrap_or_else(|| panic!("{advice:#}"));
     assert!(row["candidates"][0].as_str().unwrap().ends_with("-lean"), "{row:#}");
     assert_eq!(row["jvm"]["committed"], heap["committed"]);
@@ -96,7 +97,8 @@ fn a_file_of_counters_that_lies_is_not_believed() {
     let folder = world.work().join("hsperfdata_x");
     std::fs::create_dir(&folder).unwrap();
     let script = "import mmap, sys\nf = open(sys.argv[1], 'r+b'); m = mmap.mmap(f.fileno(), 0)\nprint('x', flush=True); sys.stdin.read()";
-    let endless = [&[0xca, 0xfe, 0xc0, 0xc0, 1, 2, 0, 1][..], &[0; 16], &32_i32.to_ne_bytes(), &[0xff; 4100]].concat();
+    let endless =
+        [&[0xca, 0xfe, 0xc0, 0xc0, 1, 2, 0, 1][..], &[0; 16], &32_i32.to_ne_bytes(), &[0xff; 4100]].concat();
     for bytes in [endless, vec![b'x'; 1 << 20]] {
         let file = folder.join("1");
         std::fs::write(&file, bytes).unwrap();
