@@ -23,10 +23,7 @@ func main() { fmt.Println(debug.SetGCPercent(-1), os.Getenv("GOGC"), os.Getenv("
 /// A program that the Go compiler made, `None` where there is none.
 fn go_program(folder: &Path) -> Option<PathBuf> {
     let compiler = ["/usr/local/go/bin/go", "/usr/bin/go"].into_iter().find(|file| Path::new(file).is_file());
-    let Some(compiler) = compiler else {
-        imas_testing::skipped("the Go compiler is not installed");
-        return None;
-    };
+    let compiler = compiler?;
     let program = folder.join("web");
     std::fs::write(folder.join("web.go"), GO).unwrap();
     let mut build = Command::new(compiler);
@@ -38,9 +35,6 @@ fn go_program(folder: &Path) -> Option<PathBuf> {
 
 fn installed(name: &str) -> Option<PathBuf> {
     let is_there = ["/usr/bin", "/bin"].iter().any(|folder| Path::new(folder).join(name).exists());
-    if !is_there {
-        imas_testing::skipped(&format!("{name} is not installed"));
-    }
     is_there.then(|| real(name))
 }
 
@@ -92,7 +86,9 @@ impl Image {
 #[test]
 fn a_unit_of_go_gets_a_variable_and_nothing_is_loaded() {
     let world = World::new();
-    let Some(program) = go_program(&world.work()) else { return };
+    let Some(program) = go_program(&world.work()) else {
+        return imas_testing::skipped("the Go compiler is not installed");
+    };
     let image = Image::with(world, &program, "Environment=OTHER=1");
     let done = image.apply("go:gogc200", &[]);
     assert!(done.status.success() && stderr(&done).contains("inherits GOGC"), "{}", describe(&done));
@@ -114,7 +110,9 @@ fn a_unit_of_go_gets_a_variable_and_nothing_is_loaded() {
 #[test]
 fn what_the_user_set_in_a_unit_wins() {
     let world = World::new();
-    let Some(program) = go_program(&world.work()) else { return };
+    let Some(program) = go_program(&world.work()) else {
+        return imas_testing::skipped("the Go compiler is not installed");
+    };
     let image = Image::with(world, &program, "");
     std::fs::create_dir_all(image.root.join("etc/default")).unwrap();
     std::fs::write(image.root.join("etc/default/web"), "# GOGC=1\nGOMEMLIMIT=1GiB\n").unwrap();
@@ -140,7 +138,7 @@ fn what_the_user_set_in_a_unit_wins() {
 
 #[test]
 fn options_of_node_are_added_and_its_children_do_not_inherit_them() {
-    let Some(node) = installed("node") else { return };
+    let Some(node) = installed("node") else { return imas_testing::skipped("node is not installed") };
     let image = Image::with(World::new(), &node, "Environment=NODE_OPTIONS=--no-deprecation");
     let script = "console.log(process.env.NODE_OPTIONS, require('v8').getHeapStatistics().heap_size_limit)";
     let limit = |variables: &[(String, String)]| {
@@ -165,7 +163,7 @@ fn options_of_node_are_added_and_its_children_do_not_inherit_them() {
 
 #[test]
 fn the_jvm_prints_a_line_and_that_is_said() {
-    let Some(java) = installed("java") else { return };
+    let Some(java) = installed("java") else { return imas_testing::skipped("java is not installed") };
     let image = Image::with(World::new(), &java, "");
     let done = image.apply("jvm:serial", &[]);
     assert!(

@@ -42,7 +42,6 @@ func main() {
 fn go_program(folder: &Path) -> Option<PathBuf> {
     let compiler = Path::new("/usr/local/go/bin/go");
     if !compiler.is_file() {
-        imas_testing::skipped("the Go compiler is not installed");
         return None;
     }
     let (source, program) = (folder.join("fails.go"), folder.join("fails"));
@@ -56,7 +55,9 @@ fn go_program(folder: &Path) -> Option<PathBuf> {
 #[test]
 fn a_run_that_fails_under_settings_rejects_them() {
     let world = World::new();
-    let Some(program) = go_program(&world.work()) else { return };
+    let Some(program) = go_program(&world.work()) else {
+        return imas_testing::skipped("the Go compiler is not installed");
+    };
     let flags = ["-n", "2", "--with", "go:gogc50,go:gogc200,go:gogc400"];
     let (result, _) = bench(&world, &flags, &[program.to_str().unwrap()]);
     assert_eq!(names(&result), ["system", "go:gogc50", "go:gogc200", "go:gogc400"], "{result:#}");
