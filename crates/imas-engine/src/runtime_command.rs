@@ -91,6 +91,19 @@ pub fn is_served_by_settings(executable: &ExecutableFacts) -> bool {
     served_runtime(executable).is_some_and(is_bare)
 }
 
+/// Why nothing can be loaded into the program, and what serves it all the same.
+#[must_use]
+pub fn unfit_reason(executable: &ExecutableFacts) -> Option<String> {
+    let why = executable.unfit.as_ref()?;
+    Some(match served_runtime(executable) {
+        Some(found) => format!(
+            "{why}; served by settings of {}, where they are asked for: 'imas run --candidate', 'imas apply'",
+            found.runtime.name()
+        ),
+        None => why.clone(),
+    })
+}
+
 /// The candidates of the program's runtime, in the order of the catalogue.
 pub fn of_program<'a>(
     catalogue: &'a Catalogue,
