@@ -158,6 +158,7 @@ fleet-test: hook allocators need-cargo ## three real servers, agents, imasd: pro
 
 .PHONY: kube-test
 kube-test: build ## what 'imas kube' prints, on a real kube-apiserver with its controllers (builds them once from the Go proxy: ten minutes of CPU)
+	@tests/kubernetes/image.py $(IMAS)
 	@tests/kubernetes/run.py $(IMAS)
 
 .PHONY: busy-test
@@ -168,6 +169,10 @@ busy-test: build ## make test three times beside two busy loops and a compiler (
 fresh-test: ## make demo in a bare Debian 12 and 13, from a clone (as root; about half an hour)
 	@packaging/apt-install packaging/machine-packages.txt
 	@tests/fresh/run
+
+.PHONY: glibc-test
+glibc-test: build ## heaps of a process on the glibc of Debian 13, read from outside (as root; the network once)
+	@tests/other-glibc $(IMAS)
 
 .PHONY: compatibility
 compatibility: build ## real programs under every candidate, compared with untouched runs: docs/compatibility.md (about an hour; resumes)

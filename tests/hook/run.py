@@ -43,7 +43,8 @@ BOTH = {"dlopen", "dlmopen", "_exit", "_Exit", "__register_atfork", *DISPOSITION
 THREADS = "pthread_create pthread_join pthread_tryjoin_np pthread_timedjoin_np pthread_clockjoin_np pthread_exit".split()
 WAITS = """poll ppoll epoll_wait epoll_pwait epoll_pwait2 select pselect accept accept4 nanosleep clock_nanosleep""".split()
 EXPORTS = {HOOK: {*FAMILY, *BOTH, "prctl", "syscall"}, GUARD: BOTH,
-           SETTINGS: {"getenv", "secure_getenv"}, GIVE_BACK: {*THREADS, *WAITS, "unshare", "setns", "prctl", "syscall"}}
+           SETTINGS: {"getenv", "secure_getenv"},
+           GIVE_BACK: {*THREADS, *WAITS, "unshare", "setns", "prctl", "syscall", "imas_give_back_settings"}}
 
 
 def tool(*command):

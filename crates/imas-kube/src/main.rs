@@ -4,6 +4,7 @@
 //! - [`cli`]: what may be typed
 //! - [`candidate`]: what a candidate is in a cluster: its name there and its environment
 //! - [`policy`]: the admission policy with its binding
+//! - [`image`], [`oci`]: an image with the libraries
 //! - [`kubectl`]: the cluster, by the user's kubectl
 //! - [`entry`], [`workload`]: what the pods of a workload get, and where that is written
 //! - [`trial`]: a share of the pods gets a candidate
@@ -13,6 +14,7 @@
 //!
 //! ```text
 //! candidate -> policy -> yaml
+//! oci -> image
 //! kubectl, entry -> workload -> trial -> yaml
 //! kubectl -> pods -> verdict -> settle; status
 //! ```
@@ -20,7 +22,9 @@
 mod candidate;
 mod cli;
 mod entry;
+mod image;
 mod kubectl;
+mod oci;
 mod pods;
 mod policy;
 mod settle;
@@ -66,6 +70,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
     let client =
         |args: &ClusterArgs| Kubectl { context: args.context.clone(), namespace: args.namespace.clone() };
     match cli.command {
+        Command::Image(args) => image::run(&args, &Context::new(&cli.places)?)?,
         Command::Try(args) => trial::run(&args, &client(&args.cluster))?,
         Command::Status(args) => status::run(&args, &client(&args.cluster))?,
         Command::Settle(args) => return settle::run(&args, &client(&args.cluster)),
