@@ -146,10 +146,11 @@ impl<'a> Bundle<'a> {
             );
         }
         format!(
-            "{name}, for programs of x86-64 Linux with {} or later, at {at} (licences: LICENCES).\n\
+            "{name}, for programs of {} Linux with {} or later, at {at} (licences: LICENCES).\n\
              In a Dockerfile:  COPY THIS_FOLDER {at}  and  ENV {}\n\
              Or mount it:      docker run -v \"$PWD/THIS_FOLDER:{at}:ro\" --env-file THIS_FOLDER/{ENV_FILE} IMAGE; a program alone: env {} PROGRAM\n\
              {}\n",
+            std::env::consts::ARCH,
             imas_linux::host::libc_version(),
             in_image.join(" "),
             set.join(" "),
