@@ -156,6 +156,11 @@ fleet-test: hook allocators need-cargo ## three real servers, agents, imasd: pro
 	$(CARGO) build --release --locked -p imas-fleet-agent -p imas-fleet-test -p imasd
 	@fleet/tests/run $(TARGET)/release/imas-fleet $(TARGET)/release/imas-fleet-test $(CASES)
 
+.PHONY: kube-test
+kube-test: build ## what 'imas kube' prints, on a real kube-apiserver with its controllers (builds them once from the Go proxy: ten minutes of CPU)
+	@tests/kubernetes/image.py $(IMAS)
+	@tests/kubernetes/run.py $(IMAS)
+
 .PHONY: busy-test
 busy-test: build ## make test three times beside two busy loops and a compiler (about three hours)
 	@tests/busy 3

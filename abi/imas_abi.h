@@ -30,6 +30,10 @@
 /* Set where needed to make the number of variables that are taken away again an even one. Go's runtime, for one, looks
  * for the auxiliary vector after the NULL that ends the environment, and reads what it finds there in pairs. */
 #define IMAS_ENV_PAD "IMAS_PAD"
+/* Colon-separated names of variables that libimas-settings.so answers getenv for, after they were taken away again. */
+#define IMAS_ENV_SETTINGS "IMAS_SETTINGS"
+/* Before a name there: every question for it is answered. Without it, the first one is. */
+#define IMAS_SETTINGS_LASTING '+'
 /* Per cent of the process's CPU time that giving pages back may cost, 1 to 100; absent: 1. */
 #define IMAS_ENV_GIVE_BACK_SHARE "IMAS_GIVE_BACK_SHARE"
 /* "1": do nothing at all. */

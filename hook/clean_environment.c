@@ -21,13 +21,13 @@ static const char *entry_end(const char *entry) {
     return entry;
 }
 
-static bool is_ours(const char *entry, const char *end) {
+static const char *base_name(const char *entry, const char *end) {
     const char *base = entry;
     for (const char *at = entry; at != end; at++) {
         if (*at == '/')
             base = at + 1;
     }
-    return text_after(base, "libimas") != NULL;
+    return base;
 }
 
 /* Writes PRELOAD and the entries that are neither ours nor the candidate, which follows ours where there is one. Returns
@@ -43,8 +43,9 @@ static bool write_others(char *to, const char *list, bool has_candidate) {
             list++;
             continue;
         }
-        bool ours = is_ours(entry, list), is_candidate = was_ours && has_candidate;
-        was_ours = ours;
+        const char *base = base_name(entry, list);
+        bool ours = text_after(base, "libimas") != NULL, is_candidate = was_ours && has_candidate;
+        was_ours = ours && text_after(base, "libimas-settings.so") == NULL; /* that is behind the candidate */
         if (!ours && !is_candidate) {
             if (end - at < list - entry + 2)
                 return false;

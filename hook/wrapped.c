@@ -90,9 +90,9 @@ static bool is_runtime(const struct loaded *tables) {
     return is_one_of(tables, "libpthread.so\0libdl.so\0libm.so\0librt.so\0ld-linux\0libgcc_s.so\0libstdc++.so\0linux-vdso\0");
 }
 
-/* What gives pages back hands each call on. */
-static bool is_giving_back(const struct loaded *tables) {
-    return is_one_of(tables, "libimas-giveback.so\0");
+/* What gives pages back, and what answers for settings, hands each call on. */
+static bool hands_on(const struct loaded *tables) {
+    return is_one_of(tables, "libimas-giveback.so\0libimas-settings.so\0");
 }
 
 /* Allocators whose place the candidate takes: gperftools' mmap, munmap and sbrk, and operators new, call no other
@@ -162,7 +162,7 @@ const char *wrapped_function(void) {
         if (is_libc(&tables) || has_own_malloc)
             return NULL; /* what comes behind libc is not reached; behind a malloc of the executable, the candidate */
         bool may_define = object->l_ld != _DYNAMIC && !is_serving(&calls, object) && !is_runtime(&tables) && !is_allocator(&tables) &&
-                          !is_giving_back(&tables);
+                          !hands_on(&tables);
         const char *found = may_define ? defined_of(&calls, &tables) : NULL;
         if (found != NULL)
             return found;

@@ -56,9 +56,9 @@ rounds.
 
 
 def read_catalogue(place):
-    """The catalogue's entries in its order."""
+    """The catalogue's entries for every program, in its order."""
     with open(place.lib / "catalogue.toml", "rb") as stream:
-        return tomllib.load(stream)["candidate"]
+        return [entry for entry in tomllib.load(stream)["candidate"] if "runtime" not in entry]
 
 
 def table(head, rows):

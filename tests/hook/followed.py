@@ -19,7 +19,8 @@ MOVED = ["dlsym", "dlopen", "dlmopen", "dladdr1", "dlerror", "pthread_key_create
 def default_allocators(built):
     """Of the catalogue's default set, the libraries that are built."""
     candidates = tomllib.loads((LIB / "catalogue.toml").read_text())["candidate"]
-    names = {pathlib.Path(one["library"]).stem.removeprefix("lib") for one in candidates if one["default"] and "library" in one}
+    names = {pathlib.Path(one["library"]).stem.removeprefix("lib") for one in candidates
+             if one["default"] and "library" in one and "runtime" not in one}
     return sorted(names & set(built))
 
 

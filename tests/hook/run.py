@@ -28,6 +28,7 @@ from harness import (ALL_MODES, CORE, GUARD, HOOK, LIB, PAGE, PAGES, WORK, build
                      under, until, wanted)
 from followed import children_that_cannot_load
 from give_back import GIVE_BACK, give_back
+from settings import SETTINGS, settings
 from handlers import handlers
 from versions import versions
 from wrapped import wrapped
@@ -42,7 +43,8 @@ BOTH = {"dlopen", "dlmopen", "_exit", "_Exit", "__register_atfork", *DISPOSITION
 THREADS = "pthread_create pthread_join pthread_tryjoin_np pthread_timedjoin_np pthread_clockjoin_np pthread_exit".split()
 WAITS = """poll ppoll epoll_wait epoll_pwait epoll_pwait2 select pselect accept accept4 nanosleep clock_nanosleep""".split()
 EXPORTS = {HOOK: {*FAMILY, *BOTH, "prctl", "syscall"}, GUARD: BOTH,
-           GIVE_BACK: {*THREADS, *WAITS, "unshare", "setns", "prctl", "syscall", "imas_give_back_settings"}}
+           SETTINGS: {"getenv", "secure_getenv"}, GIVE_BACK: {*THREADS, *WAITS, "unshare", "setns", "prctl", "syscall",
+                                                                     "imas_give_back_settings"}}
 
 
 def tool(*command):
@@ -64,7 +66,7 @@ def libraries():
         check(f"{name} relro", "GNU_RELRO" in segments)
         check(f"{name} size", library.stat().st_size < 98304, library.stat().st_size)
         check(f"{name} no __tls_get_addr", "__tls_get_addr" not in tool("nm", "-D", library))
-        for opens in ("dlopen", "dlmopen") if library != GIVE_BACK else ():
+        for opens in ("dlopen", "dlmopen") if library in (HOOK, GUARD) else ():
             code = tool("objdump", "-d", "--no-show-raw-insn", f"--disassemble={opens}", library)
             body = code[code.index(f"<{opens}>:"):]
             check(f"{name} {opens} ends in a jump", "call   *" not in body and re.search(r"jmp +\*", body) is not None, body)
@@ -702,6 +704,7 @@ def main():
     memory(core)
     split(core)
     give_back(allocators)
+    settings(allocators)
     children(core)
     children_that_cannot_load(allocators)
     own_malloc(core)

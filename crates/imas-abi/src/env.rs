@@ -19,6 +19,11 @@ pub const UNSET: &str = "IMAS_UNSET";
 pub const PAD: &str = "IMAS_PAD";
 /// Per cent of the process's CPU time that giving pages back may cost, 1 to 100; absent: 1.
 pub const GIVE_BACK_SHARE: &str = "IMAS_GIVE_BACK_SHARE";
+/// Colon-separated names of variables that libimas-settings.so answers getenv for, after they were taken away
+/// again.
+pub const SETTINGS: &str = "IMAS_SETTINGS";
+/// Before a name in [`SETTINGS`]: every question for it is answered. Without it, the first one is.
+pub const SETTINGS_LASTING: char = '+';
 /// `1`: do nothing at all.
 pub const DISABLE: &str = "IMAS_DISABLE";
 /// Another run folder than [`crate::RUN_FOLDER`], for a tree of one user's processes.

@@ -8,6 +8,7 @@ use std::path::Path;
 use imas_core::sample::PageKind;
 use imas_core::{Candidate, TrialRecord};
 use imas_linux::catalogue::{self, Catalogue};
+use imas_linux::runtime::Runtime;
 use imas_store::daemon::Disabled;
 
 /// What decides on this machine which candidates programs may get.
@@ -25,16 +26,18 @@ pub struct CandidateRules<'a> {
 
 impl CandidateRules<'_> {
     /// The candidates of a program that is pinned to one of them, or not, and has trials of this build under
-    /// those that are named in `tried`. Services have a default set of their own.
+    /// those that are named in `tried`. Services have a default set of their own; `runtime` adds the
+    /// candidates that are its settings.
     #[must_use]
     pub fn of_program(
         &self,
         pinned: Option<&str>,
         tried: &BTreeSet<&str>,
         is_service: bool,
+        runtime: Option<Runtime>,
     ) -> Vec<Candidate> {
         let Self { catalogue, configured, .. } = *self;
-        let selection = Selection { catalogue, configured, pinned, tried, is_service };
+        let selection = Selection { catalogue, configured, pinned, tried, is_service, runtime };
         selection.of(|candidate| !is_disabled(self.disabled, candidate) && (self.is_usable)(candidate))
     }
 }
@@ -61,13 +64,17 @@ struct Selection<'a> {
     /// The candidates with trials of this build of the program.
     tried: &'a BTreeSet<&'a str>,
     is_service: bool,
+    /// The program's runtime.
+    runtime: Option<Runtime>,
 }
 
 impl Selection<'_> {
     /// The candidates of this selection, in the order of the catalogue. `is_available` says whether one can
     /// be used on this machine now.
     fn of(&self, is_available: impl Fn(&catalogue::CatalogueCandidate) -> bool) -> Vec<Candidate> {
-        let selected = self.catalogue.candidates().iter().filter(|candidate| self.includes(candidate));
+        let of_runtime = self.runtime.into_iter().flat_map(|runtime| self.catalogue.of_runtime(runtime));
+        let all = self.catalogue.candidates().iter().chain(of_runtime);
+        let selected = all.filter(|candidate| self.includes(candidate));
         let for_program = |candidate| Candidate {
             tested: self.tests(candidate),
             available: is_available(candidate),
@@ -86,7 +93,9 @@ impl Selection<'_> {
 
     fn tests(&self, candidate: &catalogue::CatalogueCandidate) -> bool {
         match self.configured {
-            None if self.is_service => self.catalogue.is_default(candidate, true),
+            None if self.is_service && candidate.runtime.is_none() => {
+                self.catalogue.is_default(candidate, true)
+            }
             configured => is_tested(configured, candidate),
         }
     }
@@ -141,6 +150,8 @@ pub fn version_served(catalogue: &Catalogue, candidate: &str, served: &str) -> S
 pub fn version(candidate: &catalogue::CatalogueCandidate) -> String {
     match (&candidate.version, &candidate.library) {
         (Some(version), _) => version.clone(),
+        // The runtime is the program's, and its version part of the program's build.
+        (None, None) if candidate.runtime.is_some() => String::new(),
         (None, None) => imas_linux::host::libc_version(),
         (None, Some(_)) => String::new(),
     }
@@ -218,6 +229,7 @@ mod tests {
             pinned: None,
             tried: &none,
             is_service: false,
+            runtime: None,
         };
         let tested = |name: &str| (name.to_owned(), true);
         let kept = |name: &str| (name.to_owned(), false);
@@ -241,7 +253,7 @@ mod tests {
         let is_usable = |_: &catalogue::CatalogueCandidate| true;
         let names = |catalogue: &Catalogue, configured: Option<&[String]>, is_service| {
             let rules = CandidateRules { catalogue, configured, disabled: &[], is_usable: &is_usable };
-            let found = rules.of_program(None, &BTreeSet::from(["mimalloc"]), is_service).into_iter();
+            let found = rules.of_program(None, &BTreeSet::from(["mimalloc"]), is_service, None).into_iter();
             found.map(|one| (one.name, one.tested)).collect::<Vec<_>>()
         };
         let set = |pairs: &[(&str, bool)]| {
@@ -286,7 +298,7 @@ mod tests {
                 disabled: &disabled,
                 is_usable: &is_usable,
             };
-            let found = rules.of_program(None, &BTreeSet::new(), false);
+            let found = rules.of_program(None, &BTreeSet::new(), false, None);
             found.into_iter().find(|candidate| candidate.name == "jemalloc").unwrap().available
         };
         assert!(!is_available("5.3"));
@@ -303,6 +315,7 @@ mod tests {
             pinned: None,
             tried: &tried,
             is_service: false,
+            runtime: None,
         };
         let expected = ["system", "glibc:lean"].map(|name| (name.to_owned(), true));
         assert_eq!(names(&selection), expected);

@@ -8,6 +8,8 @@ use imas_store::Store;
 
 use crate::context::Context;
 use crate::inline_candidate::has_settings;
+use crate::inspect::ExecutableFacts;
+use crate::runtime_command::of_program;
 use crate::wrapped;
 
 /// A candidate to be measured, or why it cannot be.
@@ -106,6 +108,24 @@ pub fn for_program<'a>(compared: &[ComparedCandidate<'a>], defined: &[String]) -
         obstacle: one.obstacle.clone().or_else(|| wrapped::obstacle(one.candidate, defined)),
     };
     compared.iter().map(for_program).collect()
+}
+
+/// Candidates of a program's runtime that a comparison has: those that are named (`all`: every one), else the
+/// ones that are tested by default. A name of another runtime is among them, for the reason why it is not used.
+#[must_use]
+pub fn of_runtime<'a>(
+    names: &[String],
+    context: &'a Context,
+    executable: &ExecutableFacts,
+) -> Vec<&'a CatalogueCandidate> {
+    let all = names.iter().any(|name| name == "all");
+    let own: Vec<_> = of_program(&context.catalogue, executable).collect();
+    let is_wanted = |one: &&CatalogueCandidate| match names {
+        [] => one.default && own.contains(one),
+        _ if all => own.contains(one),
+        names => names.contains(&one.name),
+    };
+    context.catalogue.all().filter(|one| one.runtime.is_some()).filter(is_wanted).collect()
 }
 
 fn in_this_order<'a>(these: &[&str], context: &'a Context) -> Vec<&'a CatalogueCandidate> {

@@ -12,6 +12,7 @@ use imas_linux::catalogue::{Catalogue, CatalogueCandidate, SYSTEM};
 use imas_linux::clock::now_unix_s;
 use imas_linux::environment::{Injection, Libraries, Mode, Reach};
 use imas_linux::page::{self, PageFileError};
+use imas_linux::runtime::{Runtime, RuntimeSettings};
 use imas_store::{Store, StoreError};
 use serde::{Deserialize, Serialize};
 
@@ -199,7 +200,7 @@ impl Context {
     /// When the catalogue has none; the error lists the names.
     pub fn candidate(&self, name: &str) -> Result<&CatalogueCandidate> {
         self.catalogue.find(name).ok_or_else(|| {
-            let known: Vec<_> = self.catalogue.candidates().iter().map(|c| c.name.as_str()).collect();
+            let known: Vec<_> = self.catalogue.all().map(|c| c.name.as_str()).collect();
             let meant = crate::suggestion::nearest(name, known.iter().copied());
             let meant = meant.map_or_else(String::new, |meant| format!("did you mean {meant}? "));
             Hinted::error(
@@ -224,6 +225,11 @@ impl Context {
         }
         if candidate.give_back
             && let Some(why) = self.obstacle_of_ours(Mode::Production, &self.libraries.give_back, store)
+        {
+            return Some(why);
+        }
+        if candidate.runtime.is_some()
+            && let Some(why) = self.obstacle_of_ours(Mode::Production, &self.libraries.settings, store)
         {
             return Some(why);
         }
@@ -264,9 +270,12 @@ impl Context {
     /// Why a library of ours does not come with a start.
     fn obstacle_of_ours(&self, mode: Mode, library: &Path, store: Option<&Store>) -> Option<String> {
         // A candidate of settings alone: nothing is injected but what is ours.
+        let answers = library == self.libraries.settings;
         let settings = CatalogueCandidate {
             name: "settings".to_owned(),
             give_back: library == self.libraries.give_back,
+            runtime: answers.then(|| RuntimeSettings::of(Runtime::Node)),
+            environment: answers.then(|| ("NODE_OPTIONS".to_owned(), String::new())).into_iter().collect(),
             ..self.catalogue.find(SYSTEM)?.clone()
         };
         match library.is_file() {
@@ -324,17 +333,15 @@ fn kind_of(candidate: &CatalogueCandidate) -> String {
 }
 
 /// What is remembered of the file under that kind, else what is found out now, for the next time.
-fn remembered(
+pub(crate) fn remembered(
     store: Option<&Store>,
     file: &Path,
     kind: &str,
     find_out: impl FnOnce() -> Option<String>,
 ) -> Option<String> {
     let start = now_unix_s();
-    if let Some(known) = store.and_then(|store| store.recall::<Found>(file, kind).ok()?)
-        && (known.obstacle.is_none() || start < known.until_s)
-    {
-        return known.obstacle;
+    if let Some(known) = recalled(store, file, kind) {
+        return known;
     }
     let obstacle = find_out();
     if let Some(store) = store {
@@ -345,7 +352,14 @@ fn remembered(
     obstacle
 }
 
-/// What was found out about a library.
+/// What is remembered of the file under that kind and still counts: that there is no obstacle, or which one.
+#[expect(clippy::option_option, reason = "nothing known, and no obstacle")]
+pub(crate) fn recalled(store: Option<&Store>, file: &Path, kind: &str) -> Option<Option<String>> {
+    let known = store?.recall::<Found>(file, kind).ok()??;
+    (known.obstacle.is_none() || now_unix_s() < known.until_s).then_some(known.obstacle)
+}
+
+/// What was found out about a file.
 #[derive(Debug, Serialize, Deserialize)]
 struct Found {
     obstacle: Option<String>,

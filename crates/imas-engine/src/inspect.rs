@@ -16,14 +16,15 @@ use imas_linux::in_time::{ROOT, in_time};
 use imas_linux::index::Executable;
 use imas_linux::program::Command;
 use imas_linux::program_file::ProgramFile;
+use imas_linux::runtime::{FoundRuntime, with_version};
 use imas_store::Store;
 use imas_store::domain::Domain;
 use serde::{Deserialize, Serialize};
 
 /// Name of what `imas` found, in the store.
-const FOUND: &str = "executable, its libraries, their functions";
+const FOUND: &str = "executable, its libraries, their functions, runtimes";
 /// Name of what `imasd` found, in the store.
-const FOUND_BY_DAEMON: &str = "imasd-executable-functions";
+const FOUND_BY_DAEMON: &str = "imasd-executable-runtimes";
 /// Name of the count of readings that `imasd` began and did not end.
 const BEGUN: &str = "imasd-executable-begun";
 /// Number of readings begun and not ended after which the file is not read any more.
@@ -38,17 +39,21 @@ pub struct ExecutableFacts {
     pub build_id: String,
     /// Functions of libc that it, or a library that it is linked with, defines ([`crate::wrapped`]).
     pub defines: Vec<String>,
+    /// Language runtimes that the executable is, or has inside.
+    #[serde(default)]
+    pub runtimes: Vec<FoundRuntime>,
 }
 
 impl ExecutableFacts {
     fn unfit(why: String) -> Self {
-        Self { unfit: Some(why), build_id: String::new(), defines: vec![] }
+        Self { unfit: Some(why), build_id: String::new(), defines: vec![], runtimes: vec![] }
     }
 
     fn read(file: &ProgramFile, path: &Path) -> Result<Self, ElfError> {
         let elf = ElfImage::of(file.file(), path)?;
         let unfit = elf.unfit().map(|unfit| unfit.why().to_owned());
-        Ok(Self { unfit, build_id: elf.build_id.unwrap_or_default(), defines: elf.defines })
+        let runtimes = elf.runtimes.into_iter().map(|found| with_version(found, path)).collect();
+        Ok(Self { unfit, build_id: elf.build_id.unwrap_or_default(), defines: elf.defines, runtimes })
     }
 }
 
@@ -132,6 +137,12 @@ pub fn known_definitions(store: &Store, domain: Domain, path: &Path) -> Vec<Stri
     let Some(about) = file_at(domain, path) else { return vec![] };
     let found = [FOUND, FOUND_BY_DAEMON].map(|kind| store.recall_of::<ExecutableFacts>(path, &about, kind));
     found.into_iter().find_map(|found| found.ok().flatten()).map(|found| found.defines).unwrap_or_default()
+}
+
+/// The facts of the user's own executable, as [`command`] found them, if it has not changed since.
+#[must_use]
+pub fn known_facts(store: &Store, path: &Path) -> Option<ExecutableFacts> {
+    store.recall(path, FOUND).ok().flatten()
 }
 
 /// Whether [`running`] has read the file of the domain that is at the path, and it has not changed since.

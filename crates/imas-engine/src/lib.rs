@@ -14,6 +14,7 @@
 //! - [`fleet_key`]: what a program and this machine are to a fleet
 //! - [`fleet_turn`]: which trials are this host's, where a fleet shares them out
 //! - [`replay_knowledge`]: what replays predicted of a program, with the shipped reliability
+//! - [`runtime_command`]: a command whose program has a runtime that takes settings
 //! - [`seconds`]: the range of a configured duration
 //! - [`difference`]: how a file changes, as `diff -u` prints it
 //! - [`exclusions`]: programs that nobody is to change unasked
@@ -21,6 +22,9 @@
 //! - [`context`]: the installation as `imas` uses it: libraries, catalogue, store and configuration
 //! - [`catalogue_files`]: the files of the catalogue
 //! - [`compared`]: the candidates of a comparison
+//! - [`lasting`]: a candidate for something that lasts
+//! - [`lasting_settings`]: the same where the candidate is settings of a language runtime
+//! - [`licences`]: licences that come along with a candidate
 //! - [`inline_candidate`]: an allocator with settings of the command line
 //! - [`flags`]: the flags that several commands share
 //! - [`probe`]: how a binary answers when it is started to see whether a library loads
@@ -48,10 +52,14 @@ pub mod folders;
 pub mod harvest;
 pub mod inline_candidate;
 pub mod inspect;
+pub mod lasting;
+pub mod lasting_settings;
+pub mod licences;
 pub mod pending;
 pub mod probe;
 pub mod profile;
 pub mod replay_knowledge;
+pub mod runtime_command;
 pub mod seconds;
 pub mod start_plan;
 pub mod state;

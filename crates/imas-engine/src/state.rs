@@ -10,13 +10,16 @@ use imas_core::profile::candidates_with_results;
 use imas_core::service_life::UntouchedLife;
 use imas_core::{Candidate, History, ProfileView, TrialRecord};
 use imas_linux::catalogue::Catalogue;
+use imas_linux::runtime::Runtime;
+use imas_store::domain::Domain;
 use imas_store::samples::StoredProgram;
 use imas_store::{Store, StoreError};
 
 use crate::candidates::{CandidateRules, is_service};
 use crate::fleet_turn::{FleetKnowledge, TrialSharing, TurnQuestion};
-use crate::inspect::known_definitions;
+use crate::inspect::{known_definitions, known_facts};
 use crate::replay_knowledge::ReplayKnowledge;
+use crate::runtime_command::served_runtime;
 use crate::wrapped;
 
 /// What the store, the catalogue and the machine say about one program.
@@ -63,6 +66,7 @@ impl ProgramState {
             pinned.as_deref(),
             &candidates_with_results(&records, build_id),
             is_service(&records, build_id),
+            runtime(store, &program),
         );
         let left_out = leave_out(
             &mut candidates,
@@ -167,6 +171,17 @@ impl ProgramState {
             untouched: &self.untouched,
         }
     }
+}
+
+/// The runtime whose settings `imas run` may give the program. imasd gives none: its table has no candidates
+/// of runtimes.
+fn runtime(store: &Store, program: &StoredProgram) -> Option<Runtime> {
+    if program.domain != Domain::Own {
+        return None;
+    }
+    let known = known_facts(store, program.path.as_ref())?;
+    // Trials are made with something loaded.
+    served_runtime(&known).filter(|_| known.unfit.is_none()).map(|found| found.runtime)
 }
 
 /// Takes from the program the candidates that call a function which it defines.

@@ -26,6 +26,7 @@ pub fn arena_heaps(pid: u32) -> Option<ArenaHeaps> {
         bytes: resident_bytes(pid)?,
         main_bytes: maps.iter().filter(|map| map.pathname == MMapPath::Heap).map(anonymous).sum(),
         heap_bytes: heaps(&maps).map(anonymous).collect(),
+        held: None,
     })
 }
 

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use crate::runtime::{Runtime, RuntimeSettings};
 use entry::{Entry, File};
 pub use installed::build_of;
 pub use obstacle::{obstacle, withheld};
@@ -52,6 +53,8 @@ pub struct CatalogueCandidate {
     pub give_back: bool,
     /// Variables set at the start, without the preload.
     pub environment: BTreeMap<String, String>,
+    /// Settings of a runtime; `None` when the candidate is for every program.
+    pub runtime: Option<RuntimeSettings>,
     /// A library of the distribution, by its soname, for which `library` is only the glue; absolute path of
     /// what was found.
     pub needs: Option<PathBuf>,
@@ -79,6 +82,7 @@ impl CatalogueCandidate {
 #[derive(Debug, Clone, Default)]
 pub struct Catalogue {
     candidates: Vec<CatalogueCandidate>,
+    of_runtimes: Vec<CatalogueCandidate>,
     problems: Vec<Problem>,
 }
 
@@ -118,10 +122,22 @@ impl Catalogue {
         catalogue
     }
 
-    /// All candidates, usable or not.
+    /// The candidates for every program, usable or not.
     #[must_use]
     pub fn candidates(&self) -> &[CatalogueCandidate] {
         &self.candidates
+    }
+
+    /// The candidates that are settings of the runtime, for its programs alone.
+    pub fn of_runtime(&self, runtime: Runtime) -> impl Iterator<Item = &CatalogueCandidate> {
+        let is_of =
+            move |one: &&CatalogueCandidate| one.runtime.as_ref().is_some_and(|of| of.runtime == runtime);
+        self.of_runtimes.iter().filter(is_of)
+    }
+
+    /// The candidates for every program, then those of the runtimes.
+    pub fn all(&self) -> impl Iterator<Item = &CatalogueCandidate> {
+        self.candidates.iter().chain(&self.of_runtimes)
     }
 
     /// Problems: what could not be read.
@@ -133,7 +149,7 @@ impl Catalogue {
     /// The candidate of that name.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<&CatalogueCandidate> {
-        self.candidates.iter().find(|c| c.name == name)
+        self.all().find(|c| c.name == name)
     }
 
     /// Whether the candidate is tested when the user names none. A catalogue without a set for services has
@@ -169,6 +185,7 @@ impl Catalogue {
             at = start;
             let entry = table.into_inner().try_into::<Entry>().map_err(|error| error.message().to_owned());
             match entry.and_then(|entry| self.candidate_of(entry, file, line, added)) {
+                Ok(Some(candidate)) if candidate.runtime.is_some() => self.of_runtimes.push(candidate),
                 Ok(candidate) => self.candidates.extend(candidate),
                 Err(what) => self.problem(file, Some(line), what),
             }

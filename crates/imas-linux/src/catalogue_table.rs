@@ -249,6 +249,8 @@ impl CatalogueTable {
             hook: text(&self.header.hook).into(),
             guard: text(&self.header.guard).into(),
             give_back: text(&self.header.give_back).into(),
+            // The table has no candidates with settings of a runtime.
+            settings: PathBuf::new(),
             preload_folder: None,
         }
     }
@@ -358,6 +360,7 @@ mod tests {
                 hook: self.library("hook.so"),
                 guard: self.library("guard.so"),
                 give_back: self.library("back.so"),
+                settings: self.library("settings.so"),
                 preload_folder: None,
             }
         }

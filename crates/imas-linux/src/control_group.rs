@@ -72,6 +72,12 @@ pub fn memory_left() -> Option<u64> {
     uses().into_iter().chain(braked).map(|one| one.limit.saturating_sub(one.used)).min()
 }
 
+/// The tightest limit on this process' memory, in bytes; None without one.
+#[must_use]
+pub fn memory_limit() -> Option<u64> {
+    uses().into_iter().map(|one| one.limit).min()
+}
+
 fn memory_used() -> Option<f64> {
     highest(&uses())
 }

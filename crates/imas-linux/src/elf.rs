@@ -5,6 +5,7 @@
 mod bounded;
 mod headers;
 mod interface;
+mod runtimes;
 mod symbols;
 mod texts;
 mod wrapped;
@@ -18,6 +19,7 @@ use self::bounded::Bounded;
 use self::headers::Headers;
 pub use self::wrapped::{called_by, defined_by};
 use crate::program_file::ProgramFile;
+use crate::runtime::FoundRuntime;
 
 /// Limit for the bytes that are read of one file: its headers, notes and dynamic symbols with their names.
 pub const MOST_BYTES: u64 = 32 << 20;
@@ -55,6 +57,8 @@ pub struct ElfImage {
     pub library_defines_malloc: bool,
     /// Functions of libc that it, or a library that it is linked with, defines.
     pub defines: Vec<String>,
+    /// Language runtimes that it is, or has inside.
+    pub runtimes: Vec<FoundRuntime>,
 }
 
 /// Why a file could not be read as ELF.
@@ -183,6 +187,7 @@ impl ElfImage {
     pub fn of<R: Read + Seek>(source: R, path: &Path) -> Result<Self, ElfError> {
         let (headers, mut source, left) = headers(source)?;
         let symbols = symbols::read(&mut source, headers.table, left)?;
+        let runtimes = runtimes::of(&mut source, &headers, left);
         let calls_interface = interface::is_called(&mut source, &headers, path);
         let is_program = headers.interpreter.is_some() && headers.class == Class::Native;
         let library_defines_malloc = is_program && interface::library_defines_malloc(&headers, path);
@@ -196,6 +201,7 @@ impl ElfImage {
             calls_interface,
             library_defines_malloc,
             defines,
+            runtimes,
         })
     }
 
@@ -379,6 +385,7 @@ mod tests {
             calls_interface: false,
             library_defines_malloc: false,
             defines: vec![],
+            runtimes: vec![],
         };
         assert_eq!(musl.unfit(), Some(Unfit::OtherLibc));
         assert_eq!(ElfImage { class: Class::Foreign, ..musl }.unfit(), Some(Unfit::Foreign));

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use crate::catalogue::CatalogueCandidate;
 use crate::preload_folder;
+use crate::runtime::{Delivery, RuntimeSettings, list_sign};
 pub use crate::variables::Variables;
 
 const LD_PRELOAD: &str = "LD_PRELOAD";
@@ -22,6 +23,8 @@ pub const HOOK: &str = "libimas.so";
 pub const GUARD: &str = "libimas-guard.so";
 /// The library beside either, for a candidate that gives free pages back.
 pub const GIVE_BACK: &str = "libimas-giveback.so";
+/// The library beside either, for a candidate that sets variables of a language runtime.
+pub const SETTINGS: &str = "libimas-settings.so";
 /// The library that every program of an enabled machine preloads.
 pub const STUB: &str = "libimas-preload.so";
 
@@ -34,6 +37,8 @@ pub struct Libraries {
     pub guard: PathBuf,
     /// `libimas-giveback.so`: gives free pages back, under the candidates that ask for it.
     pub give_back: PathBuf,
+    /// `libimas-settings.so`: answers a runtime that asks for its settings.
+    pub settings: PathBuf,
     /// Folder through which children are to find the libraries ([`crate::preload_folder`]). Without it they
     /// find them by their plain paths.
     pub preload_folder: Option<PathBuf>,
@@ -47,6 +52,7 @@ impl Libraries {
             hook: lib_dir.join(HOOK),
             guard: lib_dir.join(GUARD),
             give_back: lib_dir.join(GIVE_BACK),
+            settings: lib_dir.join(SETTINGS),
             preload_folder: None,
         }
     }
@@ -105,16 +111,61 @@ impl Injection<'_> {
     /// # Errors
     /// When one of the libraries lies at a path that LD_PRELOAD cannot express.
     pub fn variables(&self, inherited: &Variables, libraries: &Libraries) -> Result<Variables, UnusablePath> {
+        if self.candidate.runtime.as_ref().is_some_and(|settings| settings.is_bare) {
+            return Ok(self.with_plain(inherited));
+        }
         let mut changes = BTreeMap::new();
         if self.mode == Mode::Trial || !self.candidate.is_system() {
             changes.insert(LD_PRELOAD.into(), Change::Before(self.preload(libraries)?));
         }
-        for (name, value) in &self.candidate.environment {
-            let value = OsString::from(value);
-            let change = if name == GLIBC_TUNABLES { Change::Behind(value) } else { Change::Instead(value) };
-            changes.insert(name.into(), change);
+        for (name, value) in self.candidate.environment.iter().filter(|(name, _)| !self.leaves_open(name)) {
+            changes.insert(name.into(), Change::of(name, value));
         }
-        Ok(self.with_undo(inherited, changes))
+        let hidden = self.hidden();
+        if !hidden.is_empty() {
+            changes.insert(imas_abi::env::SETTINGS.into(), Change::Instead(hidden.into()));
+        }
+        let left_open = self.with_open(inherited);
+        Ok(self.with_undo(left_open.as_ref().unwrap_or(inherited), changes))
+    }
+
+    /// The variables of a program into which nothing of ours is loaded: those of the candidate, and nobody takes
+    /// them away again.
+    fn with_plain(&self, inherited: &Variables) -> Variables {
+        let mut variables = inherited.clone();
+        variables.retain(|name, _| !is_ours(name));
+        set_open(&mut variables, self.candidate.environment.iter());
+        variables
+    }
+
+    /// What is inherited with the variables that stay in the environment; `None` where there are none.
+    fn with_open(&self, inherited: &Variables) -> Option<Variables> {
+        let mut open =
+            self.candidate.environment.iter().filter(|(name, _)| self.leaves_open(name)).peekable();
+        open.peek()?;
+        let mut variables = inherited.clone();
+        set_open(&mut variables, open);
+        Some(variables)
+    }
+
+    /// Whether the variable stays in the environment.
+    fn leaves_open(&self, name: &str) -> bool {
+        let is_open = |settings: &RuntimeSettings| settings.runtime.delivery() == Delivery::Open;
+        self.candidate.runtime.as_ref().is_some_and(is_open) && is_of_a_runtime(name)
+    }
+
+    /// The variables that the runtime asks for after they were taken away again, as `libimas-settings.so` reads
+    /// them.
+    fn hidden(&self) -> String {
+        let Some(settings) = &self.candidate.runtime else { return String::new() };
+        let names =
+            self.candidate.environment.keys().filter(|name| is_of_a_runtime(name) && !self.leaves_open(name));
+        let mark = if settings.runtime.asks_again() {
+            imas_abi::env::SETTINGS_LASTING.to_string()
+        } else {
+            String::new()
+        };
+        names.map(|name| format!("{mark}{name}")).collect::<Vec<_>>().join(":")
     }
 
     /// Our entries of LD_PRELOAD.
@@ -122,9 +173,12 @@ impl Injection<'_> {
         let ours = if self.mode == Mode::Trial { &libraries.hook } else { &libraries.guard };
         let mut list = OsString::new();
         let give_back = self.candidate.give_back.then_some(&libraries.give_back);
+        let settings = (!self.hidden().is_empty()).then_some(&libraries.settings);
         // Order matters: the hook finds the allocator after it with RTLD_NEXT, and what is before it sees calls
-        // that the hook answers itself.
-        for path in [give_back, Some(ours), self.candidate.library.as_ref()].into_iter().flatten() {
+        // that the hook answers itself. Constructors run from the last to the first: what keeps settings is
+        // first, before the guard takes them away.
+        let library = self.candidate.library.as_ref();
+        for path in [give_back, Some(ours), library, settings].into_iter().flatten() {
             if !preload_folder::can_be_named(path.as_os_str()) {
                 return Err(UnusablePath(path.clone()));
             }
@@ -204,19 +258,27 @@ impl Injection<'_> {
 enum Change {
     /// Our value is put before the variable's own.
     Before(OsString),
-    /// Our value is put behind the variable's own.
-    Behind(OsString),
+    /// Our value is put behind the variable's own, with that sign between them.
+    Behind(OsString, char),
     /// Our value takes the place of the variable's own.
     Instead(OsString),
 }
 
 impl Change {
+    /// The change that sets a candidate's variable. A list of options keeps those that are there.
+    fn of(name: &str, value: &str) -> Self {
+        match list_sign(name) {
+            Some(sign) => Self::Behind(value.into(), sign),
+            None => Self::Instead(value.into()),
+        }
+    }
+
     /// The new value; `old` is empty where there was none.
     fn over(&self, old: &OsStr) -> OsString {
         match self {
             Self::Before(ours) if !old.is_empty() => joined(ours, old),
-            Self::Behind(ours) if !old.is_empty() => joined(old, ours),
-            Self::Before(ours) | Self::Behind(ours) | Self::Instead(ours) => ours.clone(),
+            Self::Behind(ours, sign) if !old.is_empty() => with_sign(old, *sign, ours),
+            Self::Before(ours) | Self::Behind(ours, _) | Self::Instead(ours) => ours.clone(),
         }
     }
 }
@@ -241,18 +303,48 @@ fn leave_alone(variables: &mut Variables, reach: Reach) {
 /// Variables that launchers above us left for their own process.
 fn is_ours(name: &OsStr) -> bool {
     let bytes = name.as_bytes();
-    use imas_abi::env::{ALONE, FOLLOW, PAD, PAGE, TREE, UNSET};
-    let exact = [PAGE, FOLLOW, ALONE, TREE, UNSET, PAD];
+    use imas_abi::env::{ALONE, FOLLOW, PAD, PAGE, SETTINGS, TREE, UNSET};
+    let exact = [PAGE, FOLLOW, ALONE, TREE, UNSET, PAD, SETTINGS];
     exact.iter().any(|ours| bytes == ours.as_bytes()) || bytes.starts_with(imas_abi::env::WAS.as_bytes())
 }
 
 fn joined(left: &OsStr, right: &OsStr) -> OsString {
-    OsString::from_vec([left.as_bytes(), b":", right.as_bytes()].concat())
+    with_sign(left, ':', right)
+}
+
+fn with_sign(left: &OsStr, sign: char, right: &OsStr) -> OsString {
+    OsString::from_vec([left.as_bytes(), sign.to_string().as_bytes(), right.as_bytes()].concat())
+}
+
+/// Whether `libimas-settings.so` is loaded under the candidate.
+#[must_use]
+pub fn has_hidden_settings(candidate: &CatalogueCandidate) -> bool {
+    let is_bare = candidate.runtime.as_ref().is_some_and(|settings| settings.is_bare);
+    let injection = Injection { candidate, mode: Mode::Production, reach: Reach::Program, page: None };
+    !is_bare && !injection.hidden().is_empty()
+}
+
+/// Whether a runtime reads the variable, and not the C library or an allocator, at its start.
+fn is_of_a_runtime(name: &str) -> bool {
+    !matches!(name, GLIBC_TUNABLES | "MALLOC_CONF")
+        && !name.starts_with("MIMALLOC_")
+        && !name.starts_with("TCMALLOC_")
+}
+
+/// Sets variables that stay.
+fn set_open<'a>(variables: &mut Variables, open: impl Iterator<Item = (&'a String, &'a String)>) {
+    for (name, value) in open {
+        let change = Change::of(name, value);
+        if variables.replace_each(OsStr::new(name), |old| change.over(old)).is_empty() {
+            variables.push(name.into(), value.into());
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runtime::{Runtime, VersionRange};
 
     fn candidate(name: &str, library: Option<&str>, environment: &[(&str, &str)]) -> CatalogueCandidate {
         CatalogueCandidate {
@@ -270,6 +362,7 @@ mod tests {
             hook: "/l/hook.so".into(),
             guard: "/l/guard.so".into(),
             give_back: "/l/back.so".into(),
+            settings: "/l/settings.so".into(),
             preload_folder: None,
         }
     }
@@ -443,6 +536,57 @@ mod tests {
         assert!(!got.contains_key(OsStr::new("IMAS_FOLLOW")));
         let tree = start(&system, Mode::Production, Reach::Tree, &inherited);
         assert_eq!(tree[OsStr::new("IMAS_FOLLOW")], "1");
+    }
+
+    fn of_runtime(runtime: Runtime, environment: &[(&str, &str)], is_bare: bool) -> CatalogueCandidate {
+        let settings = RuntimeSettings {
+            runtime,
+            versions: VersionRange::default(),
+            arguments: vec![],
+            yields_to: vec![],
+            is_bare,
+        };
+        CatalogueCandidate { runtime: Some(settings), ..candidate("x", None, environment) }
+    }
+
+    #[test]
+    fn what_a_runtime_asks_for_is_answered_by_a_library_behind_the_guard() {
+        let node = of_runtime(Runtime::Node, &[("NODE_OPTIONS", "--max-semi-space-size=1")], false);
+        let inherited = variables(&[("NODE_OPTIONS", "--enable-source-maps")]);
+        let got = start(&node, Mode::Production, Reach::Program, &inherited);
+        assert_eq!(got[OsStr::new("NODE_OPTIONS")], "--enable-source-maps --max-semi-space-size=1");
+        assert_eq!(got[OsStr::new("IMAS_WAS_NODE_OPTIONS")], "--enable-source-maps");
+        assert_eq!(got[OsStr::new("IMAS_SETTINGS")], "NODE_OPTIONS");
+        assert_eq!(got[OsStr::new("LD_PRELOAD")], "/l/guard.so:/l/settings.so");
+        assert_eq!(got[OsStr::new("IMAS_UNSET")], "IMAS_SETTINGS:LD_PRELOAD");
+        let again = start(&candidate("system", None, &[]), Mode::Production, Reach::Program, &got);
+        assert!(!again.contains_key("IMAS_SETTINGS"), "of a launcher above");
+    }
+
+    #[test]
+    fn an_allocator_beside_settings_reads_its_own_from_the_environment() {
+        let settings = [("PYTHONMALLOC", "malloc"), ("MALLOC_CONF", "a"), ("GLIBC_TUNABLES", "b=1")];
+        let python = CatalogueCandidate {
+            library: Some("/l/je.so".into()),
+            ..of_runtime(Runtime::Cpython, &settings, false)
+        };
+        let got = start(&python, Mode::Trial, Reach::Program, &Variables::new());
+        assert_eq!(got[OsStr::new("IMAS_SETTINGS")], "+PYTHONMALLOC");
+        assert_eq!(got[OsStr::new("LD_PRELOAD")], "/l/hook.so:/l/je.so:/l/settings.so");
+    }
+
+    #[test]
+    fn a_variable_of_a_bare_start_stays_and_nothing_else_is_added() {
+        let go = of_runtime(Runtime::Go, &[("GOGC", "200"), ("GODEBUG", "a=1")], true);
+        let inherited = variables(&[("GODEBUG", "b=1"), ("LD_PRELOAD", "/x.so")]);
+        for (mode, reach) in [(Mode::Production, Reach::Program), (Mode::Trial, Reach::Tree)] {
+            let got = start(&go, mode, reach, &inherited);
+            assert_eq!(got, variables(&[("GODEBUG", "b=1,a=1"), ("LD_PRELOAD", "/x.so"), ("GOGC", "200")]));
+        }
+        let dotnet = of_runtime(Runtime::Dotnet, &[("DOTNET_GCConserveMemory", "5")], false);
+        let got = start(&dotnet, Mode::Production, Reach::Program, &Variables::new());
+        assert_eq!(got[OsStr::new("LD_PRELOAD")], "/l/guard.so");
+        assert_eq!(got[OsStr::new("IMAS_UNSET")], "LD_PRELOAD", "it is not taken away again");
     }
 
     #[test]

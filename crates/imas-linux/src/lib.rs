@@ -23,7 +23,12 @@
 //! - [`package`]: which package of the distribution a file belongs to
 //! - [`resident`]: what the resident memory of a process consists of
 //! - [`running`]: running processes
+//! - [`runtime`]: language runtimes, whose memory managers take settings
+//! - [`runtime_start`]: settings of a runtime for one program
 //! - [`serving`]: which allocator serves a process, and who chose it
+//! - [`jvm_heap`]: what the heap of a running JVM holds, from its own counters
+//! - [`running_runtime`]: the language runtime of a running process
+//! - [`named_memory`]: resident memory by the names of mappings
 //! - [`loader`]: the machine's dynamic linkers, and what each puts for `$LIB`
 //! - [`preload_folder`]: libraries as LD_PRELOAD names them for children too
 //! - [`page`]: making trial pages and finding the finished ones
@@ -72,8 +77,10 @@ pub mod in_time;
 pub mod index;
 pub mod ingest;
 pub mod interpreter_target;
+pub mod jvm_heap;
 pub mod loader;
 pub mod measure;
+pub mod named_memory;
 pub mod one_cpu;
 mod owner_time;
 pub mod pace;
@@ -90,12 +97,16 @@ pub mod program_file;
 pub mod replace_file;
 pub mod resident;
 pub mod running;
+pub mod running_runtime;
+pub mod runtime;
+pub mod runtime_start;
 pub mod sampler;
 pub mod serving;
 pub mod standstill;
 pub mod start_program;
 pub mod started_name;
 pub mod taken;
+mod timed_command;
 pub mod trim_word;
 pub mod trust;
 pub mod user_preloads;

@@ -61,6 +61,8 @@ pub struct Command {
     pub file: PathBuf,
     /// Arguments of the command from `argv[0]` on.
     pub argv: Vec<OsString>,
+    /// Arguments of the program's executable, without its name: a script's first line may give some.
+    pub arguments: Vec<OsString>,
     /// The program that runs when the command is started.
     pub program: Program,
     /// Whether the file or the interpreter is set-user-ID, set-group-ID or has file capabilities.
@@ -104,6 +106,7 @@ impl Command {
             privileged: is_privileged(&file),
             program: Program { path: file.clone(), detail: String::new() },
             argv: words.to_vec(),
+            arguments: vec![],
             file,
         };
         command.follow_scripts(path_variable)?;
@@ -133,7 +136,14 @@ impl Command {
         let given = InterpreterTarget::to(&path, &arguments).detail();
         let detail = if given.is_empty() { started_name::detail(&path, &image) } else { given };
         self.program = Program { detail, path };
+        self.arguments = arguments;
         Ok(())
+    }
+
+    /// Whether the kernel starts the program for the first line of a script.
+    #[must_use]
+    pub fn is_by_script(&self) -> bool {
+        std::fs::canonicalize(&self.file).is_ok_and(|file| file != self.program.path)
     }
 
     /// Reads the executable and checks whether anything may be preloaded into it.

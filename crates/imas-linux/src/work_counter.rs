@@ -5,20 +5,16 @@
 //! requests, jobs, queries. The user names a command that prints how many there were, from a file, a socket
 //! or a client.
 
-use std::io::Read;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use crate::timed_command::{self, Stopped};
 
 /// The command may take so long.
 const LIMIT: Duration = Duration::from_secs(10);
 /// Bytes of its output that are read: a number and its spaces.
 const MOST_BYTES: usize = 4096;
-/// Between two questions whether it has ended, once it has closed its output.
-const BETWEEN_QUESTIONS: Duration = Duration::from_millis(5);
 
 /// Variable with the id of the process whose work is asked for.
 const PID_VARIABLE: &str = "IMAS_PID";
@@ -51,6 +47,15 @@ pub enum WorkError {
     NoNumber(String),
 }
 
+impl From<Stopped> for WorkError {
+    fn from(stopped: Stopped) -> Self {
+        match stopped {
+            Stopped::Io(error) => Self::Run(error),
+            Stopped::Late => Self::Late,
+        }
+    }
+}
+
 impl WorkCounter {
     /// Runs the command and returns the number that it printed first. Blocks, for ten seconds at most; then
     /// all of its process group is killed.
@@ -62,20 +67,16 @@ impl WorkCounter {
     }
 
     fn read_within(&self, limit: Duration) -> Result<f64, WorkError> {
-        let until = Instant::now() + limit;
-        let mut child = self.start()?;
-        let answer = answer(&mut child, until);
-        let status = end(&mut child);
-        let (text, status) = (answer?, status?);
+        let (text, status) = timed_command::run(&mut self.command(), limit, MOST_BYTES)?;
         if !status.success() {
             return Err(WorkError::Failed(words(status)));
         }
         number(&text).ok_or_else(|| WorkError::NoNumber(text.chars().take(40).collect()))
     }
 
-    fn start(&self) -> std::io::Result<Child> {
+    fn command(&self) -> Command {
         let mut command = Command::new("/bin/sh");
-        command.arg("-c").arg(&self.command).process_group(0);
+        command.arg("-c").arg(&self.command);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         if let Some(pid) = self.pid {
             command.env(PID_VARIABLE, pid.to_string());
@@ -83,56 +84,8 @@ impl WorkCounter {
         if let Some((uid, gid)) = self.user {
             command.gid(gid).uid(uid); // and no other groups
         }
-        command.spawn()
+        command
     }
-}
-
-/// Output of the command, once it has ended.
-fn answer(child: &mut Child, until: Instant) -> Result<String, WorkError> {
-    let output = child.stdout.take().ok_or_else(|| std::io::Error::other("no pipe"))?;
-    let text = text(output, until)?;
-    while !has_ended(child)? {
-        if Instant::now() >= until {
-            return Err(WorkError::Late);
-        }
-        std::thread::sleep(BETWEEN_QUESTIONS);
-    }
-    Ok(text)
-}
-
-/// Leaves it a zombie: until it is waited for, nobody else gets its number, which is that of its group.
-fn has_ended(child: &Child) -> std::io::Result<bool> {
-    let looks = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    let pid = Pid::from_child(child);
-    Ok(waitid(WaitId::Pid(pid), looks)?.is_some())
-}
-
-/// Output of the command until it is closed, or is longer than any number. The pipe is closed then: a command
-/// that writes more ends.
-fn text(mut output: ChildStdout, until: Instant) -> Result<String, WorkError> {
-    let mut bytes = vec![];
-    while bytes.len() < MOST_BYTES {
-        let left = until.saturating_duration_since(Instant::now());
-        let timeout = Timespec::try_from(left).map_err(|_| WorkError::Late)?;
-        let mut waits = [PollFd::new(&output, PollFlags::IN)];
-        match poll(&mut waits, Some(&timeout)) {
-            Ok(0) => return Err(WorkError::Late),
-            Err(rustix::io::Errno::INTR) => continue,
-            polled => polled.map_err(std::io::Error::from)?,
-        };
-        let mut buffer = [0; 1024];
-        match output.read(&mut buffer)? {
-            0 => break,
-            count => bytes.extend_from_slice(&buffer[..count]),
-        }
-    }
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-/// Nothing of the command is left running; how it ended.
-fn end(child: &mut Child) -> std::io::Result<ExitStatus> {
-    let _ = kill_process_group(Pid::from_child(child), Signal::KILL); // it has ended, as a rule
-    child.wait()
 }
 
 fn number(text: &str) -> Option<f64> {
@@ -150,6 +103,7 @@ fn words(status: ExitStatus) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Instant;
 
     fn counter(command: &str) -> WorkCounter {
         WorkCounter { command: command.to_owned(), pid: Some(4711), user: None }
@@ -184,7 +138,7 @@ mod tests {
         let is_alive = || crate::process::arguments(pid).is_ok_and(|words| !words.is_empty());
         while is_alive() {
             assert!(Instant::now() < deadline, "its child goes on");
-            std::thread::sleep(BETWEEN_QUESTIONS);
+            std::thread::sleep(Duration::from_millis(5));
         }
     }
 

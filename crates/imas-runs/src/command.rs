@@ -10,6 +10,7 @@ use imas_linux::environment::{Injection, Libraries, Mode, Reach, Variables};
 use imas_linux::measure::{RunOutcome, RunRequest};
 use imas_linux::one_cpu::steady_cpu;
 use imas_linux::program::Command;
+use imas_linux::runtime_start::with_arguments;
 
 use crate::counted::{CountedRun, Folder};
 use crate::executor::{Execution, Executor, RunLimits};
@@ -115,7 +116,7 @@ impl<'a> CommandExecutor<'a> {
         let folder = Folder::new()?;
         let first = folder.first_page(self.command, candidate, self.build_id)?;
         let variables = self.variables(candidate, Mode::Trial, Some(&first))?;
-        let outcome = self.once(&variables, limits)?;
+        let outcome = self.once(candidate, &variables, limits)?;
         let mut notes = Vec::new();
         let counted = folder.counted().inspect_err(|error| {
             notes.push(format!("{}: its counted run gave no figures: {error:#}", candidate.name));
@@ -139,10 +140,15 @@ impl<'a> CommandExecutor<'a> {
         Ok(Injection { candidate, mode, reach, page }.variables(&inherited(), self.libraries)?)
     }
 
-    fn once(&self, variables: &Variables, limits: &RunLimits) -> Result<RunOutcome> {
+    fn once(
+        &self,
+        candidate: &CatalogueCandidate,
+        variables: &Variables,
+        limits: &RunLimits,
+    ) -> Result<RunOutcome> {
         let run = RunRequest {
             file: &self.command.file,
-            argv: &self.command.argv,
+            argv: &with_arguments(candidate, &self.command.argv),
             variables,
             input: self.input.as_deref(),
             folder: None,
@@ -157,7 +163,7 @@ impl<'a> CommandExecutor<'a> {
     }
 
     fn plain(&self, candidate: &CatalogueCandidate, limits: &RunLimits) -> Result<RunOutcome> {
-        self.once(&self.variables(candidate, Mode::Production, None)?, limits)
+        self.once(candidate, &self.variables(candidate, Mode::Production, None)?, limits)
     }
 
     /// Every warm-up may use all CPUs: of one that is kept on one CPU already nothing can be learnt.
@@ -166,7 +172,7 @@ impl<'a> CommandExecutor<'a> {
         let outcome = match &self.recorder {
             None => self.plain(candidate, limits)?,
             Some(recorder) => {
-                self.once(&recorder.variables(candidate, &inherited(), self.libraries)?, limits)?
+                self.once(candidate, &recorder.variables(candidate, &inherited(), self.libraries)?, limits)?
             }
         };
         let is_kept = self.one_cpu == OneCpuRule::Auto && outcome.is_serial();

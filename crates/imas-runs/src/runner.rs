@@ -42,8 +42,8 @@ pub enum Elimination {
 pub struct Rules {
     /// When a candidate is not tried again.
     pub elimination: Elimination,
-    /// The warm-up must succeed, or the subject is left out; what it wrote is what `system` writes. Else it
-    /// only fills caches.
+    /// The first warm-up must succeed, or the subject is left out; what it wrote is what `system` writes. Else, and
+    /// once one has succeeded, it only fills caches.
     pub warmup_must_succeed: bool,
 }
 
@@ -120,6 +120,8 @@ pub struct Runner<'a> {
     waiting: Vec<(Step, Execution)>,
     /// Subjects and candidates with a crash, hang or timeout.
     fatal: BTreeSet<(usize, usize)>,
+    /// Subjects with a warm-up that succeeded.
+    warm: BTreeSet<usize>,
 }
 
 /// A session goes on, or has ended.
@@ -142,6 +144,7 @@ impl<'a> Runner<'a> {
             interruption,
             waiting: vec![],
             fatal: BTreeSet::new(),
+            warm: BTreeSet::new(),
         }
     }
 
@@ -261,7 +264,11 @@ impl<'a> Runner<'a> {
         let next = observer.after(step, run)?;
         if self.rules.warmup_must_succeed {
             match &record.why {
-                None => self.see(step.subject, record.output.as_deref(), observer)?,
+                None => {
+                    self.warm.insert(step.subject);
+                    self.see(step.subject, record.output.as_deref(), observer)?;
+                }
+                Some(_) if self.warm.contains(&step.subject) => {}
                 Some(why) => {
                     let message = record.message.unwrap_or_default();
                     let why = format!("it fails under system ({why}): {message}");

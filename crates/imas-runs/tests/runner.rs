@@ -170,6 +170,20 @@ fn a_warm_up_that_fails_leaves_its_subject_out() {
     assert_eq!(log.runs.iter().map(|run| run.program.as_str()).collect::<Vec<_>>(), ["q"]);
 }
 
+#[test]
+fn a_later_warm_up_only_fills_caches() {
+    let interruption = Interruption::default();
+    let rules = Rules { elimination: Elimination::Never, warmup_must_succeed: true };
+    let mut runner = Runner::new(names(), vec![Subject::new("p", Timeout::ByFirstRun)], rules, &interruption);
+    let warm_up = Step { subject: 0, candidate: 0, kind: RoundKind::Warmup };
+    let broken = RunOutcome { exit: 2, ..output(1) };
+    let script = [output(1), output(1), broken, output(1)].map(Ok);
+    let mut fake = Fake { scripts: vec![vec![script.into()]], ..Fake::default() };
+    let mut log = Log::default();
+    runner.run([warm_up, measured(0, 0, 0), warm_up, measured(0, 0, 1)], &mut fake, &mut log).unwrap();
+    assert_eq!((log.left_out.len(), log.runs.len()), (0, 2));
+}
+
 // ---- limits -----------------------------------------------------------------------------------------------
 
 #[test]

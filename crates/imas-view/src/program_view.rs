@@ -9,6 +9,7 @@ use imas_engine::context::Context;
 use imas_engine::flags::RulesArgs;
 use imas_engine::fleet_turn::TrialSharing;
 use imas_engine::inspect;
+use imas_engine::runtime_command::is_served_by_settings;
 use imas_engine::start_plan::untouched;
 use imas_engine::state::ProgramState;
 use imas_linux::catalogue::CatalogueCandidate;
@@ -84,9 +85,10 @@ pub fn state_where(
         true => imas_linux::conditions::now()?,
         false => conditions()?,
     };
+    let is_served = executable.as_ref().is_some_and(is_served_by_settings);
     let unfit = executable.and_then(|executable| executable.unfit);
     let (decision, under_way) = match &unfit {
-        Some(why) => (untouched(Reason::NoCandidate, why), None),
+        Some(why) => (of_unfit(context, store, &known, why, is_served)?, None),
         None => under_way::next((context, store), (&known.program, seen), &profile, &conditions)?,
     };
     let objective = profile.adaptive.as_ref().map(|known| known.settings.objective);
@@ -107,12 +109,38 @@ pub fn state_where(
     })
 }
 
+/// What the next start of a program gets into which nothing can be loaded: settings of its runtime, if it was
+/// pinned to some.
+fn of_unfit(
+    context: &Context,
+    store: &Store,
+    known: &ProgramState,
+    why: &str,
+    is_served: bool,
+) -> Result<Decision> {
+    let untouched = untouched(Reason::NoCandidate, why);
+    if !is_served {
+        return Ok(untouched);
+    }
+    let pinned = store.pinned(known.program.id)?.and_then(|name| context.catalogue.find(&name));
+    Ok(match pinned.filter(|candidate| candidate.runtime.is_some()) {
+        Some(candidate) => Decision {
+            candidate: candidate.name.clone(),
+            reason: Reason::Pinned,
+            evidence: vec![],
+            ..untouched
+        },
+        None => untouched,
+    })
+}
+
 /// The command of a stored program, without arguments: enough to inspect its executable.
 #[must_use]
 pub fn stored_command(program: &StoredProgram) -> Command {
     Command {
         file: program.path.clone().into(),
         argv: vec![],
+        arguments: vec![],
         program: Program { path: program.path.clone().into(), detail: program.detail.clone() },
         privileged: false,
     }

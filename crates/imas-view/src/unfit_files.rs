@@ -24,6 +24,7 @@ impl UnfitFiles {
         let command = Command {
             file: path.to_owned(),
             argv: vec![],
+            arguments: vec![],
             program: Program { path: path.to_owned(), detail: String::new() },
             privileged: is_privileged(path),
         };

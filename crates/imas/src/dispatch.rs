@@ -55,6 +55,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
             match external::run("imas-fleet", &crate::command_line::cli::Places::default(), &args.words)? {}
         }
         Command::Serve(args) => match external::run("imas-serve", places, &args.words)? {},
+        Command::Kube(args) => match external::run("imas-kube", places, &args.words)? {},
         Command::Study(_) => moved("study"),
         Command::Simulate(_) => moved("simulate"),
         Command::Tune(_) => Err(tune_is_gone()),

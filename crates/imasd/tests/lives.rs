@@ -155,6 +155,7 @@ fn imas_view_command(program: &StoredProgram) -> imas_linux::program::Command {
     imas_linux::program::Command {
         file: program.path.clone().into(),
         argv: vec![],
+        arguments: vec![],
         program: imas_linux::program::Program {
             path: program.path.clone().into(),
             detail: program.detail.clone(),

@@ -2,16 +2,19 @@
 //! `imas-lab services`: servers of Debian with real loads, measured under every candidate, into one journal.
 //!
 //! Round by round over all services, so that a journal that is ended early has every service as often as
-//! every other. A line is written as soon as its run is made; `--resume` makes only what is missing.
+//! every other. A line is written as soon as its run is made; `--resume` makes the whole rounds that are missing.
 
 mod journal;
 mod judge;
 mod measure;
 mod noise;
+mod plan;
+mod possible;
 mod predicted;
 mod rails;
 mod recipes;
 mod replay;
+mod rounds;
 mod sets;
 mod several;
 mod show;
@@ -25,6 +28,7 @@ use imas_engine::flags::Places;
 use judge::JudgeArgs;
 use measure::RunArgs;
 use noise::NoiseArgs;
+use possible::PossibleArgs;
 use predicted::PredictedArgs;
 use recipes::RecipeArgs;
 use replay::ReplayArgs;
@@ -51,6 +55,8 @@ enum ServicesAction {
     Show(ShowArgs),
     /// What the picks gain and harm on rounds that did not choose them, and how often advise was right
     Judge(JudgeArgs),
+    /// What the memory of each service is, how much of it could be saved at most, and how much the pick saves
+    Possible(PossibleArgs),
     /// How far runs of one and the same thing differ, and how often a bench errs by it
     Noise(NoiseArgs),
     /// What each set of candidates would gain, by the rule of the default set
@@ -65,6 +71,7 @@ pub(crate) fn run(args: &ServicesArgs, places: &Places) -> Result<ExitCode> {
         ServicesAction::Predicted(args) => predicted::predicted(args),
         ServicesAction::Show(args) => show::show(args),
         ServicesAction::Judge(args) => judge::judge(args),
+        ServicesAction::Possible(args) => possible::possible(args),
         ServicesAction::Noise(args) => noise::noise(args),
         ServicesAction::Sets(args) => sets::sets(args, &Context::new(places)?),
     }

@@ -218,6 +218,8 @@ pub(crate) enum SuiteSet {
     Data,
     /// Over 120 of about 0.3 to 1 s: what results/ are made with
     Study,
+    /// Programs of Java, Go, node and the like, whose heap is not malloc's
+    Runtimes,
     /// All
     Full,
 }

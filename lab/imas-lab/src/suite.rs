@@ -74,6 +74,7 @@ pub(crate) fn set(set: SuiteSet) -> Set {
         SuiteSet::Quick => Set::Quick,
         SuiteSet::Data => Set::Data,
         SuiteSet::Study => Set::Study,
+        SuiteSet::Runtimes => Set::Runtimes,
         SuiteSet::Full => Set::Full,
     }
 }

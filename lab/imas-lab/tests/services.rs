@@ -62,7 +62,10 @@ fn an_interrupted_session_keeps_its_runs_and_goes_on() {
     let world = World::new();
     let (folder, journal) = (recipes(&world), world.work().join("runs.jsonl"));
     let run = |more: &[&str]| {
-        let mut command = world.lab(["services", "run", "--rounds", "2", "--with", "glibc:arena1"]);
+        let mut command = world.lab(["services", "run", "--with", "glibc:arena1"]);
+        if !more.contains(&"--rounds") {
+            command.args(["--rounds", "2"]);
+        }
         command.args(["--system-runs", "1", "--counted", "0"]);
         command.arg("--recipes").arg(&folder).arg("--out").arg(&journal).args(more);
         command
@@ -89,10 +92,24 @@ fn an_interrupted_session_keeps_its_runs_and_goes_on() {
     assert!(again.status.success(), "{}", describe(&again));
     let mut all = runs(&journal);
     assert_eq!(all[..1], kept[..]);
+    all.remove(0);
     all.sort();
-    let each = |name: &str| [(name.to_owned(), 0), (name.to_owned(), 1)];
-    assert_eq!(all, [each("glibc:arena1"), each("system")].concat());
-    assert_eq!(lines(&world.work().join("loads")), 5, "no finished run was made again");
+    let each = |name: &str| [(name.to_owned(), 1), (name.to_owned(), 2)];
+    assert_eq!(
+        all,
+        [each("glibc:arena1"), each("system")].concat(),
+        "two whole rounds beside the one that was cut"
+    );
+    let loads = lines(&world.work().join("loads"));
+    let none = output(&mut run(&["--resume"]));
+    assert!(
+        none.status.success() && lines(&world.work().join("loads")) == loads,
+        "no whole round is made again"
+    );
+    let plan = output(&mut run(&["--resume", "--rounds", "4", "--dry-run"]));
+    let plan = String::from_utf8(plan.stdout).unwrap();
+    assert!(plan.contains("rounds left") && plan.contains("1 service: "), "{plan}");
+    assert_eq!(lines(&world.work().join("loads")), loads, "a plan makes no run");
 }
 
 /// A journal of two services with `rounds` rounds: one gains by `glibc:arena2`, the other by nothing.

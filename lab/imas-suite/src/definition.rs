@@ -45,6 +45,8 @@ pub enum Set {
     /// At least 120 programs of about 0.3 to 1 s, from every category. The project's own results use this
     /// set.
     Study,
+    /// Programs of Java, Go, node and the like, whose heap is not malloc's.
+    Runtimes,
     /// All programs.
     Full,
 }

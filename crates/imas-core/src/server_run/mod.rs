@@ -26,7 +26,8 @@ pub use figure::{Better, Figure};
 /// | `ready` | seconds from the start until it is ready |
 /// | `rate` | requests per second as counted by the load; without such a figure, cycles per second |
 /// | `cycle` | seconds of one cycle, median |
-/// | `cpu` | CPU seconds of the server for one cycle, mean |
+/// | `cpu` | CPU seconds of the server for one cycle, mean: the scheduler's run time where there is a control group |
+/// | `cpu_ticks` | the same by the ticks of its processes, which nothing is compared by |
 /// | `p50` `p90` `p99` `p99.9` | latency, ms |
 /// | `errors` | requests that failed |
 /// | `memory` | resident anonymous memory under load, by work ([`work`]), bytes |
@@ -65,6 +66,9 @@ pub struct ServerRun {
     /// all its processes, at the end of the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub loaded: Option<(usize, usize)>,
+    /// Under `system`: what serves malloc in the server's processes, each once.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub malloc: Vec<String>,
     /// Under `system` and settings of glibc: the heaps of glibc in each process of the server, at the end of
     /// the last cycle. Empty in the journals of an older IMAS.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -146,6 +150,35 @@ pub struct ArenaHeaps {
     pub main_bytes: u64,
     /// Resident bytes in each heap of the other arenas, in the order of their addresses.
     pub heap_bytes: Vec<u64>,
+    /// What the heaps hold, as far as they can be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held: Option<HeldMemory>,
+}
+
+impl ArenaHeaps {
+    /// Resident bytes of all heaps.
+    #[must_use]
+    pub fn all_heap_bytes(&self) -> u64 {
+        self.main_bytes + self.heap_bytes.iter().sum::<u64>()
+    }
+}
+
+/// What the resident memory of one process is, bytes, read from outside. What processes share since a fork counts in
+/// parts, as in [`ArenaHeaps::bytes`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HeldMemory {
+    /// Blocks of the program in heaps.
+    pub live: u64,
+    /// Freed blocks that threads keep for themselves.
+    pub cached: u64,
+    /// Free memory of heaps in whole resident pages.
+    pub free_pages: u64,
+    /// Stacks of the threads.
+    pub stacks: u64,
+    /// Some part was estimated: the heaps changed too fast, or reading them took too long.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_estimate: bool,
 }
 
 /// The CPUs of server and load. Empty lists: both may use all.

@@ -39,10 +39,34 @@ pub fn mean_by_work(run: &ServerRun, curve: &[(f64, f64)]) -> Option<f64> {
 }
 
 fn along(run: &ServerRun, curve: &[(f64, f64)]) -> Vec<PhaseMemory> {
-    let mut all = Vec::new();
     if curve.is_empty() {
-        return all;
+        return vec![];
     }
+    let of = |span: PhaseSpan| PhaseMemory {
+        cycle: span.cycle,
+        phase: span.phase,
+        bytes: mean_between(curve, span.from_s, span.to_s),
+    };
+    phase_spans(run).into_iter().map(of).collect()
+}
+
+/// One line of the load in one cycle, in seconds since the start of the server.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct PhaseSpan {
+    /// The cycle, from 0.
+    pub cycle: usize,
+    /// The line in the cycle, from 0.
+    pub phase: usize,
+    /// Begin.
+    pub from_s: f64,
+    /// End.
+    pub to_s: f64,
+}
+
+/// When each line of each cycle was run, in order.
+#[must_use]
+pub fn phase_spans(run: &ServerRun) -> Vec<PhaseSpan> {
+    let mut all = Vec::new();
     let mut began_s = ready_s(run);
     for (cycle, figures) in run.cycles.iter().enumerate() {
         let lines_s: f64 = figures.phases.iter().map(|phase| phase.wall_s).sum();
@@ -51,7 +75,7 @@ fn along(run: &ServerRun, curve: &[(f64, f64)]) -> Vec<PhaseMemory> {
         let mut from_s = began_s;
         for (phase, line) in figures.phases.iter().enumerate() {
             let to_s = from_s + line.wall_s * stretch;
-            all.push(PhaseMemory { cycle, phase, bytes: mean_between(curve, from_s, to_s) });
+            all.push(PhaseSpan { cycle, phase, from_s, to_s });
             from_s = to_s;
         }
         began_s += figures.wall_s;

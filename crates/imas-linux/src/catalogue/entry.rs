@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::{CatalogueCandidate, SYSTEM, installed};
+use crate::runtime::{Runtime, RuntimeSettings, VersionRange};
 
 /// The file.
 #[derive(Deserialize)]
@@ -42,6 +43,13 @@ pub(super) struct Entry {
     #[serde(default)]
     environment: BTreeMap<String, String>,
     withheld: Option<String>,
+    runtime: Option<Runtime>,
+    #[serde(default)]
+    versions: String,
+    #[serde(default)]
+    arguments: Vec<String>,
+    #[serde(default)]
+    yields_to: Vec<String>,
     #[serde(default)]
     accept: Vec<String>,
     #[serde(default)]
@@ -67,6 +75,7 @@ impl Entry {
         if let Some((variable, _)) = bad {
             return Err(format!("candidate '{name}': '{variable}' cannot be set in an environment"));
         }
+        self.check_runtime().map_err(|why| format!("candidate '{name}': {why}"))?;
         match &self.library {
             Some(library) if added && library.is_relative() => {
                 let shown = library.display();
@@ -75,12 +84,39 @@ impl Entry {
             _ if !added && !self.accept.is_empty() => {
                 Err(format!("candidate '{name}': 'accept' is for added candidates only"))
             }
-            None if self.give_back && self.allocator() == SYSTEM => {
+            None if self.give_back && self.runtime.is_none() && self.allocator() == SYSTEM => {
                 Err(format!("candidate '{name}': 'give_back' is for allocators, and settings of glibc"))
             }
             None if self.needs.is_some() => Err(format!("candidate '{name}': 'needs' is for a library")),
             _ => Ok(()),
         }
+    }
+
+    fn check_runtime(&self) -> Result<(), String> {
+        let Some(settings) = self.runtime_settings()? else {
+            let none = self.versions.is_empty() && self.arguments.is_empty() && self.yields_to.is_empty();
+            return if none {
+                Ok(())
+            } else {
+                Err("'versions', 'arguments' and 'yields_to' need a 'runtime'".into())
+            };
+        };
+        let loads = self.library.is_some() || self.give_back;
+        if loads && settings.runtime.starts_bare() {
+            return Err(format!("nothing can be loaded into programs of {}", settings.runtime.name()));
+        }
+        if self.environment.is_empty() && self.arguments.is_empty() {
+            return Err("it sets nothing in the runtime".to_owned());
+        }
+        settings.check(self.environment.values())
+    }
+
+    fn runtime_settings(&self) -> Result<Option<RuntimeSettings>, String> {
+        let Some(runtime) = self.runtime else { return Ok(None) };
+        let versions = VersionRange::parse(&self.versions)
+            .ok_or_else(|| format!("'{}' is no range of versions, such as '>=17,<21'", self.versions))?;
+        let (arguments, yields_to) = (self.arguments.clone(), self.yields_to.clone());
+        Ok(Some(RuntimeSettings { runtime, versions, arguments, yields_to, is_bare: false }))
     }
 
     /// The allocator, which the name begins with where none is given.
@@ -96,6 +132,7 @@ impl Entry {
             None => None,
         };
         let allocator = self.allocator().to_owned();
+        let runtime = self.runtime_settings().ok().flatten();
         let name = self.name;
         let folder = file.parent().unwrap_or_else(|| Path::new("/"));
         Some(CatalogueCandidate {
@@ -110,6 +147,7 @@ impl Entry {
             page_size: self.page_size,
             give_back: self.give_back,
             environment: self.environment,
+            runtime,
             needs,
             withheld: self.withheld,
             accept: self.accept,

@@ -36,6 +36,10 @@ pub(super) struct Headers {
     pub(super) interpreter: Option<PathBuf>,
     pub(super) build_id: Option<Vec<u8>>,
     pub(super) table: Option<Table>,
+    /// Names of all symbols, where the file is not stripped.
+    pub(super) other_names: Option<Part>,
+    /// What Go writes about its programs.
+    pub(super) go_build: Option<Part>,
     /// Libraries that it is linked with, in their order; of a 64-bit file only.
     pub(super) needed: Vec<String>,
     /// Folders that it names to look for them in.
@@ -63,6 +67,8 @@ fn of<'data, Elf: FileHeader<Endian = Endianness>>(
         interpreter: interpreter(header, data)?,
         build_id: build_id(header, data)?,
         table: table(header, data)?,
+        other_names: other_names(header, data)?,
+        go_build: go_build(header, data).unwrap_or(None),
         needed,
         folders,
     })
@@ -160,11 +166,32 @@ fn table<'data, Elf: FileHeader<Endian = Endianness>>(
     let Some(symbols) = sections.iter().find(|section| section.sh_type(endian) == elf::SHT_DYNSYM) else {
         return Ok(None);
     };
-    let part = |section: &Elf::SectionHeader| Part {
-        offset: section.sh_offset(endian).into(),
-        bytes: section.sh_size(endian).into(),
-    };
-    let names = sections.get(SectionIndex(symbols.sh_link(endian) as usize).0).map(part);
-    let names = names.unwrap_or(Part { offset: 0, bytes: 0 });
-    Ok(Some(Table { symbols: part(symbols), names, is_64: header.is_type_64(), endian }))
+    let names = sections.get(SectionIndex(symbols.sh_link(endian) as usize).0);
+    let names = names.map_or(Part { offset: 0, bytes: 0 }, |names| part::<Elf>(names, endian));
+    Ok(Some(Table { symbols: part::<Elf>(symbols, endian), names, is_64: header.is_type_64(), endian }))
+}
+
+fn part<Elf: FileHeader<Endian = Endianness>>(section: &Elf::SectionHeader, endian: Endianness) -> Part {
+    Part { offset: section.sh_offset(endian).into(), bytes: section.sh_size(endian).into() }
+}
+
+fn other_names<'data, Elf: FileHeader<Endian = Endianness>>(
+    header: &Elf,
+    data: impl ReadRef<'data>,
+) -> Result<Option<Part>, Error> {
+    let endian = header.endian()?;
+    let sections = header.section_headers(endian, data)?;
+    let symbols = sections.iter().find(|section| section.sh_type(endian) == elf::SHT_SYMTAB);
+    let names = symbols.and_then(|symbols| sections.get(symbols.sh_link(endian) as usize));
+    Ok(names.map(|names| part::<Elf>(names, endian)))
+}
+
+fn go_build<'data, Elf: FileHeader<Endian = Endianness>>(
+    header: &Elf,
+    data: impl ReadRef<'data>,
+) -> Result<Option<Part>, Error> {
+    let endian = header.endian()?;
+    let sections = header.sections(endian, data)?;
+    let section = sections.section_by_name(endian, b".go.buildinfo");
+    Ok(section.map(|(_, section)| part::<Elf>(section, endian)))
 }

@@ -2,7 +2,7 @@
 //! Dynamic symbols, looked through in small pieces: however many a file has or claims to have, the memory for
 //! it stays the same.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Read, Seek, SeekFrom};
 
 use object::elf::{self, FileHeader32, FileHeader64};
@@ -127,6 +127,37 @@ fn names_in<'a>(
         let end = name.iter().position(|byte| *byte == 0)?;
         std::str::from_utf8(&name[..end]).ok()
     })
+}
+
+/// Those of the wanted names that the table of names has. At most `left` bytes are read.
+pub(super) fn among(
+    source: &mut (impl Read + Seek),
+    names: Part,
+    left: u64,
+    wanted: &[&'static str],
+) -> io::Result<BTreeSet<&'static str>> {
+    let mut found = BTreeSet::new();
+    let (mut name, mut is_long) = (Vec::with_capacity(LONGEST_NAME), false);
+    let part = Part { bytes: names.bytes.min(left), ..names };
+    let read = pieces(source, part, |piece, _| {
+        for &byte in piece {
+            if byte != 0 {
+                is_long |= name.len() == LONGEST_NAME;
+                if !is_long {
+                    name.push(byte);
+                }
+                continue;
+            }
+            found.extend(wanted.iter().find(|one| !is_long && one.as_bytes() == name));
+            name.clear();
+            is_long = false;
+        }
+        Ok(())
+    });
+    match read {
+        Err(ElfError::Read(error)) => Err(error),
+        _ => Ok(found),
+    }
 }
 
 /// Names of ours in the table of names: the index in [`NAMES`], by the offset in the table.

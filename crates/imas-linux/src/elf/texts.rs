@@ -13,7 +13,7 @@ const LONGEST: usize = 64;
 pub(super) fn any(
     source: &mut (impl Read + Seek),
     left: &mut u64,
-    is_wanted: impl Fn(u64, &str) -> bool,
+    mut is_wanted: impl FnMut(u64, &str) -> bool,
 ) -> io::Result<bool> {
     source.seek(SeekFrom::Start(0))?;
     let mut source = source.take(*left);

@@ -9,12 +9,13 @@ use std::time::{Duration, Instant};
 use crate::command;
 use crate::executor::Execution;
 use crate::interruption::Interruption;
-use imas_linux::catalogue::CatalogueCandidate;
+use imas_linux::catalogue::{CatalogueCandidate, SYSTEM};
 use imas_linux::clock::now_unix_s;
 use imas_linux::conditions;
 use imas_linux::environment::{Injection, Libraries, Mode, Reach, Variables};
 use imas_linux::measure::{RunOutcome, adopt_orphans, end_descendants};
 use imas_linux::program::Command;
+use imas_linux::runtime_start::with_arguments;
 
 use crate::counted::Folder;
 use crate::service::cpus;
@@ -50,6 +51,14 @@ struct Preloads<'a> {
 }
 
 impl Preloads<'_> {
+    /// The command with the arguments that the candidate adds.
+    fn command(self, mut command: Command) -> Command {
+        if let Some(candidate) = self.candidate {
+            command.argv = with_arguments(candidate, &command.argv);
+        }
+        command
+    }
+
     fn variables(self, inherited: &Variables, libraries: &Libraries) -> Result<Variables, ServiceError> {
         let Self { candidate, recorder, page } = self;
         let Some(candidate) = candidate else { return Ok(inherited.clone()) };
@@ -335,7 +344,7 @@ impl ServiceExecutor {
     ) -> Result<Option<LoadCost>, ServiceError> {
         let library = preloads.candidate.and_then(|candidate| candidate.library.as_deref());
         let mut server = Server::start(&ServerStart {
-            command: self.command_in(variables)?,
+            command: preloads.command(self.command_in(variables)?),
             environment: preloads.variables(variables, &self.libraries)?,
             cpus: &self.cpus.server,
             folder: work.path(),
@@ -348,6 +357,9 @@ impl ServiceExecutor {
             ServerLife { server: &mut server, service, limits, work, variables, load_cpus, purpose };
         let found = life.lead(ready, run);
         run.loaded = library.map(|library| server.loaded(library));
+        if preloads.candidate.is_some_and(|candidate| candidate.name == SYSTEM) && found.is_ok() {
+            run.malloc = server.malloc();
+        }
         if let Some((with, all)) = run.loaded.filter(|(with, all)| with < all && found.is_ok()) {
             run.notes
                 .push(format!("only {with} of {all} processes of the server have the candidate's library"));

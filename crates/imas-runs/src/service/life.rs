@@ -96,12 +96,15 @@ impl ServerLife<'_> {
         };
         let meter = Meter::start(None);
         let cpu_before = self.server.tree().cpu();
+        let ticks_before = self.server.tree().ticks_s();
         for _ in 0..self.service.cycles {
             let cycle = self.cycle(&mut run.notes)?;
             run.cycles.push(cycle);
         }
         let cpu_after = self.server.tree().cpu();
         let cpu_s = (cpu_after.0 - cpu_before.0, cpu_after.1 - cpu_before.1);
+        let by_ticks = self.server.tree().ticks_s() - ticks_before;
+        run.record(Figure::lower("cpu_ticks", by_ticks / f64::from(self.service.cycles), "s"));
         let cost = LoadCost { cpu_s, pace: meter.stop() };
         run.heaps = self.server.heaps();
         if self.service.idle > 0.0 {

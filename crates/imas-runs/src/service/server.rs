@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use imas_core::sample::is_crash_signal;
-use imas_linux::arenas::arena_heaps;
 use imas_linux::environment::Variables;
 use imas_linux::process::signal_name;
 use imas_linux::program::Command;
@@ -23,7 +22,9 @@ use crate::service::cpus::KeptOn;
 use crate::service::error::ServiceError;
 use crate::service::exit_text::exit_text;
 use crate::service::group::Group;
+use crate::service::heaps;
 use crate::service::line::{last_line, tail};
+use crate::service::malloc;
 use crate::service::recorder::SharedTree;
 use crate::service::tree::Tree;
 use imas_core::server_run::{ArenaHeaps, Failure, ServerRun, Stage};
@@ -118,10 +119,17 @@ impl Server {
         (with.count(), pids.len())
     }
 
-    /// The heaps of glibc's arenas in each process; empty under another allocator.
+    /// The heaps of glibc's arenas in each process, with what they hold; empty under another allocator.
     pub(crate) fn heaps(&self) -> Vec<ArenaHeaps> {
         let pids = if self.is_on_libc { self.tree().pids() } else { Vec::new() };
-        pids.into_iter().filter_map(arena_heaps).collect()
+        pids.into_iter().filter_map(heaps::of).collect()
+    }
+
+    /// What serves malloc in its processes, each once.
+    pub(crate) fn malloc(&self) -> Vec<String> {
+        let pids = self.tree().pids();
+        let all: BTreeSet<String> = pids.into_iter().filter_map(malloc::of).collect();
+        all.into_iter().collect()
     }
 
     /// Sends the signal and waits until no process of the server runs. A crash meanwhile is a failure.

@@ -222,7 +222,10 @@ impl Row {
         let why = self.why.as_deref().unwrap_or_default();
         match (self.returnable_bytes, &self.restart_under) {
             (Some(bytes), Some(name)) => {
-                format!("{why}; {} MiB are free: a restart under {name} would give them back", mib(bytes as f64))
+                format!(
+                    "{why}; {} MiB are free: a restart under {name} would give them back",
+                    mib(bytes as f64)
+                )
             }
             (Some(bytes), None) => format!("{why}; {} MiB are free", mib(bytes as f64)),
             _ => why.to_owned(),

@@ -112,6 +112,9 @@ pub(crate) enum Command {
     /// Many hosts learn together: this host's agent, and an operator's view; 'imas fleet --help' has the verbs
     #[command(disable_help_flag = true)]
     Fleet(ExternalArgs),
+    /// Pods of a Kubernetes cluster: which get which candidate, and what came of it; 'imas kube --help' has the verbs
+    #[command(disable_help_flag = true)]
+    Kube(ExternalArgs),
     /// No longer there
     #[command(hide = true, disable_help_flag = true)]
     Tune(MovedArgs),

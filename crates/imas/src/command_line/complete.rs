@@ -26,7 +26,7 @@ fn context() -> Option<Context> {
 pub(crate) fn candidates(begun: &OsStr) -> Vec<CompletionCandidate> {
     let Some(context) = context() else { return vec![] };
     let begins = |name: &str| begun.to_str().is_some_and(|begun| name.starts_with(begun));
-    let of = context.catalogue.candidates().iter().filter(|candidate| begins(&candidate.name));
+    let of = context.catalogue.all().filter(|candidate| begins(&candidate.name));
     of.map(|candidate| CompletionCandidate::new(&candidate.name).help(Some(candidate.summary.clone().into())))
         .collect()
 }

@@ -11,13 +11,16 @@ use imas_core::excess::Excess;
 use imas_core::profile::CandidateView;
 use imas_core::quarantine::Quarantine;
 use imas_core::sample::Ended;
+use imas_linux::program::Command;
 use imas_linux::running::{Running, is_copy_of_its_parent};
 use imas_linux::started_name::is_meant;
+use imas_store::Store;
 use imas_store::decisions::Decided;
 use serde_json::json;
 
 use crate::command_line::cli::ExplainArgs;
 use crate::look::again::again;
+use crate::look::runtime::{self, RuntimeView};
 use crate::look::show::{next_line, recording_json, splits, table};
 use crate::stored::profile::find;
 use imas_cli::output;
@@ -26,7 +29,7 @@ use imas_engine::context::Context;
 use imas_view::forecast;
 use imas_view::lives;
 use imas_view::picks;
-use imas_view::program_view::{ProgramView, state};
+use imas_view::program_view::{ProgramView, state, stored_command};
 
 /// Number of past decisions that are shown.
 const PAST: u32 = 10;
@@ -41,7 +44,12 @@ pub(crate) fn run(args: &ExplainArgs, context: &Context) -> Result<ExitCode> {
 
 fn of_program(program: &OsStr, args: &ExplainArgs, context: &Context) -> Result<ExitCode> {
     let store = crate::stored::harvest::view(context)?;
-    let state = state(context, &store, find(&store, program)?, &args.rules)?;
+    let stored = match find(&store, program) {
+        Ok(stored) => stored,
+        Err(error) => return never_started(program, args, context, &store).unwrap_or(Err(error)),
+    };
+    let runtime = runtime::view(&stored_command(&stored), context, Some(&store));
+    let state = state(context, &store, stored, &args.rules)?;
     let past = store.decisions(state.known.program.id, PAST)?;
     if args.json.json {
         let all = picks::picks(&state.profile);
@@ -66,17 +74,41 @@ fn of_program(program: &OsStr, args: &ExplainArgs, context: &Context) -> Result<
             "workers": forked_workers(&state),
             "expired": expired(&state),
             "quarantined": quarantines,
+            "runtime": runtime,
             "left_out": state.known.left_out().iter().map(|(name, why)| json!({"candidate": name, "why": why})).collect::<Vec<_>>(),
             "candidates": state.profile.candidates,
             "past": past,
         }))?;
     } else {
-        output::text(&page(&state, &past, context)?)?;
+        output::text(&page(&state, runtime.as_ref(), &past, context)?)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn page(state: &ProgramView, past: &[Decided], context: &Context) -> Result<String> {
+/// The runtime of a program that was not started yet; `None` where it has none.
+fn never_started(
+    program: &OsStr,
+    args: &ExplainArgs,
+    context: &Context,
+    store: &Store,
+) -> Option<Result<ExitCode>> {
+    let command = Command::resolve(&[program.to_owned()], std::env::var_os("PATH").as_deref()).ok()?;
+    let runtime = runtime::view(&command, context, Some(store))?;
+    let shown = if args.json.json {
+        output::json(&json!({ "schema": 1, "program": command.program.to_string(), "runtime": runtime }))
+    } else {
+        let text = runtime::text(&runtime);
+        output::text(&format!("{}\n\nIt was not started yet.\n\n{text}", command.program))
+    };
+    Some(shown.map(|()| ExitCode::SUCCESS))
+}
+
+fn page(
+    state: &ProgramView,
+    runtime: Option<&RuntimeView>,
+    past: &[Decided],
+    context: &Context,
+) -> Result<String> {
     let mut text = format!("{}\n\n{}", state.known.program, next_line(state));
     for evidence in &state.decision.evidence {
         writeln!(text, "  {}: {}", evidence.name, evidence.value)?;
@@ -102,6 +134,9 @@ fn page(state: &ProgramView, past: &[Decided], context: &Context) -> Result<Stri
     }
     if let Some(expired) = expired(state) {
         writeln!(text, "  {expired}")?;
+    }
+    if let Some(runtime) = runtime {
+        write!(text, "\n{}", runtime::text(runtime))?;
     }
     for (name, why) in state.known.left_out() {
         writeln!(text, "\n{name} is left out: {why}")?;

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use imas_engine::candidates::version;
 use imas_linux::catalogue::CatalogueCandidate;
+use imas_linux::runtime::RuntimeSettings;
 use imas_store::Store;
 use serde::Serialize;
 
@@ -27,6 +28,8 @@ struct Row {
     environment: BTreeMap<String, String>,
     /// Whether free pages are given back while the program runs.
     give_back: bool,
+    /// Settings of a runtime: the candidate is for its programs alone.
+    runtime: Option<RuntimeSettings>,
     /// Reason why the candidate is not available.
     reason: Option<String>,
     /// File and line of the catalogue.
@@ -47,7 +50,7 @@ pub(crate) fn run(args: &ListArgs, context: &Context) -> Result<ExitCode> {
     // Only a cache here: what takes seconds to find out about libraries is kept. Listing works without a
     // store.
     let store = Store::open(&context.store_path).ok();
-    let candidates = context.catalogue.candidates().iter().filter(|c| c.default || !args.default);
+    let candidates = context.catalogue.all().filter(|c| c.default || !args.default);
     let rows =
         candidates.map(|candidate| row(candidate, context.obstacle(candidate, store.as_ref()))).collect();
     let problems: Vec<_> = context.catalogue.problems().iter().map(ToString::to_string).collect();
@@ -62,7 +65,7 @@ pub(crate) fn run(args: &ListArgs, context: &Context) -> Result<ExitCode> {
             message::warning(&format!("catalogue: {}: candidate '{}': {reason}", row.defined, row.name));
         }
     }
-    for candidate in context.catalogue.candidates() {
+    for candidate in context.catalogue.all() {
         for fact in &candidate.accept {
             let fact = imas_linux::contract::in_words(fact);
             message::warning(&format!(
@@ -89,6 +92,7 @@ fn row(candidate: &CatalogueCandidate, obstacle: Option<String>) -> Row {
         licence: candidate.licence.clone(),
         environment: candidate.environment.clone(),
         give_back: candidate.give_back,
+        runtime: candidate.runtime.clone(),
         reason: obstacle,
         defined: format!("{}:{}", candidate.defined.0.display(), candidate.defined.1),
         summary: candidate.summary.clone(),
@@ -122,8 +126,17 @@ fn table(listing: &Listing, width: Option<usize>) -> String {
                 .clone()
                 .map_or_else(|| row.summary.clone(), |reason| format!("not usable: {reason}"));
             let used = if row.default { "yes" } else { "" };
-            vec![row.name.clone(), row.version.clone(), row.origin.clone(), used.to_owned(), state]
+            let runtime = row.runtime.as_ref().map_or("", |settings| settings.runtime.id());
+            vec![
+                row.name.clone(),
+                runtime.to_owned(),
+                row.version.clone(),
+                row.origin.clone(),
+                used.to_owned(),
+                state,
+            ]
         })
         .collect();
-    imas_cli::table::fitted(&["candidate", "version", "origin", "tested", "what it is"], &rows, width)
+    let head = ["candidate", "only for", "version", "origin", "tested", "what it is"];
+    imas_cli::table::fitted(&head, &rows, width)
 }

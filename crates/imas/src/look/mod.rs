@@ -12,5 +12,7 @@ pub(crate) mod last_look;
 pub(crate) mod list;
 pub(crate) mod process_memory;
 pub(crate) mod report;
+pub(crate) mod runtime;
+pub(crate) mod runtime_advice;
 pub(crate) mod show;
 pub(crate) mod status;

@@ -23,7 +23,7 @@ pub(crate) mod plain_run;
 pub(crate) mod settled;
 
 use std::convert::Infallible;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -35,6 +35,7 @@ use imas_core::decision::{Conditions, Decision};
 use imas_engine::inline_candidate::{has_settings, inline_candidate};
 use imas_engine::inspect;
 use imas_engine::profile;
+use imas_engine::runtime_command::{RuntimeCommand, is_served_by_settings};
 use imas_engine::start_plan::{StartPlan, decided};
 use imas_engine::state::ProgramState;
 use imas_engine::store_place;
@@ -44,6 +45,7 @@ use imas_linux::clock::now_unix_s;
 use imas_linux::environment::{Injection, Mode, Reach, Variables};
 use imas_linux::page::{self, PageFileError, Ticket};
 use imas_linux::program::{Command, CommandError, Program};
+use imas_linux::runtime_start::{Fitted, with_arguments};
 use imas_linux::start_program::ProgramStart;
 use imas_linux::started_name::name_of_detail;
 use imas_linux::user_preloads;
@@ -110,7 +112,7 @@ pub(crate) fn run(args: &RunArgs, places: &Places) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let Err(mut error) = start.exec(&command);
-    if error.lacks_room() && start.variables != environment {
+    if error.lacks_room() && (start.variables != environment || start.words.is_some()) {
         message::warning(
             "the program is started untouched: its arguments leave no room for IMAS's variables",
         );
@@ -133,7 +135,8 @@ fn start_wrapper(args: &RunArgs, unwrapped: &Unwrapped) -> Option<CommandError> 
         Ok(command) => command,
         Err(error) => return Some(error),
     };
-    let start = Start { candidate: SYSTEM.to_owned(), because: String::new(), variables, page: None };
+    let start =
+        Start { candidate: SYSTEM.to_owned(), because: String::new(), words: None, variables, page: None };
     let Err(error) = start.exec(&command);
     // Then the wrapper is started as it is.
     if error.lacks_room() { None } else { Some(error.into()) }
@@ -177,6 +180,8 @@ impl From<ExecError> for CommandError {
 struct Start {
     candidate: String,
     because: String,
+    /// The words, where the candidate adds some.
+    words: Option<Vec<OsString>>,
     variables: Variables,
     page: Option<PathBuf>,
 }
@@ -186,6 +191,7 @@ impl Start {
         Self {
             candidate: SYSTEM.to_owned(),
             because: "untouched".to_owned(),
+            words: None,
             variables: request.environment.clone(),
             page: None,
         }
@@ -197,7 +203,8 @@ impl Start {
 
     /// Executes the program. Returns only when that fails.
     fn exec(&self, command: &Command) -> Result<Infallible, ExecError> {
-        let start = ProgramStart { file: &command.file, argv: &command.argv, variables: &self.variables };
+        let argv = self.words.as_deref().unwrap_or(&command.argv);
+        let start = ProgramStart { file: &command.file, argv, variables: &self.variables };
         let error = start.exec();
         self.discard();
         Err(ExecError { file: command.file.clone(), error })
@@ -262,7 +269,7 @@ fn settled_start(
         page: page.as_deref(),
     };
     let variables = injection.variables(request.environment, &settled.libraries())?;
-    Ok(Start { candidate: candidate.name, because: "settled".to_owned(), variables, page })
+    Ok(Start { candidate: candidate.name, because: "settled".to_owned(), words: None, variables, page })
 }
 
 /// A start by the store: pages are harvested, the policy decides, and what is settled is kept for the next start.
@@ -287,7 +294,11 @@ fn decided_anew(
         candidate,
         pressure,
     };
+    let of_runtime = RuntimeCommand { command, executable: &executable, environment: request.environment };
     if let Some(why) = &executable.unfit {
+        if let Some(start) = pinned_settings(request, (context, &store), &of_runtime)? {
+            return Ok(start);
+        }
         let system = context.candidate(SYSTEM)?;
         settled::keep(context, basis_of_file, &kept(system, Pressure::Any));
         return Ok(Start::untouched_because(request, why));
@@ -308,6 +319,7 @@ fn decided_anew(
     let is_usable = |candidate: &CatalogueCandidate| {
         context.obstacle(candidate, Some(&store)).is_none()
             && wrapped::obstacle(candidate, &preloaded).is_none()
+            && of_runtime.fitted_unasked(candidate, Some(&store)).is_ok()
     };
     let known = profile::state_where(context, &store, program, &executable.build_id, &is_usable)?;
     if let Some(start) = recorded(request, (context, &store), &known) {
@@ -338,7 +350,15 @@ fn decided_anew(
         build_id: &known.build_id,
         pid: std::process::id(),
     };
-    let mut start = prepare(request, context, &decision, &ticket)?;
+    let candidate = match fitted(args, &of_runtime, context.candidate(&decision.candidate)?, Some(&store)) {
+        Ok(candidate) => candidate,
+        // It is known from now on, and the next start gets another.
+        Err(why) => {
+            let why = format!("{} is not offered: {why}", decision.candidate);
+            return Ok(Start::untouched_because(request, why));
+        }
+    };
+    let mut start = prepare(request, context, (&decision, &candidate), command, &ticket)?;
     for (name, why) in known.left_out() {
         start.because.push_str(&format!(" {name} is left out: {why}."));
     }
@@ -381,7 +401,8 @@ fn recorded(
         Ok(begun)
     };
     let because = "its calls are recorded for 'imas learn'".to_owned();
-    let start = |variables| Start { candidate: SYSTEM.to_owned(), because, variables, page: None };
+    let start =
+        |variables| Start { candidate: SYSTEM.to_owned(), because, words: None, variables, page: None };
     let warn = |error: &anyhow::Error| message::warning(&format!("it is not recorded: {error:#}"));
     begun().inspect_err(warn).ok().flatten().map(start)
 }
@@ -419,27 +440,91 @@ fn forced(request: Request<'_>, context: &Context, command: &Command, name: &str
         false => context.candidate(name)?,
     };
     let executable = inspect::command(command, None)?;
-    if let Some(why) = executable.unfit {
+    if let Some(why) = executable.unfit.as_ref().filter(|_| candidate.runtime.is_none()) {
         return Ok(Start::untouched_because(request, why));
     }
-    // A library that we did not build is tried for seconds: once, if the store can be had, and not at every start.
-    let is_tried = candidate.added || candidate.needs.is_some();
+    // A library that we did not build, and settings of a runtime, are tried for a while: once, if the store can be had,
+    // and not at every start.
+    let is_tried = candidate.added
+        || candidate.needs.is_some()
+        || (candidate.runtime.is_some() && !request.args.dry_run);
     let store = is_tried.then(|| context.open_store_within(STORE_TIMEOUT).ok()).flatten();
     if let Some(obstacle) = context.obstacle(candidate, store.as_ref()) {
         anyhow::bail!("{name}: {obstacle}");
     }
+    let of_runtime = RuntimeCommand { command, executable: &executable, environment: request.environment };
+    let fitted = match fitted(request.args, &of_runtime, candidate, store.as_ref()) {
+        Ok(fitted) => fitted,
+        Err(why) => {
+            message::warning(&format!("the program is started untouched: {name} is not offered: {why}"));
+            return Ok(Start::untouched_because(request, why));
+        }
+    };
     let defined = [executable.defines, wrapped::defined_by_preloads(request.environment)].concat();
     if let Some(why) = wrapped::obstacle(candidate, &defined) {
         message::warning(&format!("the program is started untouched: {why}"));
         return Ok(Start::untouched_because(request, why));
     }
-    let variables = variables(request, context, candidate, Mode::Production, None)?;
+    let variables = variables(request, context, &fitted, Mode::Production, None)?;
     Ok(Start {
         candidate: name.to_owned(),
         because: "named by --candidate".to_owned(),
+        words: words(&fitted, &command.argv),
         variables,
         page: None,
     })
+}
+
+/// The candidate with its settings for this command. A dry run starts nothing, a runtime neither.
+fn fitted(
+    args: &RunArgs,
+    of_runtime: &RuntimeCommand<'_>,
+    candidate: &CatalogueCandidate,
+    store: Option<&Store>,
+) -> Result<Fitted, String> {
+    if args.dry_run {
+        of_runtime.fitted_unasked(candidate, store)
+    } else {
+        of_runtime.fitted(candidate, store)
+    }
+}
+
+/// The words of the start, where the candidate adds some.
+fn words(candidate: &CatalogueCandidate, argv: &[OsString]) -> Option<Vec<OsString>> {
+    let adds = candidate.runtime.as_ref().is_some_and(|settings| !settings.arguments.is_empty());
+    adds.then(|| with_arguments(candidate, argv))
+}
+
+/// The start of a program into which nothing can be loaded, under the settings that its user pinned it to. There are no
+/// trials of it: nothing would count them.
+fn pinned_settings(
+    request: Request<'_>,
+    (context, store): (&Context, &Store),
+    of_runtime: &RuntimeCommand<'_>,
+) -> Result<Option<Start>> {
+    if !is_served_by_settings(of_runtime.executable) {
+        return Ok(None);
+    }
+    let program = started_program(store, &of_runtime.command.program)?;
+    let pinned = store.pinned(program.id)?.and_then(|name| context.catalogue.find(&name));
+    let Some(candidate) = pinned.filter(|candidate| candidate.runtime.is_some()) else { return Ok(None) };
+    if store.is_excluded(&program.path, &program.detail)? {
+        return Ok(None);
+    }
+    let fitted = match fitted(request.args, of_runtime, candidate, Some(store)) {
+        Ok(fitted) => fitted,
+        Err(why) => {
+            let why = format!("{} is not offered: {why}", candidate.name);
+            return Ok(Some(Start::untouched_because(request, why)));
+        }
+    };
+    Ok(Some(Start {
+        candidate: candidate.name.clone(),
+        because: "pinned".to_owned(),
+        words: words(&fitted, &of_runtime.command.argv),
+        variables: variables(request, context, &fitted, Mode::Production, None)?,
+        page: None,
+    }))
 }
 
 /// Keeps the weight between CPU and memory for the hysteresis of the next start, when it moved.
@@ -470,11 +555,11 @@ fn take(
 fn prepare(
     request: Request<'_>,
     context: &Context,
-    decision: &Decision,
+    (decision, candidate): (&Decision, &CatalogueCandidate),
+    command: &Command,
     ticket: &Ticket<'_>,
 ) -> Result<Start> {
     let args = request.args;
-    let candidate = context.candidate(&decision.candidate)?;
     let untouched = candidate.is_system() && !decision.trial;
     // Started untouched, there is nothing to watch; a dry run watches nothing.
     let folder = || context.page_folder();
@@ -484,7 +569,8 @@ fn prepare(
     }
     let mode = if decision.trial { Mode::Trial } else { Mode::Production };
     let variables = variables(request, context, candidate, mode, page.as_deref())?;
-    Ok(Start { candidate: candidate.name.clone(), because: decision.text(), variables, page })
+    let words = words(candidate, &command.argv);
+    Ok(Start { candidate: candidate.name.clone(), because: decision.text(), words, variables, page })
 }
 
 fn variables(

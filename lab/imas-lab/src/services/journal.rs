@@ -28,8 +28,7 @@ pub(super) struct Header {
 
 /// Opens the journal; with the runs that are in it.
 pub(super) fn open(path: &Path, resume: bool) -> Result<(Journal, Vec<RawRun>)> {
-    let runs = if path.exists() { read_whole(path)? } else { ServiceJournal::default() };
-    let runs = [runs.runs, runs.counted].concat();
+    let runs = read_if_there(path)?;
     if !runs.is_empty() && !resume {
         return Err(Hinted::error(
             format!("{} has {} already", path.display(), counted(runs.len(), "run")),
@@ -38,6 +37,12 @@ pub(super) fn open(path: &Path, resume: bool) -> Result<(Journal, Vec<RawRun>)> 
     }
     let journal = Journal::open(path).with_context(|| path.display().to_string())?;
     Ok((journal, runs))
+}
+
+/// All runs of a journal, none where there is no such file.
+pub(super) fn read_if_there(path: &Path) -> Result<Vec<RawRun>> {
+    let found = if path.exists() { read_whole(path)? } else { ServiceJournal::default() };
+    Ok([found.runs, found.counted].concat())
 }
 
 /// The measured runs of a journal; lines that are cut off or of another kind are left out.

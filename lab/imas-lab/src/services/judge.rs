@@ -8,12 +8,13 @@ use anyhow::Result;
 use clap::{Args, ValueHint};
 use imas_cli::format::{self, counted};
 use imas_cli::message::Hinted;
-use imas_cli::{output, table};
+use imas_cli::output;
+use imas_cli::table::Table;
 use imas_core::stats::Interval;
 use imas_report::measure::Unit;
 use imas_study::services::{
-    CandidateForAll, JUDGED, JournalJudgement, JudgeOptions, JudgedService, LeftOutOfGain, MadeWorse,
-    MemoryGain, ROUNDS_FOR_PROOF, ServiceJudgement,
+    AgainstSingle, CandidateForAll, JUDGED, JournalJudgement, JudgeOptions, JudgedService, LeftOutOfGain,
+    MadeWorse, MemoryGain, ROUNDS_FOR_PROOF, ServiceJudgement,
 };
 
 use super::journal::read_whole;
@@ -75,6 +76,7 @@ fn page(judgement: &JournalJudgement, args: &JudgeArgs) -> String {
         ),
         gains(judgement, args.at_least),
         worse(judgement),
+        against_single(judgement, args.at_least),
         format!(
             "One candidate for {}\n\n{}",
             counted(judgement.services.len(), "service"),
@@ -90,42 +92,58 @@ fn page(judgement: &JournalJudgement, args: &JudgeArgs) -> String {
     parts.join("\n") + &not_measured(judgement)
 }
 
+/// What choosing for each service gains over one setting for all.
+fn against_single(judgement: &JournalJudgement, at_least: f64) -> String {
+    let part = |what: String, all: &[AgainstSingle]| match all.iter().any(|one| one.services > 0) {
+        true => format!("{what}\n\n{}", AgainstSingle::table(all).plain()),
+        false => format!("{what}\n\nnothing can be judged: too few rounds\n"),
+    };
+    [
+        part(
+            "The picks beside one setting for all services, on rounds that did not choose the pick: the leanest as \
+             measured; below 0 is a gain of the picks"
+                .to_owned(),
+            &judgement.against_single,
+        ),
+        part(
+            "The same, the leanest that is proven, as imas bench picks".to_owned(),
+            &judgement.proven_against_single,
+        ),
+        part(
+            format!("The same, the leanest as measured, services of {at_least} MB and more that use malloc"),
+            &judgement.against_single_counted,
+        ),
+    ]
+    .join("\n")
+}
+
 fn not_measured(judgement: &JournalJudgement) -> String {
     let names = judgement.not_measured.join(", ");
     if names.is_empty() { names } else { format!("\nWithout a valid run under system: {names}\n") }
 }
 
 fn services(services: &[ServiceJudgement]) -> String {
-    let heads = [
-        "service",
-        "rounds",
-        "MiB",
-        "pick",
-        "memory",
-        "CPU",
-        "p99",
-        "pause",
-        "held out: memory",
-        "CPU",
-        "p99",
-        "pause",
-        "note",
-    ];
-    let row = |one: &ServiceJudgement| {
+    const FIGURES: [&str; JUDGED.len()] = ["memory", "CPU", "p99", "pause", "day"];
+    let held_out = FIGURES.map(|figure| if figure == "memory" { "held out: memory" } else { figure });
+    let heads =
+        ["service", "rounds", "MiB", "pick"].into_iter().chain(FIGURES).chain(held_out).chain(["note"]);
+    let mut table = Table::new("services", "Services", &heads.collect::<Vec<_>>());
+    for one in services {
         let JudgedService { service, rounds, memory_bytes, by_all, held_out } = &one.as_measured;
         let own = [service.clone(), rounds.to_string(), memory_bytes.map_or_else(dash, format::mib)];
-        let cells = by_all.ratios.map(change);
         let held_out_cells = held_out
             .as_ref()
             .map_or_else(|| [(); JUDGED.len()].map(|()| dash()), |found| found.ratios.map(change));
-        own.into_iter()
+        let cells = own
+            .into_iter()
             .chain([by_all.candidate.clone()])
-            .chain(cells)
+            .chain(by_all.ratios.map(change))
             .chain(held_out_cells)
-            .chain([note(one)])
-            .collect()
-    };
-    table::plain(&heads, services.iter().map(row))
+            .chain([note(one)]);
+        table.push(cells.collect());
+    }
+    // A service whose pick is `system` has no change of a figure that nobody measured.
+    table.without_empty_columns().plain()
 }
 
 fn note(one: &ServiceJudgement) -> String {

@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Measures services under candidates, round by round over all services, into the journal.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueHint};
 use imas_cli::message;
 use imas_core::run::{RawRun, RunKind};
+use imas_core::stats::median;
 use imas_engine::compared::{DefaultComparison, usable};
 use imas_engine::context::Context;
-use imas_linux::catalogue::{CatalogueCandidate, SYSTEM};
+use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::clock::now_unix_s;
 use imas_linux::environment::Variables;
 use imas_linux::host::Host;
@@ -20,16 +23,14 @@ use imas_runs::executor::{Execution, Executor, RunLimits};
 use imas_runs::interruption::{InterruptedBy, Interruption};
 use imas_runs::journal::Journal;
 use imas_runs::runner::{Elimination, NextStep, Observer, Rules, Runner, SessionEnd};
-use imas_runs::schedule::{self, RoundKind, Step};
+use imas_runs::schedule::{RoundKind, Step};
 use imas_runs::service::{SYSTEM_RUNS, Service, ServiceExecutor};
 use imas_runs::subject::{Subject, Timeout};
 
 use super::journal::{self, Header};
+use super::plan;
 use super::recipes::{self, RecipeArgs};
-
-/// A candidate with this number of failed runs of a service has no further run with it: a run takes minutes.
-/// `system` as well, and then the service has none.
-const MOST_FAILURES: usize = 2;
+use super::rounds::{MOST_FAILURES, Rounds, RoundsWanted, SharedRuns};
 
 #[derive(Debug, Args)]
 pub(super) struct RunArgs {
@@ -38,13 +39,13 @@ pub(super) struct RunArgs {
     /// The journal
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     out: PathBuf,
-    /// Go on with a journal that is there
+    /// Go on with a journal that is there, with whole rounds: a round that was cut short is begun anew
     #[arg(long)]
     resume: bool,
-    /// Rounds
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    /// Whole rounds of each service
+    #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// Runs under system in each round: all others are compared with their mean
+    /// Most runs under system in each round, with whose mean all others are compared: the square root of their number
     #[arg(long, value_name = "N", default_value_t = SYSTEM_RUNS, value_parser = clap::value_parser!(u32).range(1..=10))]
     system_runs: u32,
     /// Candidates beside system [default: the default set of services]
@@ -68,25 +69,35 @@ pub(super) struct RunArgs {
     /// Install the Debian packages that are missing
     #[arg(long)]
     install: bool,
-    /// Begin no run after this number of hours
-    #[arg(long, value_name = "HOURS")]
-    limit: Option<f64>,
+    /// Begin no round of a service that would not end within this number of minutes, by what its runs took so far
+    #[arg(long, value_name = "MINUTES")]
+    budget: Option<f64>,
+    /// Candidates that two rounds or more show to be no pick stay in the later rounds
+    #[arg(long)]
+    keep_all: bool,
+    /// Print how long the rounds take that are missing, and make none
+    #[arg(long)]
+    dry_run: bool,
+    /// A journal that says how long runs take, for services without any in --out
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    times: Option<PathBuf>,
 }
 
 /// Makes the runs that are missing.
 pub(super) fn measure(args: &RunArgs, context: &Context) -> Result<ExitCode> {
     let services = services(args, context)?;
     let candidates = usable(&args.with, DefaultComparison::ServiceSet, context)?;
+    let names: Vec<String> = candidates.iter().map(|candidate| candidate.name.clone()).collect();
+    let order: Vec<&str> = services.iter().map(|service| service.name.as_str()).collect();
+    let earlier = if args.dry_run { journal::read_if_there(&args.out)? } else { vec![] };
+    if args.dry_run {
+        let rounds = rounds(args, &order, &names, &Rc::new(RefCell::new(earlier)))?;
+        return plan::print(&rounds.plan());
+    }
     let (mut journal, earlier) = journal::open(&args.out, args.resume)?;
     let interruption = Interruption::watch()?;
     append(&mut journal, &header(args, &services, &candidates))?;
-    let names: Vec<String> = candidates.iter().map(|candidate| candidate.name.clone()).collect();
-    let order: Vec<&str> = services.iter().map(|service| service.name.as_str()).collect();
-    let system = names.iter().position(|name| name == SYSTEM).unwrap_or(0);
-    let steps = steps(&order, candidates.len(), args.rounds, args.seed);
-    let steps = schedule::with_repeats(steps, system, args.system_runs, args.seed);
-    let steps = with_counted(steps, services.len(), system, args.counted);
-    let steps = not_made(steps, &earlier, |step| (order[step.subject], names[step.candidate].as_str()));
+    let rates = rates(&order, &earlier);
     let subject = |service: &Service| {
         // A server that hangs ends its run by the time limits of its own lines.
         let mut subject = Subject::new(&service.name, Timeout::After(Duration::MAX));
@@ -96,18 +107,25 @@ pub(super) fn measure(args: &RunArgs, context: &Context) -> Result<ExitCode> {
     let subjects = services.iter().map(subject).collect();
     let elimination = Elimination::MeasuredFailures(MOST_FAILURES);
     let rules = Rules { elimination, warmup_must_succeed: false };
-    let mut runner = Runner::new(names, subjects, rules, &interruption);
+    let mut runner = Runner::new(names.clone(), subjects, rules, &interruption);
     let mut executor = Servers {
         context,
         services: &services,
         candidates: &candidates,
         interruption: &interruption,
         set_up: None,
-        rates: rates(&order, &earlier),
+        rates,
     };
-    let mut log = Log { until: args.limit.map(|hours| now_unix_s() + hours * 3600.0), journal };
-    match runner.run(steps, &mut executor, &mut log)? {
-        SessionEnd::Finished | SessionEnd::Stopped => Ok(ExitCode::SUCCESS),
+    let runs = Rc::new(RefCell::new(earlier));
+    let mut rounds = rounds(args, &order, &names, &runs)?;
+    let mut log = Log { journal, runs };
+    match runner.run(&mut rounds, &mut executor, &mut log)? {
+        SessionEnd::Finished | SessionEnd::Stopped => {
+            if rounds.plan().iter().any(|one| one.rounds > 0) {
+                message::say("imas: the time is over; every finished round is kept, --resume goes on");
+            }
+            Ok(ExitCode::SUCCESS)
+        }
         SessionEnd::Interrupted(signal) => {
             message::say(&format!("imas: {}", InterruptedBy(signal)));
             Ok(ExitCode::from(InterruptedBy(signal).exit_status()))
@@ -115,46 +133,25 @@ pub(super) fn measure(args: &RunArgs, context: &Context) -> Result<ExitCode> {
     }
 }
 
-/// The steps without those that earlier sessions made; `names` gives service and candidate of a step.
-fn not_made<'a>(
-    mut steps: Vec<Step>,
-    earlier: &'a [RawRun],
-    names: impl Fn(&Step) -> (&'a str, &'a str),
-) -> Vec<Step> {
-    let mut made: BTreeMap<(&str, &str, RunKind, u32), usize> = BTreeMap::new();
-    for run in earlier {
-        *made.entry((&run.program, &run.candidate, run.kind, run.round)).or_default() += 1;
-    }
-    steps.retain(|step| {
-        let (service, candidate) = names(step);
-        let (kind, round) = step.kind.kept().unwrap_or_default();
-        let left = made.entry((service, candidate, kind, round)).or_default();
-        let is_made = *left > 0;
-        *left -= usize::from(is_made);
-        !is_made
-    });
-    steps
-}
-
-/// The steps, and in front of them the counted runs of each service under `system`.
-fn with_counted(steps: Vec<Step>, services: usize, system: usize, counted: u32) -> Vec<Step> {
-    let of = |subject| {
-        (0..counted).map(move |round| Step { subject, candidate: system, kind: RoundKind::Counted { round } })
+/// The rounds that are missing.
+fn rounds(args: &RunArgs, services: &[&str], candidates: &[String], runs: &SharedRuns) -> Result<Rounds> {
+    let wanted = RoundsWanted {
+        services: services.iter().map(|name| (*name).to_owned()).collect(),
+        candidates: candidates.to_vec(),
+        rounds: args.rounds,
+        system_runs: args.system_runs,
+        counted: args.counted,
+        keeps_all: args.keep_all,
+        seed: args.seed,
     };
-    (0..services).flat_map(of).chain(steps).collect()
-}
-
-/// Round by round all services, each under all candidates.
-fn steps(services: &[&str], candidates: usize, rounds: u32, seed: u64) -> Vec<Step> {
-    let mut steps = Vec::new();
-    for round in 0..rounds {
-        for subject in schedule::candidates("", services.len(), round, seed) {
-            let order = schedule::candidates(services[subject], candidates, round, seed);
-            let kind = RoundKind::Measured { round };
-            steps.extend(order.into_iter().map(|candidate| Step { subject, candidate, kind }));
-        }
+    let mut known: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    let others = args.times.as_deref().map(journal::read).transpose()?.unwrap_or_default();
+    for run in others.into_iter().filter(|run| run.ok) {
+        known.entry(run.program).or_default().push(run.wall_s);
     }
-    steps
+    let known = known.into_iter().filter_map(|(service, all)| Some((service, median(&all)?))).collect();
+    let until = args.budget.map(|minutes| now_unix_s() + minutes * 60.0);
+    Ok(Rounds::new(wanted, runs, known, until))
 }
 
 /// Services that can be run here, with the cycles and the idle time that the arguments ask for.
@@ -239,20 +236,12 @@ impl Executor for Servers<'_> {
 
 /// Writes down and reports each run.
 struct Log {
-    /// Unix time in seconds after which no run begins.
-    until: Option<f64>,
     journal: Journal,
+    /// All runs, of which the next round depends.
+    runs: SharedRuns,
 }
 
 impl Observer for Log {
-    fn before(&mut self, _step: &Step, _subjects: &[Subject]) -> Result<NextStep> {
-        if self.until.is_some_and(|until| now_unix_s() > until) {
-            message::say("imas: the time is over; every finished run is kept, --resume goes on");
-            return Ok(NextStep::Stop);
-        }
-        Ok(NextStep::Make)
-    }
-
     fn after(&mut self, _step: &Step, run: Execution) -> Result<NextStep> {
         let run = run.record;
         let end = run.message.clone().unwrap_or_else(|| format!("{:.0} s", run.wall_s));
@@ -265,6 +254,7 @@ impl Observer for Log {
             run.candidate
         ));
         append(&mut self.journal, &run)?;
+        self.runs.borrow_mut().push(run);
         Ok(NextStep::Make)
     }
 
@@ -286,25 +276,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_that_was_made_is_not_made_again() {
-        let names = |step: &Step| ("web", ["system", "a"][step.candidate]);
-        let all = schedule::with_repeats(steps(&["web"], 2, 2, 1), 0, 3, 1);
-        assert_eq!(all.len(), 2 * 4);
-        let run = |candidate: &str, round| RawRun {
-            program: "web".into(),
-            candidate: candidate.into(),
-            round,
-            ..RawRun::default()
-        };
-        let earlier = [run("system", 0), run("system", 0), run("a", 0), run("system", 1)];
-        let left = not_made(all, &earlier, names);
-        let of = |round, candidate| {
-            left.iter().filter(|step| (round_of(step), step.candidate) == (round, candidate)).count()
-        };
-        assert_eq!([of(0, 0), of(0, 1), of(1, 0), of(1, 1)], [1, 0, 2, 1]);
-    }
-
-    #[test]
     fn the_rate_of_an_open_loop_is_that_of_the_first_session() {
         use imas_core::server_run::ServerRun;
         let run = |program: &str, asked_rate| {
@@ -315,16 +286,5 @@ mod tests {
         let line = serde_json::to_string(&earlier).unwrap();
         let read: Vec<RawRun> = serde_json::from_str(&line).unwrap();
         assert_eq!(rates(&["web", "db"], &read), BTreeMap::from([(1, 70.0)]));
-    }
-
-    #[test]
-    fn services_take_turns_and_the_runs_of_one_are_side_by_side() {
-        let steps = steps(&["web", "db"], 3, 4, 1);
-        assert_eq!(steps.len(), 2 * 3 * 4);
-        for (round, of_round) in (0..).zip(steps.chunks(6)) {
-            assert!(of_round.iter().all(|step| round_of(step) == round));
-            assert!(of_round[..3].iter().all(|step| step.subject == of_round[0].subject));
-            assert_ne!(of_round[0].subject, of_round[3].subject);
-        }
     }
 }

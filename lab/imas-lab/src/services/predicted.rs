@@ -29,6 +29,9 @@ pub(super) struct PredictedArgs {
     json: bool,
 }
 
+/// A choice whose memory is at most this part above the leanest counts as the leanest.
+const AS_GOOD: f64 = 0.01;
+
 /// Prints the judgement.
 pub(super) fn predicted(args: &PredictedArgs) -> Result<ExitCode> {
     let predictions = replay::read(&args.file)?;
@@ -58,11 +61,17 @@ fn summary(score: &PredictionScore) -> String {
         "{} of {}\n\
          predicted memory within 10 % of the live memory: {}\n\
          predicted change against system within 10 % of the live change: {}\n\
-         correlation of predicted and live change (logarithms): {correlation}\n",
+         correlation of predicted and live change (logarithms): {correlation}\n\
+         leanest of system and the first two predictions, within 1 % of the live leanest: {} of {}\n\
+         leanest of system, glibc:arena1 and glibc:lean, without any recording, within 1 %: {} of {}\n",
         counted(score.judged.len(), "prediction"),
         counted(score.choices.len(), "service"),
         percent(score.within(NEAR, JudgedPrediction::off)),
         percent(score.within(NEAR, JudgedPrediction::ratio_off)),
+        score.found(AS_GOOD, |one| one.first_two_ratio),
+        score.choices.len(),
+        score.found(AS_GOOD, |one| one.baseline_ratio),
+        score.choices.len(),
     )
 }
 
@@ -87,13 +96,22 @@ fn each(score: &PredictionScore) -> String {
 }
 
 fn choices(score: &PredictionScore) -> String {
-    let heads = ["service", "first prediction", "live", "best of the first two", "live best", "live"];
+    let heads = [
+        "service",
+        "first prediction",
+        "live",
+        "best of the first two",
+        "of arena1, lean",
+        "live best",
+        "live",
+    ];
     let rows = score.choices.iter().map(|one| {
         vec![
             one.service.clone(),
             one.first.clone(),
             change(one.first_ratio),
             change(one.first_two_ratio),
+            change(one.baseline_ratio),
             one.best.clone(),
             change(one.best_ratio),
         ]

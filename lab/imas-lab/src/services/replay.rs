@@ -13,6 +13,7 @@ use anyhow::{Context as _, Result, anyhow};
 use clap::{Args, ValueHint};
 use imas_cli::message;
 use imas_core::run::RawRun;
+use imas_core::server_run::work::phase_spans;
 use imas_engine::compared::{ComparedCandidate, DefaultComparison, compared};
 use imas_engine::context::Context;
 use imas_linux::catalogue::SYSTEM;
@@ -165,9 +166,9 @@ fn line(
     replayed: &ReplayedProcesses<'_>,
 ) -> ServicePrediction {
     let mut line = ServicePrediction { candidate: candidate.to_owned(), ..common.clone() };
-    let ready_s = run.value("ready").unwrap_or(0.0);
-    let loaded_s = ready_s + run.of_server().cycles.iter().map(|cycle| cycle.wall_s).sum::<f64>();
-    match replayed.change(candidate, (ready_s, loaded_s)) {
+    let lines = phase_spans(run.of_server());
+    let spans: Vec<(f64, f64)> = lines.iter().map(|line| (line.from_s, line.to_s)).collect();
+    match replayed.change(candidate, &spans) {
         Ok(change) => {
             line.memory_bytes = Some((line.recorded_bytes + change.mean_bytes).max(0.0));
             line.cpu_s = Some((line.recorded_cpu_s + change.cpu_s).max(0.0));

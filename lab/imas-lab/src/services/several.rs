@@ -38,7 +38,7 @@ pub(super) struct ChosenProcesses {
 pub(super) struct PredictedChange {
     /// CPU seconds.
     pub(super) cpu_s: f64,
-    /// Mean resident bytes over the span that was asked for.
+    /// Resident bytes, mean of the spans that were asked for.
     pub(super) mean_bytes: f64,
 }
 
@@ -88,19 +88,15 @@ pub(super) fn replay_all<'a>(
 }
 
 impl ReplayedProcesses<'_> {
-    /// What changes under a candidate. Memory is the mean from `from_s` to `to_s`, in seconds since the first
-    /// recorded process began.
+    /// What changes under a candidate. Memory is the mean of these spans, each with the same weight, in seconds since
+    /// the first recorded process began.
     ///
     /// # Errors
     /// The reason why there is no prediction.
-    pub(super) fn change(
-        &self,
-        candidate: &str,
-        (from_s, to_s): (f64, f64),
-    ) -> Result<PredictedChange, String> {
+    pub(super) fn change(&self, candidate: &str, spans: &[(f64, f64)]) -> Result<PredictedChange, String> {
         let mut sum = PredictedChange { cpu_s: 0.0, mean_bytes: 0.0 };
         for process in &self.0 {
-            let one = change_of(process, candidate, (from_s, to_s))?;
+            let one = change_of(process, candidate, spans)?;
             sum.cpu_s += one.cpu_s;
             sum.mean_bytes += one.mean_bytes;
         }
@@ -116,7 +112,7 @@ fn ns(seconds: f64) -> u64 {
 fn change_of(
     process: &ReplayedCandidates<'_>,
     candidate: &str,
-    (from_s, to_s): (f64, f64),
+    spans: &[(f64, f64)],
 ) -> Result<PredictedChange, String> {
     let found = process.candidates.iter().find(|one| one.name() == candidate);
     let found = found.ok_or_else(|| "it was not replayed".to_owned())?;
@@ -128,12 +124,14 @@ fn change_of(
     let more: Vec<f64> =
         bytes.iter().zip(&process.looks).map(|(bytes, look)| bytes - look.bytes as f64).collect();
     let since_its_begin = |s: f64| ns(s).saturating_sub(process.process.began_ns);
-    let span = (since_its_begin(from_s), since_its_begin(to_s));
-    let lives = (to_s - from_s) * 1e9;
-    let part = (span.1 - span.0) as f64 / lives.max(1.0); // less than 1 if it began within the span
+    let mean = |&(from_s, to_s): &(f64, f64)| {
+        let span = (since_its_begin(from_s), since_its_begin(to_s));
+        let part = (span.1 - span.0) as f64 / ((to_s - from_s) * 1e9).max(1.0);
+        mean_change(&process.looks, &more, span) * part // less than whole if it began within the span
+    };
     Ok(PredictedChange {
         cpu_s: least_cpu(&found.replays) - least_cpu(system),
-        mean_bytes: mean_change(&process.looks, &more, span) * part,
+        mean_bytes: spans.iter().map(mean).sum::<f64>() / spans.len().max(1) as f64,
     })
 }
 
@@ -205,10 +203,14 @@ mod tests {
         let compared = both.each_ref().map(|candidate| ComparedCandidate { candidate, obstacle: None });
         // The second process lives from the fifth second on.
         let all = ReplayedProcesses(vec![replayed(&compared, 0), replayed(&compared, 5)]);
-        let change = all.change("a", (0.0, 10.0)).unwrap();
+        let change = all.change("a", &[(0.0, 10.0)]).unwrap();
         assert_eq!(change.cpu_s, -1.0);
         assert!((change.mean_bytes - 450.0).abs() < 1e-6, "{change:?}");
-        assert_eq!(all.change(SYSTEM, (0.0, 10.0)).unwrap(), PredictedChange { cpu_s: 0.0, mean_bytes: 0.0 });
-        assert!(all.change("b", (0.0, 10.0)).is_err());
+        // A line of 5 s and one of 1 s have the same weight: only the second has both processes.
+        let by_work = all.change("a", &[(0.0, 5.0), (9.0, 10.0)]).unwrap();
+        assert!((by_work.mean_bytes - 450.0).abs() < 1e-6, "and not 350 by time: {by_work:?}");
+        let nothing = PredictedChange { cpu_s: 0.0, mean_bytes: 0.0 };
+        assert_eq!(all.change(SYSTEM, &[(0.0, 10.0)]).unwrap(), nothing);
+        assert!(all.change("b", &[(0.0, 10.0)]).is_err());
     }
 }

@@ -12,7 +12,7 @@ use imas_core::run::RawRun;
 use imas_report::page::{Block, PageSection};
 use imas_runs::service::page::{self, MeasuredService};
 use imas_runs::service::{ServiceComparison, ServiceOptions, compare_services};
-use imas_study::services::{CandidateForAll, JournalJudgement, JudgeOptions, readme};
+use imas_study::services::{CandidateForAll, JournalJudgement, JudgeOptions, MemoryUse, Moment, readme};
 
 use super::journal::{ServiceJournal, read_whole};
 use super::rails::rails;
@@ -40,14 +40,7 @@ pub(super) struct ShowArgs {
 pub(super) fn show(args: &ShowArgs) -> Result<ExitCode> {
     let ServiceJournal { runs, counted, own_allocator } = read_whole(&args.file)?;
     let compared = compared(&runs, args.memory_only);
-    let services: Vec<MeasuredService<'_>> = compared
-        .iter()
-        .map(|(name, comparison)| MeasuredService {
-            name,
-            comparison,
-            runs: runs.iter().filter(|run| run.program == *name).collect(),
-        })
-        .collect();
+    let services = measured(&compared, &runs);
     let options =
         JudgeOptions { rails: rails(args.memory_only), least_bytes: 0.0, own_allocator: &own_allocator };
     if let Some(file) = &args.html {
@@ -76,8 +69,21 @@ fn for_all(judgement: &JournalJudgement) -> PageSection {
     PageSection::new("one-for-all", "One candidate for all", vec![Block::Table(table)])
 }
 
+/// Services with their comparisons and runs.
+pub(super) fn measured<'a>(
+    compared: &'a [(String, ServiceComparison)],
+    runs: &'a [RawRun],
+) -> Vec<MeasuredService<'a>> {
+    let of = |(name, comparison): &'a (String, ServiceComparison)| MeasuredService {
+        name,
+        comparison,
+        runs: runs.iter().filter(|run| run.program == *name).collect(),
+    };
+    compared.iter().map(of).collect()
+}
+
 /// Services, each with its comparison, in the order in which they were measured first.
-fn compared(runs: &[RawRun], memory_only: bool) -> Vec<(String, ServiceComparison)> {
+pub(super) fn compared(runs: &[RawRun], memory_only: bool) -> Vec<(String, ServiceComparison)> {
     let options = ServiceOptions { rails: rails(memory_only), seed: 1, ..ServiceOptions::default() };
     let comparison = |service: String| {
         let own: Vec<RawRun> = runs.iter().filter(|run| run.program == service).cloned().collect();
@@ -112,20 +118,16 @@ fn row(service: &MeasuredService<'_>, counted: &[RawRun]) -> Vec<String> {
     vec![(*name).to_owned(), rounds.to_string(), format!("{took:.0}"), mib, saving, pick, sentence]
 }
 
-/// What could be saved at most, the memory under `system` that is not in live blocks, and what the pick saves: under
-/// load and after the pause. `-` where no counted run says how much is live.
+/// What could be saved at most and what the pick saves, under load and after the pause. `-` where no run says how much
+/// is live.
 fn saving(service: &MeasuredService<'_>, counted: &[RawRun]) -> String {
-    let own = counted.iter().filter(|run| run.program == service.name);
-    let Some(live) = own.filter_map(|run| run.of_server().live).next() else { return "-".to_owned() };
-    let pick = service.comparison.candidates.iter().find(|one| one.name == service.comparison.pick);
-    let system = service.comparison.candidates.iter().find(|one| one.name == imas_core::SYSTEM);
-    let part = |figure: &str, [resident, live]: [f64; 2]| {
-        let ratio = pick.and_then(|pick| pick.figures.get(figure)?.ratio).map_or(1.0, |ratio| ratio.mid);
-        let memory = system.and_then(|system| system.figures.get(figure)).map_or(0.0, |one| one.median);
-        let mib = imas_cli::format::mib;
-        format!("{}, {}", mib((resident - live).max(0.0)), mib(memory * (1.0 - ratio)))
-    };
-    format!("{}; pause {}", part("memory", live.load), part("memory_idle", live.idle))
+    let mib = imas_cli::format::mib;
+    let parts = MemoryUse::of(service, counted).into_iter().map(|one| {
+        let when = if one.moment == Moment::Load { "" } else { "pause " };
+        format!("{when}{}, {}", mib(one.possible), mib(one.reached))
+    });
+    let parts: Vec<String> = parts.collect();
+    if parts.is_empty() { "-".to_owned() } else { parts.join("; ") }
 }
 
 /// How the runs were made, for the end of the page.

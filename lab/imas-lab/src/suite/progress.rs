@@ -33,7 +33,7 @@ pub(super) struct Progress {
     bar: ProgressBar,
     left: BTreeMap<String, Left>,
     began: Instant,
-    /// Sum of the suite's estimates for all completed runs, with warm-ups.
+    /// Sum of the suite's estimates for all completed runs, with the first warm-ups.
     expected_s: f64,
     /// Time at which a line was printed last, where no bar is seen.
     spoken: Cell<Instant>,

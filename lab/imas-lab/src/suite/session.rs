@@ -214,7 +214,8 @@ impl Session<'_> {
         (0..measured.max(counted)).flat_map(of).collect()
     }
 
-    /// Every run that is not there yet; before the first of a program its warm-up.
+    /// Every run that is not there yet; before the first of a program in a round its warm-up. Other programs ran
+    /// meanwhile, and without one the first run had 3 % less memory and 2 % more CPU time than the others.
     fn planned(&self) -> Vec<Planned> {
         let names: Vec<&str> = self.programs.iter().map(|(program, _)| program.name.as_str()).collect();
         let mut warm = BTreeSet::new();
@@ -225,7 +226,7 @@ impl Session<'_> {
                 let mut add = |candidate, of| {
                     planned.push(Planned { step: Step { subject, candidate, kind: of }, kind, round });
                 };
-                if !todo.is_empty() && warm.insert(subject) {
+                if !todo.is_empty() && warm.insert((subject, kind, round)) {
                     add(0, RoundKind::Warmup);
                 }
                 todo.into_iter().for_each(|candidate| add(candidate, RoundKind::of(kind, round)));

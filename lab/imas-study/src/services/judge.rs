@@ -5,6 +5,7 @@
 //! the rounds that made it the best.
 
 use std::array::from_fn;
+use std::collections::BTreeMap;
 
 use imas_cli::format;
 use imas_cli::table::Table;
@@ -18,7 +19,7 @@ use crate::services::round_changes::RoundChanges;
 use imas_runs::service::margin;
 
 /// The figures that are judged.
-pub const JUDGED: [&str; 4] = ["memory", "cpu", "p99", "memory_idle"];
+pub const JUDGED: [&str; 5] = ["memory", "cpu", "p99", "memory_idle", "memory_day"];
 /// "At least 25 % less memory".
 const QUARTER: f64 = 0.75;
 
@@ -46,6 +47,8 @@ pub struct HeldOutPicks {
     pub failed: usize,
     /// Number of rounds that judged.
     pub judged: usize,
+    /// The pick by the other rounds, by the round that judges it.
+    pub by_round: BTreeMap<u32, String>,
 }
 
 /// The picks of a rule for one service.
@@ -70,7 +73,7 @@ impl JudgedService {
         let pick = rule.pick(changes, &changes.rounds);
         let middle = |figure: &str| match pick {
             Some(candidate) => median(&changes.changes(candidate, &changes.rounds, figure)).map(f64::exp),
-            None => Some(1.0),
+            None => changes.is_measured(figure).then_some(1.0),
         };
         Self {
             service: changes.service.clone(),
@@ -91,7 +94,7 @@ fn held_out(changes: &RoundChanges, rule: &PickRule) -> Option<HeldOutPicks> {
         return None;
     }
     let mut logs: [Vec<f64>; JUDGED.len()] = Default::default();
-    let (mut picks, mut failed, mut judged) = (Vec::new(), 0, 0);
+    let (mut by_round, mut failed, mut judged) = (BTreeMap::new(), 0, 0);
     for &judging in &changes.rounds {
         let others: Vec<u32> = changes.rounds.iter().copied().filter(|round| *round != judging).collect();
         let pick = rule.pick(changes, &others);
@@ -99,27 +102,32 @@ fn held_out(changes: &RoundChanges, rule: &PickRule) -> Option<HeldOutPicks> {
         failed += usize::from(has_failed);
         let at = |figure: &str| match pick {
             Some(candidate) => changes.change(candidate, judging, figure),
-            None => Some(0.0),
+            None => changes.is_measured(figure).then_some(0.0),
         };
         judged += usize::from(has_failed || at("memory").is_some());
         logs.iter_mut().zip(JUDGED).for_each(|(logs, figure)| logs.extend(at(figure)));
-        picks.push(name(changes, pick));
+        by_round.insert(judging, name(changes, pick));
     }
-    let beyond = |at: usize| (1.0 + margin(JUDGED[at])).ln();
-    let worse = |at: usize| !logs[at].is_empty() && mean_and_deviation(&logs[at]).0 > beyond(at);
-    let is_proven = |at: usize| {
-        let ((mean, sigma), rounds) = (mean_and_deviation(&logs[at]), logs[at].len());
-        let spread = Spread { sigma, freedom: rounds as f64 - 1.0 };
-        spread.estimate(mean - beyond(at), u32::try_from(rounds).unwrap_or(u32::MAX)).proves(0.0, ERROR)
-    };
+    let worse =
+        |at: usize| !logs[at].is_empty() && mean_and_deviation(&logs[at]).0 > (1.0 + margin(JUDGED[at])).ln();
+    let is_proven = |at: usize| is_proven_above(&logs[at], 1.0 + margin(JUDGED[at]));
     Some(HeldOutPicks {
-        candidates: by_frequency(picks),
+        candidates: by_frequency(by_round.values().cloned().collect()),
         ratios: from_fn(|at| (!logs[at].is_empty()).then(|| mean_and_deviation(&logs[at]).0.exp())),
         worse: from_fn(worse),
         proven_worse: from_fn(is_proven),
         failed,
         judged,
+        by_round,
     })
+}
+
+/// Whether these logarithms of ratios prove a ratio above `limit`, with an error of at most 5 % (Student's t test).
+pub(crate) fn is_proven_above(logs: &[f64], limit: f64) -> bool {
+    let ((mean, sigma), rounds) = (mean_and_deviation(logs), logs.len());
+    let spread = Spread { sigma, freedom: rounds as f64 - 1.0 };
+    let estimate = spread.estimate(mean - limit.ln(), u32::try_from(rounds).unwrap_or(u32::MAX));
+    rounds > 1 && estimate.proves(0.0, ERROR)
 }
 
 /// Names, each once, the most frequent first.
@@ -195,13 +203,14 @@ impl CandidateForAll {
     /// Table with a row for each candidate.
     #[must_use]
     pub fn table(all: &[Self]) -> Table {
-        const COLUMNS: [&str; 11] = [
+        const COLUMNS: [&str; 12] = [
             "candidate",
             "services",
             "memory",
             "CPU",
             "p99",
             "after the pause",
+            "over the day",
             "25 % less memory",
             "worse in memory",
             "in CPU",
@@ -218,7 +227,7 @@ impl CandidateForAll {
             let counts = counts.map(|count| count.to_string());
             table.push(own.into_iter().chain(one.ratios.map(change)).chain(counts).collect());
         }
-        table
+        table.without_empty_columns()
     }
 
     fn of(name: &str, services: &[&RoundChanges]) -> Self {

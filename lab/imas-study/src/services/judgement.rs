@@ -7,6 +7,7 @@ use imas_core::compare::Margins;
 use imas_core::stats::{Interval, RESAMPLES};
 use serde::Serialize;
 
+use crate::services::against_single::AgainstSingle;
 use crate::services::judge::{CandidateForAll, JUDGED, JudgedService, MemoryGain, geometric_mean};
 use crate::services::pick_rule::PickRule;
 use crate::services::round_changes::RoundChanges;
@@ -84,6 +85,12 @@ pub struct JournalJudgement {
     pub for_all: Vec<CandidateForAll>,
     /// One candidate for the services that count.
     pub for_all_counted: Vec<CandidateForAll>,
+    /// The leanest of each service, as measured, beside each single candidate for all services.
+    pub against_single: Vec<AgainstSingle>,
+    /// The proven picks beside each single candidate for all services.
+    pub proven_against_single: Vec<AgainstSingle>,
+    /// The leanest of each service that counts, as measured, beside each single candidate for these.
+    pub against_single_counted: Vec<AgainstSingle>,
 }
 
 impl JournalJudgement {
@@ -101,6 +108,12 @@ impl JournalJudgement {
         let all: Vec<&RoundChanges> = measured.iter().collect();
         let with = measured.iter().zip(&services).filter(|(_, one)| one.not_counted.is_none());
         let counted: Vec<&RoundChanges> = with.map(|(changes, _)| changes).collect();
+        let picks = |is_in: &dyn Fn(&ServiceJudgement) -> bool,
+                     rule: fn(&ServiceJudgement) -> Option<&JudgedService>| {
+            let pair = |(changes, one)| Some((changes, rule(one)?.held_out.as_ref()?));
+            let those = measured.iter().zip(&services).filter(|(_, one)| is_in(one));
+            AgainstSingle::all(&those.filter_map(pair).collect::<Vec<_>>())
+        };
         Self {
             gain_by_all: MemoryGain::of(&by_all.collect::<Vec<_>>()),
             gain_held_out: MemoryGain::of(&held_out.collect::<Vec<_>>()),
@@ -108,6 +121,9 @@ impl JournalJudgement {
             proven_made_worse: MadeWorse::of(services.iter().filter_map(|one| one.proven.as_ref())),
             for_all: CandidateForAll::all(&all),
             for_all_counted: CandidateForAll::all(&counted),
+            against_single: picks(&|_| true, |one| Some(&one.as_measured)),
+            proven_against_single: picks(&|_| true, |one| one.proven.as_ref()),
+            against_single_counted: picks(&|one| one.not_counted.is_none(), |one| Some(&one.as_measured)),
             services,
             not_measured: others.into_iter().map(|one| one.service).collect(),
         }
@@ -238,8 +254,8 @@ mod tests {
         let found = judged(&runs);
         let held_out = found.services[0].as_measured.held_out.as_ref().unwrap();
         assert!((held_out.ratios[0].unwrap() - 2.0).abs() < 1e-9, "{held_out:?}");
-        assert_eq!(held_out.worse, [true, false, false, false]);
-        assert_eq!(found.made_worse.worse, [1, 0, 0, 0]);
+        assert_eq!(held_out.worse, [true, false, false, false, false]);
+        assert_eq!(found.made_worse.worse, [1, 0, 0, 0, 0]);
     }
 
     #[test]

@@ -3,12 +3,16 @@
 //!
 //! - [`RoundChanges`], [`PickRule`], [`JudgedService`], [`CandidateSet`]: picks, judged on rounds that did
 //!   not choose them
+//! - [`AgainstSingle`]: the picks beside one setting for all
+//! - [`MemoryUse`]: what could be saved at most, and what a pick saves
 //! - [`NoEffect`], [`EqualPairs`]: the noise, from runs of one and the same thing
 //! - [`ServicePrediction`], [`PredictionScore`]: what a recorded and replayed run lets expect, beside live runs
 
+mod against_single;
 mod candidate_sets;
 mod judge;
 mod judgement;
+mod memory_use;
 mod no_effect;
 mod noise;
 mod pick_rule;
@@ -17,15 +21,17 @@ mod prediction_score;
 mod readme;
 mod round_changes;
 
+pub use against_single::AgainstSingle;
 pub use candidate_sets::{CandidateSet, SetGain, SetGains, set_rules};
 pub use judge::{CandidateForAll, HeldOutPicks, JUDGED, JudgedPick, JudgedService, MemoryGain};
 pub use judgement::{
     JournalJudgement, JudgeOptions, LeftOutOfGain, MadeWorse, ROUNDS_FOR_PROOF, ServiceJudgement,
 };
+pub use memory_use::{HeapParts, MemoryUse, Moment};
 pub use no_effect::NoEffect;
 pub use noise::{BenchShape, EqualBenches, EqualPairs, NOISE_OF, ServiceNoise};
 pub use pick_rule::PickRule;
 pub use prediction::ServicePrediction;
 pub use prediction_score::{JudgedPrediction, PredictedChoice, PredictionScore};
-pub use readme::readme;
+pub use readme::{BASELINES, readme};
 pub use round_changes::RoundChanges;

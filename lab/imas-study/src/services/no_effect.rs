@@ -32,9 +32,8 @@ impl NoEffect {
         if loaded.peek().is_some() {
             return loaded.all(|(with, _)| with == 0).then_some(Self::NotLoaded);
         }
-        let in_heaps = |one: &ArenaHeaps| one.main_bytes + one.heap_bytes.iter().sum::<u64>();
         let beside_first = |one: &ArenaHeaps| one.heap_bytes.iter().sum::<u64>();
-        if share(runs, in_heaps)? < LEAST_SHARE {
+        if share(runs, ArenaHeaps::all_heap_bytes)? < LEAST_SHARE {
             return Some(Self::NoHeap);
         }
         let is_number = candidate.starts_with("glibc:arena");

@@ -10,6 +10,7 @@ use imas_core::SYSTEM;
 use imas_core::run::RawRun;
 use imas_core::server_run::{Figure, ServerRun};
 use imas_core::stats::mean_and_deviation;
+use imas_runs::service::{EvenCpu, compared, even_cpu};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use serde::Serialize;
@@ -18,9 +19,15 @@ use crate::services::no_effect::NoEffect;
 use crate::services::pick_rule::PickRule;
 use crate::services::round_changes::RoundChanges;
 
-/// The figures whose noise is shown. `memory by time` is how memory was measured before.
-pub const NOISE_OF: [&str; 6] = ["memory", BY_TIME, "memory_idle", "memory_peak", "cpu", "p99"];
+/// The figures whose noise is shown. `memory by time` is how memory was measured before. `cpu evened` is CPU time at the
+/// usual speed of the CPUs, as it is compared; `cpu by ticks` is what ps(1) shows, and `cpu` the scheduler's run time.
+pub const NOISE_OF: [&str; 8] =
+    ["memory", BY_TIME, "memory_idle", "memory_peak", "cpu", EVENED, "cpu by ticks", "p99"];
 const BY_TIME: &str = "memory by time";
+const EVENED: &str = "cpu evened";
+/// The figures of made-up benchmarks, with the noise that each has.
+const MADE_UP: [(&str, &str); 4] =
+    [("memory", "memory"), ("memory_idle", "memory_idle"), ("cpu", EVENED), ("p99", "p99")];
 
 /// Pairs of equal things.
 #[derive(Debug, Default)]
@@ -73,6 +80,10 @@ impl EqualPairs {
     }
 
     fn read(&mut self, service: &str, own: &[&RawRun]) {
+        let mut names: Vec<String> = own.iter().map(|run| run.candidate.clone()).collect();
+        names.sort_unstable();
+        names.dedup();
+        let even = even_cpu(&names, own);
         let mut candidates: Vec<&str> = own.iter().map(|run| run.candidate.as_str()).collect();
         candidates.sort_unstable();
         candidates.dedup();
@@ -82,28 +93,29 @@ impl EqualPairs {
             let is_system = |run: &&&RawRun| run.candidate == SYSTEM;
             for run in own.iter().filter(|run| run.candidate == candidate) {
                 if let Some(system) = own.iter().filter(is_system).find(|system| system.round == run.round) {
-                    self.pair(service, run, system);
+                    self.pair(service, [run, system], &even);
                 }
             }
         }
         let mut system: Vec<&&RawRun> = own.iter().filter(|run| run.candidate == SYSTEM).collect();
         system.sort_by_key(|run| run.round);
         for round in system.chunk_by(|a, b| a.round == b.round) {
-            round.windows(2).for_each(|pair| self.pair(service, pair[0], pair[1]));
+            round.windows(2).for_each(|pair| self.pair(service, [pair[0], pair[1]], &even));
         }
     }
 
-    fn pair(&mut self, service: &str, run: &RawRun, system: &RawRun) {
+    fn pair(&mut self, service: &str, [run, system]: [&RawRun; 2], even: &EvenCpu) {
         let figures = self.by_service.entry(service.to_owned()).or_default();
         let mut all = BTreeMap::new();
         for figure in NOISE_OF {
-            let ratio = value(run, figure).zip(value(system, figure)).map(|(a, b)| (a / b).ln());
+            let both = value(run, figure, even).zip(value(system, figure, even));
+            let ratio = both.map(|(a, b)| (a / b).ln());
             if let Some(log) = ratio.filter(|log| log.is_finite()) {
                 figures.entry(figure).or_default().push(log);
                 all.insert(figure.to_owned(), log);
             }
         }
-        if all.len() == NOISE_OF.len() {
+        if MADE_UP.iter().all(|(_, noise)| all.contains_key(*noise)) {
             self.deviations.entry(service.to_owned()).or_default().push(all);
         }
     }
@@ -176,13 +188,12 @@ impl BenchShape {
                 let deviation = &deviations[random.random_range(0..deviations.len())];
                 let sign = if random.random::<bool>() { 1.0 } else { -1.0 };
                 let of = |name: &str| 100.0 * (sign * deviation[name] / 2.0_f64.sqrt()).exp();
-                let figures =
-                    ["memory", "memory_idle", "cpu", "p99"].map(|name| Figure::lower(name, of(name), "x"));
+                let figures = MADE_UP.map(|(name, noise)| Figure::lower(name, of(noise), "x"));
                 let run = RawRun {
                     candidate: candidate.clone(),
                     round,
                     at_s: f64::from(round * 100 + at),
-                    user_s: of("cpu"),
+                    user_s: of(EVENED),
                     ..RawRun::default()
                 };
                 runs.push(run.with_server(ServerRun::of(figures)));
@@ -192,8 +203,13 @@ impl BenchShape {
     }
 }
 
-fn value(run: &RawRun, figure: &str) -> Option<f64> {
-    if figure == BY_TIME { by_time(run.of_server()) } else { run.value(figure) }
+fn value(run: &RawRun, figure: &str, even: &EvenCpu) -> Option<f64> {
+    match figure {
+        BY_TIME => by_time(run.of_server()),
+        EVENED => compared(run, "cpu", even),
+        "cpu by ticks" => run.value("cpu_ticks"),
+        figure => run.value(figure),
+    }
 }
 
 /// Mean over the time of the load, as it was measured before.

@@ -16,13 +16,13 @@ pub struct ServicePrediction {
     /// The reason why there is no prediction.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
-    /// Resident anonymous memory, mean under load, bytes.
+    /// Resident anonymous memory under load, by work, bytes; in files of an older IMAS the change is a mean over time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<f64>,
     /// CPU seconds of the whole load.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_s: Option<f64>,
-    /// Resident anonymous memory of the recorded run, mean under load, bytes.
+    /// Resident anonymous memory of the recorded run under load, by work, bytes.
     pub recorded_bytes: f64,
     /// CPU seconds of the whole load in the recorded run, with those of the recorder.
     pub recorded_cpu_s: f64,

@@ -8,9 +8,10 @@ use imas_core::stats::{Moments, median};
 use serde::Serialize;
 
 use crate::services::prediction::ServicePrediction;
+use crate::services::readme::BASELINES;
 use imas_core::run::RawRun;
 
-/// One prediction and what the live runs of that candidate took. Memory is the mean under load.
+/// One prediction and what the live runs of that candidate took. Memory is that under load, by work.
 #[derive(Serialize, Clone, PartialEq, Debug)]
 pub struct JudgedPrediction {
     /// The service.
@@ -52,6 +53,8 @@ pub struct PredictedChoice {
     pub first_ratio: f64,
     /// The least live ratio of the two candidates with the least predicted memory and `system`.
     pub first_two_ratio: f64,
+    /// The least live ratio of `glibc:arena1`, `glibc:lean` and `system`: what two trials without any recording find.
+    pub baseline_ratio: f64,
     /// The candidate with the least live memory, or `system`.
     pub best: String,
     /// Live ratio of `best`.
@@ -90,6 +93,12 @@ impl PredictionScore {
     pub fn within(&self, most: f64, off: fn(&JudgedPrediction) -> f64) -> f64 {
         let near = self.judged.iter().filter(|one| off(one) <= most).count();
         near as f64 / self.judged.len().max(1) as f64
+    }
+
+    /// The number of services for which the ratio of a choice is at most `most` above that of the best candidate.
+    #[must_use]
+    pub fn found(&self, most: f64, ratio: fn(&PredictedChoice) -> f64) -> usize {
+        self.choices.iter().filter(|one| ratio(one) <= one.best_ratio * (1.0 + most)).count()
     }
 }
 
@@ -131,11 +140,13 @@ fn choice(service: &str, judged: &[JudgedPrediction]) -> PredictedChoice {
     own.sort_by(|a, b| a.1.total_cmp(&b.1));
     let (first, _, first_ratio) = own[0];
     let two = own.iter().filter(|one| one.0 != SYSTEM).take(2).map(|one| one.2);
+    let baseline = own.iter().filter(|one| BASELINES.contains(&one.0));
     PredictedChoice {
         service: service.to_owned(),
         first: first.to_owned(),
         first_ratio,
         first_two_ratio: two.fold(1.0, f64::min),
+        baseline_ratio: baseline.map(|one| one.2).fold(1.0, f64::min),
         best: best.to_owned(),
         best_ratio,
     }
@@ -181,6 +192,19 @@ mod tests {
     fn without_live_runs_under_system_nothing_is_judged() {
         let score = PredictionScore::of(&[prediction("a", 66.0)], &[run("a", 60.0)]);
         assert_eq!(score, PredictionScore::default());
+    }
+
+    /// `b` is the leanest, and predicted to be so; lean is not half as good.
+    #[test]
+    fn predictions_are_beside_what_two_trials_find_without_them() {
+        let names = [(SYSTEM, 100.0), ("glibc:arena1", 90.0), ("glibc:lean", 80.0), ("b", 50.0)];
+        let runs: Vec<RawRun> = names.iter().map(|(name, bytes)| run(name, *bytes)).collect();
+        let predictions: Vec<ServicePrediction> =
+            names.iter().map(|(name, bytes)| prediction(name, *bytes * 1.1)).collect();
+        let score = PredictionScore::of(&predictions, &runs);
+        assert_eq!((score.choices[0].baseline_ratio, score.choices[0].first_two_ratio), (0.8, 0.5));
+        assert_eq!(score.found(0.01, |one| one.baseline_ratio), 0);
+        assert_eq!(score.found(0.01, |one| one.first_two_ratio), 1);
     }
 
     #[test]

@@ -12,10 +12,25 @@ use crate::services::judge::{CandidateForAll, JUDGED};
 use crate::services::judgement::JournalJudgement;
 use crate::services::no_effect::NoEffect;
 use imas_runs::service::page::{MeasuredService, best, named};
-use imas_runs::service::{CandidateFigures, ServiceComparison, margin};
+use imas_runs::service::{C_LIBRARY, CandidateFigures, ServiceComparison, margin};
 
 /// Candidates that are shown given to all services, beside the leanest: what people are advised to use.
 const ADVISED: [&str; 5] = ["glibc:arena1", "glibc:arena2", "glibc:lean", "jemalloc", "mimalloc"];
+/// Settings of glibc that anybody can give to all services without a measurement: what a pick has to beat.
+pub const BASELINES: [&str; 2] = ["glibc:arena1", "glibc:lean"];
+/// The figures of [`JUDGED`] stand between the pick and the memory under [`BASELINES`].
+const COLUMNS: [&str; 3 + JUDGED.len() + BASELINES.len()] = [
+    "service",
+    "MiB",
+    "best",
+    "memory",
+    "CPU",
+    "p99",
+    "after the pause",
+    "over the day",
+    "memory with `glibc:arena1`",
+    "with `glibc:lean`",
+];
 
 /// How the services were measured in a sentence, and the table. Services without a valid run under `system`
 /// are named only.
@@ -25,17 +40,17 @@ pub fn readme(services: &[MeasuredService<'_>], judgement: &JournalJudgement) ->
     rows.sort_by(|a, b| a.memory_ratio().total_cmp(&b.memory_ratio()));
     let of = |kind| rows.iter().filter(move |row| row.kind == kind);
     let others: Vec<ReadmeRow> = of(RowKind::Nothing).cloned().collect();
-    let mut table = Table::new(
-        "services",
-        "Services",
-        &["service", "MiB", "best", "memory", "CPU", "p99", "after the pause"],
-    );
-    of(RowKind::Proven).chain(of(RowKind::NotProven)).for_each(|row| table.push(row.cells()));
-    table.rows.extend(without_gain(&others));
-    table.rows.extend(of_each(judgement));
-    table.rows.extend(for_all(judgement).map(row_for_all));
-    let notes = not_measured(judgement) + &not_glibc(services);
-    format!("{}{notes}\n\n{}", how(&rows), compact(&table))
+    let mut table = Table::new("services", "Services", &COLUMNS);
+    let mut add = |cells: Vec<String>| {
+        table.push(cells.into_iter().chain(std::iter::repeat(String::new())).take(COLUMNS.len()).collect());
+    };
+    of(RowKind::Proven).chain(of(RowKind::NotProven)).for_each(|row| add(row.cells()));
+    without_gain(&others).into_iter().for_each(&mut add);
+    of_each(judgement).into_iter().for_each(&mut add);
+    beside_baselines(judgement).for_each(&mut add);
+    for_all(judgement).map(row_for_all).for_each(&mut add);
+    let notes = not_measured(judgement) + &malloc_of_system(services) + &not_glibc(services);
+    format!("{}{notes}\n\n{}", how(&rows), compact(&table.without_empty_columns()))
 }
 
 /// What is known of the best candidate of a service.
@@ -59,6 +74,8 @@ struct ReadmeRow {
     kind: RowKind,
     /// The figures of [`JUDGED`].
     changes: [Option<Interval>; JUDGED.len()],
+    /// Memory under [`BASELINES`], and whether that is proven, in words.
+    baselines: [String; BASELINES.len()],
 }
 
 impl ReadmeRow {
@@ -79,6 +96,7 @@ impl ReadmeRow {
             best: best.map_or(SYSTEM, |best| best.name.as_str()).to_owned(),
             kind,
             changes: JUDGED.map(change),
+            baselines: BASELINES.map(|name| baseline(service.comparison, name)),
         })
     }
 
@@ -94,8 +112,20 @@ impl ReadmeRow {
         };
         let doubt = if self.kind == RowKind::NotProven { ", not proven" } else { "" };
         let own = [self.service.clone(), format!("{:.0}", self.mib), format!("`{}`{doubt}", self.best)];
-        own.into_iter().chain(self.changes.map(cell)).collect()
+        own.into_iter().chain(self.changes.map(cell)).chain(self.baselines.iter().cloned()).collect()
     }
+}
+
+/// Change of memory under one setting. A gain above the margin that the rounds do not prove is marked.
+fn baseline(comparison: &ServiceComparison, name: &str) -> String {
+    let found = named(comparison, name).and_then(|one| Some((one, one.figures.get("memory")?.ratio?)));
+    found.map_or_else(
+        || "-".to_owned(),
+        |(one, ratio)| {
+            let is_open = !one.is_better && ratio.mid <= 1.0 - margin("memory");
+            format!("{}{}", percent(ratio.mid), if is_open { ", not proven" } else { "" })
+        },
+    )
 }
 
 /// The leanest candidate that breaks no guard rail, if it is leaner than `system` by the margin.
@@ -135,6 +165,21 @@ fn intervals(rounds: usize) -> String {
     let percent = attainable_confidence(rounds) * 100.0;
     let percent = if percent.fract() == 0.0 { format!("{percent:.0}") } else { format!("{percent:.1}") };
     format!("Brackets: intervals of {percent} % at most")
+}
+
+/// What serves malloc under `system`, where that is not the C library.
+fn malloc_of_system(services: &[MeasuredService<'_>]) -> String {
+    let of = |service: &MeasuredService<'_>| {
+        let system = service.runs.iter().filter(|run| run.candidate == SYSTEM);
+        let malloc =
+            system.map(|run| run.of_server().malloc.join(" and ")).find(|malloc| !malloc.is_empty())?;
+        (malloc != C_LIBRARY).then(|| format!("{}: {malloc}", service.name))
+    };
+    let others: Vec<String> = services.iter().filter_map(of).collect();
+    match others.is_empty() {
+        true => String::new(),
+        false => format!("\n\nMalloc under `{SYSTEM}` is not the C library's in {}.", others.join("; ")),
+    }
 }
 
 /// Services on which some candidates cannot act: their `system` is not glibc's malloc, or no library was loaded.
@@ -182,6 +227,23 @@ fn of_each(judgement: &JournalJudgement) -> Option<Vec<String>> {
     means[0]?;
     let cells = means.map(|mean| mean.map_or_else(|| "-".to_owned(), |mean| within(&mean)));
     Some([what.to_owned(), String::new(), String::new()].into_iter().chain(cells).collect())
+}
+
+/// The picks beside each baseline given to all, on rounds that did not choose.
+fn beside_baselines(judgement: &JournalJudgement) -> impl Iterator<Item = Vec<String>> {
+    let of = |name: &&str| {
+        let found = judgement.against_single.iter().find(|one| one.candidate == **name)?;
+        found.ratios[0]?;
+        let ([leaner, proven_leaner], [fatter, proven_fatter]) = (found.leaner, found.fatter);
+        let counts = format!(
+            "less memory in {leaner} of {} ({proven_leaner} proven), more in {fatter} ({proven_fatter} proven)",
+            found.services
+        );
+        let cells = found.ratios.map(|ratio| ratio.map_or_else(|| "-".to_owned(), |ratio| within(&ratio)));
+        let what = format!("... compared with `{name}` for all");
+        Some([what, String::new(), counts].into_iter().chain(cells).collect())
+    };
+    BASELINES.iter().filter_map(of).collect::<Vec<_>>().into_iter()
 }
 
 /// The leanest candidate of those that ran with nearly all services, and the candidates that are advised.
@@ -250,6 +312,32 @@ mod tests {
             .collect();
         let options = JudgeOptions { rails: vec![], least_bytes: 0.0, own_allocator: &BTreeSet::new() };
         readme(&services, &JournalJudgement::of(&all, &options))
+    }
+
+    /// A library that serves malloc is named, the C library is not; the day has a column where there is one.
+    #[test]
+    fn another_malloc_and_a_day_are_shown() {
+        assert!(!text(4).contains("over the day") && !text(4).contains("Malloc under"));
+        let with = |malloc: &str| {
+            let mut all = runs("gains", 4, 0.7);
+            for run in &mut all {
+                let mut server = run.of_server().clone();
+                server.malloc = vec![malloc.to_owned()];
+                server.record(Figure::lower("memory_day", server.value("memory").unwrap() * 2.0, "B"));
+                run.set_server(server);
+            }
+            let names = [SYSTEM, "jemalloc"].map(str::to_owned);
+            let options = ServiceOptions { seed: 1, ..ServiceOptions::default() };
+            let comparison = compare_services(&names, &all, &options);
+            let runs = all.iter().collect();
+            let services = [MeasuredService { name: "gains", comparison: &comparison, runs }];
+            let options = JudgeOptions { rails: vec![], least_bytes: 0.0, own_allocator: &BTreeSet::new() };
+            readme(&services, &JournalJudgement::of(&all, &options))
+        };
+        let text = with("libjemalloc.so.2");
+        assert!(text.contains("not the C library's in gains: libjemalloc.so.2."), "{text}");
+        assert!(text.contains("| over the day |"), "{text}");
+        assert!(!with(C_LIBRARY).contains("not the C library's"));
     }
 
     #[test]

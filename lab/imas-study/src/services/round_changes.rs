@@ -132,6 +132,14 @@ impl RoundChanges {
         }
     }
 
+    /// Whether a figure was compared under any candidate.
+    #[must_use]
+    pub fn is_measured(&self, figure: &str) -> bool {
+        self.outcomes
+            .values()
+            .any(|one| matches!(one, RoundOutcome::Ran(changes) if changes.contains_key(figure)))
+    }
+
     /// The changes in these rounds, as far as there are any.
     #[must_use]
     pub fn changes(&self, candidate: usize, rounds: &[u32], figure: &str) -> Vec<f64> {

@@ -6,6 +6,9 @@ N operations by as many threads as there are clients; throughput, latency and er
 sizes are drawn with a seed, so that every candidate gets the same.
 """
 import argparse
+import base64
+import gzip
+import json
 import os
 import random
 import socket
@@ -23,7 +26,7 @@ def connect(args):
 
 
 class Http:
-    """GET or POST of a path; %d in it is a number drawn up to --range, %s a size up to --size."""
+    """GET or POST of a path; %d in it is a number drawn up to --range, %s a size up to --size. --expect is in the answer."""
 
     def __init__(self, args, rng):
         import http.client
@@ -31,15 +34,22 @@ class Http:
         self.http = http.client.HTTPConnection(args.host, args.port, timeout=120)
 
     def once(self):
-        path = self.args.path.replace("%d", str(self.rng.randrange(self.args.range)))
+        number = str(self.rng.randrange(self.args.range))
+        path = self.args.path.replace("%d", number)
         path = path.replace("%s", str(self.rng.randrange(1, self.args.size + 1)))
-        body = None
-        if self.args.body:
-            body = mail(self.rng, self.args.size) if self.args.body == "mail" else b"x" * self.rng.randrange(1, self.args.size + 1)
-        self.http.request("POST" if body else "GET", path, body)
+        body, headers = None, {"Accept-Encoding": self.args.accept}
+        if self.args.body == "mail":
+            body = mail(self.rng, self.args.size)
+        elif self.args.body == "order":
+            body, headers["Content-Type"] = order(self.rng, self.args.size), "application/json"
+        elif self.args.body:
+            body = b"x" * self.rng.randrange(1, self.args.size + 1)
+        self.http.request("POST" if body else "GET", path, body, headers)
         answer = self.http.getresponse()
-        answer.read()
-        return answer.status < 400
+        text = answer.read()
+        if answer.headers["Content-Encoding"] == "gzip":
+            text = gzip.decompress(text)
+        return answer.status < 400 and self.args.expect.replace("%d", number).encode() in text
 
 
 def words(rng, count):
@@ -53,12 +63,17 @@ def mail(rng, size):
             f"Date: Mon, 02 Jan 2023 10:00:00 +0000\r\nMessage-ID: <{rng.getrandbits(64)}@example.org>\r\nMIME-Version: 1.0\r\n")
     if rng.random() < 0.5:
         return (head + f"Content-Type: text/plain\r\n\r\n{text}\r\nhttp://example.com/{rng.randrange(999)}\r\n").encode()
-    import base64
     part = base64.encodebytes(rng.randbytes(max(1, size))).decode()
     return (head + "Content-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\nContent-Type: text/html\r\n\r\n"
             f"<html><body><p>{text}</p><a href='http://example.com/'>x</a></body></html>\r\n--b\r\n"
             "Content-Type: application/octet-stream; name=x.bin\r\nContent-Transfer-Encoding: base64\r\n"
             f"Content-Disposition: attachment; filename=x.bin\r\n\r\n{part}\r\n--b--\r\n").encode()
+
+
+def order(rng, size):
+    """JSON of up to this number of lines."""
+    lines = [{"item": words(rng, 4), "price": rng.randrange(1, 900) / 4, "count": rng.randrange(1, 9)} for _ in range(rng.randrange(1, size + 1))]
+    return json.dumps({"lines": lines}).encode()
 
 
 class Memcache:
@@ -261,6 +276,98 @@ class Beanstalk:
         return True
 
 
+class Nats:
+    """Publishes to a stream in memory, each acknowledged, and reads of a subject's last message."""
+
+    def __init__(self, args, rng):
+        self.args, self.rng, self.sock = args, rng, connect(args)
+        self.file = self.sock.makefile("rb")
+        self.file.readline()
+        self.inbox = b"_INBOX.%x" % rng.getrandbits(60)
+        self.sock.sendall(b'CONNECT {"verbose":false,"headers":true}\r\nSUB %s 1\r\n' % self.inbox)
+        stream = {"name": "S", "subjects": ["s.*"], "storage": "memory", "max_msgs": 40000, "max_bytes": 64 << 20,
+                  "max_msgs_per_subject": 400, "retention": "limits", "discard": "old", "allow_direct": True, "num_replicas": 1}
+        answer = json.loads(self.ask(b"$JS.API.STREAM.CREATE.S", json.dumps(stream).encode()))
+        if "error" in answer:
+            raise RuntimeError(answer["error"]["description"])
+
+    def ask(self, subject, body):
+        self.sock.sendall(b"PUB %s %s %d\r\n%s\r\n" % (subject, self.inbox, len(body), body))
+        while True:
+            words = self.file.readline().split()
+            if words[0] == b"PING":
+                self.sock.sendall(b"PONG\r\n")
+            elif words[0] in (b"MSG", b"HMSG"):
+                return self.file.read(int(words[-1]) + 2)
+            else:
+                raise RuntimeError(b" ".join(words).decode())
+
+    def once(self):
+        subject = b"s.k%d" % self.rng.randrange(self.args.range)
+        if self.rng.random() < 0.7:
+            body = subject + b" " + b"m" * self.rng.randrange(1, self.args.size)
+            return b'"seq"' in self.ask(subject, body)
+        answer = self.ask(b"$JS.API.DIRECT.GET.S." + subject, b"")
+        return subject + b" m" in answer or b"404" in answer
+
+
+class Etcd:
+    """Puts, ranges, deletes and transactions by the JSON gateway."""
+
+    def __init__(self, args, rng):
+        import http.client
+        self.args, self.rng = args, rng
+        self.http = http.client.HTTPConnection(args.host, args.port, timeout=120)
+
+    def ask(self, call, body):
+        self.http.request("POST", f"/v3/kv/{call}", json.dumps(body))
+        answer = self.http.getresponse()
+        return json.loads(answer.read()) if answer.status == 200 else {}
+
+    def once(self):
+        key, draw = b"k%d" % self.rng.randrange(self.args.range), self.rng.random()
+        name = base64.b64encode(key).decode()
+        value = base64.b64encode(key + b" " + b"v" * self.rng.randrange(1, self.args.size)).decode()
+        if draw < 0.4:
+            return "header" in self.ask("put", {"key": name, "value": value})
+        if draw < 0.5:
+            return "header" in self.ask("deleterange", {"key": name})
+        if draw < 0.6:
+            put = {"requestPut": {"key": name, "value": value}}
+            compare = {"key": name, "target": "VERSION", "result": "GREATER", "version": "0"}
+            return "header" in self.ask("txn", {"compare": [compare], "success": [put], "failure": [put]})
+        end = base64.b64encode(key + b"\xff").decode() if draw < 0.7 else None
+        found = self.ask("range", {"key": name, **({"range_end": end, "limit": "40"} if end else {})})
+        return "header" in found and all(base64.b64decode(one["value"]).startswith(base64.b64decode(one["key"])) for one in found.get("kvs", []))
+
+
+class Amqp:
+    """Publishes of persistent messages with confirmation, and gets with acknowledgement, on queues of a direct exchange."""
+
+    def __init__(self, args, rng):
+        import amqp
+        self.amqp, self.args, self.rng = amqp, args, rng
+        self.conn = amqp.Connection(f"{args.host}:{args.port}", confirm_publish=True)
+        self.conn.connect()
+        self.channel = self.conn.channel()
+        self.queues = [f"q{number}" for number in range(args.range)]
+        for name in self.queues:
+            self.channel.queue_declare(name, durable=True, auto_delete=False, arguments={"x-max-length": 2000})
+
+    def once(self):
+        name = self.rng.choice(self.queues)
+        if self.rng.random() < 0.55:
+            body = f"{name} " + "m" * self.rng.randrange(1, self.args.size)
+            self.channel.basic_publish(self.amqp.Message(body, delivery_mode=2), routing_key=name)
+            return True
+        message = self.channel.basic_get(name)
+        if message is None:
+            return True
+        self.channel.basic_ack(message.delivery_tag)
+        body = message.body if isinstance(message.body, str) else message.body.decode()
+        return body.startswith(name + " m")
+
+
 class Tarantool:
     """Stored functions by the text console of the server."""
 
@@ -291,7 +398,6 @@ def push_jobs(args):
         for result in results:
             result.get(timeout=300)
         return began, []
-    import json
     import redis
     store = redis.Redis(port=args.port)
     # sidekiq's own count is written every five seconds only.
@@ -309,7 +415,7 @@ def push_jobs(args):
 
 
 KINDS = {"http": Http, "memcache": Memcache, "resp": Resp, "ldap": Ldap, "imap": Imap, "clam": Clam, "syslog": Syslog,
-         "mqtt": Mqtt, "beanstalk": Beanstalk, "tarantool": Tarantool}
+         "mqtt": Mqtt, "beanstalk": Beanstalk, "tarantool": Tarantool, "nats": Nats, "etcd": Etcd, "amqp": Amqp}
 
 
 def client(args, number, spans, errors):
@@ -351,6 +457,8 @@ def main():
     parser.add_argument("-c", type=int, default=8)
     parser.add_argument("--path", default="/")
     parser.add_argument("--body", default="")
+    parser.add_argument("--expect", default="", help="text in each answer over HTTP; %%d is the number in the path")
+    parser.add_argument("--accept", default="identity", help="encodings accepted over HTTP")
     parser.add_argument("--range", type=int, default=1000)
     parser.add_argument("--size", type=int, default=1000)
     parser.add_argument("--batch", type=int, default=100)

@@ -10,8 +10,10 @@ use imas_core::bench::{Floor, Looks, Options, QuickGoal};
 use imas_core::raw_runs::data::DataHeader;
 use imas_core::sample::PageKind;
 use imas_core::{Conditions, Sample, TrialRecord};
-use imas_engine::compared::{ComparedCandidate, for_program};
+use imas_engine::compared::ComparedCandidate;
 use imas_engine::inline_candidate::has_settings;
+use imas_engine::inspect::ExecutableFacts;
+use imas_engine::runtime_command::RuntimeCommand;
 use imas_linux::clock::now_unix_s;
 use imas_linux::host::Host;
 use imas_linux::program::Command;
@@ -31,6 +33,7 @@ use imas_store::Store;
 
 use super::collected::{Collector, Failure};
 use super::input::Input;
+use super::of_runtime::OfRuntime;
 use super::progress::Progress;
 use super::result::{self, Context as AroundRuns};
 use super::stop::StopRule;
@@ -89,8 +92,9 @@ pub(super) struct CommandSession<'a> {
     variant: &'a Variant,
     pub(super) command: Command,
     build_id: String,
-    /// Functions of libc that the program defines.
-    defines: Vec<String>,
+    /// Facts about the program's executable.
+    executable: ExecutableFacts,
+    of_runtime: OfRuntime,
     /// Before the first run, like the conditions.
     began_unix_s: f64,
     /// Beginning of the session, for `--max-time`.
@@ -124,14 +128,20 @@ impl<'a> CommandSession<'a> {
     ) -> Result<Self> {
         let command = typed::command(&variant.words)?;
         let executable = imas_engine::inspect::command(&command, store)?;
-        if let Some(why) = &executable.unfit {
+        refuse_preloads()?;
+        // A replay shows nothing of a heap that is not malloc's.
+        let names = if args.quick.quick { vec![imas_core::SYSTEM.to_owned()] } else { args.with() };
+        let environment = Variables::inherited();
+        let of_command =
+            RuntimeCommand { command: &command, executable: &executable, environment: &environment };
+        let of_runtime = OfRuntime::find(&of_command, &names, context, store);
+        if let Some(why) = of_runtime.why_nothing(&executable) {
             return Err(Hinted::error(
                 format!("{}: cannot run under another allocator: {why}", command.program.path.display()),
                 "measure another program, or the program that this one starts",
             ));
         }
-        refuse_preloads()?;
-        let (build_id, defines) = (executable.build_id, executable.defines);
+        let build_id = executable.build_id.clone();
         let (began_unix_s, began) = (now_unix_s(), Instant::now());
         let conditions = conditions::now().ok();
         Ok(Self {
@@ -142,7 +152,8 @@ impl<'a> CommandSession<'a> {
             variant,
             command,
             build_id,
-            defines,
+            executable,
+            of_runtime,
             began_unix_s,
             began,
             conditions,
@@ -160,7 +171,7 @@ impl<'a> CommandSession<'a> {
         interruption: &Interruption,
     ) -> Result<SessionOutcome> {
         let lines = &self.args.lines;
-        let compared = &for_program(compared, &self.defines);
+        let compared = &self.of_runtime.join(compared, &self.executable);
         self.line("--setup", &lines.setup).map_or(Ok(()), |line| line.run())?;
         let measured = if self.args.quick.quick {
             self.measure_quickly(compared, interruption)
@@ -243,7 +254,8 @@ impl<'a> CommandSession<'a> {
             counted_before,
             &usable,
             most,
-            args.counted_runs(),
+            // Nothing can be counted in a program into which nothing can be loaded.
+            if self.executable.unfit.is_some() { 0 } else { args.counted_runs() },
             warmup,
             args.seed,
         )

@@ -68,7 +68,8 @@ pub(crate) struct Kept<'a> {
 /// Keeps the decision for the next starts. `basis` was read before the decision was made: what changed meanwhile makes
 /// the file stale. A failure costs the next start its speed, nothing else.
 pub(crate) fn keep(context: &Context, basis: Option<Basis>, kept: &Kept<'_>) {
-    let Some(basis) = basis else { return };
+    // Settings of a runtime depend on the command line and the environment too.
+    let Some(basis) = basis.filter(|_| kept.candidate.runtime.is_none()) else { return };
     let libraries = &context.libraries;
     let give_back = kept.candidate.give_back.then_some(&libraries.give_back);
     let used =

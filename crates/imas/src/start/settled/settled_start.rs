@@ -73,6 +73,8 @@ impl SettledStart {
             hook: self.hook.clone(),
             guard: self.guard.clone(),
             give_back: self.give_back.clone(),
+            // No candidate with settings of a runtime is kept.
+            settings: PathBuf::new(),
             preload_folder: self.preload_folder.clone(),
         }
     }

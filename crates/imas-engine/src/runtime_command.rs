@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A command whose program has a language runtime: which candidates of the runtime it gets, and with what
+//! settings (docs/decisions/0041).
+
+use imas_linux::catalogue::{Catalogue, CatalogueCandidate};
+use imas_linux::control_group::memory_limit;
+use imas_linux::environment::Variables;
+use imas_linux::program::Command;
+use imas_linux::runtime::{Entry, FoundRuntime, only};
+use imas_linux::runtime_start::{Fitted, StartOfProgram, fitted, takes};
+use imas_store::Store;
+
+use crate::context::{recalled, remembered};
+use crate::inspect::ExecutableFacts;
+
+/// A command with what was found in its executable.
+#[derive(Debug, Clone, Copy)]
+pub struct RuntimeCommand<'a> {
+    /// The command.
+    pub command: &'a Command,
+    /// What was found in its executable.
+    pub executable: &'a ExecutableFacts,
+    /// The environment that it is to have.
+    pub environment: &'a Variables,
+}
+
+impl RuntimeCommand<'_> {
+    /// The candidate with its settings as this command gets them. A runtime that can say whether it takes
+    /// them is started once for that; the answer is kept in the store until the executable changes.
+    ///
+    /// # Errors
+    /// Why the command does not get it, as a clause for people.
+    pub fn fitted(&self, candidate: &CatalogueCandidate, store: Option<&Store>) -> Result<Fitted, String> {
+        let start = self.start();
+        let fitted = fitted(candidate, &start)?;
+        let Some(kind) = question(&fitted, &start) else { return Ok(fitted) };
+        match remembered(store, start.file, &kind, || takes(&fitted, &start).err()) {
+            None => Ok(fitted),
+            Some(why) => Err(why),
+        }
+    }
+
+    /// The same, as far as it is known without a start of the runtime.
+    ///
+    /// # Errors
+    /// Why the command does not get it, as a clause for people.
+    pub fn fitted_unasked(
+        &self,
+        candidate: &CatalogueCandidate,
+        store: Option<&Store>,
+    ) -> Result<Fitted, String> {
+        let start = self.start();
+        let fitted = fitted(candidate, &start)?;
+        let known = question(&fitted, &start).and_then(|kind| recalled(store, start.file, &kind)).flatten();
+        known.map_or(Ok(fitted), Err)
+    }
+
+    fn start(&self) -> StartOfProgram<'_> {
+        StartOfProgram {
+            found: &self.executable.runtimes,
+            file: &self.command.program.path,
+            words: &self.command.arguments,
+            is_by_script: self.command.is_by_script(),
+            unfit: self.executable.unfit.as_deref(),
+            environment: self.environment,
+            memory_limit: memory_limit(),
+        }
+    }
+}
+
+/// What is asked of the runtime, as the store keeps the answer; `None` where there is nothing to ask.
+fn question(fitted: &Fitted, start: &StartOfProgram<'_>) -> Option<String> {
+    let settings = fitted.runtime.as_ref()?;
+    let found = only(start.found).ok().flatten();
+    let version = found.and_then(|found| found.version.as_deref()).unwrap_or_default();
+    let (arguments, environment) = (&settings.arguments, &fitted.environment);
+    Some(format!("takes {arguments:?} {environment:?} in '{version}'"))
+}
+
+/// The runtime whose candidates a program with these facts gets; `None` where it has none, or has it inside.
+#[must_use]
+pub fn served_runtime(executable: &ExecutableFacts) -> Option<&FoundRuntime> {
+    only(&executable.runtimes).ok().flatten().filter(|found| found.entry != Entry::Inside)
+}
+
+/// Whether nothing can be loaded into the program, and settings of its runtime are all that it can be given.
+#[must_use]
+pub fn is_served_by_settings(executable: &ExecutableFacts) -> bool {
+    executable.unfit.is_some() && served_runtime(executable).is_some()
+}
+
+/// The candidates of the program's runtime, in the order of the catalogue.
+pub fn of_program<'a>(
+    catalogue: &'a Catalogue,
+    executable: &ExecutableFacts,
+) -> impl Iterator<Item = &'a CatalogueCandidate> {
+    served_runtime(executable).into_iter().flat_map(|found| catalogue.of_runtime(found.runtime))
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A candidate in a cluster: its name there, and the environment of a container that runs under it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Result, bail};
+use imas_cli::message::Hinted;
+use imas_engine::context::Context;
+use imas_engine::{lasting, lasting_settings};
+use imas_linux::environment::{Libraries, Variables};
+
+/// Longest value of a label.
+const LABEL_LENGTH: usize = 63;
+
+/// Candidates by their names in the cluster, each with its variables.
+pub(crate) type Environments = BTreeMap<String, BTreeMap<String, String>>;
+
+/// Name of a candidate in a cluster: a label's value has no colon, question mark or comma.
+pub(crate) fn label(candidate: &str) -> String {
+    let good = |sign: char| sign.is_ascii_alphanumeric() || matches!(sign, '-' | '_' | '.');
+    let label: String = candidate.chars().map(|sign| if good(sign) { sign } else { '.' }).collect();
+    label.trim_matches(|sign: char| !sign.is_ascii_alphanumeric()).chars().take(LABEL_LENGTH).collect()
+}
+
+/// The environment of each candidate, where the libraries are found in the folder `at`.
+pub(crate) fn environments(context: &Context, names: &[String], at: &Path) -> Result<Environments> {
+    let mut all = Environments::new();
+    for name in names {
+        let candidate = lasting_settings::for_container(&lasting::usable(context, name)?)?;
+        lasting::can_be_taken(&candidate)?;
+        let moved = lasting::moved(&candidate, at);
+        let variables = lasting::changes(&Libraries::plain(at), &moved, false, &Variables::new())?;
+        let escaped = variables.into_iter().map(|(name, value)| (name, value.replace("$(", "$$(")));
+        if all.insert(label(name), escaped.collect()).is_some() {
+            bail!("{name}: another candidate has the same name in a cluster, {}", label(name));
+        }
+    }
+    if all.is_empty() {
+        return Err(Hinted::error("no candidate is named", "'imas list' shows them"));
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_becomes_the_value_of_a_label() {
+        assert_eq!(label("glibc:lean-trim"), "glibc.lean-trim");
+        assert_eq!(label("jemalloc?narenas:1"), "jemalloc.narenas.1");
+        assert_eq!(label(&"x".repeat(90)).len(), LABEL_LENGTH);
+        assert_eq!(label("a?"), "a");
+    }
+}

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What may be typed. No side effects.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::parser::ValueSource;
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
+use imas_engine::flags::{JsonArgs, Places, with_negative_numbers, without_wrong_variables};
+use imas_engine::seconds;
+
+/// Candidates for the pods of a Kubernetes cluster.
+///
+/// A policy of the apiserver gives them; no process of IMAS runs in the cluster. Nothing is written to a
+/// cluster without --write.
+#[derive(Debug, Parser)]
+#[command(
+    name = "imas-kube",
+    bin_name = "imas kube",
+    version,
+    max_term_width = 100,
+    disable_help_subcommand = true,
+    after_help = "Examples:\n  imas kube image --with jemalloc,glibc:lean-trim --out imas.tar   then: skopeo copy oci-archive:imas.tar:imas docker://REGISTRY/imas:1\n  imas kube policy --with jemalloc,glibc:lean-trim --image REGISTRY/imas:1 | kubectl apply -f -\n  imas kube try web --with jemalloc --share 20%             what would be written\n  imas kube try web --with jemalloc --share 20% --write\n  imas kube status\n  imas kube settle web --for 3600 --write"
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) places: Places,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Print the admission policy and its binding: which candidates pods may get, and how
+    Policy(PolicyArgs),
+    /// Write an image with the libraries of candidates, which any tool can push
+    Image(ImageArgs),
+    /// Give a share of a workload's pods a candidate, beside untouched ones
+    Try(TryArgs),
+    /// Which pods have which candidate, and how they are
+    Status(StatusArgs),
+    /// Compare the pods of each candidate with the untouched ones; take back what fails
+    Settle(SettleArgs),
+    /// Print shell completions
+    #[command(hide = true)]
+    Completions { shell: clap_complete::Shell },
+    /// Write the man page into a folder
+    #[command(hide = true)]
+    Manpages { folder: PathBuf },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PolicyArgs {
+    /// Candidates that pods may get, separated by commas: no other is ever given
+    #[arg(long, value_name = "NAMES", required = true, value_delimiter = ',')]
+    pub(crate) with: Vec<String>,
+    /// The image with the libraries, as 'imas bundle --oci' makes it
+    #[arg(long, value_name = "REFERENCE", value_parser = image_reference)]
+    pub(crate) image: String,
+    /// Folder in the containers where the libraries are to be
+    #[arg(long, value_name = "DIR", default_value = "/opt/imas", value_parser = folder)]
+    pub(crate) at: PathBuf,
+    /// For nodes without image volumes: an init container of the image copies the libraries into an emptyDir
+    #[arg(long)]
+    pub(crate) init_container: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ImageArgs {
+    /// Candidates whose libraries go into the image, separated by commas
+    #[arg(long, value_name = "NAMES", required = true, value_delimiter = ',')]
+    pub(crate) with: Vec<String>,
+    /// A folder, or a file that ends in .tar: an image in the OCI layout
+    #[arg(long, value_name = "DIR|FILE.tar", value_hint = ValueHint::AnyPath)]
+    pub(crate) out: PathBuf,
+    /// Name of the image in the layout
+    #[arg(long, value_name = "TAG", default_value = "imas", value_parser = plain_name)]
+    pub(crate) tag: String,
+    /// The copier for nodes without image volumes
+    #[arg(long, value_name = "FILE", default_value_os_t = copier(), hide = true)]
+    pub(crate) copier: PathBuf,
+}
+
+/// Which cluster.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ClusterArgs {
+    /// Namespace of the workload [default: that of kubectl's context]
+    #[arg(short, long, value_name = "NAME", value_parser = plain_name)]
+    pub(crate) namespace: Option<String>,
+    /// Context of kubectl's configuration
+    #[arg(long, value_name = "NAME", value_parser = plain_name)]
+    pub(crate) context: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TryArgs {
+    /// The workload: web, deployment/web or statefulset/db
+    pub(crate) workload: String,
+    /// Candidates of the policy, separated by commas; each gets the share
+    #[arg(long, value_name = "NAMES", required = true, value_delimiter = ',')]
+    pub(crate) with: Vec<String>,
+    /// Share of the pods for each candidate; the rest stays untouched
+    #[arg(long, value_name = "PERCENT", default_value = "20%", value_parser = share)]
+    pub(crate) share: u8,
+    /// The container that gets it, where a pod has several
+    #[arg(long, value_name = "NAME", value_parser = plain_name)]
+    pub(crate) container: Option<String>,
+    /// What the container takes by envFrom sets none of our variables: you have looked
+    #[arg(long)]
+    pub(crate) env_from_is_clean: bool,
+    /// Write it to the cluster; without this it is printed
+    #[arg(long)]
+    pub(crate) write: bool,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    #[command(flatten)]
+    pub(crate) json: JsonArgs,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SettleArgs {
+    /// The workload: web, deployment/web or statefulset/db
+    pub(crate) workload: String,
+    /// How long to look
+    #[arg(long = "for", value_name = "SECONDS", default_value = "600", value_parser = duration)]
+    pub(crate) lasts: Duration,
+    /// Time between two looks
+    #[arg(long, value_name = "SECONDS", default_value = "15", value_parser = duration)]
+    pub(crate) every: Duration,
+    /// Take back what fails, and give every new pod what is proven better; without this it is said
+    #[arg(long)]
+    pub(crate) write: bool,
+    #[command(flatten)]
+    pub(crate) json: JsonArgs,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
+}
+
+impl Cli {
+    /// Reads the options from the words of the command line.
+    pub(crate) fn read() -> Result<Self, clap::Error> {
+        let command = without_wrong_variables(with_negative_numbers(Self::command()));
+        let matches = command.try_get_matches()?;
+        let mut cli = Self::from_arg_matches(&matches)?;
+        cli.places.store_named = matches.value_source("store") == Some(ValueSource::CommandLine);
+        Ok(cli)
+    }
+}
+
+fn image_reference(text: &str) -> Result<String, String> {
+    let good = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b'/' | b':' | b'@');
+    match !text.is_empty() && text.bytes().all(good) {
+        true => Ok(text.to_owned()),
+        false => Err("not an image's reference".to_owned()),
+    }
+}
+
+/// The copier of this installation: in `sbin` beside the folder of this program, or in the source tree's build.
+fn copier() -> PathBuf {
+    let own = std::env::current_exe().unwrap_or_default();
+    let above = |count: usize| own.ancestors().nth(count).map(std::path::Path::to_owned).unwrap_or_default();
+    let installed = above(2).join("sbin/imas-copy");
+    if installed.exists() { installed } else { above(3).join("build/sbin/imas-copy") }
+}
+
+/// A share in per cent: `20%` or `20`.
+fn share(text: &str) -> Result<u8, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).parse().ok();
+    number.filter(|share| (1..=100).contains(share)).ok_or_else(|| "a share from 1% to 100%".to_owned())
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    seconds::parse_above_0(text).map(Duration::from_secs_f64)
+}
+
+/// A name for kubectl that cannot be taken for an option.
+fn plain_name(text: &str) -> Result<String, String> {
+    match !text.is_empty() && !text.starts_with('-') && !text.contains(char::is_control) {
+        true => Ok(text.to_owned()),
+        false => Err("not a name".to_owned()),
+    }
+}
+
+/// A folder that a container can mount and `LD_PRELOAD` can name.
+fn folder(text: &str) -> Result<PathBuf, String> {
+    let good = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b'/');
+    let path = PathBuf::from(text);
+    let is_plain = path.components().all(|part| !matches!(part, std::path::Component::ParentDir));
+    match path.is_absolute() && text.len() > 1 && text.bytes().all(good) && is_plain {
+        true => Ok(path),
+        false => Err("a whole path of letters, digits, '-', '_' and '.'".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_preloaded_is_refused() {
+        assert!(folder("/opt/imas").is_ok());
+        for bad in ["opt", "/", "/a:b", "/a b", "/a/../b", "/$x"] {
+            assert!(folder(bad).is_err(), "{bad}");
+        }
+    }
+}

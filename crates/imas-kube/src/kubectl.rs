@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The cluster, by the user's own kubectl: its contexts, logins and rights count.
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, Result, bail};
+use imas_cli::message::Hinted;
+use serde_json::Value;
+
+/// Longest time for one answer of the apiserver.
+const TIMEOUT: &str = "--request-timeout=30s";
+
+/// A kubectl with the options of the command line.
+#[derive(Debug)]
+pub(crate) struct Kubectl {
+    pub(crate) context: Option<String>,
+    pub(crate) namespace: Option<String>,
+}
+
+impl Kubectl {
+    /// The namespace that is meant: the one named, else that of kubectl's context.
+    pub(crate) fn namespace(&self) -> Result<String> {
+        if let Some(named) = &self.namespace {
+            return Ok(named.clone());
+        }
+        let own = self.run(&["config", "view", "--minify", "--output", "jsonpath={..namespace}"], None)?;
+        Ok(if own.trim().is_empty() { "default".to_owned() } else { own.trim().to_owned() })
+    }
+
+    /// An object; None if it is not there.
+    pub(crate) fn get(&self, kind: &str, name: &str) -> Result<Option<Value>> {
+        let text = self.run(&["get", kind, name, "--output=json", "--ignore-not-found"], None)?;
+        if text.trim().is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(
+            serde_json::from_str(&text).with_context(|| format!("kubectl's answer about {kind} {name}"))?,
+        ))
+    }
+
+    /// The objects of a kind that have the label.
+    pub(crate) fn list(&self, kind: &str, label: &str) -> Result<Vec<Value>> {
+        let text = self.run(&["get", kind, "--output=json", "--selector", label], None)?;
+        let mut list: Value =
+            serde_json::from_str(&text).with_context(|| format!("kubectl's list of {kind}"))?;
+        Ok(list["items"].as_array_mut().map(std::mem::take).unwrap_or_default())
+    }
+
+    /// What lies at a path of the apiserver; None if it answers with an error, as where metrics-server is not
+    /// installed.
+    pub(crate) fn raw(&self, path: &str) -> Option<Value> {
+        serde_json::from_str(&self.run(&["get", "--raw", path], None).ok()?).ok()
+    }
+
+    /// Changes the named fields of an object.
+    pub(crate) fn merge(&self, kind: &str, name: &str, patch: &Value) -> Result<()> {
+        self.run(&["patch", kind, name, "--type=merge", "--patch-file=/dev/stdin"], Some(patch)).map(drop)
+    }
+
+    /// Creates an object.
+    pub(crate) fn create(&self, object: &Value) -> Result<()> {
+        self.run(&["create", "--filename=-"], Some(object)).map(drop)
+    }
+
+    /// Deletes a pod; its controller makes another.
+    pub(crate) fn delete_pod(&self, name: &str) -> Result<()> {
+        self.run(&["delete", "pod", name, "--wait=false", "--ignore-not-found"], None).map(drop)
+    }
+
+    fn run(&self, words: &[&str], input: Option<&Value>) -> Result<String> {
+        let mut kubectl = Command::new("kubectl");
+        kubectl.arg(TIMEOUT);
+        kubectl.args(self.context.iter().flat_map(|name| ["--context", name]));
+        kubectl.args(self.namespace.iter().flat_map(|name| ["--namespace", name]));
+        kubectl.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = kubectl.spawn().map_err(|error| {
+            Hinted::error(
+                format!("kubectl cannot be run: {error}"),
+                "install kubectl; it is the client that is used",
+            )
+        })?;
+        let mut pipe = child.stdin.take().context("kubectl without an input")?;
+        if let Some(input) = input {
+            let _ = pipe.write_all(input.to_string().as_bytes()); // kubectl says what it misses
+        }
+        drop(pipe);
+        let ended = child.wait_with_output().context("kubectl")?;
+        if !ended.status.success() {
+            let why = String::from_utf8_lossy(&ended.stderr);
+            bail!("kubectl {}: {}", words.first().unwrap_or(&""), why.trim());
+        }
+        Ok(String::from_utf8_lossy(&ended.stdout).into_owned())
+    }
+}

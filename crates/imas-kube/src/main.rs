@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `imas-kube`, which `imas kube` runs: candidates for the pods of a Kubernetes cluster.
+//!
+//! - [`cli`]: what may be typed
+//! - [`candidate`]: what a candidate is in a cluster: its name there and its environment
+//! - [`policy`]: the admission policy with its binding
+//! - [`image`], [`oci`]: an image with the libraries
+//! - [`kubectl`]: the cluster, by the user's kubectl
+//! - [`entry`], [`workload`]: what the pods of a workload get, and where that is written
+//! - [`trial`]: a share of the pods gets a candidate
+//! - [`pods`], [`verdict`]: the pods, and the judge of them
+//! - [`status`], [`settle`]: what pods have; what is proven, and what is taken back
+//! - [`yaml`]: objects of a cluster, printed
+//!
+//! ```text
+//! candidate -> policy -> yaml
+//! oci -> image
+//! kubectl, entry -> workload -> trial -> yaml
+//! kubectl -> pods -> verdict -> settle; status
+//! ```
+
+mod candidate;
+mod cli;
+mod entry;
+mod image;
+mod kubectl;
+mod oci;
+mod pods;
+mod policy;
+mod settle;
+mod status;
+mod trial;
+mod verdict;
+mod workload;
+mod yaml;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::CommandFactory;
+use imas_cli::{manual, message};
+use imas_engine::context::Context;
+use imas_engine::probe;
+
+use crate::cli::{Cli, ClusterArgs, Command};
+use crate::kubectl::Kubectl;
+
+fn main() -> ExitCode {
+    if let Some(answer) = probe::answer() {
+        return answer;
+    }
+    let cli = match Cli::read() {
+        Ok(cli) => cli,
+        Err(usage) => {
+            let _ = usage.print(); // if this fails, the error cannot be reported either
+            return ExitCode::from(if usage.use_stderr() { 2 } else { 0 });
+        }
+    };
+    match run(cli) {
+        Ok(code) => code,
+        Err(error) if message::is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            message::error(&error);
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<ExitCode> {
+    let client =
+        |args: &ClusterArgs| Kubectl { context: args.context.clone(), namespace: args.namespace.clone() };
+    match cli.command {
+        Command::Image(args) => image::run(&args, &Context::new(&cli.places)?)?,
+        Command::Try(args) => trial::run(&args, &client(&args.cluster))?,
+        Command::Status(args) => status::run(&args, &client(&args.cluster))?,
+        Command::Settle(args) => return settle::run(&args, &client(&args.cluster)),
+        Command::Policy(args) => policy::print(&args, &Context::new(&cli.places)?)?,
+        Command::Completions { shell } => manual::completions(Cli::command(), shell)?,
+        Command::Manpages { folder } => manual::manpages(Cli::command(), &folder)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The pods of a workload, as the apiserver and metrics-server know them.
+
+use anyhow::Result;
+use serde_json::Value;
+
+use crate::kubectl::Kubectl;
+use crate::workload::WORKLOAD;
+
+/// Label of a pod: the candidate that the policy gave it.
+pub(crate) const CANDIDATE: &str = "imas.io/candidate";
+/// Annotation of a pod: why the policy left it alone.
+const LEFT_ALONE: &str = "imas.io/left-alone";
+/// Exit status of a program that was asked to end.
+const TERMINATED: i64 = 143;
+
+/// One pod, and the container that is meant in it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Pod {
+    pub(crate) name: String,
+    /// Uid of the pod: a StatefulSet gives a new pod the old name.
+    pub(crate) uid: String,
+    /// The candidate; `system` for a pod that the draw left untouched.
+    pub(crate) candidate: Option<String>,
+    pub(crate) left_alone: Option<String>,
+    pub(crate) is_ready: bool,
+    /// Why it does not start: the image cannot be had, for example.
+    pub(crate) waits: Option<String>,
+    /// Number of ends by a failure, that of an exceeded memory limit among them.
+    pub(crate) failures: u32,
+    pub(crate) oom_kills: u32,
+    /// What the last failure was.
+    pub(crate) last_failure: Option<String>,
+    /// Bytes, by metrics-server.
+    pub(crate) memory: Option<f64>,
+    /// Cores, by metrics-server.
+    pub(crate) cpu: Option<f64>,
+}
+
+/// The workload's pods that are not about to end.
+pub(crate) fn all(kubectl: &Kubectl, workload: &str, namespace: &str) -> Result<Vec<Pod>> {
+    let selector = format!("{WORKLOAD}={workload}");
+    let pods = kubectl.list("pods", &selector)?;
+    let path = format!(
+        "/apis/metrics.k8s.io/v1beta1/namespaces/{namespace}/pods?labelSelector={WORKLOAD}%3D{workload}"
+    );
+    let figures = kubectl.raw(&path).unwrap_or_default();
+    let living = pods.iter().filter(|pod| pod["metadata"].get("deletionTimestamp").is_none());
+    Ok(living.map(|pod| Pod::read(pod, &figures)).collect())
+}
+
+impl Pod {
+    fn read(pod: &Value, figures: &Value) -> Self {
+        let meta = &pod["metadata"];
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let name = text(&meta["name"]).unwrap_or_default();
+        let container = container(pod);
+        let figures = figures["items"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .find(|one| one["metadata"]["name"] == meta["name"]);
+        let used = figures.and_then(|one| named(&one["containers"], container)).map(|one| &one["usage"]);
+        let status = named(&pod["status"]["containerStatuses"], container);
+        let copier = pod["status"]["initContainerStatuses"].as_array().into_iter().flatten();
+        let mut read = Self {
+            name,
+            uid: text(&meta["uid"]).unwrap_or_default(),
+            candidate: text(&meta["labels"][CANDIDATE]),
+            left_alone: text(&meta["annotations"][LEFT_ALONE]),
+            is_ready: status.is_some_and(|status| status["ready"] == true),
+            waits: status.into_iter().chain(copier).find_map(waits),
+            failures: 0,
+            oom_kills: 0,
+            last_failure: None,
+            memory: used.and_then(|used| quantity(used["memory"].as_str()?)),
+            cpu: used.and_then(|used| quantity(used["cpu"].as_str()?)),
+        };
+        if let Some(status) = status {
+            read.count_ends(status);
+        }
+        read
+    }
+
+    /// Adds the ends of the container. The apiserver keeps the number of restarts, and how the last end was.
+    fn count_ends(&mut self, status: &Value) {
+        let restarts =
+            status["restartCount"].as_u64().and_then(|count| u32::try_from(count).ok()).unwrap_or(0);
+        let ends = [&status["lastState"]["terminated"], &status["state"]["terminated"]];
+        let failed =
+            |end: &&Value| end["exitCode"].as_i64().is_some_and(|code| code != 0 && code != TERMINATED);
+        let Some(last) = ends.into_iter().rev().find(failed) else { return };
+        let is_now = u32::from(failed(&ends[1]));
+        self.failures = restarts + is_now;
+        let reason = last["reason"].as_str().unwrap_or("Error");
+        self.oom_kills = u32::from(reason == "OOMKilled");
+        self.last_failure = Some(format!("{reason}, exit status {}", last["exitCode"]));
+    }
+}
+
+/// Name of the container that has our mount, else of the first.
+fn container(pod: &Value) -> &str {
+    let containers = || pod["spec"]["containers"].as_array().into_iter().flatten();
+    let has_mount = |one: &&Value| {
+        one["volumeMounts"].as_array().into_iter().flatten().any(|mount| mount["name"] == "imas-libraries")
+    };
+    let named = containers().find(has_mount).or_else(|| containers().next());
+    named.and_then(|one| one["name"].as_str()).unwrap_or_default()
+}
+
+fn named<'a>(list: &'a Value, name: &str) -> Option<&'a Value> {
+    list.as_array()?.iter().find(|one| one["name"] == name)
+}
+
+/// Reasons for which a container does not start, other than that it is about to.
+fn waits(status: &Value) -> Option<String> {
+    let reason = status["state"]["waiting"]["reason"].as_str()?;
+    let is_usual = matches!(reason, "ContainerCreating" | "PodInitializing" | "CrashLoopBackOff");
+    (!is_usual).then(|| reason.to_owned())
+}
+
+/// Reads a quantity of Kubernetes: `12Mi`, `250m`, `1500000n`.
+fn quantity(text: &str) -> Option<f64> {
+    const UNITS: [(&str, f64); 13] = [
+        ("Ki", 1024.0),
+        ("Mi", 1_048_576.0),
+        ("Gi", 1_073_741_824.0),
+        ("Ti", 1_099_511_627_776.0),
+        ("n", 1e-9),
+        ("u", 1e-6),
+        ("m", 1e-3),
+        ("k", 1e3),
+        ("M", 1e6),
+        ("G", 1e9),
+        ("T", 1e12),
+        ("P", 1e15),
+        ("", 1.0),
+    ];
+    let (number, factor) =
+        UNITS.iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, factor)))?;
+    number
+        .parse::<f64>()
+        .ok()
+        .filter(|number| number.is_finite() && *number >= 0.0)
+        .map(|number| number * factor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn quantities_are_read() {
+        assert_eq!(quantity("12Ki"), Some(12288.0));
+        assert_eq!(quantity("250m"), Some(0.25));
+        assert_eq!(quantity("1500000n"), Some(0.0015));
+        assert_eq!(quantity("77"), Some(77.0));
+        assert_eq!((quantity("x"), quantity("-1Mi"), quantity("")), (None, None, None));
+    }
+
+    #[test]
+    fn an_end_by_a_limit_is_a_failure_and_one_that_was_asked_for_is_none() {
+        let pod = |last: Value, restarts: u32| {
+            let status = json!([{ "name": "app", "restartCount": restarts, "ready": true, "lastState": { "terminated": last } }]);
+            let pod = json!({ "metadata": { "name": "a" }, "spec": { "containers": [{ "name": "app" }] }, "status": { "containerStatuses": status } });
+            Pod::read(&pod, &Value::Null)
+        };
+        let killed = pod(json!({ "exitCode": 137, "reason": "OOMKilled" }), 2);
+        assert_eq!((killed.failures, killed.oom_kills, killed.is_ready), (2, 1, true));
+        assert_eq!(pod(json!({ "exitCode": 143, "reason": "Error" }), 1).failures, 0);
+        assert_eq!(pod(json!({ "exitCode": 0 }), 1).failures, 0);
+        assert_eq!(pod(json!({ "exitCode": 139, "reason": "Error" }), 1).failures, 1);
+    }
+
+    #[test]
+    fn a_pod_of_odd_shape_is_read_as_far_as_it_goes() {
+        for odd in
+            [json!(null), json!([]), json!({ "metadata": 7, "spec": { "containers": "x" }, "status": [] })]
+        {
+            assert_eq!(Pod::read(&odd, &odd).name, "");
+        }
+    }
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `imas kube settle`: looks at a workload's pods for a while, takes back what fails, and says what is proven.
+
+use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use imas_cli::format::{change, counted};
+use imas_cli::{message, output, table};
+use serde_json::json;
+
+use crate::cli::SettleArgs;
+use crate::kubectl::Kubectl;
+use crate::pods;
+use crate::verdict::{Observations, Verdict};
+use crate::workload::Workload;
+
+/// Exit status where nothing is proven.
+const NOT_SHOWN: u8 = 1;
+
+/// Looks, withdraws, decides.
+pub(crate) fn run(args: &SettleArgs, kubectl: &Kubectl) -> Result<ExitCode> {
+    let until = Instant::now() + args.lasts;
+    let mut workload = Workload::read(kubectl, &args.workload)?;
+    let mut seen = Observations::default();
+    let mut withdrawn = vec![];
+    loop {
+        seen.add(&pods::all(kubectl, &workload.name, &workload.namespace)?);
+        for verdict in seen.verdicts() {
+            let Some(why) = &verdict.withdraw else { continue };
+            if workload.entry().shares.contains_key(&verdict.candidate)
+                && !withdrawn.contains(&verdict.candidate)
+            {
+                message::say(&format!("imas: {}: {} is taken back: {why}", workload.name, verdict.candidate));
+                withdrawn.push(verdict.candidate.clone());
+                if args.write {
+                    withdraw(kubectl, &mut workload, &args.workload, &verdict.candidate)?;
+                }
+            }
+        }
+        let rest = until.saturating_duration_since(Instant::now());
+        if rest.is_zero() {
+            break;
+        }
+        thread::sleep(rest.min(args.every).max(Duration::from_millis(50)));
+    }
+    let verdicts = seen.verdicts();
+    let best =
+        verdicts.iter().filter(|one| one.is_better()).min_by(|a, b| a.product().total_cmp(&b.product()));
+    if args.json.json {
+        output::json(&document(&verdicts, best))?;
+    } else {
+        output::text(&page(&verdicts, best))?;
+    }
+    if let (Some(best), true) = (best, args.write) {
+        let workload = Workload::read(kubectl, &args.workload)?;
+        let mut entry = workload.entry();
+        entry.shares = [(best.candidate.clone(), 100)].into();
+        workload.write_entry(kubectl, &entry)?;
+        message::say(&format!("imas: {}: {entry}: every new pod gets it", workload.name));
+    }
+    Ok(if best.is_some() { ExitCode::SUCCESS } else { ExitCode::from(NOT_SHOWN) })
+}
+
+/// Takes a candidate back: no new pod gets it, and those that have it are replaced.
+fn withdraw(kubectl: &Kubectl, workload: &mut Workload, word: &str, candidate: &str) -> Result<()> {
+    *workload = Workload::read(kubectl, word)?; // somebody may have written since
+    let mut entry = workload.entry();
+    entry.withdraw(candidate);
+    workload.write_entry(kubectl, &entry)?;
+    let pods = pods::all(kubectl, &workload.name, &workload.namespace)?;
+    for pod in pods.iter().filter(|pod| pod.candidate.as_deref() == Some(candidate)) {
+        kubectl.delete_pod(&pod.name)?;
+    }
+    *workload = Workload::read(kubectl, word)?;
+    Ok(())
+}
+
+fn page(verdicts: &[Verdict], best: Option<&Verdict>) -> String {
+    if verdicts.is_empty() {
+        return "no pod has a candidate: 'imas kube status' says what pods have, and why\n".to_owned();
+    }
+    let figure = |ratio: &Option<_>| ratio.as_ref().map_or_else(|| "no data".to_owned(), change);
+    let rows = verdicts.iter().map(|one| {
+        let what = match &one.withdraw {
+            Some(why) => format!("take it back: {why}"),
+            None if one.is_better() => "better".to_owned(),
+            None => "no gain shown".to_owned(),
+        };
+        vec![
+            one.candidate.clone(),
+            format!("{} beside {}", one.pods, one.untouched),
+            figure(&one.memory),
+            figure(&one.cpu),
+            one.failures.to_string(),
+            what,
+        ]
+    });
+    let table = table::plain(&["candidate", "pods", "memory", "CPU", "failures", "what was seen"], rows);
+    let last = match best {
+        Some(best) => format!("best: {}\n", best.candidate),
+        None => format!("none of {} is proven better\n", counted(verdicts.len(), "candidate")),
+    };
+    table + &last
+}
+
+fn document(verdicts: &[Verdict], best: Option<&Verdict>) -> serde_json::Value {
+    let candidates: Vec<_> = verdicts
+        .iter()
+        .map(|one| {
+            json!({
+                "candidate": one.candidate, "pods": one.pods, "untouched": one.untouched, "memory": one.memory,
+                "cpu": one.cpu, "failures": one.failures, "withdraw": one.withdraw, "better": one.is_better(),
+            })
+        })
+        .collect();
+    json!({ "schema": 1, "candidates": candidates, "best": best.map(|best| &best.candidate) })
+}

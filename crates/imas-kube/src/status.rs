@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `imas kube status`: what the pods of a namespace have.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use imas_cli::format::mib;
+use imas_cli::{output, table};
+use serde_json::json;
+
+use crate::cli::StatusArgs;
+use crate::entry::Entry;
+use crate::kubectl::Kubectl;
+use crate::pods::{self, Pod};
+use crate::workload::NAME;
+
+/// Prints the share asked and given, and the state of the pods, by workload and candidate.
+pub(crate) fn run(args: &StatusArgs, kubectl: &Kubectl) -> Result<()> {
+    let parameters = kubectl.get("configmap", NAME)?.unwrap_or_default();
+    let namespace = kubectl.namespace()?;
+    let mut groups = vec![];
+    for (workload, entry) in parameters["data"].as_object().into_iter().flatten() {
+        let entry = Entry::read(entry.as_str().unwrap_or_default());
+        let pods = pods::all(kubectl, workload, &namespace)?;
+        groups.extend(groups_of(workload, &entry, &pods));
+    }
+    if args.json.json {
+        let groups: Vec<_> = groups.iter().map(Group::document).collect();
+        return output::json(&json!({ "schema": 1, "namespace": namespace, "groups": groups }));
+    }
+    if groups.is_empty() {
+        return output::text("no workload has a candidate here: 'imas kube try' begins\n");
+    }
+    let head = ["workload", "candidate", "asked", "pods", "ready", "failures", "OOM kills", "MiB", "note"];
+    output::text(&table::plain(&head, groups.iter().map(Group::row)))
+}
+
+/// Pods of one workload with the same candidate.
+#[derive(Debug)]
+struct Group {
+    workload: String,
+    candidate: String,
+    asked: Option<u8>,
+    pods: Vec<Pod>,
+    note: String,
+}
+
+fn groups_of(workload: &str, entry: &Entry, pods: &[Pod]) -> Vec<Group> {
+    let mut by_candidate: BTreeMap<&str, Vec<Pod>> = BTreeMap::new();
+    entry.shares.keys().for_each(|name| drop(by_candidate.insert(name, vec![])));
+    for pod in pods {
+        by_candidate.entry(pod.candidate.as_deref().unwrap_or("-")).or_default().push(pod.clone());
+    }
+    let group = |(name, pods): (&str, Vec<Pod>)| {
+        let why = pods.iter().find_map(|pod| pod.left_alone.clone().or_else(|| pod.waits.clone()));
+        let before = || (name == "-").then(|| "started before the policy, or without it".to_owned());
+        Group {
+            workload: workload.to_owned(),
+            candidate: name.to_owned(),
+            asked: entry.shares.get(name).copied(),
+            note: why.or_else(before).unwrap_or_default(),
+            pods,
+        }
+    };
+    by_candidate.into_iter().map(group).collect()
+}
+
+impl Group {
+    fn sum(&self, count: fn(&Pod) -> u32) -> u32 {
+        self.pods.iter().map(count).sum()
+    }
+
+    fn memory(&self) -> Option<f64> {
+        let known: Vec<_> = self.pods.iter().filter_map(|pod| pod.memory).collect();
+        (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
+    }
+
+    fn row(&self) -> Vec<String> {
+        vec![
+            self.workload.clone(),
+            self.candidate.clone(),
+            self.asked.map_or_else(|| "-".to_owned(), |share| format!("{share} %")),
+            self.pods.len().to_string(),
+            self.sum(|pod| u32::from(pod.is_ready)).to_string(),
+            self.sum(|pod| pod.failures).to_string(),
+            self.sum(|pod| pod.oom_kills).to_string(),
+            self.memory().map_or_else(|| "no data".to_owned(), mib),
+            self.note.clone(),
+        ]
+    }
+
+    fn document(&self) -> serde_json::Value {
+        json!({
+            "workload": self.workload, "candidate": self.candidate, "asked_percent": self.asked, "pods": self.pods.len(),
+            "ready": self.sum(|pod| u32::from(pod.is_ready)), "failures": self.sum(|pod| pod.failures),
+            "oom_kills": self.sum(|pod| pod.oom_kills), "memory_bytes": self.memory(), "note": self.note,
+        })
+    }
+}

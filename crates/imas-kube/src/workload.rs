@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A workload of the cluster, with its entry in the ConfigMap of its namespace.
+
+use anyhow::{Context as _, Result, bail};
+use imas_cli::message::Hinted;
+use serde_json::{Value, json};
+
+use crate::entry::Entry;
+use crate::kubectl::Kubectl;
+
+/// Name of the ConfigMap, of the policy and of its binding.
+pub(crate) const NAME: &str = "imas";
+/// Label of a pod: whose entry counts for it.
+pub(crate) const WORKLOAD: &str = "imas.io/workload";
+/// Label of a namespace that takes part.
+pub(crate) const OPT_IN: &str = "imas.io/policy";
+
+/// A Deployment, a StatefulSet, or another object with a template of pods.
+#[derive(Debug)]
+pub(crate) struct Workload {
+    /// As kubectl names it: `deployment/web`.
+    pub(crate) kind: String,
+    pub(crate) name: String,
+    pub(crate) namespace: String,
+    /// What the apiserver calls it, for a document that is applied.
+    pub(crate) of_type: [Value; 2],
+    template: Value,
+    /// The ConfigMap, if there is one.
+    parameters: Option<Value>,
+}
+
+impl Workload {
+    /// Reads it, by a word such as `web` or `statefulset/db`.
+    pub(crate) fn read(kubectl: &Kubectl, word: &str) -> Result<Self> {
+        let (kind, name) = word.split_once('/').unwrap_or(("deployment", word));
+        let is_sound = |text: &str| {
+            !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'.')
+        };
+        if !is_sound(kind) || !is_sound(name) || name.len() > 63 || word.starts_with('-') {
+            bail!("{word}: not the name of a workload: web, deployment/web or statefulset/db");
+        }
+        let object = kubectl.get(kind, name)?.with_context(|| format!("there is no {kind} {name}"))?;
+        Ok(Self {
+            kind: kind.to_owned(),
+            name: name.to_owned(),
+            namespace: kubectl.namespace()?,
+            of_type: [object["apiVersion"].clone(), object["kind"].clone()],
+            template: object.pointer("/spec/template").cloned().unwrap_or_default(),
+            parameters: kubectl.get("configmap", NAME)?,
+        })
+    }
+
+    /// Its entry; an empty one if there is none.
+    pub(crate) fn entry(&self) -> Entry {
+        let data = self.parameters.as_ref().and_then(|parameters| parameters["data"][&self.name].as_str());
+        Entry::read(data.unwrap_or_default())
+    }
+
+    /// The container that is meant.
+    pub(crate) fn container(&self, named: Option<&str>) -> Result<String> {
+        let containers = self.template.pointer("/spec/containers").and_then(Value::as_array);
+        let names: Vec<_> = containers.into_iter().flatten().filter_map(|one| one["name"].as_str()).collect();
+        match (named, names.as_slice()) {
+            (Some(name), _) if names.contains(&name) => Ok(name.to_owned()),
+            (None, [only]) => Ok((*only).to_owned()),
+            _ => Err(Hinted::error(
+                format!("{}: which container? It has {}", self.name, names.join(", ")),
+                "name it with --container",
+            )),
+        }
+    }
+
+    /// Whether its namespace takes part.
+    pub(crate) fn is_in(&self, kubectl: &Kubectl) -> Result<bool> {
+        let namespace = kubectl.get("namespace", &self.namespace)?.unwrap_or_default();
+        Ok(namespace["metadata"]["labels"][OPT_IN] == "enabled")
+    }
+
+    /// The ConfigMap with that entry, all other entries as they are.
+    pub(crate) fn parameters_with(&self, entry: &Entry) -> Value {
+        let mut data = self.parameters.as_ref().map_or_else(|| json!({}), |old| old["data"].clone());
+        if !data.is_object() {
+            data = json!({});
+        }
+        data[&self.name] = json!(entry.to_string());
+        json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": NAME, "namespace": self.namespace }, "data": data })
+    }
+
+    /// What the template of its pods needs. The annotation makes the controller replace the pods when the entry
+    /// changes.
+    pub(crate) fn template_for(&self, entry: &Entry) -> Value {
+        json!({ "spec": { "template": { "metadata": {
+            "labels": { WORKLOAD: self.name }, "annotations": { "imas.io/entry": entry.to_string() },
+        } } } })
+    }
+
+    /// Writes the entry, and nothing else of the ConfigMap.
+    pub(crate) fn write_entry(&self, kubectl: &Kubectl, entry: &Entry) -> Result<()> {
+        match self.parameters {
+            Some(_) => {
+                kubectl.merge("configmap", NAME, &json!({ "data": { &self.name: entry.to_string() } }))
+            }
+            None => kubectl.create(&self.parameters_with(entry)),
+        }
+    }
+}

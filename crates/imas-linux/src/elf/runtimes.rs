@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which language runtimes a file shows: by a section, its symbols and the texts of small launchers.
+
+use std::collections::BTreeSet;
+use std::io::{self, Read, Seek, SeekFrom};
+
+use super::headers::{Headers, Part};
+use super::{symbols, texts};
+use crate::runtime::{Entry, FoundRuntime, GO_BUILD_BYTES, Marker, Runtime, go_version, is_version};
+
+/// Launchers that open their runtime later are small; the texts of larger files are not looked at.
+const MOST_LAUNCHER_BYTES: u64 = 1 << 20;
+/// Libraries by which a version is known: what stands between these two is the version.
+const VERSIONED: [(Runtime, &str, &str); 3] = [
+    (Runtime::Cpython, "libpython", ".so"),
+    (Runtime::Ruby, "libruby-", ".so"),
+    (Runtime::Ruby, "libruby.so.", ""),
+];
+
+/// The runtimes of the file, each once. At most `left` bytes of it are read. A file that cannot be read to
+/// that end shows none: nothing depends on it.
+pub(super) fn of<R: Read + Seek>(source: &mut R, headers: &Headers, left: u64) -> Vec<FoundRuntime> {
+    found(source, headers, left).unwrap_or_default()
+}
+
+fn found<R: Read + Seek>(source: &mut R, headers: &Headers, left: u64) -> io::Result<Vec<FoundRuntime>> {
+    let mut found: Vec<FoundRuntime> = go(source, headers.go_build)?.into_iter().collect();
+    for marker in symbol_markers(source, headers, left)? {
+        let by = match library_of(marker.runtime, headers) {
+            Some(library) => format!("linked with {library}, uses {}", marker.name),
+            None => format!("has the symbol {}", marker.name),
+        };
+        add(&mut found, marker, by, version(marker.runtime, headers));
+    }
+    for marker in text_markers(source)? {
+        add(&mut found, marker, format!("has the text {}", marker.name), None);
+    }
+    if let Some(jvm) = found.iter_mut().find(|one| one.runtime == Runtime::Jvm && one.entry == Entry::Own)
+        && is_tool(source)?
+    {
+        jvm.entry = Entry::Tool;
+    }
+    Ok(found)
+}
+
+/// What is seen first counts; a program that enters a runtime itself is not only around it.
+fn add(found: &mut Vec<FoundRuntime>, marker: Marker, by: String, version: Option<String>) {
+    match found.iter_mut().find(|one| one.runtime == marker.runtime) {
+        Some(known) if marker.entry == Entry::Own => known.entry = Entry::Own,
+        Some(_) => {}
+        None => found.push(FoundRuntime { runtime: marker.runtime, by, version, entry: marker.entry }),
+    }
+}
+
+fn go(source: &mut (impl Read + Seek), section: Option<Part>) -> io::Result<Option<FoundRuntime>> {
+    let Some(part) = section else { return Ok(None) };
+    let mut bytes = vec![];
+    source.seek(SeekFrom::Start(part.offset))?;
+    source.take(part.bytes.min(GO_BUILD_BYTES as u64)).read_to_end(&mut bytes)?;
+    let found = |version| FoundRuntime {
+        runtime: Runtime::Go,
+        by: "has the section .go.buildinfo".to_owned(),
+        version,
+        entry: Entry::Own,
+    };
+    Ok(go_version(&bytes).map(found))
+}
+
+/// Markers among the names of the dynamic symbols, else of all symbols: a program that exports nothing, or is
+/// static, has no others.
+fn symbol_markers(source: &mut (impl Read + Seek), headers: &Headers, left: u64) -> io::Result<Vec<Marker>> {
+    let dynamic = headers.table.map(|table| table.names);
+    for names in [dynamic, headers.other_names].into_iter().flatten() {
+        let names = symbols::among(source, names, left, &Marker::SYMBOLS.map(|marker| marker.name))?;
+        if !names.is_empty() {
+            return Ok(Marker::SYMBOLS.into_iter().filter(|marker| names.contains(marker.name)).collect());
+        }
+    }
+    Ok(vec![])
+}
+
+fn text_markers(source: &mut (impl Read + Seek)) -> io::Result<Vec<Marker>> {
+    let mut found = BTreeSet::new();
+    each_text(source, |text| {
+        found.extend(Marker::TEXTS.iter().position(|marker| marker.name == text));
+        false
+    })?;
+    Ok(found.into_iter().map(|at| Marker::TEXTS[at]).collect())
+}
+
+/// Whether the launcher starts a class of the JDK, whose name it has inside.
+fn is_tool(source: &mut (impl Read + Seek)) -> io::Result<bool> {
+    each_text(source, |text| {
+        text == "-m" || text.starts_with("com.sun.tools.") || text.starts_with("sun.tools.")
+    })
+}
+
+fn each_text(source: &mut (impl Read + Seek), mut is_wanted: impl FnMut(&str) -> bool) -> io::Result<bool> {
+    if source.seek(SeekFrom::End(0))? > MOST_LAUNCHER_BYTES {
+        return Ok(false);
+    }
+    texts::any(source, &mut MOST_LAUNCHER_BYTES.clone(), |_, text| is_wanted(text))
+}
+
+fn library_of(runtime: Runtime, headers: &Headers) -> Option<&str> {
+    let beginnings: &[&str] = match runtime {
+        Runtime::Jvm => &["libjli.so", "libjvm.so"],
+        Runtime::Node => &["libnode.so"],
+        Runtime::Cpython => &["libpython"],
+        Runtime::Ruby => &["libruby"],
+        Runtime::Php => &["libphp"],
+        Runtime::Ocaml => &["libasmrun", "libcamlrun"],
+        Runtime::Dotnet => &["libhostfxr.so", "libcoreclr.so"],
+        Runtime::Go | Runtime::Beam => &[],
+    };
+    let is_it = |library: &&String| beginnings.iter().any(|beginning| library.starts_with(beginning));
+    headers.needed.iter().find(is_it).map(String::as_str)
+}
+
+fn version(runtime: Runtime, headers: &Headers) -> Option<String> {
+    let of_library = |library: &String| {
+        VERSIONED.iter().filter(|(of, ..)| *of == runtime).find_map(|(_, before, behind)| {
+            let rest = library.strip_prefix(before)?;
+            let version = if behind.is_empty() { rest } else { rest.split_once(behind)?.0 };
+            is_version(version).then(|| version.to_owned())
+        })
+    };
+    headers.needed.iter().find_map(of_library)
+}

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A candidate that is settings of a runtime, for one program: what it sets there, or why the program does
+//! not get it.
+//!
+//! - [`user_values`]: what the user has set already; that wins
+//! - [`trial_start`]: one start, to see whether the runtime takes the settings
+
+mod trial_start;
+mod user_values;
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use crate::catalogue::CatalogueCandidate;
+use crate::runtime::{Entry, FoundRuntime, Runtime, RuntimeSettings, limit, only};
+use crate::variables::Variables;
+pub use trial_start::takes;
+use user_values::user_value;
+
+/// A start of a program, as far as settings of its runtime depend on it.
+#[derive(Debug, Clone, Copy)]
+pub struct StartOfProgram<'a> {
+    /// The runtimes that were found in the program.
+    pub found: &'a [FoundRuntime],
+    /// The executable.
+    pub file: &'a Path,
+    /// Its arguments, without its name.
+    pub words: &'a [OsString],
+    /// The kernel starts it for a `#!` line: no argument can be put before the script.
+    pub is_by_script: bool,
+    /// Why nothing of ours can be loaded into it.
+    pub unfit: Option<&'a str>,
+    /// The environment that it is to have.
+    pub environment: &'a Variables,
+    /// The limit on its memory, in bytes.
+    pub memory_limit: Option<u64>,
+}
+
+/// A candidate whose settings are those for one program. Where the runtime can say whether it takes them, it
+/// has not been asked yet ([`takes`]).
+pub type Fitted = CatalogueCandidate;
+
+/// The candidate with its settings as this program gets them. A candidate without a runtime is what it was.
+///
+/// # Errors
+/// Why the program does not get it, as a clause for people.
+pub fn fitted(candidate: &CatalogueCandidate, start: &StartOfProgram<'_>) -> Result<Fitted, String> {
+    let mut fitted = candidate.clone();
+    let Some(settings) = &mut fitted.runtime else { return Ok(fitted) };
+    let found = found_for(settings.runtime, start.found)?;
+    check_version(settings, found)?;
+    check_entry(settings, found, start)?;
+    let loads = candidate.library.is_some() || candidate.give_back;
+    if let Some(why) = start.unfit.filter(|_| loads) {
+        return Err(why.to_owned());
+    }
+    if let Some(why) = user_value(candidate, found, start) {
+        return Err(why);
+    }
+    settings.is_bare = start.unfit.is_some() || settings.runtime.starts_bare();
+    if found.entry == Entry::Tool {
+        settings.arguments.iter_mut().for_each(|argument| argument.insert_str(0, "-J"));
+    }
+    let values = settings.arguments.iter_mut().chain(fitted.environment.values_mut());
+    for value in values.filter(|value| limit::is_named(value)) {
+        let bytes = start.memory_limit.ok_or("no control group limits its memory")?;
+        *value = limit::filled(value, bytes).ok_or("its share of the memory limit cannot be read")?;
+    }
+    Ok(fitted)
+}
+
+/// The words of a start, `argv[0]` first, with the arguments of a candidate that was [`fitted`].
+#[must_use]
+pub fn with_arguments(candidate: &CatalogueCandidate, words: &[OsString]) -> Vec<OsString> {
+    let arguments = candidate.runtime.iter().flat_map(|settings| &settings.arguments).map(OsString::from);
+    let (name, rest) = words.split_at(words.len().min(1));
+    name.iter().cloned().chain(arguments).chain(rest.iter().cloned()).collect()
+}
+
+fn found_for(runtime: Runtime, found: &[FoundRuntime]) -> Result<&FoundRuntime, String> {
+    match only(found)? {
+        Some(one) if one.runtime == runtime => Ok(one),
+        Some(one) => Err(format!(
+            "it is for programs of {}, and this is one of {}",
+            runtime.name(),
+            one.runtime.name()
+        )),
+        None => Err(format!("it is for programs of {}", runtime.name())),
+    }
+}
+
+fn check_version(settings: &RuntimeSettings, found: &FoundRuntime) -> Result<(), String> {
+    let range = &settings.versions;
+    let needs = || format!("it needs {} {}", settings.runtime.name(), range.text());
+    match &found.version {
+        Some(version) if !range.has(version) => Err(format!("{}, and this is {version}", needs())),
+        // A start under the settings shows whether it knows them.
+        None if !range.is_everything() && !trial_start::is_possible(settings.runtime) => {
+            Err(format!("{}, and the version of this program's is not known", needs()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_entry(
+    settings: &RuntimeSettings,
+    found: &FoundRuntime,
+    start: &StartOfProgram<'_>,
+) -> Result<(), String> {
+    if found.entry == Entry::Inside {
+        return Err(format!(
+            "the program has {} inside and gives it settings of its own",
+            settings.runtime.name()
+        ));
+    }
+    if start.is_by_script && !settings.arguments.is_empty() {
+        return Err("it is an argument, and the program is started by the first line of a script".to_owned());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::VersionRange;
+
+    fn candidate(runtime: Runtime, arguments: &[&str], environment: &[(&str, &str)]) -> CatalogueCandidate {
+        CatalogueCandidate {
+            name: format!("{runtime}:x"),
+            environment: environment.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect(),
+            runtime: Some(RuntimeSettings {
+                runtime,
+                versions: VersionRange::default(),
+                arguments: arguments.iter().map(|&one| one.into()).collect(),
+                yields_to: vec![],
+                is_bare: false,
+            }),
+            ..CatalogueCandidate::default()
+        }
+    }
+
+    fn found(runtime: Runtime, entry: Entry, version: Option<&str>) -> FoundRuntime {
+        FoundRuntime { runtime, by: "x".into(), version: version.map(Into::into), entry }
+    }
+
+    fn fit(
+        candidate: &CatalogueCandidate,
+        found: &[FoundRuntime],
+        limit: Option<u64>,
+    ) -> Result<Fitted, String> {
+        let environment = Variables::new();
+        fitted(
+            candidate,
+            &StartOfProgram {
+                found,
+                file: Path::new("/p"),
+                words: &[],
+                is_by_script: false,
+                unfit: None,
+                environment: &environment,
+                memory_limit: limit,
+            },
+        )
+    }
+
+    #[test]
+    fn only_programs_of_the_runtime_get_it() {
+        let gogc = candidate(Runtime::Go, &[], &[("GOGC", "200")]);
+        let go = found(Runtime::Go, Entry::Own, Some("1.26.8"));
+        let node = found(Runtime::Node, Entry::Own, None);
+        assert!(fit(&gogc, &[go.clone()], None).unwrap().runtime.unwrap().is_bare);
+        assert!(fit(&gogc, &[node.clone()], None).unwrap_err().contains("this is one of Node.js"));
+        assert!(fit(&gogc, &[], None).is_err());
+        assert!(fit(&gogc, &[go, node], None).unwrap_err().contains("several runtimes"));
+        let inside = found(Runtime::Jvm, Entry::Inside, None);
+        assert!(fit(&candidate(Runtime::Jvm, &["-x"], &[]), &[inside], None).unwrap_err().contains("inside"));
+    }
+
+    #[test]
+    fn a_version_that_is_out_of_range_or_unknown_does_not_get_it() {
+        let mut limited = candidate(Runtime::Go, &[], &[("GOMEMLIMIT", "{memory_limit 90%}")]);
+        limited.runtime.as_mut().unwrap().versions = VersionRange::parse(">=1.19").unwrap();
+        let of = |version, limit| fit(&limited, &[found(Runtime::Go, Entry::Own, version)], limit);
+        assert_eq!(of(Some("1.26"), Some(1000)).unwrap().environment["GOMEMLIMIT"], "900");
+        assert!(of(Some("1.18.1"), Some(1000)).unwrap_err().contains("this is 1.18.1"));
+        assert!(of(None, Some(1000)).unwrap_err().contains("not known"));
+        assert!(of(Some("1.26"), None).unwrap_err().contains("control group"));
+    }
+
+    #[test]
+    fn tools_of_the_jdk_hand_their_options_on() {
+        let serial = candidate(Runtime::Jvm, &["-XX:+UseSerialGC"], &[]);
+        let words: Vec<OsString> = vec!["javac".into(), "A.java".into()];
+        let of =
+            |entry| with_arguments(&fit(&serial, &[found(Runtime::Jvm, entry, None)], None).unwrap(), &words);
+        assert_eq!(of(Entry::Tool), ["javac", "-J-XX:+UseSerialGC", "A.java"]);
+        assert_eq!(of(Entry::Own), ["javac", "-XX:+UseSerialGC", "A.java"]);
+        assert!(with_arguments(&serial, &[]).len() == 1);
+    }
+}

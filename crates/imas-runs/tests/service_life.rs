@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One run of a real server: cycles, the pause, an open loop and a day, and what is read from its heaps.
+
+#![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
+
+use std::path::Path;
+
+use imas_core::server_run::ArenaHeaps;
+use imas_linux::catalogue::CatalogueCandidate;
+use imas_linux::environment::{Libraries, Variables};
+use imas_runs::interruption::Interruption;
+use imas_runs::service::{DayKind, DayPart, Service, ServiceExecutor};
+
+/// A server that holds 24 MB in small blocks and frees all but every hundredth, on the C library's malloc.
+const SERVER: &str = "import ctypes, http.server, sys
+libc = ctypes.CDLL(None)
+libc.malloc.restype = ctypes.c_void_p
+libc.free.argtypes = [ctypes.c_void_p]
+blocks = [libc.malloc(1000) for _ in range(24000)]
+for block in blocks: ctypes.memset(block, 1, 1000)
+for at, block in enumerate(blocks):
+    if at % 100: libc.free(block)
+http.server.test(http.server.SimpleHTTPRequestHandler, port=int(sys.argv[1]), bind='127.0.0.1')";
+
+fn service(folder: &Path) -> (Service, Vec<String>) {
+    let line = |name: &str| format!("echo {name} >> {}/lines", folder.display());
+    let mut service =
+        Service::new("tcp:$PORT", vec![format!("{}; echo 'p99 5 ms lower' >> $IMAS_METRICS", line("load"))]);
+    service.cycles = 2;
+    service.idle = 0.2;
+    // As fast as it can are 80 requests a second.
+    service.open = Some(format!(
+        "{}; [ $RATE = 0.000 ] && echo 'rate 80 1/s higher' >> $IMAS_METRICS || echo \"p99 $RATE ms lower\" >> $IMAS_METRICS",
+        line("open-$RATE")
+    ));
+    service.day = vec![
+        DayPart { part: DayKind::Busy, seconds: 0.6, cycles: 3 },
+        DayPart { part: DayKind::Quiet, seconds: 0.3, cycles: 0 },
+        DayPart { part: DayKind::Burst, seconds: 0.1, cycles: 2 },
+        DayPart { part: DayKind::Quiet, seconds: 0.3, cycles: 0 },
+    ];
+    (service, ["python3", "-c", SERVER, "$PORT"].map(str::to_owned).into())
+}
+
+#[test]
+fn a_life_has_cycles_a_pause_an_open_loop_and_a_day() {
+    let folder = tempfile::tempdir().unwrap();
+    let (service, words) = service(folder.path());
+    let libraries = Libraries::plain(Path::new("/nonexistent"));
+    let executor =
+        ServiceExecutor::with_words(service, words, libraries, inherited(), Default::default()).unwrap();
+    let system = CatalogueCandidate { name: "system".to_owned(), ..CatalogueCandidate::default() };
+    let run = executor.run(&system, 3, &Interruption::default()).unwrap();
+    let server = run.of_server();
+    assert_eq!((run.ok, run.round, &run.message), (true, 3, &None));
+    let lines = std::fs::read_to_string(folder.path().join("lines")).unwrap();
+    let of = |name: &str| lines.lines().filter(|line| *line == name).count();
+    assert_eq!((of("load"), of("open-0.000"), of("open-40.000")), (2 + 3 + 2, 1, 1), "{lines}");
+    assert_eq!((server.asked_rate, server.value("open_p99")), (Some(40.0), Some(40.0)));
+    let p99 = server.value("p99").map(|p99| p99.round());
+    assert_eq!((server.cycles.len(), p99), (2, Some(5.0)), "the day is no part of the load");
+    let parts: Vec<&str> = server.day.iter().map(|part| part.part.as_str()).collect();
+    assert_eq!(parts, ["busy", "quiet", "burst", "quiet"]);
+    let asked = [0.6, 0.3, 0.1, 0.3];
+    assert!(server.day.iter().zip(asked).all(|(part, s)| part.wall_s >= s), "{:?}", server.day);
+    let follow =
+        |pair: &[imas_core::server_run::DayFigures]| pair[1].began_s >= pair[0].began_s + pair[0].wall_s;
+    assert!(server.day.windows(2).all(follow), "{:?}", server.day);
+    for figure in ["memory_day", "memory_day_busy", "memory_day_quiet_2", "cpu_day", "cpu_ticks"] {
+        assert!(server.value(figure).is_some(), "{figure}: {:?}", server.figures.keys());
+    }
+    assert_eq!(server.malloc, ["the C library"]);
+    heaps(&server.heaps);
+    heaps(&server.heaps_idle);
+    // A second run keeps the rate of the first.
+    let second = executor.run(&system, 4, &Interruption::default()).unwrap();
+    assert_eq!(second.of_server().asked_rate, Some(40.0));
+    let lines = std::fs::read_to_string(folder.path().join("lines")).unwrap();
+    assert_eq!(lines.lines().filter(|line| *line == "open-0.000").count(), 1, "{lines}");
+}
+
+/// Heaps of the server: of 24 MB most are free, in whole pages, and the live blocks are few.
+fn heaps(heaps: &[ArenaHeaps]) {
+    let [one] = heaps else { panic!("one process: {heaps:?}") };
+    let held = one.held.unwrap();
+    assert!(held.free_pages > 15_000_000, "{one:?}");
+    assert!(held.live > 100_000 && held.live < 15_000_000, "{one:?}");
+    assert!(held.live + held.cached + held.free_pages <= one.all_heap_bytes(), "{one:?}");
+    assert!(held.stacks > 0, "{one:?}");
+}
+
+fn inherited() -> Variables {
+    let mut variables = Variables::inherited();
+    variables.remove(std::ffi::OsStr::new("LD_PRELOAD"));
+    variables
+}

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Settings of language runtimes, in real ones: they act, nobody else sees them, and the user's own win.
+
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use imas_testing::skipped;
+
+use crate::support::{World, build, describe, output, printed, stderr, stdout};
+
+/// A runtime of this machine; None, and the reason is printed, where it is not there.
+fn runtime(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain(["/usr/bin".into(), "/usr/local/go/bin".into()]);
+    // A shim of a version manager is a script that needs its variables.
+    let is_program = |file: &PathBuf| std::fs::read(file).is_ok_and(|bytes| bytes.starts_with(b"\x7fELF"));
+    let found = folders.map(|folder| folder.join(name)).find(is_program);
+    if found.is_none() {
+        skipped(&format!("{name} is not installed"));
+    }
+    found
+}
+
+fn under(world: &World, candidate: &str, words: &[&str], variables: &[(&str, &str)]) -> Output {
+    let mut imas = world.imas(["run", "-v", "--candidate", candidate, "--"]);
+    output(imas.args(words).envs(variables.iter().copied()))
+}
+
+fn assert_untouched(done: &Output, why: &str) {
+    let said = stderr(done);
+    assert!(
+        done.status.success() && said.contains(why) && said.contains("under system"),
+        "{}",
+        describe(done)
+    );
+}
+
+const COLLECTORS: &str = r#"
+public class Collectors {
+    public static void main(String[] words) throws Exception {
+        for (var one : java.lang.management.ManagementFactory.getGarbageCollectorMXBeans())
+            System.out.println(one.getName());
+        System.out.println(System.getenv());
+        new ProcessBuilder("/usr/bin/env").inheritIO().start().waitFor();
+    }
+}
+"#;
+
+#[test]
+fn the_jvm_gets_arguments_and_prints_nothing_of_them() {
+    let Some(java) = runtime("java") else { return };
+    let world = World::new();
+    let source = world.work().join("Collectors.java");
+    std::fs::write(&source, COLLECTORS).unwrap();
+    let words = [java.to_str().unwrap(), source.to_str().unwrap()];
+    let serial = under(&world, "jvm:serial", &words, &[]);
+    let said = printed(&serial);
+    assert!(said.contains("MarkSweepCompact") && !said.contains("UseSerialGC"), "{}", describe(&serial));
+    assert!(!said.contains("IMAS_SETTINGS") && !said.contains("LD_PRELOAD"), "{said}");
+    assert!(!stderr(&serial).contains("Picked up"), "{}", describe(&serial));
+    for variable in ["JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS"] {
+        let own = under(&world, "jvm:serial", &words, &[(variable, "-XX:+UseParallelGC")]);
+        assert_untouched(&own, &format!("is given already ({variable})"));
+        assert!(stdout(&own).contains("PS MarkSweep"), "{}", describe(&own));
+    }
+    let own = [words[0], "-XX:+UseParallelGC", words[1]];
+    assert_untouched(&under(&world, "jvm:serial", &own, &[]), "(command line)");
+    world.add_catalogue(
+        "mine.toml",
+        "schema = 1\n[[candidate]]\nname = 'jvm:odd'\nruntime = 'jvm'\narguments = ['-XX:+NoSuchOption']\n\
+         [[candidate]]\nname = 'jvm:later'\nruntime = 'jvm'\nversions = '>=999'\narguments = ['-XX:+UseSerialGC']\n",
+    );
+    for _ in 0..2 {
+        let odd = under(&world, "jvm:odd", &words, &[]);
+        assert_untouched(&odd, "jvm:odd is not offered");
+        assert!(!stdout(&odd).is_empty(), "{}", describe(&odd));
+    }
+    assert_untouched(&under(&world, "jvm:later", &words, &[]), ">=999");
+}
+
+#[test]
+fn tools_of_the_jdk_get_them_too() {
+    let Some(javac) = runtime("javac") else { return };
+    let world = World::new();
+    let source = world.work().join("Collectors.java");
+    std::fs::write(&source, COLLECTORS).unwrap();
+    let words = [javac.to_str().unwrap(), "-J-Xlog:gc*", source.to_str().unwrap()];
+    let serial = under(&world, "jvm:serial-c1", &words, &[]);
+    assert!(printed(&serial).contains("Using Serial"), "{}", describe(&serial));
+    assert!(world.work().join("Collectors.class").is_file());
+}
+
+#[test]
+fn node_is_asked_and_shows_nothing() {
+    let Some(node) = runtime("node") else { return };
+    let world = World::new();
+    world.add_catalogue(
+        "mine.toml",
+        "schema = 1\n[[candidate]]\nname = 'node:small'\nruntime = 'node'\n\
+         environment = { NODE_OPTIONS = '--max-old-space-size=64' }\n\
+         [[candidate]]\nname = 'node:odd'\nruntime = 'node'\nenvironment = { NODE_OPTIONS = '--no-such-option' }\n",
+    );
+    let script = "console.log(v8.getHeapStatistics().heap_size_limit < 2 ** 28, process.env.NODE_OPTIONS,\
+                  Object.keys(process.env).filter(name => /NODE|IMAS_S|PRELOAD/.test(name)));\
+                  require('child_process').execFileSync('/usr/bin/env', {stdio: 'inherit'})";
+    let words = [node.to_str().unwrap(), "-e", script];
+    let small = under(&world, "node:small", &words, &[]);
+    assert!(printed(&small).starts_with("true undefined [ 'IMAS_STORE' ]"), "{}", describe(&small));
+    assert!(!stdout(&small).contains("NODE_OPTIONS"), "{}", describe(&small));
+    let own = [("NODE_OPTIONS", "--no-warnings")];
+    let added = under(&world, "node:small", &words, &own);
+    assert!(printed(&added).starts_with("true --no-warnings"), "{}", describe(&added));
+    assert!(stdout(&added).contains("\nNODE_OPTIONS=--no-warnings\n"), "{}", describe(&added));
+    let set = under(&world, "node:small", &words, &[("NODE_OPTIONS", "--max_old_space_size=5000")]);
+    assert_untouched(&set, "--max-old-space-size=5000 is given already");
+    let odd = under(&world, "node:odd", &words, &[]);
+    assert_untouched(&odd, "node:odd is not offered");
+    let mut follows = world.imas(["run", "--follow", "--candidate", "node:small", "--"]);
+    let followed = output(follows.args(words));
+    assert!(stdout(&followed).contains("NODE_OPTIONS=--max-old-space-size=64"), "{}", describe(&followed));
+}
+
+#[test]
+fn python_and_php_hand_their_objects_to_the_allocator() {
+    let world = World::new();
+    if let Some(python) = runtime("python3") {
+        let script = "import os, sys; sys._debugmallocstats(); print([k for k in os.environ if k.startswith('PYTHON')])";
+        let words = [python.to_str().unwrap(), "-c", script];
+        let arenas = |done: &Output| stderr(done).contains("arenas allocated total");
+        assert!(arenas(&under(&world, "system", &words, &[])), "a Python without its own allocator");
+        for candidate in ["cpython:jemalloc", "cpython:lean"] {
+            let done = under(&world, candidate, &words, &[]);
+            assert!(!arenas(&done) && printed(&done) == "[]\n", "{candidate}: {}", describe(&done));
+        }
+        let own = under(&world, "cpython:lean", &words, &[("PYTHONMALLOC", "pymalloc")]);
+        assert_untouched(&own, "PYTHONMALLOC is set already");
+    }
+    if let Some(php) = runtime("php") {
+        let words = [php.to_str().unwrap(), "-r", "echo memory_get_usage(), getenv('USE_ZEND_ALLOC');"];
+        let done = under(&world, "php:mimalloc", &words, &[]);
+        assert_eq!(printed(&done), "0", "{}", describe(&done));
+    }
+}
+
+const PERCENT: &str = r#"package main
+
+import (
+	"fmt"
+	"os"
+	"runtime/debug"
+)
+
+func main() { fmt.Print(debug.SetGCPercent(100), os.Getenv("LD_PRELOAD"), "\n") }
+"#;
+
+fn go_program(world: &World, name: &str, flags: &[&str]) -> Option<PathBuf> {
+    let go = runtime("go")?;
+    let source = world.work().join("percent.go");
+    std::fs::write(&source, PERCENT).unwrap();
+    let to = world.work().join(name);
+    let mut command = world.command(go);
+    command.args(["build", "-o"]).arg(&to).args(flags).arg(&source);
+    command
+        .env("GOCACHE", std::env::temp_dir().join("imas-test-go-cache"))
+        .env("CGO_ENABLED", "0")
+        .env("GOFLAGS", "");
+    let made = output(&mut command);
+    assert!(made.status.success(), "{}", describe(&made));
+    Some(to)
+}
+
+#[test]
+fn a_static_program_of_go_is_served_by_settings() {
+    let world = World::new();
+    for (name, flags) in [("plain", &[][..]), ("stripped", &["-ldflags=-s -w"]), ("pie", &["-buildmode=pie"])]
+    {
+        let Some(program) = go_program(&world, name, flags) else { return };
+        let words = [program.to_str().unwrap()];
+        assert_eq!(printed(&under(&world, "go:gogc200", &words, &[])), "200\n", "{name}");
+        let own = under(&world, "go:gogc200", &words, &[("GOGC", "77")]);
+        assert_untouched(&own, "GOGC is set already");
+        assert_eq!(stdout(&own), "77\n");
+    }
+    let program = world.work().join("stripped");
+    let words = [program.to_str().unwrap()];
+    let shown = world.json(["explain", "--json", words[0]]);
+    assert_eq!(shown["runtime"]["found"][0]["runtime"], "go", "{shown}");
+    assert!(shown["runtime"]["found"][0]["version"].as_str().unwrap().starts_with("1."), "{shown}");
+    assert!(shown["runtime"]["unfit"].as_str().unwrap().contains("statically linked"), "{shown}");
+    let text = printed(&output(&mut world.imas(["explain", words[0]])));
+    assert!(
+        text.contains("runtime: Go 1.") && text.contains(".go.buildinfo") && text.contains("go:gogc50"),
+        "{text}"
+    );
+    let untouched = output(world.imas(["run", "-v", "--"]).args(words));
+    assert!(
+        stdout(&untouched) == "100\n" && stderr(&untouched).contains("under system"),
+        "{}",
+        describe(&untouched)
+    );
+    world.check(["pin", words[0], "go:gogc400"]).success();
+    assert_eq!(printed(&output(world.imas(["run", "--"]).args(words))), "400\n");
+    let text = printed(&output(&mut world.imas(["explain", words[0]])));
+    assert!(text.contains("pinned"), "{text}");
+    world.check(["exclude", "add", words[0]]).success();
+    assert_eq!(printed(&output(world.imas(["run", "--"]).args(words))), "100\n", "excluded");
+    let pages = world.page_files().into_iter().filter(|name| name.ends_with(".page"));
+    assert_eq!(pages.count(), 0);
+}
+
+#[test]
+fn a_static_program_of_go_is_measured() {
+    let world = World::new();
+    let Some(program) = go_program(&world, "percent", &[]) else { return };
+    let file = world.work().join("bench.json");
+    let measured =
+        output(world.imas(["bench", "-n", "1", "--export-json"]).arg(&file).arg("--").arg(&program));
+    assert!(measured.status.success(), "{}", describe(&measured));
+    let report: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let of =
+        |name: &str| report["candidates"].as_array().unwrap().iter().find(|one| one["name"] == name).cloned();
+    let usable = |name: &str| of(name).is_some_and(|one| one["available"] == true);
+    assert!(usable("system") && usable("go:gogc50") && usable("go:gogc400"), "{report}");
+    assert!(of("jemalloc").is_none() && of("node:semi1").is_none(), "{report}");
+    let named = output(world.imas(["bench", "-n", "1", "--with", "go:gogc200,jemalloc", "--"]).arg(&program));
+    assert!(stdout(&named).contains("statically linked"), "{}", describe(&named));
+}
+
+fn like(world: &World, name: &str, flags: &[&str]) -> PathBuf {
+    build::program_with("cc", "runtime_like", &[flags, &["-rdynamic"]].concat(), &world.work().join(name))
+}
+
+fn ran(world: &World, program: &Path, candidate: &str, why: &str) {
+    for _ in 0..2 {
+        let done = under(world, candidate, &[program.to_str().unwrap(), "a"], &[]);
+        assert_eq!(stdout(&done), "ran with 2 words\n", "{}", describe(&done));
+        assert_untouched(&done, why);
+    }
+}
+
+#[test]
+fn a_program_that_only_looks_like_a_runtime_starts_untouched() {
+    let world = World::new();
+    let hangs = like(&world, "hangs", &["-DLIKE_JAVA", "-DVERSION_DOES=pause()"]);
+    ran(&world, &hangs, "jvm:serial", "did not end");
+    let dies = like(&world, "dies", &["-DLIKE_JAVA", "-DVERSION_DOES=abort()"]);
+    ran(&world, &dies, "jvm:serial", "SIGABRT");
+    let babbles =
+        like(&world, "babbles", &["-DLIKE_JAVA", "-DVERSION_DOES=for(;;)fputs(\"warning\", stderr)"]);
+    ran(&world, &babbles, "jvm:serial", "not offered");
+    let both = like(&world, "both", &["-DLIKE_JAVA", "-DLIKE_PYTHON"]);
+    ran(&world, &both, "jvm:serial", "several runtimes");
+    let shown = printed(&output(world.imas(["explain"]).arg(&both)));
+    assert!(shown.contains("no settings of it are offered"), "{shown}");
+    let garbled = like(&world, "garbled", &["-DLIKE_GO=\"no Go at all\""]);
+    ran(&world, &garbled, "go:gogc200", "it is for programs of Go");
+    let plain = like(&world, "plain", &[]);
+    ran(&world, &plain, "node:semi1", "it is for programs of Node.js");
+}
+
+#[test]
+fn without_a_store_it_works_all_the_same() {
+    let Some(node) = runtime("node") else { return };
+    let world = World::new();
+    let mut imas =
+        world.imas(["run", "--store", "/proc/none/imas.db", "-v", "--candidate", "node:semi8", "--"]);
+    let done = output(imas.arg(node).args(["-e", "console.log(1)"]));
+    assert!(printed(&done) == "1\n" && stderr(&done).contains("under node:semi8"), "{}", describe(&done));
+}
+
+#[test]
+fn the_list_says_for_whom_a_candidate_is() {
+    let world = World::new();
+    let listed = world.json(["list", "--json"]);
+    let all = listed["candidates"].as_array().unwrap();
+    let of = |name: &str| all.iter().find(|one| one["name"] == name).unwrap().clone();
+    assert_eq!(of("go:gogc200")["runtime"]["runtime"], "go");
+    assert!(of("jemalloc")["runtime"].is_null());
+    let unbuilt: Vec<_> =
+        all.iter().filter(|one| !one["runtime"].is_null() && one["available"] != true).collect();
+    assert!(unbuilt.is_empty(), "{unbuilt:?}");
+    let refused = output(&mut world.imas(["env", "--candidate", "go:gogc200"]));
+    assert!(!refused.status.success(), "{}", describe(&refused));
+}

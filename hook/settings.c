@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * settings.c - libimas-settings.so: preloaded behind the guard or the hook and the allocator for a candidate that sets variables of a
+ * language runtime.
+ *
+ * A runtime reads its settings by getenv in main, when the guard has long restored the environment. So this library
+ * notes their values before the guard does that (it is listed behind the guard, and constructors run in the opposite
+ * order), and answers the runtime's question. The environment shows nothing of them, to the program or its children.
+ * Of most variables the first question alone is answered: every later one is the program's own, which may hand the
+ * value on to its children. docs/decisions/0041 has the reasons. It defines no malloc and allocates nothing.
+ */
+#include <stddef.h>
+
+#include "../abi/imas_abi.h"
+#include "environment.h"
+#include "object.h"
+#include "sys.h"
+#include "text.h"
+
+#define MOST_SETTINGS 32
+
+extern char **environ;
+
+typedef char *getenv_call(const char *name);
+
+struct setting {
+    const char *name; /* in the list of names, ended by ':' or '\0' */
+    char *value;
+    bool is_lasting, is_answered;
+};
+
+static struct setting settings[MOST_SETTINGS];
+static uint32_t count; /* set when the settings before it are */
+static getenv_call *next_getenv, *next_secure_getenv;
+
+static bool is_name(const char *listed, const char *name) {
+    while (*name != '\0' && *listed == *name) {
+        listed++;
+        name++;
+    }
+    return *name == '\0' && (*listed == ':' || *listed == '\0');
+}
+
+/* The value of the entry whose name is listed. */
+static char *listed_value(char **environment, const char *listed) {
+    for (; *environment != NULL; environment++) {
+        const char *entry = *environment, *name = listed;
+        while (*name != ':' && *name != '\0' && *entry == *name) {
+            entry++;
+            name++;
+        }
+        if (*entry == '=' && name != listed && (*name == ':' || *name == '\0'))
+            return (char *)entry + 1;
+    }
+    return NULL;
+}
+
+__attribute__((constructor)) static void keep(int argc, char **arguments, char **at_start) {
+    (void)argc;
+    (void)arguments;
+    char **environment = environ != NULL ? environ : at_start;
+    const char *list = environment_value(environment, IMAS_ENV_SETTINGS);
+    uint32_t kept = 0;
+    while (list != NULL && *list != '\0' && kept < MOST_SETTINGS) {
+        bool is_lasting = *list == IMAS_SETTINGS_LASTING;
+        const char *name = list + is_lasting;
+        char *value = listed_value(environment, name);
+        if (value != NULL)
+            settings[kept++] = (struct setting){.name = name, .value = value, .is_lasting = is_lasting};
+        while (*list != ':' && *list != '\0')
+            list++;
+        list += *list == ':';
+    }
+    __atomic_store_n(&count, kept, __ATOMIC_RELEASE);
+}
+
+static char *answer(const char *name) {
+    uint32_t kept = __atomic_load_n(&count, __ATOMIC_ACQUIRE);
+    for (uint32_t i = 0; i < kept; i++) {
+        struct setting *one = &settings[i];
+        if (is_name(one->name, name)) {
+            bool was_answered = __atomic_exchange_n(&one->is_answered, true, __ATOMIC_RELAXED);
+            return was_answered && !one->is_lasting ? NULL : one->value;
+        }
+    }
+    return NULL;
+}
+
+/* libc's function, or another library's that stands between. Not by dlsym: that may allocate, and an allocator asks
+ * for its settings before it can. */
+static char *next(getenv_call **call, const char *function, const char *name) {
+    getenv_call *found = get_relaxed(*call);
+    if (unlikely(found == NULL)) {
+        found = (getenv_call *)object_next_listed(function);
+        set_relaxed(*call, found);
+    }
+    return found != NULL ? found(name) : environ != NULL ? (char *)environment_value(environ, name) : NULL;
+}
+
+EXPORT char *getenv(const char *name) {
+    char *kept = answer(name);
+    return kept != NULL ? kept : next(&next_getenv, "getenv", name);
+}
+
+EXPORT char *secure_getenv(const char *name) {
+    char *kept = answer(name);
+    return kept != NULL ? kept : next(&next_secure_getenv, "secure_getenv", name);
+}

@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Which runs come next: whole rounds of one service, each in one sitting.
+//!
+//! A round that was cut short stays in the journal, and a later session begins a new one: runs of one round are only
+//! comparable when they were made next to each other. Candidates that are shown to be no pick leave the later rounds.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
+
+use imas_core::run::{RawRun, RunKind};
+use imas_core::stats::median;
+use imas_linux::catalogue::SYSTEM;
+use imas_linux::clock::now_unix_s;
+use imas_runs::schedule::{self, RoundKind, Step};
+use imas_runs::service::{ServiceOptions, compare_services};
+use imas_study::services::BASELINES;
+
+use super::rails::rails;
+
+/// A candidate with this number of failed runs of a service has no further run with it: a run takes minutes.
+/// `system` as well, and then the service has none.
+pub(super) const MOST_FAILURES: usize = 2;
+/// Seconds of a run where nothing is known: thirty of load, ten of pause.
+const USUAL_S: f64 = 45.0;
+
+/// The runs of a journal, which grow while a session makes them.
+pub(super) type SharedRuns = Rc<RefCell<Vec<RawRun>>>;
+
+/// What is asked for.
+#[derive(Debug, Clone)]
+pub(super) struct RoundsWanted {
+    /// Names of the services.
+    pub(super) services: Vec<String>,
+    /// Names of the candidates, `system` among them.
+    pub(super) candidates: Vec<String>,
+    /// Whole rounds of each service.
+    pub(super) rounds: u32,
+    /// Most runs under `system` in each round.
+    pub(super) system_runs: u32,
+    /// Counted runs of each service.
+    pub(super) counted: u32,
+    /// Candidates never leave.
+    pub(super) keeps_all: bool,
+    /// Seed of the order.
+    pub(super) seed: u64,
+}
+
+/// The steps of a session, made when they are asked for: the runs so far decide which candidates are in a round.
+pub(super) struct Rounds {
+    wanted: RoundsWanted,
+    runs: SharedRuns,
+    /// Median seconds of a run by service, of other journals.
+    known_s: BTreeMap<String, f64>,
+    /// Unix time in seconds by which a round must have ended.
+    until: Option<f64>,
+    /// Rounds of each service that are left.
+    left: Vec<u32>,
+    queue: VecDeque<Step>,
+}
+
+/// What is left to do for one service.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct ServicePlan {
+    pub(super) service: String,
+    /// Seconds of a run.
+    pub(super) run_s: f64,
+    /// The seconds were measured, and not assumed.
+    pub(super) is_known: bool,
+    pub(super) rounds: u32,
+    /// Runs if all candidates that may leave do so as soon as they can, and if none does.
+    pub(super) runs: [u32; 2],
+}
+
+impl RoundsWanted {
+    /// Runs under `system` in a round with so many others. All are compared with it, so its noise weighs as much as
+    /// that of each other run if it has the square root of their number. Two show the noise.
+    fn system_runs(&self, others: usize) -> u32 {
+        let wanted = (1..).find(|runs: &u32| (runs * runs) as usize >= others).unwrap_or(1);
+        wanted.max(2).min(self.system_runs)
+    }
+}
+
+impl Rounds {
+    pub(super) fn new(
+        wanted: RoundsWanted,
+        runs: &SharedRuns,
+        known_s: BTreeMap<String, f64>,
+        until: Option<f64>,
+    ) -> Self {
+        let runs = Rc::clone(runs);
+        let mut rounds = Self { left: vec![], wanted, runs, known_s, until, queue: VecDeque::new() };
+        let whole = |service: &String| u32::try_from(rounds.whole(service).len()).unwrap_or(u32::MAX);
+        rounds.left = rounds
+            .wanted
+            .services
+            .iter()
+            .map(|one| rounds.wanted.rounds.saturating_sub(whole(one)))
+            .collect();
+        rounds
+    }
+
+    /// Measured runs of a service.
+    fn measured(&self, service: &str) -> Vec<RawRun> {
+        let runs = self.runs.borrow();
+        runs.iter().filter(|run| run.program == service && run.kind == RunKind::Measured).cloned().collect()
+    }
+
+    /// The rounds of a service that are whole: every candidate that had not left or failed has its runs.
+    fn whole(&self, service: &str) -> BTreeSet<u32> {
+        let all = self.measured(service);
+        let numbers: BTreeSet<u32> = all.iter().map(|run| run.round).collect();
+        let mut whole = BTreeSet::new();
+        for round in numbers {
+            let left = self.leavers(&all, &whole);
+            let others = self.wanted.candidates.len() - 1 - left.len();
+            let is_made = |name: &String| {
+                let own = || all.iter().filter(|run| run.candidate == *name);
+                let wanted = if name == SYSTEM { self.wanted.system_runs(others) as usize } else { 1 };
+                let failed = own().filter(|run| run.round <= round && !run.ok).count();
+                left.contains(name)
+                    || failed >= MOST_FAILURES
+                    || own().filter(|run| run.round == round).count() >= wanted
+            };
+            if self.wanted.candidates.iter().all(is_made) {
+                whole.insert(round);
+            }
+        }
+        whole
+    }
+
+    /// The candidates that these rounds show to be no pick: they are not as much leaner than `system` as a pick must
+    /// be, or they are proven to cost more than it may. What anybody can give to all services stays.
+    fn leavers(&self, runs: &[RawRun], rounds: &BTreeSet<u32>) -> BTreeSet<String> {
+        if self.wanted.keeps_all || rounds.is_empty() {
+            return BTreeSet::new();
+        }
+        let those: Vec<RawRun> = runs.iter().filter(|run| rounds.contains(&run.round)).cloned().collect();
+        let options = ServiceOptions { rails: rails(false), seed: 1, ..ServiceOptions::default() };
+        let found = compare_services(&self.wanted.candidates, &those, &options);
+        let leaves = |name: &str| name != SYSTEM && !BASELINES.contains(&name);
+        let all = found.candidates.into_iter().filter(|one| leaves(&one.name) && one.rounds > 0);
+        all.filter(|one| (!one.is_open && !one.is_better) || !one.exceeds.is_empty())
+            .map(|one| one.name)
+            .collect()
+    }
+
+    /// Fills the queue with the next round: of the service that has the most left, so that a journal that is ended
+    /// early has every service as often as every other.
+    fn begin_round(&mut self) -> bool {
+        let services: Vec<&str> = self.wanted.services.iter().map(String::as_str).collect();
+        let most = self.left.iter().copied().max().unwrap_or(0);
+        let order = schedule::subjects(&services, self.wanted.rounds.saturating_sub(most), self.wanted.seed);
+        let mut next: Vec<usize> = order.into_iter().filter(|&at| self.left[at] > 0).collect();
+        next.sort_by_key(|&at| std::cmp::Reverse(self.left[at]));
+        for subject in next {
+            let steps = self.steps(subject);
+            let seconds = steps.len() as f64 * self.run_s(&self.wanted.services[subject]).0;
+            if self.until.is_none_or(|until| now_unix_s() + seconds <= until) {
+                self.left[subject] -= 1;
+                self.queue = steps.into();
+                return true;
+            }
+        }
+        false
+    }
+
+    /// One round of a service, the first one after its counted runs.
+    fn steps(&self, subject: usize) -> Vec<Step> {
+        let service = &self.wanted.services[subject];
+        let (all, whole) = (self.measured(service), self.whole(service));
+        let left = self.leavers(&all, &whole);
+        let round = all.iter().map(|run| run.round + 1).max().unwrap_or(0);
+        let names = &self.wanted.candidates;
+        let order = schedule::candidates(service, names.len(), round, self.wanted.seed);
+        let stays = order.into_iter().filter(|&at| !left.contains(&names[at]));
+        let kind = RoundKind::Measured { round };
+        let steps: Vec<Step> = stays.map(|candidate| Step { subject, candidate, kind }).collect();
+        let system = self.system();
+        let system_runs = self.wanted.system_runs(steps.len() - 1);
+        let steps = schedule::with_repeats(steps, system, system_runs, self.wanted.seed);
+        let counted = (self.counted(service)..self.wanted.counted).map(|round| Step {
+            subject,
+            candidate: system,
+            kind: RoundKind::Counted { round },
+        });
+        counted.chain(steps).collect()
+    }
+
+    fn system(&self) -> usize {
+        self.wanted.candidates.iter().position(|name| name == SYSTEM).unwrap_or(0)
+    }
+
+    /// Number of counted runs of a service.
+    fn counted(&self, service: &str) -> u32 {
+        let runs = self.runs.borrow();
+        let own = runs.iter().filter(|run| run.program == service && run.kind == RunKind::Counted);
+        u32::try_from(own.count()).unwrap_or(u32::MAX)
+    }
+
+    /// Seconds of a run of a service, and whether they were measured.
+    fn run_s(&self, service: &str) -> (f64, bool) {
+        let own: Vec<f64> =
+            self.measured(service).iter().filter(|run| run.ok).map(|run| run.wall_s).collect();
+        let known = median(&own).or_else(|| self.known_s.get(service).copied());
+        (known.unwrap_or(USUAL_S), known.is_some())
+    }
+
+    /// What is left to do, service by service.
+    pub(super) fn plan(&self) -> Vec<ServicePlan> {
+        let of = |(subject, &rounds): (usize, &u32)| {
+            let service = &self.wanted.services[subject];
+            let first = if rounds > 0 { self.steps(subject).len() } else { 0 };
+            let first = u32::try_from(first).unwrap_or(u32::MAX);
+            let counted = self.wanted.counted.saturating_sub(self.counted(service)).min(first);
+            let round = first - counted;
+            let stay = BASELINES.iter().filter(|name| self.wanted.candidates.iter().any(|one| one == *name));
+            let stay = stay.count();
+            let last = self.wanted.system_runs(stay) + u32::try_from(stay).unwrap_or(0);
+            let fewest = if self.wanted.keeps_all { round } else { last.min(round) };
+            let whole = u32::try_from(self.whole(service).len()).unwrap_or(u32::MAX);
+            // Two rounds may show that a candidate is no pick.
+            let full = rounds.min(2_u32.saturating_sub(whole));
+            let (run_s, is_known) = self.run_s(service);
+            ServicePlan {
+                service: service.clone(),
+                run_s,
+                is_known,
+                rounds,
+                runs: [counted + full * round + (rounds - full) * fewest, counted + rounds * round],
+            }
+        };
+        self.left.iter().enumerate().map(of).collect()
+    }
+}
+
+impl Iterator for Rounds {
+    type Item = Step;
+
+    fn next(&mut self) -> Option<Step> {
+        if self.queue.is_empty() && !self.begin_round() {
+            return None;
+        }
+        self.queue.pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use imas_core::server_run::{Failure, Figure, ServerRun, Stage};
+
+    fn wanted(services: &[&str], candidates: &[&str], rounds: u32) -> RoundsWanted {
+        RoundsWanted {
+            services: services.iter().map(|name| (*name).to_owned()).collect(),
+            candidates: candidates.iter().map(|name| (*name).to_owned()).collect(),
+            rounds,
+            system_runs: 3,
+            counted: 1,
+            keeps_all: false,
+            seed: 1,
+        }
+    }
+
+    /// Makes every step; a candidate that is called `fat` takes twice the memory, `fails` fails.
+    fn make(rounds: &mut Rounds, runs: &SharedRuns, most: usize) -> Vec<(String, String, RunKind, u32)> {
+        let mut made = vec![];
+        for number in 0..most {
+            let Some(step) = rounds.next() else { break };
+            let (kind, round) = step.kind.kept().unwrap();
+            let candidate = rounds.wanted.candidates[step.candidate].clone();
+            let program = rounds.wanted.services[step.subject].clone();
+            made.push((program.clone(), candidate.clone(), kind, round));
+            let noise = f64::from(u32::try_from(number * 7 % 5).unwrap()) / 10.0;
+            let memory = if candidate == "fat" { 200.0 } else { 100.0 } + noise;
+            let server = ServerRun::of([Figure::lower("memory", memory, "B")]);
+            let failure = (candidate == "fails").then(|| Failure::new(Stage::Ready, "x".into()));
+            let run = RawRun { program, candidate, kind, round, wall_s: 10.0, ..RawRun::default() };
+            let at_s = f64::from(u32::try_from(runs.borrow().len()).unwrap());
+            let run = RawRun { at_s, ..run }.with_server(ServerRun { failure, ..server });
+            runs.borrow_mut().push(run);
+        }
+        made
+    }
+
+    fn count(made: &[(String, String, RunKind, u32)], candidate: &str, round: u32) -> usize {
+        let is = |one: &&(String, String, RunKind, u32)| {
+            (one.1.as_str(), one.2, one.3) == (candidate, RunKind::Measured, round)
+        };
+        made.iter().filter(is).count()
+    }
+
+    #[test]
+    fn a_round_that_was_cut_short_is_not_gone_on_with() {
+        let runs = SharedRuns::default();
+        let new = || Rounds::new(wanted(&["web"], &["system", "a"], 2), &runs, BTreeMap::new(), None);
+        // A counted run, a whole round of three runs, and two runs of the second.
+        assert_eq!(make(&mut new(), &runs, 6).len(), 6);
+        let made = make(&mut new(), &runs, 100);
+        assert_eq!(made.len(), 3, "no second counted run, and one whole round: {made:?}");
+        assert!(made.iter().all(|one| one.3 == 2), "with a number of its own: {made:?}");
+        assert_eq!([count(&made, "system", 2), count(&made, "a", 2)], [2, 1]);
+        assert_eq!(make(&mut new(), &runs, 100), []);
+    }
+
+    #[test]
+    fn services_take_turns_and_the_runs_of_a_round_are_side_by_side() {
+        let runs = SharedRuns::default();
+        let asked = wanted(&["web", "db"], &["system", "a"], 3);
+        let made = make(&mut Rounds::new(asked, &runs, BTreeMap::new(), None), &runs, 100);
+        assert_eq!(made.len(), 2 * (1 + 3 * 3));
+        let blocks: Vec<_> = made.chunk_by(|a, b| (&a.0, a.3) == (&b.0, b.3)).collect();
+        assert_eq!(blocks.len(), 6, "{made:?}");
+        let of_round = |pair: &[&[(String, String, RunKind, u32)]]| pair[0][0].0 != pair[1][0].0;
+        assert!(blocks.chunks(2).all(of_round), "{made:?}");
+    }
+
+    #[test]
+    fn what_is_shown_to_be_no_pick_leaves_and_what_all_may_use_stays() {
+        let asked = wanted(&["web"], &["system", "glibc:arena1", "fat", "fails"], 6);
+        let runs = SharedRuns::default();
+        let mut rounds = Rounds::new(asked.clone(), &runs, BTreeMap::new(), None);
+        let plan = rounds.plan();
+        assert_eq!(plan[0].runs, [1 + 2 * 5 + 4 * 3, 1 + 6 * 5]);
+        let made = make(&mut rounds, &runs, 100);
+        let of = |candidate| (0..6).map(|round| count(&made, candidate, round)).collect::<Vec<_>>();
+        assert_eq!(of("fat"), [1, 1, 0, 0, 0, 0]);
+        assert_eq!((of("glibc:arena1"), of("system")), (vec![1; 6], vec![2; 6]));
+        let again = Rounds::new(asked.clone(), &runs, BTreeMap::new(), None);
+        assert_eq!(again.left, [0], "rounds without what has left or failed are whole");
+        let all = RoundsWanted { keeps_all: true, ..asked };
+        assert_eq!(Rounds::new(all, &runs, BTreeMap::new(), None).left, [4]);
+    }
+
+    #[test]
+    fn system_runs_as_often_as_its_noise_weighs() {
+        let asked = wanted(&[], &[], 1);
+        assert_eq!([1, 2, 4, 5, 9, 10, 40].map(|others| asked.system_runs(others)), [2, 2, 2, 3, 3, 3, 3]);
+        let once = RoundsWanted { system_runs: 1, ..asked };
+        assert_eq!(once.system_runs(5), 1);
+    }
+
+    #[test]
+    fn a_round_that_would_not_end_in_time_is_not_begun() {
+        let runs = SharedRuns::default();
+        let asked = RoundsWanted { counted: 0, ..wanted(&["slow", "fast"], &["system", "a"], 2) };
+        let known = BTreeMap::from([("slow".to_owned(), 1000.0), ("fast".to_owned(), 10.0)]);
+        let until = Some(now_unix_s() + 2000.0);
+        let made = make(&mut Rounds::new(asked, &runs, known, until), &runs, 100);
+        assert!(made.len() == 6 && made.iter().all(|one| one.0 == "fast"), "{made:?}");
+    }
+}

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a kubelet and metrics-server would report of the pods of one namespace, written by the test."""
+
+import threading
+
+from imas_testing import Failed
+
+METRICS = "/apis/metrics.k8s.io/v1beta1/namespaces"
+DEFINITION = {
+    "metadata": {"name": "pods.metrics.k8s.io", "annotations": {"api-approved.kubernetes.io": "unapproved, a test"}},
+    "spec": {
+        "group": "metrics.k8s.io", "scope": "Namespaced", "names": {"plural": "pods", "singular": "podmetrics", "kind": "PodMetrics"},
+        "versions": [{"name": "v1beta1", "served": True, "storage": True,
+                      "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}}],
+    },
+}
+
+
+class Kubelet:
+    """Reports the pods as running while it is entered. `figures(pod)` gives bytes, millicores and the last failure, or None."""
+
+    def __init__(self, here, namespace, figures):
+        self.here, self.namespace, self.figures = here, namespace, figures
+        self.ends = threading.Event()
+        self.thread = threading.Thread(target=self._work)
+        self.seen = {}
+        self.problem = None
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.ends.set()
+        self.thread.join()
+        if self.problem:
+            raise Failed(f"the kubelet of the test: {self.problem}")
+
+    def _work(self):
+        connection = self.here.connect()
+        while not self.ends.wait(0.2):
+            try:
+                pods = self.here.request("GET", f"/api/v1/namespaces/{self.namespace}/pods", connection=connection).body["items"]
+                for pod in pods:
+                    self._report(pod, connection)
+            except Exception as why:  # pylint: disable=broad-except # told at the end
+                self.problem = why
+                return
+
+    def _report(self, pod, connection):
+        name, found = pod["metadata"]["name"], self.figures(pod)
+        if found is None or self.seen.get(name) == found:
+            return
+        memory, cpu, failure = found
+        containers = [{
+            "name": one["name"], "image": one["image"], "imageID": "x", "ready": True, "started": True,
+            "restartCount": 1 if failure else 0, "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}},
+            **({"lastState": {"terminated": failure}} if failure else {}),
+        } for one in pod["spec"]["containers"]]
+        pod["status"] = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}], "containerStatuses": containers}
+        path = f"/api/v1/namespaces/{self.namespace}/pods/{name}/status"
+        if self.here.request("PUT", path, pod, connection=connection).status != 200:
+            return  # it changed or went; the next look counts
+        usage = {"memory": f"{memory}", "cpu": f"{cpu}m"}
+        figures = {
+            "apiVersion": "metrics.k8s.io/v1beta1", "kind": "PodMetrics", "metadata": {"name": name, "labels": pod["metadata"]["labels"]},
+            "containers": [{"name": one["name"], "usage": usage} for one in containers],
+        }
+        answer = self.here.request("POST", f"{METRICS}/{self.namespace}/pods", figures, connection=connection)
+        if answer.status == 201 or answer.status == 409:
+            self.seen[name] = found
