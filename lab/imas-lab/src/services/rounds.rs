@@ -155,6 +155,10 @@ impl Rounds {
         next.sort_by_key(|&at| std::cmp::Reverse(self.left[at]));
         for subject in next {
             let steps = self.steps(subject);
+            if self.is_alone(&steps) {
+                self.left[subject] = 0;
+                continue;
+            }
             let seconds = steps.len() as f64 * self.run_s(&self.wanted.services[subject]).0;
             if self.until.is_none_or(|until| now_unix_s() + seconds <= until) {
                 self.left[subject] -= 1;
@@ -185,6 +189,11 @@ impl Rounds {
             kind: RoundKind::Counted { round },
         });
         counted.chain(steps).collect()
+    }
+
+    /// Whether every other candidate has left: then nothing more can be compared.
+    fn is_alone(&self, steps: &[Step]) -> bool {
+        steps.iter().all(|step| step.candidate == self.system())
     }
 
     fn system(&self) -> usize {
@@ -306,7 +315,7 @@ mod tests {
     #[test]
     fn services_take_turns_and_the_runs_of_a_round_are_side_by_side() {
         let runs = SharedRuns::default();
-        let asked = wanted(&["web", "db"], &["system", "a"], 3);
+        let asked = wanted(&["web", "db"], &["system", "glibc:arena1"], 3);
         let made = make(&mut Rounds::new(asked, &runs, BTreeMap::new(), None), &runs, 100);
         assert_eq!(made.len(), 2 * (1 + 3 * 3));
         let blocks: Vec<_> = made.chunk_by(|a, b| (&a.0, a.3) == (&b.0, b.3)).collect();
@@ -326,6 +335,13 @@ mod tests {
         let of = |candidate| (0..6).map(|round| count(&made, candidate, round)).collect::<Vec<_>>();
         assert_eq!(of("fat"), [1, 1, 0, 0, 0, 0]);
         assert_eq!((of("glibc:arena1"), of("system")), (vec![1; 6], vec![2; 6]));
+        // Without anybody beside `system` there are no more rounds.
+        let few = RoundsWanted {
+            candidates: ["system", "fat"].map(str::to_owned).into(),
+            rounds: 9,
+            ..asked.clone()
+        };
+        assert_eq!(make(&mut Rounds::new(few, &runs, BTreeMap::new(), None), &runs, 100), []);
         let again = Rounds::new(asked.clone(), &runs, BTreeMap::new(), None);
         assert_eq!(again.left, [0], "rounds without what has left or failed are whole");
         let all = RoundsWanted { keeps_all: true, ..asked };
