@@ -35,11 +35,11 @@ impl Container {
         let pod = parts.iter().rposition(|part| pod_uid(part).is_some());
         let first = pod.map_or(0, |at| at + 1);
         let is_after = |&(at, part): &(usize, &&str)| at >= first && container_id(part).is_some();
-        let named = parts.iter().enumerate().filter(is_after);
-        let (at, part) = if pod.is_some() { { named }.next() } else { named.last() }?;
+        let mut named = parts.iter().enumerate().filter(is_after);
+        let (at, part) = if pod.is_some() { named.next() } else { named.next_back() }?;
         let (runtime, id) = container_id(part)?;
         let before = at.checked_sub(1).map_or("", |at| parts[at]);
-        let runtime = runtime.or((before == "docker").then_some("docker"));
+        let runtime = runtime.or_else(|| (before == "docker").then_some("docker"));
         Some(Self {
             pod_uid: pod.and_then(|at| pod_uid(parts[at])),
             id: id.to_owned(),

@@ -98,7 +98,8 @@ impl Row {
         let looked_at = pids.iter().filter_map(|pid| Some((*pid, ResidentMemory::of(*pid)?)));
         let mut looked_at: Vec<_> = looked_at.filter(|(_, memory)| memory.total() > 0).collect();
         looked_at.sort_by_key(|(_, memory)| std::cmp::Reverse(memory.total()));
-        let (program, files) = looked_at.iter().find_map(|(pid, _)| process::mapped_files(*pid).ok())?;
+        let (largest, (program, files)) =
+            looked_at.iter().find_map(|(pid, _)| Some((*pid, process::mapped_files(*pid).ok()?)))?;
         let heaps: Vec<_> = looked_at.iter().map(|(pid, _)| process_heaps::of(*pid)).collect();
         let free: Vec<_> =
             heaps.iter().filter_map(|heaps| Some(heaps.as_ref().ok()?.bytes.returnable)).collect();
@@ -111,7 +112,7 @@ impl Row {
             processes: looked_at.len(),
             libc: Libc::of(&files),
             library: candidate_library(&files),
-            program,
+            program: inside(largest, program),
             resident: sum(ResidentMemory::total),
             anonymous: sum(|memory| memory.heap + memory.arenas + memory.anonymous),
             free: (!free.is_empty()).then(|| free.iter().sum()),
@@ -161,6 +162,12 @@ impl Row {
             self.advice.clone(),
         ]
     }
+}
+
+/// The path inside the process's own root.
+fn inside(pid: u32, path: PathBuf) -> PathBuf {
+    let Ok(root) = std::fs::read_link(format!("/proc/{pid}/root")) else { return path };
+    path.strip_prefix(root).map_or(path.clone(), |rest| Path::new("/").join(rest))
 }
 
 /// The library beside our guard, if the process has that.
