@@ -159,6 +159,7 @@ fleet-test: hook allocators need-cargo ## three real servers, agents, imasd: pro
 .PHONY: kube-test
 kube-test: build ## what 'imas kube' prints, on a real kube-apiserver with its controllers (builds them once from the Go proxy: ten minutes of CPU)
 	@tests/kubernetes/image.py $(IMAS)
+	@tests/kubernetes/node.py $(IMAS)
 	@tests/kubernetes/run.py $(IMAS)
 
 .PHONY: busy-test

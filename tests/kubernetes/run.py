@@ -309,6 +309,7 @@ class Tests:
             gone = lambda: self.tried("hostile", pod(workload="l")).candidate is None
             expect(until(gone), "a pod of a ConfigMap that is gone")
     def with_a_copier(self):
+        self.settled("apps", {"web": "jemalloc=100"})
         printed = run(self.imas, "kube", "policy", "--with", CANDIDATES, "--image", IMAGE, "--init-container", must=True).stdout
         self.here.kubectl("apply", "-f", "-", input=printed)
         before = [line for line in self.here.policy_errors()[1] if "no_error" not in line]
