@@ -40,14 +40,19 @@ impl RuntimeCommand<'_> {
         }
     }
 
-    /// Why the command does not get the candidate, as far as it is known without a start of the runtime.
-    #[must_use]
-    pub fn known_obstacle(&self, candidate: &CatalogueCandidate, store: Option<&Store>) -> Option<String> {
+    /// The same, as far as it is known without a start of the runtime.
+    ///
+    /// # Errors
+    /// Why the command does not get it, as a clause for people.
+    pub fn fitted_unasked(
+        &self,
+        candidate: &CatalogueCandidate,
+        store: Option<&Store>,
+    ) -> Result<Fitted, String> {
         let start = self.start();
-        match fitted(candidate, &start) {
-            Err(why) => Some(why),
-            Ok(fitted) => recalled(store, start.file, &question(&fitted, &start)?).flatten(),
-        }
+        let fitted = fitted(candidate, &start)?;
+        let known = question(&fitted, &start).and_then(|kind| recalled(store, start.file, &kind)).flatten();
+        known.map_or(Ok(fitted), Err)
     }
 
     fn start(&self) -> StartOfProgram<'_> {

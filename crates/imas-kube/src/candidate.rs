@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use imas_cli::message::Hinted;
 use imas_engine::context::Context;
-use imas_engine::lasting;
+use imas_engine::{lasting, lasting_settings};
 use imas_linux::environment::{Libraries, Variables};
 
 /// Longest value of a label.
@@ -27,7 +27,7 @@ pub(crate) fn label(candidate: &str) -> String {
 pub(crate) fn environments(context: &Context, names: &[String], at: &Path) -> Result<Environments> {
     let mut all = Environments::new();
     for name in names {
-        let candidate = lasting::usable(context, name)?;
+        let candidate = lasting_settings::for_container(&lasting::usable(context, name)?)?;
         lasting::can_be_taken(&candidate)?;
         let moved = lasting::moved(&candidate, at);
         let variables = lasting::changes(&Libraries::plain(at), &moved, false, &Variables::new())?;

@@ -385,6 +385,7 @@ mod tests {
             calls_interface: false,
             library_defines_malloc: false,
             defines: vec![],
+            runtimes: vec![],
         };
         assert_eq!(musl.unfit(), Some(Unfit::OtherLibc));
         assert_eq!(ElfImage { class: Class::Foreign, ..musl }.unfit(), Some(Unfit::Foreign));

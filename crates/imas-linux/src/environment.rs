@@ -132,7 +132,8 @@ impl Injection<'_> {
     /// The variables of a program into which nothing of ours is loaded: those of the candidate, and nobody takes
     /// them away again.
     fn with_plain(&self, inherited: &Variables) -> Variables {
-        let mut variables = self.with_undo(inherited, BTreeMap::new());
+        let mut variables = inherited.clone();
+        variables.retain(|name, _| !is_ours(name));
         set_open(&mut variables, self.candidate.environment.iter());
         variables
     }
@@ -313,6 +314,14 @@ fn joined(left: &OsStr, right: &OsStr) -> OsString {
 
 fn with_sign(left: &OsStr, sign: char, right: &OsStr) -> OsString {
     OsString::from_vec([left.as_bytes(), sign.to_string().as_bytes(), right.as_bytes()].concat())
+}
+
+/// Whether `libimas-settings.so` is loaded under the candidate.
+#[must_use]
+pub fn has_hidden_settings(candidate: &CatalogueCandidate) -> bool {
+    let is_bare = candidate.runtime.as_ref().is_some_and(|settings| settings.is_bare);
+    let injection = Injection { candidate, mode: Mode::Production, reach: Reach::Program, page: None };
+    !is_bare && !injection.hidden().is_empty()
 }
 
 /// Whether a runtime reads the variable, and not the C library or an allocator, at its start.

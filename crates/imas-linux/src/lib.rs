@@ -26,6 +26,9 @@
 //! - [`runtime`]: language runtimes, whose memory managers take settings
 //! - [`runtime_start`]: settings of a runtime for one program
 //! - [`serving`]: which allocator serves a process, and who chose it
+//! - [`jvm_heap`]: what the heap of a running JVM holds, from its own counters
+//! - [`running_runtime`]: the language runtime of a running process
+//! - [`named_memory`]: resident memory by the names of mappings
 //! - [`loader`]: the machine's dynamic linkers, and what each puts for `$LIB`
 //! - [`preload_folder`]: libraries as LD_PRELOAD names them for children too
 //! - [`page`]: making trial pages and finding the finished ones
@@ -73,12 +76,14 @@ pub mod in_time;
 pub mod index;
 pub mod ingest;
 pub mod interpreter_target;
+pub mod jvm_heap;
 pub mod loader;
 pub mod measure;
 pub mod one_cpu;
 mod owner_time;
 pub mod pace;
 pub mod package;
+pub mod named_memory;
 pub mod page;
 pub mod plain_file;
 pub mod prefault;
@@ -90,6 +95,7 @@ pub mod program_file;
 pub mod replace_file;
 pub mod resident;
 pub mod running;
+pub mod running_runtime;
 pub mod runtime;
 pub mod runtime_start;
 pub mod sampler;

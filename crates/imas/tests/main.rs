@@ -16,6 +16,7 @@ mod crash;
 mod default_set;
 mod explain_workers;
 mod first_hour;
+mod lasting_settings;
 mod learn;
 mod noise;
 mod one_answer;

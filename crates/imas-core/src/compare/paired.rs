@@ -219,6 +219,12 @@ impl PairedRatio {
             && (demand.looks.is_none() || self.rounds < 2 || beyond.proves(0.0, demand.error(self.rounds)))
     }
 
+    /// Whether the ratio is shown to be above `bound` by this candidate's rounds alone, with the error of a single test:
+    /// for so few rounds that an interval from the lowest to the highest means little.
+    pub fn is_above_alone(&self, bound: f64) -> bool {
+        self.rounds > 1 && self.own(self.log.0 - bound.ln()).proves(0.0, ERROR)
+    }
+
     /// Estimate of `gain` from this candidate's rounds alone.
     fn own(&self, gain: f64) -> Estimate {
         self.alone(self.rounds).estimate(gain, u32::try_from(self.rounds).unwrap_or(u32::MAX))

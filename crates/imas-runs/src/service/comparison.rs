@@ -333,7 +333,11 @@ impl<'a> GoalFigures<'a> {
     fn may_be_better(&self, ratio: Option<PairedRatio>) -> bool {
         let least = 1.0 - margin(goal_figure(self.goal));
         let single = Demand { candidates: 1, ..self.demand };
-        ratio.is_some_and(|ratio| ratio.rounds < self.demand.fewest || !ratio.is_above(least, &single))
+        let is_excluded = |ratio: PairedRatio| {
+            let is_enough = ratio.rounds >= self.demand.fewest || ratio.is_above_alone(least);
+            is_enough && ratio.is_above(least, &single)
+        };
+        ratio.is_some_and(|ratio| !is_excluded(ratio))
     }
 }
 
@@ -506,6 +510,21 @@ mod tests {
         }
         let found = compare(&wide, ServiceGoal::Memory, &[]);
         assert!(!found.is_settled && found.candidates[1].is_open, "{found:?}");
+    }
+
+    /// Two rounds that agree exclude a gain, two that differ do not, and one never does.
+    #[test]
+    fn two_rounds_exclude_a_gain_if_they_agree() {
+        let is_open = |ratios: &[f64]| {
+            let of = |(round, ratio): (u32, &f64)| {
+                [run("system", round, 100e6, 1.0, 5.0), run("lean", round, 100e6 * ratio, 1.0, 5.0)]
+            };
+            let all: Vec<RawRun> = (0..).zip(ratios).flat_map(of).collect();
+            compare(&all, ServiceGoal::Memory, &[]).candidates[1].is_open
+        };
+        assert!(!is_open(&[1.12, 1.13]) && !is_open(&[1.0, 1.001]));
+        assert!(is_open(&[1.0, 1.12]) && is_open(&[0.96, 0.97]) && is_open(&[1.5]));
+        assert!(!is_open(&[0.96, 0.97, 0.98]), "three lie above the margin");
     }
 
     #[test]

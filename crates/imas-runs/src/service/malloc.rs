@@ -2,17 +2,20 @@
 //! What serves malloc in a process of the server under `system`: settings of glibc cannot act on another malloc.
 
 use imas_linux::running;
-use imas_linux::serving::chooser::Choice;
+use imas_linux::serving::chooser::{Choice, Chooser};
 
 /// The C library's own malloc.
 pub const C_LIBRARY: &str = "the C library";
 /// A program without a C library of its own in memory: linked statically, as programs in Go are.
 const STATIC: &str = "linked statically";
 
-/// Name of what serves malloc in a process; None when it has ended.
+/// Name of what serves malloc in a process; None when it has ended, and where our hook is before it.
 pub(crate) fn of(pid: u32) -> Option<String> {
     let running = running::one(pid)?;
     let choice = Choice::of(&running);
+    if matches!(choice.by, Chooser::Guard | Chooser::Trial) {
+        return None;
+    }
     let name = |file: &std::path::Path| file.file_name().map(|name| name.to_string_lossy().into_owned());
     let has_libc =
         running.mapped().filter_map(name).any(|name| name.starts_with("libc.") || name.starts_with("libc-"));

@@ -156,10 +156,11 @@ fn middle_run<'a>(candidate: &str, runs: &[&'a RawRun]) -> Option<&'a RawRun> {
 }
 
 /// Figure and heading of each column.
-const COLUMNS: [(&str, &str); 7] = [
+const COLUMNS: [(&str, &str); 8] = [
     ("memory", "memory"),
     ("memory_peak", "peak"),
     ("memory_idle", "after the pause"),
+    ("memory_day", "over the day"),
     ("memory_slope", "growth per cycle"),
     ("cpu", "CPU per cycle"),
     ("rate", "rate"),

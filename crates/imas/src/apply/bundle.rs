@@ -18,13 +18,13 @@ use crate::command_line::cli::BundleArgs;
 use imas_cli::message::{self, Hinted};
 use imas_cli::output;
 use imas_engine::context::Context;
-use imas_engine::{lasting, licences};
+use imas_engine::{lasting, lasting_settings, licences};
 
 /// File with the variables, one a line, for `docker run --env-file` and `env_file:` of compose.
 const ENV_FILE: &str = "imas.env";
 
 pub(crate) fn run(args: &BundleArgs, context: &Context) -> Result<ExitCode> {
-    let candidate = choice::usable(context, &args.candidate)?;
+    let candidate = lasting_settings::for_container(&choice::usable(context, &args.candidate)?)?;
     let bundle = Bundle::new(context, &candidate, args)?;
     if args.out.extension().is_some_and(|extension| extension == "tar") {
         let folder = tempfile::tempdir().context("a temporary folder")?;
@@ -34,7 +34,10 @@ pub(crate) fn run(args: &BundleArgs, context: &Context) -> Result<ExitCode> {
         check_out(&args.out)?;
         bundle.write(&args.out)?;
     }
-    warn(args.follow);
+    lasting_settings::remarks(&candidate).iter().for_each(|remark| message::warning(remark));
+    if !bundle.files.is_empty() {
+        warn(args.follow);
+    }
     let out = args.out.display();
     if args.json.json {
         let variables: std::collections::BTreeMap<_, _> = bundle.variables.iter().cloned().collect();
@@ -68,7 +71,7 @@ impl<'a> Bundle<'a> {
         let files: Vec<_> = choice::files(context, candidate).map(Path::to_owned).collect();
         Ok(Self {
             at: &args.at,
-            licences: licences::of(context, candidate)?,
+            licences: if files.is_empty() { String::new() } else { licences::of(context, candidate)? },
             variables: choice::changes(
                 &Libraries::plain(&args.at),
                 &lasting::moved(candidate, &args.at),
@@ -111,6 +114,7 @@ impl<'a> Bundle<'a> {
             contents.push((file.file_name().unwrap_or_default(), bytes, 0o755));
         }
         let texts = [("LICENCES", self.licences.clone()), (ENV_FILE, lines), ("README", self.readme())];
+        let texts = texts.into_iter().filter(|(_, text)| !text.is_empty());
         contents.extend(texts.map(|(name, text)| (OsStr::new(name), text.into_bytes(), 0o644)));
         let files = contents.iter().map(|(name, bytes, mode)| NewFile {
             name,
@@ -129,17 +133,26 @@ impl<'a> Bundle<'a> {
             .iter()
             .map(|(name, value)| format!("{name}={}", shell_words::quote(value)))
             .collect();
+        let in_image: Vec<_> =
+            self.variables.iter().map(|(name, value)| format!("{name}={value:?}")).collect();
+        if self.files.is_empty() {
+            return format!(
+                "{name}: variables alone, for any image; no file is needed in it.\n\
+                 In a Dockerfile:  ENV {}\n\
+                 Or:               docker run --env-file THIS_FOLDER/{ENV_FILE} IMAGE; a program alone: env {} PROGRAM\n\
+                 What the program starts in turn inherits them.\n",
+                in_image.join(" "),
+                set.join(" ")
+            );
+        }
         format!(
-            "{name}, for programs of x86-64 Linux with {} or later, at {at} (licences: LICENCES).\n\
+            "{name}, for programs of {} Linux with {} or later, at {at} (licences: LICENCES).\n\
              In a Dockerfile:  COPY THIS_FOLDER {at}  and  ENV {}\n\
              Or mount it:      docker run -v \"$PWD/THIS_FOLDER:{at}:ro\" --env-file THIS_FOLDER/{ENV_FILE} IMAGE; a program alone: env {} PROGRAM\n\
              {}\n",
+            std::env::consts::ARCH,
             imas_linux::host::libc_version(),
-            self.variables
-                .iter()
-                .map(|(name, value)| format!("{name}={value:?}"))
-                .collect::<Vec<_>>()
-                .join(" "),
+            in_image.join(" "),
             set.join(" "),
             self.reach()
         )

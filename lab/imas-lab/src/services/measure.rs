@@ -72,7 +72,7 @@ pub(super) struct RunArgs {
     /// Begin no round of a service that would not end within this number of minutes, by what its runs took so far
     #[arg(long, value_name = "MINUTES")]
     budget: Option<f64>,
-    /// Candidates that three rounds or more show to be no pick stay in the later rounds
+    /// Candidates that two rounds or more show to be no pick stay in the later rounds
     #[arg(long)]
     keep_all: bool,
     /// Print how long the rounds take that are missing, and make none

@@ -26,7 +26,7 @@ fn text(plan: &[ServicePlan]) -> String {
     let heads = ["service", "s/run", "rounds left", "runs, fewest", "most", "minutes, fewest", "most"];
     let hours = plan.iter().map(minutes).fold([0.0, 0.0], |sum, one| [sum[0] + one[0], sum[1] + one[1]]);
     format!(
-        "{}\n{}: {:.1} to {:.1} hours. Fewest: every candidate but those for all leaves after three rounds. Sets-up \
+        "{}\n{}: {:.1} to {:.1} hours. Fewest: every candidate but those for all leaves after two rounds. Sets-up \
          are not counted.\n",
         table::plain(&heads, plan.iter().map(row)),
         counted(plan.len(), "service"),

@@ -314,6 +314,32 @@ mod tests {
         readme(&services, &JournalJudgement::of(&all, &options))
     }
 
+    /// A library that serves malloc is named, the C library is not; the day has a column where there is one.
+    #[test]
+    fn another_malloc_and_a_day_are_shown() {
+        assert!(!text(4).contains("over the day") && !text(4).contains("Malloc under"));
+        let with = |malloc: &str| {
+            let mut all = runs("gains", 4, 0.7);
+            for run in &mut all {
+                let mut server = run.of_server().clone();
+                server.malloc = vec![malloc.to_owned()];
+                server.record(Figure::lower("memory_day", server.value("memory").unwrap() * 2.0, "B"));
+                run.set_server(server);
+            }
+            let names = [SYSTEM, "jemalloc"].map(str::to_owned);
+            let options = ServiceOptions { seed: 1, ..ServiceOptions::default() };
+            let comparison = compare_services(&names, &all, &options);
+            let runs = all.iter().collect();
+            let services = [MeasuredService { name: "gains", comparison: &comparison, runs }];
+            let options = JudgeOptions { rails: vec![], least_bytes: 0.0, own_allocator: &BTreeSet::new() };
+            readme(&services, &JournalJudgement::of(&all, &options))
+        };
+        let text = with("libjemalloc.so.2");
+        assert!(text.contains("not the C library's in gains: libjemalloc.so.2."), "{text}");
+        assert!(text.contains("| over the day |"), "{text}");
+        assert!(!with(C_LIBRARY).contains("not the C library's"));
+    }
+
     #[test]
     fn one_round_has_no_interval_and_the_text_says_so() {
         let text = text(1);
