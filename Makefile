@@ -6,8 +6,9 @@ DESTDIR ?=
 CARGO   ?= cargo
 # Where cargo puts its products; the tests and install use it.
 TARGET  := $(or $(CARGO_TARGET_DIR),target)
-IMAS    := $(TARGET)/release/imas
-LAB     := $(TARGET)/release/imas-lab
+include packaging/arch.mk
+IMAS    := $(RELEASE)/imas
+LAB     := $(RELEASE)/imas-lab
 # Packages of cargo that are not the product.
 LAB_CRATES   := -p imas-lab -p imas-simulate -p imas-study -p imas-suite
 FLEET_CRATES := -p imas-fleet -p imas-fleet-agent
@@ -20,8 +21,8 @@ help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## install what the build needs (apt; as root or with sudo)
-	@packaging/apt-install allocators/apt-packages.txt packaging/build-packages.txt
-	@packaging/need-cargo --install $(CARGO)
+	@packaging/apt-install allocators/apt-packages.txt packaging/build-packages.txt $(CROSS_PACKAGES)
+	@packaging/need-cargo --install $(CARGO) $(RUST_TARGET)
 
 setup-test: setup ## install what the tests need as well
 	@packaging/apt-install packaging/test-packages.txt
@@ -30,8 +31,8 @@ build: hook record tools allocators contract rust ## build the product and its a
 
 # The suite is its data, input generators and C programs; the textbook allocators are for two studies.
 lab: hook record allocators contract need-cargo ## build the laboratory: imas-lab, the suite, the textbook allocators
-	@$(MAKE) --no-print-directory -C lab/textbook
-	@$(MAKE) --no-print-directory -C lab/workloads
+	@$(MAKE) --no-print-directory -C lab/textbook BUILD=$(IMAS_BUILD)
+	@$(MAKE) --no-print-directory -C lab/workloads OUT=$(IMAS_BUILD)/lib/imas/workloads
 	$(CARGO) build --release --locked $(or $(EVERY_CRATE),$(LAB_CRATES))
 
 fleet: need-cargo ## build the fleet's agent
@@ -42,24 +43,24 @@ all: EVERY_CRATE := --workspace
 all: build lab fleet ## build everything
 
 hook:
-	@$(MAKE) --no-print-directory -C hook
+	@$(MAKE) --no-print-directory -C hook BUILD=$(IMAS_BUILD)
 
 record: ## libimas-record.so and imas-replayer
-	@$(MAKE) --no-print-directory -C record
+	@$(MAKE) --no-print-directory -C record BUILD=$(IMAS_BUILD)
 
 tools: ## imas-ldpreload and imas-rescue, static
-	@$(MAKE) --no-print-directory -C system
+	@$(MAKE) --no-print-directory -C system BUILD=$(IMAS_BUILD)
 
 need-cargo:
-	@packaging/need-cargo $(CARGO)
+	@packaging/need-cargo $(CARGO) $(RUST_TARGET)
 
 allocators: need-cargo
 	@allocators/build.sh
-	@packaging/licences >build/lib/imas/licences.txt
+	@packaging/licences >$(IMAS_BUILD)/lib/imas/licences.txt
 
 # The programs of the conformance kit that run on the user's machine, under libraries that we did not build.
 contract:
-	@$(MAKE) --no-print-directory -C tests/conformance contract
+	@$(MAKE) --no-print-directory -C tests/conformance contract PRODUCTS=$(IMAS_BUILD)/lib/imas/contract
 
 rust: need-cargo
 	$(CARGO) build --release --locked $(EVERY_CRATE)
@@ -68,7 +69,7 @@ rust: need-cargo
 # them.
 allocators-default: need-cargo
 	@allocators/build.sh --default
-	@packaging/licences >build/lib/imas/licences.txt
+	@packaging/licences >$(IMAS_BUILD)/lib/imas/licences.txt
 
 demo: setup hook record allocators-default contract rust ## build what it needs, measure two real programs: one gains, one does not
 	@bench/demo $(IMAS)
@@ -154,10 +155,20 @@ system-test: all ## a booted Debian: install, enable, break, repair, upgrade, re
 .PHONY: fleet-test
 fleet-test: hook allocators need-cargo ## three real servers, agents, imasd: proofs, kills, partitions, full disks, fan-out, half a million programs (CASES=...; about 20 minutes)
 	$(CARGO) build --release --locked -p imas-fleet-agent -p imas-fleet-test -p imasd
-	@fleet/tests/run $(TARGET)/release/imas-fleet $(TARGET)/release/imas-fleet-test $(CASES)
+	@fleet/tests/run $(RELEASE)/imas-fleet $(RELEASE)/imas-fleet-test $(CASES)
+
+.PHONY: arm-test
+arm-test: ## the build for arm64 on an emulated machine, with pages of 4 and of 16 KiB (as root; hours: no processor of that kind is needed)
+	@packaging/apt-install packaging/arm-packages.txt
+	@$(MAKE) --no-print-directory ARCH=arm64 setup build
+	@tests/arm/run.py --kernel 4k
+	@tests/arm/run.py --kernel 16k -k smoke
+	@tests/arm/run.py --kernel 16k -k conformance
 
 .PHONY: kube-test
 kube-test: build ## what 'imas kube' prints, on a real kube-apiserver with its controllers (builds them once from the Go proxy: ten minutes of CPU)
+	@tests/kubernetes/image.py $(IMAS)
+	@tests/kubernetes/node.py $(IMAS)
 	@tests/kubernetes/run.py $(IMAS)
 
 .PHONY: busy-test
@@ -168,6 +179,10 @@ busy-test: build ## make test three times beside two busy loops and a compiler (
 fresh-test: ## make demo in a bare Debian 12 and 13, from a clone (as root; about half an hour)
 	@packaging/apt-install packaging/machine-packages.txt
 	@tests/fresh/run
+
+.PHONY: glibc-test
+glibc-test: build ## heaps of a process on the glibc of Debian 13, read from outside (as root; the network once)
+	@tests/other-glibc $(IMAS)
 
 .PHONY: compatibility
 compatibility: build ## real programs under every candidate, compared with untouched runs: docs/compatibility.md (about an hour; resumes)

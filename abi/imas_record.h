@@ -13,7 +13,7 @@
 
 #define IMAS_RECORD_CONTROL_MAGIC UINT64_C(0x314C544352414D49) /* "IMARCTL1" */
 #define IMAS_RECORD_RAW_MAGIC UINT64_C(0x3157415252414D49)     /* "IMARRAW1" */
-#define IMAS_RECORD_VERSION 1u
+#define IMAS_RECORD_VERSION 2u
 #define IMAS_RECORD_CONTROL_BYTES 4096u
 
 /* A raw file: the header, the buffer, then the buffers that were full, in the order in which they were filled. */
@@ -63,14 +63,14 @@ struct imas_record_header {
 /*
  * A word of the buffer: bit 63 is the phase, 1 in the first turn through the buffer and then alternating, so that the
  * first word of the other phase is the end of what was written, whatever ended the process. Bits 59 to 62 are the
- * kind. Blocks are addresses / 16 in bits 0 to 42, sizes below 65535 in bits 43 to 58; 65535: the size is in the
+ * kind. Blocks are addresses / 16 in bits 0 to 43, sizes below 32767 in bits 44 to 58; 32767: the size is in the
  * LARGE word before.
  */
 #define IMAS_WORD_PHASE (UINT64_C(1) << 63)
 #define IMAS_WORD_KIND_SHIFT 59
-#define IMAS_WORD_SIZE_SHIFT 43
-#define IMAS_WORD_SIZE_MOST UINT64_C(0xFFFF)
-#define IMAS_WORD_BLOCK_MASK ((UINT64_C(1) << 43) - 1)
+#define IMAS_WORD_SIZE_SHIFT 44
+#define IMAS_WORD_SIZE_MOST UINT64_C(0x7FFF)
+#define IMAS_WORD_BLOCK_MASK ((UINT64_C(1) << 44) - 1)
 #define IMAS_WORD_VALUE_MASK ((UINT64_C(1) << 59) - 1)
 
 enum imas_word {

@@ -28,7 +28,7 @@ static void copy_bytes(void *to, const void *from, size_t bytes) {
 }
 
 static size_t whole_pages(size_t bytes) {
-    return bytes > PTRDIFF_MAX ? bytes : (bytes + NEXT_PAGE - 1) & -(size_t)NEXT_PAGE;
+    return bytes > PTRDIFF_MAX ? bytes : (bytes + page_bytes() - 1) & -page_bytes();
 }
 
 static void *next_posix_memalign(struct call *call) {
@@ -63,7 +63,7 @@ static NOINLINE void *perform_other(struct call *call) {
     case CALL_VALLOC:
         return next.valloc(call->size);
     case CALL_PVALLOC:
-        return next.pvalloc != NULL ? next.pvalloc(call->size) : next.memalign(NEXT_PAGE, whole_pages(call->size));
+        return next.pvalloc != NULL ? next.pvalloc(call->size) : next.memalign(page_bytes(), whole_pages(call->size));
     }
     return NULL;
 }
@@ -108,7 +108,7 @@ static size_t boot_alignment(const struct call *call) {
         return power_of_two_from(call->alignment);
     case CALL_VALLOC:
     case CALL_PVALLOC:
-        return NEXT_PAGE;
+        return page_bytes();
     default:
         return 16;
     }

@@ -2,6 +2,8 @@
 # Compiler and linker flags of hook/ and record/.
 
 CC ?= gcc
+# The one that belongs to the compiler: another machine's code has another.
+STRIP ?= $(shell $(CC) -print-prog-name=strip)
 CFLAGS_C := -std=gnu11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes
 # We are the functions whose meaning the compiler would assume.
 NO_BUILTINS := -fno-builtin-malloc -fno-builtin-free -fno-builtin-calloc -fno-builtin-realloc

@@ -19,7 +19,7 @@ size_t next_ask_whose(void *block) {
     return likely(usable_size != NULL) ? usable_size(block) : 0;
 }
 
-_Alignas(NEXT_PAGE) union next_table next_table = {.family = {.ask = next_ask_whose}};
+_Alignas(PAGE_MOST) union next_table next_table = {.family = {.ask = next_ask_whose}};
 static bool found;
 extern char **environ;
 

@@ -8,9 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "page_size.h"
 #include "sys.h"
-
-#define NEXT_PAGE 4096
 
 struct family {
     void *(*malloc)(size_t);
@@ -33,10 +32,10 @@ struct family {
     uintptr_t minus_arena; /* 0 - the arena's address: adding is one instruction less than subtracting */
 };
 
-/* A page of its own, so that it can be made read-only. The first ten are set once next_found answers true. */
+/* Pages of its own, so that it can be made read-only. The first ten are set once next_found answers true. */
 union next_table {
     struct family family;
-    char page[NEXT_PAGE];
+    char page[PAGE_MOST];
 };
 HIDDEN extern union next_table next_table;
 #define next (next_table.family)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "proc.h"
 
+#include "page_size.h"
 #include "sys.h"
 #include "text.h"
 #include "thread.h"
@@ -92,25 +93,23 @@ static void read_fields(const char *path, struct field *fields, unsigned count) 
 extern char __bss_start[] __attribute__((visibility("hidden")));
 extern char _end[] __attribute__((visibility("hidden")));
 
-#define PAGE_BYTES ((uintptr_t)4096)
-
 static uintptr_t tables_start(void) {
-    return ((uintptr_t)__bss_start + PAGE_BYTES - 1) & -PAGE_BYTES;
+    return ((uintptr_t)__bss_start + page_bytes() - 1) & -page_bytes();
 }
 
 static uintptr_t tables_end(void) {
-    return ((uintptr_t)_end + PAGE_BYTES - 1) & -PAGE_BYTES;
+    return ((uintptr_t)_end + page_bytes() - 1) & -page_bytes();
 }
 
 static uint64_t tables_resident(void) {
     static unsigned char resident[1024];
     uintptr_t start = tables_start();
-    uintptr_t pages = (tables_end() - start) / PAGE_BYTES;
-    if (pages > sizeof resident || sys3(SYS_mincore, start, pages * PAGE_BYTES, resident) < 0)
+    uintptr_t pages = (tables_end() - start) / page_bytes();
+    if (pages > sizeof resident || sys3(SYS_mincore, start, pages * page_bytes(), resident) < 0)
         return 0;
     uint64_t bytes = 0;
     for (uintptr_t i = 0; i < pages; i++)
-        bytes += (resident[i] & 1) * PAGE_BYTES;
+        bytes += (resident[i] & 1) * page_bytes();
     return bytes;
 }
 

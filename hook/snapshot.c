@@ -29,7 +29,7 @@ void snapshot_start(void) {
     struct imas_page_header *header = &thread_page->header;
     header->ns_start = sys_monotonic_ns();
     header->ticks_start = ticks_now();
-    due_ticks = header->ticks_start + (UINT64_C(1) << 26); /* until the clock's rate is known: below 5 s for any */
+    due_ticks = header->ticks_start + ticks_per_second() / 32; /* until the clock's rate is known: below 5 s for any */
     due_live = FIRST_LIVE_MARK;
     snapshot_after_fork();
     split_start();

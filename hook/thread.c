@@ -6,6 +6,7 @@
 #include "libc.h"
 #include "live.h"
 #include "page.h"
+#include "page_size.h"
 #include "sample.h"
 #include "sandbox.h"
 #include "sys.h"
@@ -134,17 +135,19 @@ void thread_restart_in_child(struct imas_page *page) {
     be_idle(&thread_self);
 }
 
-/* Room for glibc's struct pthread above the thread pointer; the stack mapping ends with the page it lies
- * in. */
-#define CONTROL_BLOCK_BYTES 0x980
-#define PAGE_BYTES ((uintptr_t)4096)
+/* What glibc keeps between the thread pointer and the end of the stack's mapping, which ends with a page. */
+#if defined(__x86_64__)
+#define ABOVE_POINTER 0x980 /* struct pthread */
+#else
+#define ABOVE_POINTER 0x720 /* thread data; struct pthread lies below the pointer */
+#endif
 
 bool thread_stack_end(uintptr_t start, uintptr_t limit, uintptr_t *end) {
     for (uint32_t i = 1; i < IMAS_SLOTS; i++) {
         uintptr_t at = get_relaxed(control_blocks[i]);
         if (at <= start || at >= limit)
             continue;
-        uintptr_t top = (at + CONTROL_BLOCK_BYTES + PAGE_BYTES - 1) & -PAGE_BYTES;
+        uintptr_t top = (at + ABOVE_POINTER + page_bytes() - 1) & -page_bytes();
         *end = top < limit ? top : limit;
         return true;
     }

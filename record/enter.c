@@ -67,14 +67,14 @@ static bool is_unfit(void) {
     return unfit_sanitizer() || unfit_split_family(object_of((const void *)is_unfit)) || interface_other_malloc();
 }
 
-/* The format holds addresses of 47 bits. Where the kernel gives programs more, stacks lie at the upper end. */
+/* The format holds addresses of 48 bits. Where the kernel gives programs more, stacks lie at the upper end. */
 static bool addresses_fit(void) {
     uintptr_t address = (uintptr_t)__builtin_frame_address(0) >> 4;
     return (address & ~IMAS_WORD_BLOCK_MASK) == 0;
 }
 
 static void refuse_addresses(void) {
-    static const char why[] = "imas: cannot record: the addresses of this machine have more than 47 bits\n";
+    static const char why[] = "imas: cannot record: the addresses of this machine have more than 48 bits\n";
     sys3(SYS_write, 2, why, sizeof why - 1);
     journal_stop(IMAS_RECORD_UNFIT);
 }

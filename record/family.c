@@ -11,6 +11,7 @@
 #include <errno.h>
 
 #include "../hook/free_forms.h"
+#include "../hook/page_size.h"
 #include "journal.h"
 
 extern void *__libc_malloc(size_t size);
@@ -87,11 +88,11 @@ EXPORT void *aligned_alloc(size_t alignment, size_t size) {
 }
 
 EXPORT void *valloc(size_t size) {
-    return note_aligned(IMAS_ALIGNED_VALLOC, 4096, size, __libc_valloc(size));
+    return note_aligned(IMAS_ALIGNED_VALLOC, page_bytes(), size, __libc_valloc(size));
 }
 
 EXPORT void *pvalloc(size_t size) {
-    return note_aligned(IMAS_ALIGNED_PVALLOC, 4096, size, __libc_pvalloc(size));
+    return note_aligned(IMAS_ALIGNED_PVALLOC, page_bytes(), size, __libc_pvalloc(size));
 }
 
 /* Not recorded. It is exported so that the whole family comes from one library (hook/unfit.h). */

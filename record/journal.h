@@ -38,6 +38,7 @@ HIDDEN extern __thread struct journal_thread journal_self;
 /* Not 0 while the process has one thread (libc's __libc_single_threaded). */
 HIDDEN extern const char *journal_single;
 
+/* Orders for a signal handler of this thread and for its child, which no other processor runs: the compiler alone is held. */
 #define journal_barrier() __asm__ volatile("" ::: "memory")
 
 static inline uint64_t journal_word(enum imas_word kind, const void *block, uint64_t size) {

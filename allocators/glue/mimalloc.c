@@ -47,8 +47,10 @@ static inline void *raw_calloc(size_t count, size_t size)
     return mi_calloc(count, size);
 }
 
+// In a thread that has never allocated mi_collect does nothing, not even for what all threads share.
 static inline int raw_trim(void)
 {
+    mi_free(mi_malloc(1));
     mi_collect(1);
     return 1;
 }

@@ -154,11 +154,31 @@ refuse_unless()
 check_imports()
 {
     local imports
-    imports=$(nm -D --undefined-only "$1" | awk '{ print $2 }' |
+    imports=$("$(tool nm)" -D --undefined-only "$1" | awk '{ print $2 }' |
         grep -vxE '_ITM_.*|__gmon_start__|imas_replay_clock' | grep -vxF "$(printf '%s\n' none "${hooks[@]}")" || true)
-    [ "$loader_tls" = yes ] || refuse_if "$imports" '^__tls_get_addr' "$1 reaches thread data through the loader"
+    # Some processors have a relocation for it (TLSDESC) and import no function.
+    [ "$loader_tls" = yes ] || refuse_if "$imports"$'\n'"$(readelf -rW "$1")" '^__tls_get_addr|TLSDESC' \
+        "$1 reaches thread data through the loader"
     # Other libraries' names are bound by the linker, which leaves nothing undefined.
     refuse_if "$(grep -vE '@(GLIBC_2|GLIBCXX_|CXXABI_|GCC_)' <<<"$imports")" '.' "$1 refers to what no library has"
+}
+
+# A tool of the compiler's own machine.
+tool()
+{
+    "${CC:-gcc}" -print-prog-name="$1"
+}
+
+# The processor that the compiler makes code for: x86_64, aarch64.
+machine()
+{
+    "${CC:-gcc}" -dumpmachine | cut -d- -f1
+}
+
+# for_machine MACHINE FLAGS: the flags where the compiler makes code for that machine.
+for_machine()
+{
+    [ "$(machine)" != "$1" ] || echo "${@:2}"
 }
 
 # Exactly the names of write_exports_map: one missing means glibc's heap would answer for it, one more could
@@ -167,7 +187,7 @@ check_exports()
 {
     local wanted found
     wanted=$(sed -n '/global:/,/local:/p' exports.map | grep -oE '[a-z_0-9]+;' | tr -d ';' | sort)
-    found=$(nm -D --defined-only "$1" | awk '$2 != "A" { print $3 }' | sort)
+    found=$("$(tool nm)" -D --defined-only "$1" | awk '$2 != "A" { print $3 }' | sort)
     if [ "$wanted" != "$found" ]; then
         echo "check: $1 exports other names than exports.map and its recipe say:" >&2
         diff <(echo "$wanted") <(echo "$found") >&2

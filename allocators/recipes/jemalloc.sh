@@ -13,7 +13,7 @@ build()
     chmod -R u+w .
     # configure's own probes use the flags too, so only what does not change their answers.
     CFLAGS="-O3 -pipe -flto=auto -fvisibility=hidden -fno-semantic-interposition -I$ALLOCATORS/glue" \
-        sh configure --with-version="$version-0-g0" --with-jemalloc-prefix=je_ \
+        sh configure "--host=$("${CC:-gcc}" -dumpmachine)" --with-version="$version-0-g0" --with-jemalloc-prefix=je_ \
         --disable-doc --disable-shared --disable-cxx
     # With a prefix it would read JE_MALLOC_CONF; people know, and the catalogue sets, MALLOC_CONF.
     sed -i -E '/^#define JEMALLOC_C?PREFIX/d' include/jemalloc/internal/jemalloc_internal_defs.h

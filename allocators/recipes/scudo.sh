@@ -11,18 +11,10 @@ build_seconds=10
 build()
 {
     local folder=$SOURCE/scudo-standalone
-    # crc32_hw.cpp alone may use SSE 4.2; scudo asks the processor before it calls it.
+    # crc32_hw.cpp alone may use the processor's own CRC; scudo asks the processor before it calls it.
     local flags=(-std=gnu++17 "${CXX_FLAGS[@]}" "-I$folder" "-I$folder/include")
     compile_cxx "${flags[@]}" -- "$folder"/{checksum,common,flags,flags_parser,linux,release,report,string_utils}.cpp \
         "$ALLOCATORS/glue/scudo_heap.cpp"
-    compile_cxx "${flags[@]}" $(hardware_crc_flags) -- "$folder/crc32_hw.cpp"
+    compile_cxx "${flags[@]}" $(for_machine x86_64 -msse4.2) $(for_machine aarch64 -march=armv8-a+crc) -- "$folder/crc32_hw.cpp"
     link_cxx_library "${OBJECTS[@]}"
-}
-
-hardware_crc_flags()
-{
-    case $(uname -m) in
-    x86_64) echo -msse4.2 ;;
-    aarch64) echo -march=armv8-a+crc ;;
-    esac
 }

@@ -11,7 +11,7 @@ build()
 {
     local folder=$SOURCE/src/tbbmalloc
     # -fno-strict-aliasing and the defines as upstream's CMakeLists.txt has them for Linux.
-    compile_cxx -std=gnu++17 "${CXX_FLAGS[@]}" -fno-strict-aliasing -mrtm -D__TBBMALLOC_BUILD -D_XOPEN_SOURCE \
+    compile_cxx -std=gnu++17 "${CXX_FLAGS[@]}" -fno-strict-aliasing $(for_machine x86_64 -mrtm) -D__TBBMALLOC_BUILD -D_XOPEN_SOURCE \
         -Dpthread_key_create=gated_key_create "-I$SOURCE/include" -- \
         "$folder"/{backend,backref,frontend,large_objects,tbbmalloc}.cpp
     link_cxx_library "${OBJECTS[@]}"

@@ -31,6 +31,6 @@ build()
     compile_cxx "${flags[@]}" -DIMAS_KEEP_ERRNO_H -- "$folder/tcmalloc/tcmalloc/internal/percpu_rseq_asm.S"
     compile_cxx "${flags[@]}" -- "${files[@]/#/$SOURCE/}" "$folder/tcmalloc/tcmalloc/tcmalloc.cc"
     # From an archive, the half of Abseil that nothing refers to stays out.
-    gcc-ar rcs all.a "${OBJECTS[@]}"
+    "${CC:-gcc}-ar" rcs all.a "${OBJECTS[@]}"
     link_library all.a
 }

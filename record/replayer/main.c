@@ -13,7 +13,6 @@
 
 #define PROGRAM_MAGIC UINT64_C(0x3147525052414D49)
 #define RESULT_MAGIC UINT64_C(0x3153525252414D49)
-#define PAGE 4096
 
 /* The same definitions are in crates/imas-replay/src/trace/program.rs and result.rs. */
 struct program {
@@ -74,7 +73,7 @@ static void *made_aligned(uint64_t size) {
     case 3:
         return valloc(size);
     case 4:
-        return memalign(PAGE, (size + PAGE - 1) & -(uint64_t)PAGE);
+        return memalign((size_t)getpagesize(), (size + (uint64_t)getpagesize() - 1) & -(uint64_t)getpagesize());
     default:
         return memalign(wanted, size);
     }

@@ -2,7 +2,7 @@
 #include "replayer.h"
 
 #define CACHE_LINE 64
-#define PAGE 4096
+#define PAGE 4096 /* the smallest of any machine */
 /* From this size on, allocators map calloc's blocks and write nothing to them. */
 #define LARGE_ZEROED (UINT64_C(128) << 10)
 

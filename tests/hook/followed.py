@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import tomllib
 
-from harness import ALL_MODES, HERE, LIB, WORK, check, compile_program, launch_command, run, wanted
+from harness import ALL_MODES, HERE, LIB, LOADER, WORK, check, compile_program, launch_command, run, wanted
 
 WAYS = ["execve", "execv", "execvp", "execvpe", "execl", "execlp", "execle", "posix_spawn", "posix_spawnp", "vfork"]
 # What libpthread and libdl had before glibc 2.34. A program without those libraries does not find them.
@@ -78,9 +78,8 @@ def keeps_and_leaves_nothing(allocators):
 def old_libc(folder, moved):
     """A copy of the machine's libc that says it is older than 2.32; without `moved`, as if those were elsewhere."""
     folder.mkdir(exist_ok=True)
-    loader = next(path for path in ("/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1") if os.path.exists(path))
     libc = re.search(r"libc\.so\.6 => (\S+)", subprocess.run(["ldd", "/bin/sh"], capture_output=True, text=True, check=True).stdout)
-    for source, name in [(loader, "ld-old.so"), (libc[1], "libc.so.6")]:
+    for source, name in [(LOADER, "ld-old.so"), (libc[1], "libc.so.6")]:
         content = re.sub(rb"GLIBC_2(\.3[2-9])\0", rb"GLIBC_1\1\0", pathlib.Path(source).read_bytes())
         for symbol in moved:
             content = content.replace(b"\0" + symbol.encode() + b"\0", b"\0" + b"_" * len(symbol) + b"\0")

@@ -94,16 +94,18 @@ def ask(process):
         return (pages, took_ns) if answered else None
 
 
-def ask_until_it_ends(process):
-    answer = None
+def asked_until_it_gives(process):
+    """Asks until an answer says that pages were given back; returns it."""
+    found = []
 
-    def has_ended():
-        nonlocal answer
-        answer = ask(process) or answer
-        return process.poll() is not None
+    def has_given():
+        answer = ask(process)
+        if answer is not None and answer[0] > 0:
+            found.append(answer)
+        return found or process.poll() is not None
 
-    until(lambda: has_ended() or process.poll() is not None, TIMEOUT_S, ignoring=(OSError,))
-    return answer
+    until(has_given, TIMEOUT_S, ignoring=(OSError,))
+    return found
 
 
 def asked():
@@ -114,11 +116,11 @@ def asked():
                 label = f"give back asked {way} {mode} {allocator}"
                 if not wanted(label):
                     continue
-                process = subprocess.Popen(launched(mode, allocator, [WORK / "gives_back", way]), stdout=subprocess.PIPE,
-                                           env={**os.environ, "GIVES_BACK_IDLE": "1"})
-                answer = ask_until_it_ends(process)
+                process = subprocess.Popen(launched(mode, allocator, [WORK / "gives_back", way]), stdin=subprocess.PIPE,
+                                           stdout=subprocess.PIPE, env={**os.environ, "GIVES_BACK_IDLE": "1"})
+                found = asked_until_it_gives(process)
                 said = process.communicate()[0]
-                check(label, said == b"fell\n" and answer is not None and answer[1] > 0, (said, answer))
+                check(label, said == b"fell\n" and found and found[0][1] > 0, (said, found))
 
 
 def share():

@@ -23,6 +23,9 @@ LIB = pathlib.Path(os.environ.get("IMAS_LIB", ROOT / "build/lib/imas"))
 WORK = pathlib.Path(os.environ.get("IMAS_TEST_WORK", ROOT / "build/tests/hook"))
 PAGES = pathlib.Path(os.environ.get("IMAS_TEST_PAGES", "/dev/shm" if os.access("/dev/shm", os.W_OK) else WORK))
 PAGE = PAGES / f"imas-hook-test-{os.getpid()}.page"
+MACHINE = os.uname().machine
+# The dynamic linker of this machine's programs.
+LOADER = next(path for path in ("/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1") if os.path.exists(path))
 HOOK, GUARD = LIB / "libimas.so", LIB / "libimas-guard.so"
 CORE = ["system", "jemalloc", "tcmalloc", "mimalloc", "hoard"]
 

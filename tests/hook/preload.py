@@ -51,7 +51,7 @@ def set_up(copy):
     PRELOAD.unlink(missing_ok=True)
     shutil.copytree(harness.LIB, LIBRARIES)
     # The value of $LIB differs by distribution and by the packaging of a 32-bit libc.
-    for folder, library in [("lib/x86_64-linux-gnu", "libimas-preload.so"), ("lib64", "libimas-preload.so"),
+    for folder, library in [(f"lib/{harness.MACHINE}-linux-gnu", "libimas-preload.so"), ("lib64", "libimas-preload.so"),
                             ("lib/i386-linux-gnu", "i386/libimas-preload.so"), ("lib32", "i386/libimas-preload.so")]:
         (RUN / folder).mkdir(parents=True)
         os.symlink(LIBRARIES / library, RUN / folder / "libimas-preload.so")
@@ -92,8 +92,10 @@ def build():
         if shutil.which(command[0]) is None or run([*command, "-o", WORK / name, source]).returncode != 0:
             skipped(name, f"{' '.join(command)} does not work here")
     bare = WORK / "bare.c"
-    bare.write_text('__attribute__((force_align_arg_pointer)) void _start(void) { __asm__ volatile("syscall" : : "a"(231), "D"(9)); }')
-    run(["gcc", "-nostdlib", "-pie", "-fPIE", "-Wl,-dynamic-linker,/lib64/ld-linux-x86-64.so.2", "-o", WORK / "bare", bare])
+    bare.write_text({  # exit_group(9)
+        "x86_64": '__attribute__((force_align_arg_pointer)) void _start(void) { __asm__ volatile("syscall" : : "a"(231), "D"(9)); }',
+        "aarch64": 'void _start(void) { __asm__ volatile("mov x8, #94\\n\\tmov x0, #9\\n\\tsvc #0"); }'}[harness.MACHINE])
+    run(["gcc", "-nostdlib", "-pie", "-fPIE", f"-Wl,-dynamic-linker,{harness.LOADER}", "-o", WORK / "bare", bare])
     audit = WORK / "audit.c"
     audit.write_text("unsigned la_version(unsigned v) { return v; }")
     run(["gcc", "-shared", "-fPIC", "-o", WORK / "audit.so", audit])
@@ -557,7 +559,7 @@ def processes_left_alone():
     left_alone("own preload", [SHOWN], env={"LD_PRELOAD": str(WORK / "audit.so")})
     left_alone("own preload beside ours", [SHOWN], env={"LD_PRELOAD": f"{LIBRARIES}/libimas-preload.so:{WORK}/audit.so"})
     left_alone("another launcher", [SHOWN], env={"IMAS_WAS_A": "1", "A": "2"})
-    left_alone("by ld.so", ["/lib64/ld-linux-x86-64.so.2", SHOWN, "1"])
+    left_alone("by ld.so", [harness.LOADER, SHOWN, "1"])
     left_alone("fexecve", [sys.executable, "-c", BY_DESCRIPTOR.format(path=SHOWN, more="")])
     left_alone("fexecve, left open", [sys.executable, "-c", BY_DESCRIPTOR.format(path=SHOWN, more="os.set_inheritable(fd, True)")])
     left_alone("deleted", [sys.executable, "-c", BY_DESCRIPTOR.format(path="/run/gone", more="os.unlink('/run/gone')").replace(

@@ -23,7 +23,7 @@ sys.dont_write_bytecode = True  # writes nothing into the source tree
 
 import page
 from interfaces import interfaces
-from harness import (ALL_MODES, CORE, GUARD, HOOK, LIB, PAGE, PAGES, WORK, build, check, compile_program, finish,
+from harness import (ALL_MODES, CORE, GUARD, HOOK, LIB, LOADER, MACHINE, PAGE, PAGES, WORK, build, check, compile_program, finish,
                      imas_testing, launch_command, page_once, preloaded, run, same_everywhere, served_by, skipped, try_compile,
                      under, until, wanted)
 from followed import children_that_cannot_load
@@ -43,7 +43,8 @@ BOTH = {"dlopen", "dlmopen", "_exit", "_Exit", "__register_atfork", *DISPOSITION
 THREADS = "pthread_create pthread_join pthread_tryjoin_np pthread_timedjoin_np pthread_clockjoin_np pthread_exit".split()
 WAITS = """poll ppoll epoll_wait epoll_pwait epoll_pwait2 select pselect accept accept4 nanosleep clock_nanosleep""".split()
 EXPORTS = {HOOK: {*FAMILY, *BOTH, "prctl", "syscall"}, GUARD: BOTH,
-           SETTINGS: {"getenv", "secure_getenv"}, GIVE_BACK: {*THREADS, *WAITS, "unshare", "setns", "prctl", "syscall"}}
+           SETTINGS: {"getenv", "secure_getenv"},
+           GIVE_BACK: {*THREADS, *WAITS, "unshare", "setns", "prctl", "syscall", "imas_give_back_settings"}}
 
 
 def tool(*command):
@@ -68,7 +69,8 @@ def libraries():
         for opens in ("dlopen", "dlmopen") if library in (HOOK, GUARD) else ():
             code = tool("objdump", "-d", "--no-show-raw-insn", f"--disassemble={opens}", library)
             body = code[code.index(f"<{opens}>:"):]
-            check(f"{name} {opens} ends in a jump", "call   *" not in body and re.search(r"jmp +\*", body) is not None, body)
+            jumps, calls = (r"jmp +\*", r"call +\*") if MACHINE == "x86_64" else (r"\tbr\t", r"\tblr\t")
+            check(f"{name} {opens} ends in a jump", not re.search(calls, body) and re.search(jumps, body) is not None, body)
 
 
 CACHE_LINE = 64
@@ -519,7 +521,7 @@ def own_malloc(allocators):
     script.write_text(f"#!{WORK}/own_malloc\n")
     script.chmod(0o755)
     ways = {"by path": [WORK / "own_malloc", "a", "b"], "by name": ["own_malloc", "c"], "as interpreter": [script, "d"],
-            "by the loader": ["/lib64/ld-linux-x86-64.so.2", WORK / "own_malloc", "e"],
+            "by the loader": [LOADER, WORK / "own_malloc", "e"],
             "by a link": [WORK / "own_link", "f"]}
     (WORK / "own_link").unlink(missing_ok=True)
     (WORK / "own_link").symlink_to("own_malloc")
@@ -696,7 +698,7 @@ def main():
     handlers(core, [name for name in ("system", "jemalloc", "mimalloc") if name in core])
     counts(allocators)
     live(core)
-    if os.uname().machine == "x86_64":
+    if MACHINE == "x86_64":
         interrupted()
         nothing()
     killed(core)

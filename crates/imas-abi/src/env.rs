@@ -22,6 +22,8 @@ pub const PAD: &str = "IMAS_PAD";
 pub const SETTINGS: &str = "IMAS_SETTINGS";
 /// Before a name in [`SETTINGS`]: every question for it is answered. Without it, the first one is.
 pub const SETTINGS_LASTING: char = '+';
+/// Per cent of the process's CPU time that giving pages back may cost, 1 to 100; absent: 1.
+pub const GIVE_BACK_SHARE: &str = "IMAS_GIVE_BACK_SHARE";
 /// `1`: do nothing at all.
 pub const DISABLE: &str = "IMAS_DISABLE";
 /// Another run folder than [`crate::RUN_FOLDER`], for a tree of one user's processes.

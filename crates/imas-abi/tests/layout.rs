@@ -185,6 +185,7 @@ fn strings() -> Facts {
     use imas_abi::env;
     let pairs = [
         ("IMAS_ENV_PAGE", env::PAGE),
+        ("IMAS_ENV_GIVE_BACK_SHARE", env::GIVE_BACK_SHARE),
         ("IMAS_ENV_FOLLOW", env::FOLLOW),
         ("IMAS_ENV_TREE", env::TREE),
         ("IMAS_ENV_ALONE", env::ALONE),

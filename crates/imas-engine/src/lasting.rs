@@ -6,7 +6,9 @@ use std::path::Path;
 use anyhow::Result;
 use imas_cli::message::Hinted;
 use imas_linux::catalogue::CatalogueCandidate;
-use imas_linux::environment::{Injection, Libraries, Mode, Reach, UnusablePath, Variables};
+use imas_linux::environment::{
+    Injection, Libraries, Mode, Reach, UnusablePath, Variables, has_hidden_settings,
+};
 
 use crate::context::Context;
 use crate::inline_candidate::{has_settings, inline_candidate};
@@ -25,12 +27,6 @@ pub fn usable(context: &Context, name: &str) -> Result<CatalogueCandidate> {
         return Err(Hinted::error(
             format!("{name} cannot be used here: {obstacle}"),
             "'imas list' shows those that can",
-        ));
-    }
-    if candidate.runtime.is_some() {
-        return Err(Hinted::error(
-            format!("{name} is settings of a language runtime, and is not written down for later starts yet"),
-            "start the program under it with 'imas run --candidate', or pin it with 'imas pin'",
         ));
     }
     if candidate.is_system() {
@@ -70,12 +66,15 @@ pub fn moved(candidate: &CatalogueCandidate, at: &Path) -> CatalogueCandidate {
     CatalogueCandidate { library, ..candidate.clone() }
 }
 
-/// Files that have to be there for those variables to work: the guard, what gives pages back, the allocator, and what the
-/// distribution brings.
+/// Files that have to be there for those variables to work: the guard, what gives pages back, what answers a runtime, the
+/// allocator, and what the distribution brings. None where nothing is loaded.
 pub fn files<'a>(context: &'a Context, candidate: &'a CatalogueCandidate) -> impl Iterator<Item = &'a Path> {
-    let ours = Some(context.libraries.guard.as_path());
+    let is_bare = candidate.runtime.as_ref().is_some_and(|settings| settings.is_bare);
+    let ours = (!is_bare).then_some(context.libraries.guard.as_path());
+    let answers = has_hidden_settings(candidate).then_some(context.libraries.settings.as_path());
     let give_back = candidate.give_back.then_some(context.libraries.give_back.as_path());
-    [ours, give_back, candidate.library.as_deref(), candidate.needs.as_deref()].into_iter().flatten()
+    let own = [ours, give_back, answers];
+    own.into_iter().chain([candidate.library.as_deref(), candidate.needs.as_deref()]).flatten()
 }
 
 /// An error if the candidate's library belongs to a distribution, and cannot be taken along.

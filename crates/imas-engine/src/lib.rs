@@ -23,6 +23,8 @@
 //! - [`catalogue_files`]: the files of the catalogue
 //! - [`compared`]: the candidates of a comparison
 //! - [`lasting`]: a candidate for something that lasts
+//! - [`lasting_settings`]: the same where the candidate is settings of a language runtime
+//! - [`licences`]: licences that come along with a candidate
 //! - [`inline_candidate`]: an allocator with settings of the command line
 //! - [`flags`]: the flags that several commands share
 //! - [`probe`]: how a binary answers when it is started to see whether a library loads
@@ -51,6 +53,8 @@ pub mod harvest;
 pub mod inline_candidate;
 pub mod inspect;
 pub mod lasting;
+pub mod lasting_settings;
+pub mod licences;
 pub mod pending;
 pub mod probe;
 pub mod profile;

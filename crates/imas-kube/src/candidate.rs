@@ -28,6 +28,14 @@ pub(crate) fn environments(context: &Context, names: &[String], at: &Path) -> Re
     let mut all = Environments::new();
     for name in names {
         let candidate = lasting::usable(context, name)?;
+        if candidate.runtime.is_some() {
+            return Err(Hinted::error(
+                format!(
+                    "{name} is settings of a language runtime: what the pods set themselves would not win in all cases"
+                ),
+                format!("set them in the workload: imas env --candidate {name} --format kubernetes"),
+            ));
+        }
         lasting::can_be_taken(&candidate)?;
         let moved = lasting::moved(&candidate, at);
         let variables = lasting::changes(&Libraries::plain(at), &moved, false, &Variables::new())?;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::parser::ValueSource;
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
 use imas_engine::flags::{JsonArgs, Places, with_negative_numbers, without_wrong_variables};
 use imas_engine::seconds;
 
@@ -20,7 +20,7 @@ use imas_engine::seconds;
     version,
     max_term_width = 100,
     disable_help_subcommand = true,
-    after_help = "Examples:\n  imas kube policy --with jemalloc,glibc:lean-trim --image REGISTRY/imas:1 | kubectl apply -f -\n  imas kube try web --with jemalloc --share 20%             what would be written\n  imas kube try web --with jemalloc --share 20% --write\n  imas kube status\n  imas kube settle web --for 3600 --write"
+    after_help = "Examples:\n  imas kube image --with jemalloc,glibc:lean-trim --out imas.tar   then: skopeo copy oci-archive:imas.tar:imas docker://REGISTRY/imas:1\n  imas kube policy --with jemalloc,glibc:lean-trim --image REGISTRY/imas:1 | kubectl apply -f -\n  imas kube try web --with jemalloc --share 20%             what would be written\n  imas kube try web --with jemalloc --share 20% --write\n  imas kube status\n  imas kube settle web --for 3600 --write"
 )]
 pub(crate) struct Cli {
     #[command(flatten)]
@@ -33,6 +33,10 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Print the admission policy and its binding: which candidates pods may get, and how
     Policy(PolicyArgs),
+    /// The containers of this node: whose memory is free, near its limit, or cannot be helped
+    Node(NodeArgs),
+    /// Write an image with the libraries of candidates, which any tool can push
+    Image(ImageArgs),
     /// Give a share of a workload's pods a candidate, beside untouched ones
     Try(TryArgs),
     /// Which pods have which candidate, and how they are
@@ -61,6 +65,34 @@ pub(crate) struct PolicyArgs {
     /// For nodes without image volumes: an init container of the image copies the libraries into an emptyDir
     #[arg(long)]
     pub(crate) init_container: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NodeArgs {
+    #[command(flatten)]
+    pub(crate) json: JsonArgs,
+    /// Where control groups are mounted
+    #[arg(long, value_name = "DIR", default_value = "/sys/fs/cgroup", value_hint = ValueHint::DirPath)]
+    pub(crate) cgroups: PathBuf,
+    /// Kubelet's links to the logs of containers, which have their names
+    #[arg(long, value_name = "DIR", default_value = "/var/log/containers", value_hint = ValueHint::DirPath)]
+    pub(crate) logs: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ImageArgs {
+    /// Candidates whose libraries go into the image, separated by commas
+    #[arg(long, value_name = "NAMES", required = true, value_delimiter = ',')]
+    pub(crate) with: Vec<String>,
+    /// A folder, or a file that ends in .tar: an image in the OCI layout
+    #[arg(long, value_name = "DIR|FILE.tar", value_hint = ValueHint::AnyPath)]
+    pub(crate) out: PathBuf,
+    /// Name of the image in the layout
+    #[arg(long, value_name = "TAG", default_value = "imas", value_parser = plain_name)]
+    pub(crate) tag: String,
+    /// The copier for nodes without image volumes
+    #[arg(long, value_name = "FILE", default_value_os_t = copier(), hide = true)]
+    pub(crate) copier: PathBuf,
 }
 
 /// Which cluster.
@@ -141,6 +173,14 @@ fn image_reference(text: &str) -> Result<String, String> {
         true => Ok(text.to_owned()),
         false => Err("not an image's reference".to_owned()),
     }
+}
+
+/// The copier of this installation: in `sbin` beside the folder of this program, or in the source tree's build.
+fn copier() -> PathBuf {
+    let own = std::env::current_exe().unwrap_or_default();
+    let above = |count: usize| own.ancestors().nth(count).map(std::path::Path::to_owned).unwrap_or_default();
+    let installed = above(2).join("sbin/imas-copy");
+    if installed.exists() { installed } else { above(3).join("build/sbin/imas-copy") }
 }
 
 /// A share in per cent: `20%` or `20`.

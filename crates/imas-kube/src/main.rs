@@ -4,23 +4,34 @@
 //! - [`cli`]: what may be typed
 //! - [`candidate`]: what a candidate is in a cluster: its name there and its environment
 //! - [`policy`]: the admission policy with its binding
+//! - [`image`], [`oci`]: an image with the libraries
 //! - [`kubectl`]: the cluster, by the user's kubectl
 //! - [`entry`], [`workload`]: what the pods of a workload get, and where that is written
 //! - [`trial`]: a share of the pods gets a candidate
 //! - [`pods`], [`verdict`]: the pods, and the judge of them
 //! - [`status`], [`settle`]: what pods have; what is proven, and what is taken back
+//! - [`node`]: the containers of a node; [`container`], [`group`], [`pod_names`], [`libc`]: what is known of one
 //! - [`yaml`]: objects of a cluster, printed
 //!
 //! ```text
 //! candidate -> policy -> yaml
+//! oci -> image
+//! container, group, pod_names, libc -> node
 //! kubectl, entry -> workload -> trial -> yaml
 //! kubectl -> pods -> verdict -> settle; status
 //! ```
 
 mod candidate;
 mod cli;
+mod container;
 mod entry;
+mod group;
+mod image;
 mod kubectl;
+mod libc;
+mod node;
+mod oci;
+mod pod_names;
 mod pods;
 mod policy;
 mod settle;
@@ -66,6 +77,8 @@ fn run(cli: Cli) -> Result<ExitCode> {
     let client =
         |args: &ClusterArgs| Kubectl { context: args.context.clone(), namespace: args.namespace.clone() };
     match cli.command {
+        Command::Node(args) => node::run(&args)?,
+        Command::Image(args) => image::run(&args, &Context::new(&cli.places)?)?,
         Command::Try(args) => trial::run(&args, &client(&args.cluster))?,
         Command::Status(args) => status::run(&args, &client(&args.cluster))?,
         Command::Settle(args) => return settle::run(&args, &client(&args.cluster)),

@@ -315,6 +315,14 @@ fn with_sign(left: &OsStr, sign: char, right: &OsStr) -> OsString {
     OsString::from_vec([left.as_bytes(), sign.to_string().as_bytes(), right.as_bytes()].concat())
 }
 
+/// Whether `libimas-settings.so` is loaded under the candidate.
+#[must_use]
+pub fn has_hidden_settings(candidate: &CatalogueCandidate) -> bool {
+    let is_bare = candidate.runtime.as_ref().is_some_and(|settings| settings.is_bare);
+    let injection = Injection { candidate, mode: Mode::Production, reach: Reach::Program, page: None };
+    !is_bare && !injection.hidden().is_empty()
+}
+
 /// Whether a runtime reads the variable, and not the C library or an allocator, at its start.
 fn is_of_a_runtime(name: &str) -> bool {
     !matches!(name, GLIBC_TUNABLES | "MALLOC_CONF")

@@ -60,13 +60,15 @@ pub enum ForeignFile {
     Activity,
     /// Figures of the process's heaps, as [`crate::heap`] reads them (`mem`, `pagemap`).
     Heaps,
+    /// Counters that a JVM keeps in a file, as [`crate::jvm_heap`] reads them (`root`).
+    JvmCounters,
     /// The word by which it is asked to give pages back, as [`crate::trim_word`] reads it (`mem`).
     TrimWord,
-    /// The same, after it was asked.
+    /// Word of the process after it was asked, likewise.
     TrimRequest,
 }
 
-const FILES: [ForeignFile; 10] = [
+const FILES: [ForeignFile; 11] = [
     ForeignFile::CommandLine,
     ForeignFile::Environment,
     ForeignFile::Maps,
@@ -75,6 +77,7 @@ const FILES: [ForeignFile; 10] = [
     ForeignFile::Executable,
     ForeignFile::Activity,
     ForeignFile::Heaps,
+    ForeignFile::JvmCounters,
     ForeignFile::TrimWord,
     ForeignFile::TrimRequest,
 ];
@@ -90,6 +93,7 @@ impl ForeignFile {
             Self::Executable => "exe",
             Self::Activity => "task",
             Self::Heaps | Self::TrimWord | Self::TrimRequest => "mem",
+            Self::JvmCounters => "root",
         }
     }
 
@@ -101,6 +105,7 @@ impl ForeignFile {
             Self::CommandLine | Self::Environment => 1 << 20,
             Self::Maps => 16 << 20,
             Self::Smaps => 64 << 20,
+            Self::JvmCounters => crate::jvm_heap::MOST_BYTES,
             Self::SmapsRollup
             | Self::Executable
             | Self::Activity
@@ -283,6 +288,7 @@ fn read_here(pid: u32, file: ForeignFile) -> Result<Vec<u8>> {
             return Ok(text.into_bytes());
         }
         ForeignFile::Heaps => bytes = crate::heap::text_of(pid)?,
+        ForeignFile::JvmCounters => bytes = crate::jvm_heap::of_process(pid)?,
         ForeignFile::TrimWord | ForeignFile::TrimRequest => {
             return crate::trim_word::text_of(pid, file == ForeignFile::TrimRequest);
         }

@@ -26,6 +26,9 @@
 //! - [`runtime`]: language runtimes, whose memory managers take settings
 //! - [`runtime_start`]: settings of a runtime for one program
 //! - [`serving`]: which allocator serves a process, and who chose it
+//! - [`jvm_heap`]: what the heap of a running JVM holds, from its own counters
+//! - [`running_runtime`]: the language runtime of a running process
+//! - [`named_memory`]: resident memory by the names of mappings
 //! - [`loader`]: the machine's dynamic linkers, and what each puts for `$LIB`
 //! - [`preload_folder`]: libraries as LD_PRELOAD names them for children too
 //! - [`page`]: making trial pages and finding the finished ones
@@ -41,7 +44,8 @@
 //! - [`started_name`]: the name by which a file was started, where it makes another program of it
 //! - [`start_program`]: a program in place of this process or as its child, with its environment as an array
 //! - [`variables`]: the environment of a process, entry by entry
-//! - [`trim_word`]: asking a running process to give pages back
+//! - [`trim_word`]: the word by which a running process is asked to give pages back
+//! - [`process_trim`]: asking one that somebody else may own
 //! - [`trust`]: whether others could change a file
 //! - [`watcher`]: a thread that looks again and again until it is stopped
 //! - [`work_counter`]: how much work a service has done, by a command of the user
@@ -73,8 +77,10 @@ pub mod in_time;
 pub mod index;
 pub mod ingest;
 pub mod interpreter_target;
+pub mod jvm_heap;
 pub mod loader;
 pub mod measure;
+pub mod named_memory;
 pub mod one_cpu;
 mod owner_time;
 pub mod pace;
@@ -85,11 +91,13 @@ pub mod prefault;
 pub mod preload_folder;
 pub mod process;
 pub mod process_heaps;
+pub mod process_trim;
 pub mod program;
 pub mod program_file;
 pub mod replace_file;
 pub mod resident;
 pub mod running;
+pub mod running_runtime;
 pub mod runtime;
 pub mod runtime_start;
 pub mod sampler;

@@ -2,7 +2,8 @@
 //! Running processes: the program that each runs, its files and its environment.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use procfs::process::{MMapPath, Process};
@@ -13,6 +14,7 @@ use crate::interpreter_target::InterpreterTarget;
 use crate::program::Program;
 use crate::sampler::family;
 use crate::started_name;
+use crate::variables::Variables;
 
 /// A process that may be looked into.
 #[derive(Debug, Clone)]
@@ -123,6 +125,18 @@ impl Running {
         let pairs = self.environment.iter().filter_map(|pair| pair.to_str()?.split_once('='));
         let wanted = pairs.filter(|(name, _)| is_wanted(name));
         wanted.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    }
+
+    /// All variables of the environment it was started with.
+    pub(crate) fn all_variables(&self) -> Variables {
+        let mut variables = Variables::new();
+        for pair in &self.environment {
+            let bytes = pair.as_bytes();
+            let Some(end) = bytes.iter().position(|byte| *byte == b'=') else { continue };
+            let (name, value) = (OsStr::from_bytes(&bytes[..end]), OsStr::from_bytes(&bytes[end + 1..]));
+            variables.push(name.to_owned(), value.to_owned());
+        }
+        variables
     }
 
     pub(crate) fn maps(&self, library: &Path) -> bool {

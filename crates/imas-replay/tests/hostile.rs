@@ -25,7 +25,7 @@ fn raw_file(turns: u64, words: &[u64], body: &[u8]) -> Vec<u8> {
 }
 
 fn word(kind: u64, address: u64, size: u64) -> u64 {
-    1 << 63 | kind << 59 | size << 43 | address >> 4
+    1 << 63 | kind << 59 | size << 44 | address >> 4
 }
 
 fn trace_of(raw: &[u8]) -> Vec<u8> {
@@ -49,8 +49,8 @@ fn calls_become_numbered_events_without_addresses() {
         word(2, b, 200),
         word(4, a, 0),
         word(5, a + 0x100, 150),
-        word(6, 1 << 24, 0) & !(0xFFFF << 43),
-        word(1, a, 0xFFFF),
+        word(6, 1 << 24, 0) & !(0x7FFF << 44),
+        word(1, a, 0x7FFF),
         word(3, b, 0),
         word(3, 0x1230, 0),
         word(1, 0, 99),

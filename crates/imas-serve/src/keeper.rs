@@ -87,15 +87,14 @@ fn check_usable(context: Context) -> Result<watch::Receiver<Usable>> {
         let is_there = candidate.library.as_ref().is_none_or(|library| library.is_file());
         (candidate.name.clone(), is_there && imas_linux::catalogue::withheld(candidate).is_none())
     };
-    let (sender, receiver) =
-        watch::channel(Arc::new(context.catalogue.candidates().iter().map(built).collect()));
+    let (sender, receiver) = watch::channel(Arc::new(context.catalogue.all().map(built).collect()));
     let work = move || {
         while !sender.is_closed() {
             let store = Store::open_read_only(&context.store_path).ok();
             let of = |candidate: &CatalogueCandidate| {
                 (candidate.name.clone(), context.obstacle(candidate, store.as_ref()).is_none())
             };
-            let usable: HashMap<String, bool> = context.catalogue.candidates().iter().map(of).collect();
+            let usable: HashMap<String, bool> = context.catalogue.all().map(of).collect();
             sender.send_if_modified(|before| {
                 let is_other = **before != usable;
                 *before = Arc::new(usable);

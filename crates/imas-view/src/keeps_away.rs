@@ -14,6 +14,14 @@ pub fn candidate(among: &RealCandidates) -> Option<&str> {
     own.max_by_key(|one| one.environment.len()).map(|one| one.name.as_str())
 }
 
+/// The candidate to be tried unasked: of those, the one with the fewest settings, which changes least beside giving pages
+/// back.
+#[must_use]
+pub fn careful(among: &RealCandidates) -> Option<&str> {
+    let own = among.all().iter().filter(|one| one.allocator == "glibc" && one.give_back);
+    own.min_by_key(|one| one.environment.len()).map(|one| one.name.as_str())
+}
+
 #[cfg(test)]
 mod tests {
     use imas_linux::catalogue::CatalogueCandidate;
@@ -39,6 +47,8 @@ mod tests {
             named("jemalloc:any", true, 2),
         ];
         assert_eq!(candidate(&RealCandidates::of(&all)), Some("glibc:set"));
-        assert_eq!(candidate(&RealCandidates::of(&all[2..])), None);
+        assert_eq!(careful(&RealCandidates::of(&all)), Some("glibc:any"));
+        let others = RealCandidates::of(&all[2..]);
+        assert_eq!((candidate(&others), careful(&others)), (None, None));
     }
 }

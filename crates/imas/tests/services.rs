@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use crate::support::trial::trial;
 use crate::support::{
-    Running, SIX, World, assert_hinted, build, describe, list, output, stderr, stdout, text,
+    Running, SIX, World, assert_hinted, build, describe, list, output, piped, real, stderr, stdout, text,
 };
 use imas_store::Store;
 use imas_store::domain::Domain;
@@ -414,4 +414,47 @@ fn advice_rests_on_trials_and_on_nothing_else() {
     });
     let (code, advice) = advise();
     assert_eq!((by_trials(code, &advice), list(&advice, "/processes").len()), (Some(1), 0), "{advice:#}");
+}
+
+/// What gives back is preloaded first, and named by `env` in every format that has to bring the file.
+#[test]
+fn a_candidate_that_gives_back_is_applied_and_printed_with_its_library() {
+    let world = World::new();
+    let root = image(&world, "ExecStart=/usr/bin/web");
+    let done = with_root(&world, &root, &["apply", "web", "--candidate", "glibc:lean-trim", "--write"]);
+    assert!(done.status.success(), "{}", describe(&done));
+    let lib = world.lib_dir().display().to_string();
+    let preload = format!("{lib}/libimas-giveback.so:{lib}/libimas-guard.so");
+    assert_eq!(written(&root, "LD_PRELOAD").unwrap(), preload);
+    assert!(written(&root, "GLIBC_TUNABLES").unwrap().contains("arena_max=1"));
+    let with_share = "jemalloc?give_back:1,give_back_share:3";
+    let typed = with_root(&world, &root, &["apply", "web", "--candidate", with_share, "--write"]);
+    assert!(typed.status.success(), "{}", describe(&typed));
+    assert_eq!(written(&root, "IMAS_GIVE_BACK_SHARE").unwrap(), "3");
+    assert!(written(&root, "IMAS_UNSET").unwrap().contains("IMAS_GIVE_BACK_SHARE"));
+    for format in ["sh", "systemd", "dockerfile", "compose", "kubernetes"] {
+        let words = ["env", "--candidate", "glibc:lean-trim", "--format", format];
+        let printed = output(&mut world.imas(words));
+        assert!(printed.status.success(), "{}", describe(&printed));
+        let names_it = stdout(&printed).contains("libimas-giveback.so");
+        assert!(names_it, "{format}: {}", stdout(&printed));
+    }
+}
+
+/// A bundle works by itself: the program gives back when it is asked, with nothing but the folder and its variables.
+#[test]
+fn a_bundle_of_a_candidate_that_gives_back_can_be_asked() {
+    let world = World::new();
+    let place = tempfile::tempdir().unwrap(); // not the world's: its path has a space
+    let at = place.path().join("bundle").display().to_string();
+    let made = output(&mut world.imas(["bundle", "glibc:lean-trim", "--out", &at, "--at", &at]));
+    assert!(made.status.success(), "{}", describe(&made));
+    let variables = std::fs::read_to_string(place.path().join("bundle/imas.env")).unwrap();
+    let mut command = world.command(real("python3"));
+    let code = "import select\nprint('x', flush=True)\nwhile not select.select([0], [], [], 0.1)[0]: pass";
+    command.args(["-c", code]).envs(variables.lines().filter_map(|line| line.split_once('=')));
+    let child = piped::start(&mut command);
+    let trimmed = output(&mut world.imas(["trim", &child.id().to_string(), "--wait", "100s", "--json"]));
+    piped::end(child);
+    assert!(trimmed.status.success(), "{}", describe(&trimmed));
 }

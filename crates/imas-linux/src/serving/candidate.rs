@@ -56,6 +56,11 @@ impl RealCandidates {
     }
 }
 
+/// Number of settings, of which a variable may have several.
+fn settings_of(candidate: &CatalogueCandidate) -> usize {
+    candidate.environment.values().map(|value| value.split(':').count()).sum()
+}
+
 fn with_real_library(candidate: &CatalogueCandidate) -> CatalogueCandidate {
     let real = |library: &PathBuf| std::fs::canonicalize(library).unwrap_or_else(|_| library.clone());
     CatalogueCandidate { library: candidate.library.as_ref().map(real), ..candidate.clone() }
@@ -75,7 +80,7 @@ impl Running {
         // A candidate with settings is more specific than the same library without.
         let mut sure: Vec<_> =
             among.0.iter().filter(|one| self.is_on_real(one, &among.0) == On::Yes).collect();
-        sure.sort_by_key(|candidate| std::cmp::Reverse(candidate.environment.len()));
+        sure.sort_by_key(|candidate| std::cmp::Reverse(settings_of(candidate)));
         sure.first().map(|candidate| candidate.name.as_str())
     }
 
@@ -121,12 +126,15 @@ impl Running {
     /// The guard removes the settings from the environment. So present settings are evidence, but missing
     /// ones are not.
     fn has_settings(&self, candidate: &CatalogueCandidate) -> On {
-        let is_set = |(name, value): (&String, &String)| {
-            self.environment.iter().filter_map(|pair| pair.to_str()).any(|pair| {
-                let set = pair.strip_prefix(name.as_str()).and_then(|rest| rest.strip_prefix('='));
-                set.is_some_and(|set| set == value || set.split(':').any(|one| one == value))
+        let entries = || self.environment.iter().filter_map(|pair| pair.to_str());
+        let has = |name: &str, part: &str| {
+            entries().any(|pair| {
+                let set = pair.strip_prefix(name).and_then(|rest| rest.strip_prefix('='));
+                pair == part || set.is_some_and(|set| set.split(':').any(|one| one == part))
             })
         };
+        // glibc reads its tunables by cutting the text at each ':', and the kernel shows the pieces as entries.
+        let is_set = |(name, value): (&String, &String)| value.split(':').all(|part| has(name, part));
         if candidate.environment.iter().all(is_set) { On::Yes } else { On::Unknown }
     }
 
@@ -174,7 +182,12 @@ mod tests {
         let all = [
             candidate(SYSTEM, None, &[]),
             candidate("arena1", None, &[("GLIBC_TUNABLES", "a=1")]),
+            candidate("lean", None, &[("GLIBC_TUNABLES", "a=1:b=2")]),
             CatalogueCandidate { give_back: true, ..candidate("trim", None, &[]) },
+            CatalogueCandidate {
+                give_back: true,
+                ..candidate("lean-trim", None, &[("GLIBC_TUNABLES", "a=1:b=2")])
+            },
             candidate("je", Some("/l/je.so"), &[]),
             CatalogueCandidate { give_back: true, ..candidate("je:trim", Some("/l/je.so"), &[]) },
             candidate("je:mem", Some("/l/je.so"), &[("CONF", "x")]),
@@ -182,11 +195,15 @@ mod tests {
         let all = RealCandidates::of(&all);
         let on = |process: &Running| process.name_of_candidate(&all).map(str::to_owned);
         assert_eq!(on(&process(&["/p"], &["A=b"])).unwrap(), "system");
-        assert_eq!(on(&process(&["/p"], &["GLIBC_TUNABLES=b=2:a=1"])).unwrap(), "arena1");
+        assert_eq!(on(&process(&["/p"], &["GLIBC_TUNABLES=c=2:a=1"])).unwrap(), "arena1");
+        assert_eq!(on(&process(&["/p"], &["GLIBC_TUNABLES=a=1:b=2"])).unwrap(), "lean");
+        let cut = ["A=b", "GLIBC_TUNABLES=a=1", "b=2", "C=d"];
+        assert_eq!(on(&process(&["/p"], &cut)).unwrap(), "lean", "glibc cuts the text at each ':'");
         assert_eq!(on(&process(&["/p", "/l/je.so"], &[])).unwrap(), "je");
         assert_eq!(on(&process(&["/p", "/l/je.so"], &["CONF=x"])).unwrap(), "je:mem");
         let pacer = "/i/libimas-giveback.so";
         assert_eq!(on(&process(&["/p", pacer, "/i/libimas-guard.so"], &[])).unwrap(), "trim");
+        assert_eq!(on(&process(&["/p", pacer, "/i/libimas-guard.so"], &cut)).unwrap(), "lean-trim");
         assert_eq!(on(&process(&["/p", pacer, "/l/je.so"], &[])).unwrap(), "je:trim");
         // The guard may have taken the settings out again.
         assert_eq!(on(&process(&["/p", "/i/libimas-guard.so"], &[])), None);

@@ -8,7 +8,7 @@ pub const CONTROL_MAGIC: u64 = 0x314C_5443_5241_4D49;
 /// First bytes of a raw file.
 pub const RAW_MAGIC: u64 = 0x3157_4152_5241_4D49;
 /// Version of both.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Size of the control file.
 pub const CONTROL_BYTES: usize = 4096;
 /// Size of a raw file's header.
@@ -17,8 +17,9 @@ pub const HEADER_BYTES: u64 = 4096;
 pub const BUFFER_BYTES: u64 = 65_536;
 
 const PHASE: u64 = 1 << 63;
-const SIZE_MOST: u64 = 0xFFFF;
-const BLOCK_MASK: u64 = (1 << 43) - 1;
+const SIZE_SHIFT: u32 = 44;
+const SIZE_MOST: u64 = 0x7FFF;
+const BLOCK_MASK: u64 = (1 << SIZE_SHIFT) - 1;
 const VALUE_MASK: u64 = (1 << 59) - 1;
 
 /// The end of a recording before that of the program.
@@ -250,7 +251,7 @@ impl<R: Read + Seek> RawReader<R> {
 
     fn word(&mut self, word: u64) -> Option<RawWord> {
         let (value, block) = (word & VALUE_MASK, (word & BLOCK_MASK) << 4);
-        let size = word >> 43 & SIZE_MOST;
+        let size = word >> SIZE_SHIFT & SIZE_MOST;
         let kind = word >> 59 & 15;
         let size = if size == SIZE_MOST { self.large.take().unwrap_or(size) } else { size };
         let event = match kind {

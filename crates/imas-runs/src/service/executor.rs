@@ -15,6 +15,7 @@ use imas_linux::conditions;
 use imas_linux::environment::{Injection, Libraries, Mode, Reach, Variables};
 use imas_linux::measure::{RunOutcome, adopt_orphans, end_descendants};
 use imas_linux::program::Command;
+use imas_linux::runtime_start::with_arguments;
 
 use crate::counted::Folder;
 use crate::service::cpus;
@@ -50,6 +51,14 @@ struct Preloads<'a> {
 }
 
 impl Preloads<'_> {
+    /// The command with the arguments that the candidate adds.
+    fn command(self, mut command: Command) -> Command {
+        if let Some(candidate) = self.candidate {
+            command.argv = with_arguments(candidate, &command.argv);
+        }
+        command
+    }
+
     fn variables(self, inherited: &Variables, libraries: &Libraries) -> Result<Variables, ServiceError> {
         let Self { candidate, recorder, page } = self;
         let Some(candidate) = candidate else { return Ok(inherited.clone()) };
@@ -335,7 +344,7 @@ impl ServiceExecutor {
     ) -> Result<Option<LoadCost>, ServiceError> {
         let library = preloads.candidate.and_then(|candidate| candidate.library.as_deref());
         let mut server = Server::start(&ServerStart {
-            command: self.command_in(variables)?,
+            command: preloads.command(self.command_in(variables)?),
             environment: preloads.variables(variables, &self.libraries)?,
             cpus: &self.cpus.server,
             folder: work.path(),

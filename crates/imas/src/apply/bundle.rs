@@ -18,17 +18,13 @@ use crate::command_line::cli::BundleArgs;
 use imas_cli::message::{self, Hinted};
 use imas_cli::output;
 use imas_engine::context::Context;
-use imas_engine::lasting;
+use imas_engine::{lasting, lasting_settings, licences};
 
-/// The licence of IMAS, for the guard and for the layer that IMAS adds to each allocator.
-const LICENCE: &str = include_str!("../../../../LICENSE");
-/// File with the licences of the allocators, written by the build.
-const LICENCES: &str = "licences.txt";
 /// File with the variables, one a line, for `docker run --env-file` and `env_file:` of compose.
 const ENV_FILE: &str = "imas.env";
 
 pub(crate) fn run(args: &BundleArgs, context: &Context) -> Result<ExitCode> {
-    let candidate = choice::usable(context, &args.candidate)?;
+    let candidate = lasting_settings::for_container(&choice::usable(context, &args.candidate)?)?;
     let bundle = Bundle::new(context, &candidate, args)?;
     if args.out.extension().is_some_and(|extension| extension == "tar") {
         let folder = tempfile::tempdir().context("a temporary folder")?;
@@ -38,7 +34,10 @@ pub(crate) fn run(args: &BundleArgs, context: &Context) -> Result<ExitCode> {
         check_out(&args.out)?;
         bundle.write(&args.out)?;
     }
-    warn(args.follow);
+    lasting_settings::remarks(&candidate).iter().for_each(|remark| message::warning(remark));
+    if !bundle.files.is_empty() {
+        warn(args.follow);
+    }
     let out = args.out.display();
     if args.json.json {
         let variables: std::collections::BTreeMap<_, _> = bundle.variables.iter().cloned().collect();
@@ -72,7 +71,7 @@ impl<'a> Bundle<'a> {
         let files: Vec<_> = choice::files(context, candidate).map(Path::to_owned).collect();
         Ok(Self {
             at: &args.at,
-            licences: licences(context, candidate)?,
+            licences: if files.is_empty() { String::new() } else { licences::of(context, candidate)? },
             variables: choice::changes(
                 &Libraries::plain(&args.at),
                 &lasting::moved(candidate, &args.at),
@@ -115,6 +114,7 @@ impl<'a> Bundle<'a> {
             contents.push((file.file_name().unwrap_or_default(), bytes, 0o755));
         }
         let texts = [("LICENCES", self.licences.clone()), (ENV_FILE, lines), ("README", self.readme())];
+        let texts = texts.into_iter().filter(|(_, text)| !text.is_empty());
         contents.extend(texts.map(|(name, text)| (OsStr::new(name), text.into_bytes(), 0o644)));
         let files = contents.iter().map(|(name, bytes, mode)| NewFile {
             name,
@@ -133,52 +133,30 @@ impl<'a> Bundle<'a> {
             .iter()
             .map(|(name, value)| format!("{name}={}", shell_words::quote(value)))
             .collect();
+        let in_image: Vec<_> =
+            self.variables.iter().map(|(name, value)| format!("{name}={value:?}")).collect();
+        if self.files.is_empty() {
+            return format!(
+                "{name}: variables alone, for any image; no file is needed in it.\n\
+                 In a Dockerfile:  ENV {}\n\
+                 Or:               docker run --env-file THIS_FOLDER/{ENV_FILE} IMAGE; a program alone: env {} PROGRAM\n\
+                 What the program starts in turn inherits them.\n",
+                in_image.join(" "),
+                set.join(" ")
+            );
+        }
         format!(
-            "{name}, for programs of x86-64 Linux with {} or later, at {at} (licences: LICENCES).\n\
+            "{name}, for programs of {} Linux with {} or later, at {at} (licences: LICENCES).\n\
              In a Dockerfile:  COPY THIS_FOLDER {at}  and  ENV {}\n\
              Or mount it:      docker run -v \"$PWD/THIS_FOLDER:{at}:ro\" --env-file THIS_FOLDER/{ENV_FILE} IMAGE; a program alone: env {} PROGRAM\n\
              {}\n",
+            std::env::consts::ARCH,
             imas_linux::host::libc_version(),
-            self.variables
-                .iter()
-                .map(|(name, value)| format!("{name}={value:?}"))
-                .collect::<Vec<_>>()
-                .join(" "),
+            in_image.join(" "),
             set.join(" "),
             self.reach()
         )
     }
-}
-
-/// The licence of IMAS and the unchanged licences of the allocator.
-fn licences(context: &Context, candidate: &CatalogueCandidate) -> Result<String> {
-    let ours = format!(
-        "IMAS (libimas-guard.so, libimas-giveback.so, and the layer over each allocator):\n\n{LICENCE}\n"
-    );
-    let Some(library) = &candidate.library else { return Ok(ours) };
-    let name = library.file_name().unwrap_or_default().to_string_lossy();
-    if candidate.added {
-        return Ok(format!("{ours}{name}: {}\n", candidate.licence));
-    }
-    let file = context.lib_dir.join(LICENCES);
-    let all = std::fs::read_to_string(&file).unwrap_or_default();
-    let theirs = sections_of(&all, &name);
-    if theirs.is_empty() {
-        return Err(Hinted::error(
-            format!("{}: the licence of {name} is not there, and must come along", file.display()),
-            "'make allocators' writes it; an installed IMAS has it",
-        ));
-    }
-    Ok(ours + &theirs)
-}
-
-/// Selects the sections whose title names the library. A title stands between two lines of equals signs.
-fn sections_of(all: &str, library: &str) -> String {
-    let rule = "=".repeat(78);
-    let parts: Vec<_> = all.split(rule.as_str()).collect();
-    let is_of = |title: &str| title.trim_start().starts_with(&format!("{library}, "));
-    let sections = parts.windows(2).filter(|pair| is_of(pair[0]));
-    sections.map(|pair| format!("{rule}{}{rule}{}", pair[0], pair[1])).collect()
 }
 
 /// An existing folder must be empty or a bundle. No other folder is written to.
@@ -217,19 +195,4 @@ fn warn(follows: bool) {
         "for images with {} or later only: in one with musl (Alpine) or an older C library no program would start",
         imas_linux::host::libc_version()
     ));
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_licences_of_one_library_are_found() {
-        let rule = "=".repeat(78);
-        let all =
-            format!("\n{rule}\nliba.so, from x: L\n{rule}\n\nA\n\n{rule}\nlibb.so, from y: L\n{rule}\n\nB\n");
-        let b = sections_of(&all, "libb.so");
-        assert!(b.contains("libb.so, from y") && b.contains("\nB\n") && !b.contains("liba.so"), "{b}");
-        assert_eq!(sections_of(&all, "libc.so"), "");
-    }
 }

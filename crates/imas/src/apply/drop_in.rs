@@ -9,6 +9,8 @@ use anyhow::{Context as _, Result};
 
 /// Name of the file in `UNIT.d`.
 pub(crate) const NAME: &str = "50-imas.conf";
+/// Beginning of a line that says what the unit itself sets.
+pub(crate) const WAS: &str = "# was ";
 const MARK: &str = "# Made by imas apply, check sum ";
 
 /// File at a drop-in's place.
@@ -27,10 +29,19 @@ pub(crate) fn path(root: &Path, unit: &str) -> PathBuf {
     root.join("etc/systemd/system").join(format!("{unit}.d")).join(NAME)
 }
 
-/// The file's whole text.
-pub(crate) fn text(unit: &str, candidate: &str, variables: &[(String, String)]) -> String {
+/// The file's whole text. `replaced` has the values that the unit sets itself and that no variable notes.
+pub(crate) fn text(
+    unit: &str,
+    candidate: &str,
+    variables: &[(String, String)],
+    replaced: &[(String, String)],
+) -> String {
     let mut body =
         format!("# {candidate} for {unit}; to take it away: imas unapply {unit} --write\n[Service]\n");
+    for (name, value) in replaced {
+        body.push_str(WAS);
+        body.push_str(&line(name, value));
+    }
     for (name, value) in variables {
         body.push_str(&line(name, value));
     }
@@ -109,7 +120,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = path(folder.path(), "x.service");
         assert_eq!(find(&file).unwrap(), Found::Nothing);
-        let ours = text("x.service", "hoard", &[("A".into(), "b".into())]);
+        let ours = text("x.service", "hoard", &[("A".into(), "b".into())], &[]);
         write(&file, &ours).unwrap();
         assert_eq!(find(&file).unwrap(), Found::Ours(ours.clone()));
         assert_eq!(candidate(&ours), Some("hoard"));

@@ -22,6 +22,7 @@ use crate::stored::profile::find;
 use imas_cli::message::Hinted;
 use imas_cli::{message, output};
 use imas_engine::context::Context;
+use imas_engine::lasting_settings;
 use imas_view::program_view::state;
 
 pub(crate) fn run(args: &EnvArgs, places: &Places, context: &Context) -> Result<ExitCode> {
@@ -30,8 +31,13 @@ pub(crate) fn run(args: &EnvArgs, places: &Places, context: &Context) -> Result<
         (None, Some(word)) => learned(context, word)?,
         (None, None) => unreachable!("clap asks for one of them"),
     };
-    let candidate = choice::usable(context, &name)?;
-    if args.bundle.is_none() && places.lib_dir.is_none() && is_checkout(&context.lib_dir) {
+    // A shell's own variables are known; of the others we know nothing, and say so.
+    let inherited = if args.format == Format::Sh { Variables::inherited() } else { Variables::new() };
+    let candidate = lasting_settings::for_any(&choice::usable(context, &name)?, &inherited)?;
+    let is_for_container = !matches!(args.format, Format::Sh | Format::Systemd);
+    let candidate = if is_for_container { lasting_settings::bare(candidate) } else { candidate };
+    let needs_files = choice::files(context, &candidate).next().is_some();
+    if needs_files && args.bundle.is_none() && places.lib_dir.is_none() && is_checkout(&context.lib_dir) {
         return Err(Hinted::error(
             format!(
                 "{}: these libraries are part of a checkout, which nothing that lasts may rely on",
@@ -44,8 +50,6 @@ pub(crate) fn run(args: &EnvArgs, places: &Places, context: &Context) -> Result<
     }
     let moved = args.bundle.as_deref().map(|at| imas_engine::lasting::moved(&candidate, at));
     let candidate = moved.as_ref().unwrap_or(&candidate);
-    // A shell's own variables are known; of the others we know nothing, and say so.
-    let inherited = if args.format == Format::Sh { Variables::inherited() } else { Variables::new() };
     let variables = choice::changes(&libraries(context, args), candidate, args.follow, &inherited)?;
     if args.json.json {
         let variables: BTreeMap<_, _> = variables.into_iter().collect();
@@ -60,7 +64,8 @@ pub(crate) fn run(args: &EnvArgs, places: &Places, context: &Context) -> Result<
         Format::Compose => setting.compose(),
         Format::Kubernetes => setting.kubernetes(),
     })?;
-    if !matches!(args.format, Format::Sh | Format::Systemd) {
+    lasting_settings::remarks(candidate).iter().for_each(|remark| message::warning(remark));
+    if is_for_container {
         setting.warn();
     }
     Ok(ExitCode::SUCCESS)
@@ -119,6 +124,7 @@ impl Setting<'_> {
     fn dockerfile(&self) -> String {
         let name = &self.candidate.name;
         match &self.args.bundle {
+            _ if self.folders().is_empty() => format!("# {name}\n") + &self.env_lines(),
             Some(at) => {
                 let copy = json_list(&[Path::new("imas"), at]);
                 format!(
@@ -162,7 +168,9 @@ impl Setting<'_> {
             // Compose replaces $NAME; $$ stands for the sign.
             text.push_str(&format!("      {name}: {}\n", json_text(&value.replace('$', "$$"))));
         }
-        text.push_str("    volumes:\n");
+        if !self.folders().is_empty() {
+            text.push_str("    volumes:\n");
+        }
         for folder in self.folders() {
             let folder = json_text(&folder.to_string_lossy().replace('$', "$$"));
             text.push_str(&format!("      - type: bind\n        source: {folder}\n        target: {folder}\n        read_only: true\n"));
@@ -173,12 +181,15 @@ impl Setting<'_> {
     fn kubernetes(&self) -> String {
         let mut text = format!(
             "# {} for the container '{}': kubectl patch deployment NAME --patch-file THIS\n\
-             spec:\n  template:\n    metadata:\n      annotations:\n        imas.dev/candidate: {}\n    spec:\n      volumes:\n",
+             spec:\n  template:\n    metadata:\n      annotations:\n        imas.dev/candidate: {}\n    spec:\n",
             self.candidate.name,
             self.args.name,
             json_text(&self.candidate.name)
         );
         let folders: Vec<_> = self.folders().into_iter().collect();
+        if !folders.is_empty() {
+            text.push_str("      volumes:\n");
+        }
         for (number, folder) in folders.iter().enumerate() {
             text.push_str(&format!("        - name: imas-{number}\n"));
             text.push_str(&match &self.args.image {
@@ -200,7 +211,9 @@ impl Setting<'_> {
                 json_text(&value.replace("$(", "$$("))
             ));
         }
-        text.push_str("          volumeMounts:\n");
+        if !folders.is_empty() {
+            text.push_str("          volumeMounts:\n");
+        }
         for (number, folder) in folders.iter().enumerate() {
             let path = json_text(&folder.to_string_lossy());
             text.push_str(&format!("            - name: imas-{number}\n              mountPath: {path}\n              readOnly: true\n"));
@@ -216,6 +229,9 @@ impl Setting<'_> {
 
     /// The folders to mount: the installation's, and that of a library which lies elsewhere.
     fn folders(&self) -> BTreeSet<PathBuf> {
+        if self.own_files().is_empty() {
+            return BTreeSet::new();
+        }
         if let Some(bundle) = &self.args.bundle {
             return BTreeSet::from([bundle.clone()]);
         }
@@ -227,6 +243,11 @@ impl Setting<'_> {
     }
 
     fn warn(&self) {
+        if self.folders().is_empty() {
+            return message::warning(
+                "a variable of these names that the image sets is replaced: put its options before ours",
+            );
+        }
         message::warning(&format!(
             "for images with {} or later only: in one with musl (Alpine) or an older C library no program of the container would start",
             imas_linux::host::libc_version()

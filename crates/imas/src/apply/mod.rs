@@ -7,18 +7,20 @@ pub(crate) mod bundle;
 pub(crate) mod choice;
 pub(crate) mod drop_in;
 pub(crate) mod env;
+mod held_free;
+pub(crate) mod of_runtime;
 pub(crate) mod overrides;
 pub(crate) mod trim;
 pub(crate) mod unit;
 pub(crate) mod watch;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use imas_engine::exclusions::Exclusions;
 use imas_linux::catalogue::CatalogueCandidate;
-use imas_linux::environment::Libraries;
+use imas_linux::environment::{Libraries, Variables};
 use imas_linux::index::detail_of_unit;
 use imas_linux::program::Program;
 use imas_linux::started_name::name_of_detail;
@@ -27,13 +29,14 @@ use imas_store::domain::Domain;
 
 use self::applied::Applied;
 use self::drop_in::Found;
-use self::unit::{Unit, systemctl};
+use self::unit::{Unit, below, systemctl};
 use self::watch::WatchRecord;
 use crate::command_line::service_args::{ApplyArgs, UnapplyArgs, WriteArgs};
 use imas_cli::message::{self, Hinted};
 use imas_cli::output;
 use imas_cli::when::span;
 use imas_engine::context::Context;
+use imas_engine::lasting_settings;
 use imas_view::program_view::state;
 use imas_view::settled;
 
@@ -76,12 +79,16 @@ fn apply_to(
 ) -> Result<()> {
     let name = &unit.name;
     check_place(context, candidate, unit, &args.how)?;
-    let inherited = unit.environment_without_ours();
+    let file = drop_in::path(root_of(&args.how), name);
+    let found = drop_in::find(&file)?;
+    let inherited = unit.environment_before(&found);
     let variables = choice::changes(&libraries(context, &args.how), candidate, args.follow, &inherited)?;
     check_files(unit, &variables, &args.how)?;
-    let text = drop_in::text(name, &candidate.name, &variables);
-    let file = drop_in::path(root_of(&args.how), name);
-    let old = match drop_in::find(&file)? {
+    lasting_settings::remarks(candidate)
+        .iter()
+        .for_each(|remark| message::warning(&format!("{name}: {remark}")));
+    let text = drop_in::text(name, &candidate.name, &variables, &replaced(candidate, &variables, &inherited));
+    let old = match found {
         Found::Edited => {
             applied.problem = Some(left_alone(&file));
             return Ok(());
@@ -105,6 +112,19 @@ fn apply_to(
     }
     let change = Change { unit, variables: &variables, old: &old, new: &text, file: &file };
     write(&change, applied, args, context)
+}
+
+/// The values that a drop-in replaces, where no variable in it notes them for the program.
+fn replaced(
+    candidate: &CatalogueCandidate,
+    variables: &[(String, String)],
+    inherited: &Variables,
+) -> Vec<(String, String)> {
+    let is_open = candidate.runtime.as_ref().is_some_and(|settings| settings.is_bare);
+    let before = |(name, _): &(String, String)| {
+        Some((name.clone(), inherited.get(name.as_str())?.to_string_lossy().into_owned()))
+    };
+    if is_open { variables.iter().filter_map(before).collect() } else { vec![] }
 }
 
 /// A drop-in that is about to be written.
@@ -190,7 +210,8 @@ fn write(change: &Change<'_>, applied: &mut Applied, args: &ApplyArgs, context: 
     Ok(())
 }
 
-/// Every running service for whose program a better candidate than `system` is settled, each watched.
+/// Every running service for whose program a better candidate than `system` is settled, or which holds much free memory
+/// and nothing is settled yet; each watched.
 fn auto(args: &ApplyArgs, context: &Context) -> Result<ExitCode> {
     if args.watch.is_some() && !args.how.write {
         return Err(Hinted::error(
@@ -254,8 +275,8 @@ fn running_services() -> Result<Vec<String>> {
     Ok(shown.lines().filter_map(|line| Some(line.split_whitespace().next()?.to_owned())).collect())
 }
 
-/// The unit and what was proven better than `system` for it, unless it has that, went back from it before, or
-/// is a program that nobody is to change unasked.
+/// The unit and what was proven better than `system` for it, by trials or by what its heaps hold now, unless it has that,
+/// went back from it before, or is a program that nobody is to change unasked.
 fn proven(
     context: &Context,
     exclusions: &Exclusions,
@@ -265,12 +286,20 @@ fn proven(
     let unit = Unit::read(name, None)?;
     let may_be_changed = |program: &Program| !unit.refuses_stop && exclusions.reason(&program.path).is_none();
     let Some(program) = unit.program().filter(may_be_changed) else { return Ok(None) };
-    let Some(known) = known(context, store, &unit, &program)? else { return Ok(None) };
-    let state = state(context, store, known, &crate::command_line::cli::RulesArgs::of_environment())?;
-    let pick = settled::settled(&state).filter(|pick| *pick != imas_core::SYSTEM);
-    let Some(candidate) = pick.and_then(|pick| choice::usable(context, pick).ok()) else { return Ok(None) };
+    let rules = crate::command_line::cli::RulesArgs::of_environment();
+    let known = known(context, store, &unit, &program)?;
+    let state = known.map(|known| state(context, store, known, &rules)).transpose()?;
+    let pick = match state.as_ref().and_then(settled::settled) {
+        Some(settled) => Some(settled.to_owned()).filter(|pick| pick != imas_core::SYSTEM),
+        None => held_free::candidate(context, name),
+    };
+    let Some(candidate) = pick.and_then(|pick| choice::usable(context, &pick).ok()) else { return Ok(None) };
+    if lasting_settings::prints_a_line(&candidate) {
+        return Ok(None);
+    }
+    let candidate = fitted(candidate, &unit, None, false)?;
     let was_watched = WatchRecord::of(name).is_some_and(|record| record.candidate == candidate.name);
-    let fits = check_program(&unit, Some(&program)).is_ok();
+    let fits = check_program(&unit, Some(&program), &candidate).is_ok();
     Ok((fits && !was_watched).then_some((unit, candidate)))
 }
 
@@ -339,20 +368,25 @@ fn left_alone(file: &Path) -> String {
 /// What was named, else what was learned about the service's program.
 fn candidate_for(args: &ApplyArgs, context: &Context, unit: &Unit) -> Result<CatalogueCandidate> {
     let program = unit.program();
-    if args.how.root.is_none() {
-        check_program(unit, program.as_ref())?;
-    }
+    let root = args.how.root.as_deref();
+    let checked = |candidate: CatalogueCandidate| {
+        let candidate = fitted(candidate, unit, root, args.follow)?;
+        if root.is_none() {
+            check_program(unit, program.as_ref(), &candidate)?;
+        }
+        Ok(candidate)
+    };
     if let Some(name) = &args.candidate {
-        return choice::usable(context, name);
+        return checked(choice::usable(context, name)?);
     }
-    let program = program.ok_or_else(|| {
+    let program = program.as_ref().ok_or_else(|| {
         Hinted::error(
             format!("{}: its program cannot be found", unit.name),
             "name a candidate with --candidate NAME",
         )
     })?;
     let store = crate::stored::harvest::view(context)?;
-    let known = known(context, &store, unit, &program)?.ok_or_else(|| {
+    let known = known(context, &store, unit, program)?.ok_or_else(|| {
         Hinted::error(
             format!("{}: nothing is known of its program, {program}", unit.name),
             "name a candidate with --candidate NAME, or measure it: imas bench -- ...",
@@ -361,7 +395,42 @@ fn candidate_for(args: &ApplyArgs, context: &Context, unit: &Unit) -> Result<Cat
     let state = state(context, &store, known, &crate::command_line::cli::RulesArgs::of_environment())?;
     let name = choice::settled_or_why(&state)?.to_owned();
     message::say(&format!("imas: {program}: {name}: {}", state.decision.reason.sentence()));
-    choice::usable(context, &name)
+    let candidate = choice::usable(context, &name)?;
+    if lasting_settings::prints_a_line(&candidate) {
+        return Err(Hinted::error(
+            format!(
+                "{}: {name} would make the JVM print a line at each start, so it is not taken unasked",
+                unit.name
+            ),
+            format!("if you want that: imas apply {} --candidate {name}", unit.name),
+        ));
+    }
+    checked(candidate)
+}
+
+/// The candidate as the unit gets it, with the variables of its files.
+fn fitted(
+    candidate: CatalogueCandidate,
+    unit: &Unit,
+    root: Option<&Path>,
+    follows: bool,
+) -> Result<CatalogueCandidate> {
+    let top = root.unwrap_or_else(|| Path::new("/"));
+    let mut environment = unit.environment_before(&drop_in::find(&drop_in::path(top, &unit.name))?);
+    for (_, text) in unit.file_texts(top) {
+        environment_lines(&text).for_each(|(name, value)| {
+            environment.insert(name.into(), value.into());
+        });
+    }
+    of_runtime::for_unit(&candidate, unit, &environment, root, follows)
+}
+
+/// The variables that a file of variables sets.
+fn environment_lines(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    let lines = text.lines().map(str::trim_start).filter(|line| !line.starts_with(['#', ';']));
+    lines
+        .filter_map(|line| line.split_once('='))
+        .map(|(name, value)| (name, value.trim().trim_matches(['"', '\''])))
 }
 
 /// The service itself, as imasd knows services, else its program wherever it runs.
@@ -386,7 +455,10 @@ fn known(
 }
 
 /// Refuses a unit whose program cannot be preloaded into: its drop-in would do nothing.
-fn check_program(unit: &Unit, program: Option<&Program>) -> Result<()> {
+fn check_program(unit: &Unit, program: Option<&Program>, candidate: &CatalogueCandidate) -> Result<()> {
+    if candidate.runtime.as_ref().is_some_and(|settings| settings.is_bare) {
+        return Ok(());
+    }
     let elf = program.and_then(|program| imas_linux::elf::ElfImage::read(&program.path).ok());
     match elf.and_then(|elf| elf.unfit()) {
         Some(unfit) => Err(Hinted::error(
@@ -447,17 +519,10 @@ fn check_place(
     Ok(())
 }
 
-fn below(root: &Path, file: &Path) -> PathBuf {
-    root.join(file.strip_prefix("/").unwrap_or(file))
-}
-
 /// Files of variables win over a drop-in's: then ours would do nothing, or half of it.
 fn check_files(unit: &Unit, variables: &[(String, String)], how: &WriteArgs) -> Result<()> {
-    for file in &unit.environment_files {
-        let text = std::fs::read_to_string(below(root_of(how), file)).unwrap_or_default();
-        let sets = |name: &str| {
-            text.lines().any(|line| line.trim_start().split('=').next() == Some(name) && line.contains('='))
-        };
+    for (file, text) in unit.file_texts(root_of(how)) {
+        let sets = |name: &str| environment_lines(&text).any(|(one, _)| one == name);
         if let Some((name, _)) = variables.iter().find(|(name, _)| sets(name)) {
             return Err(Hinted::error(
                 format!("{}: {} sets {name} and would win", unit.name, file.display()),

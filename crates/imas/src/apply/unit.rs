@@ -10,6 +10,8 @@ use anyhow::{Context as _, Result};
 use imas_linux::environment::Variables;
 use imas_linux::program::{Command, Program};
 
+use super::drop_in::{self, Found};
+
 use imas_cli::message::Hinted;
 
 /// Facts of a service that matter here.
@@ -24,6 +26,8 @@ pub(crate) struct Unit {
     /// Words of the first `ExecStart=`.
     exec: Vec<OsString>,
     main_pid: Option<u32>,
+    /// Limit on its memory in bytes: `MemoryMax=`.
+    pub(crate) memory_max: Option<u64>,
     /// `RootDirectory=` or `RootImage=` where the unit runs in another file system.
     pub(crate) own_root: Option<String>,
     /// systemd refuses to restart it: `RefuseManualStop=`.
@@ -73,7 +77,7 @@ impl Unit {
     }
 
     fn from_manager(name: &str) -> Result<Self> {
-        const PROPERTIES: &str = "LoadState,Environment,EnvironmentFiles,ExecStart,MainPID,RootDirectory,RootImage,RefuseManualStop";
+        const PROPERTIES: &str = "LoadState,Environment,EnvironmentFiles,ExecStart,MainPID,RootDirectory,RootImage,RefuseManualStop,MemoryMax";
         let shown = systemctl(&["show", "--property", PROPERTIES, "--", name])?;
         let mut unit = Self { name: name.to_owned(), ..Self::default() };
         for line in shown.lines() {
@@ -86,6 +90,7 @@ impl Unit {
                     unit.environment_files.push(file.into());
                 }
                 "ExecStart" if unit.exec.is_empty() => unit.exec = shown_command(value),
+                "MemoryMax" => unit.memory_max = bytes(value),
                 "RefuseManualStop" => unit.refuses_stop = value == "yes",
                 "MainPID" => unit.main_pid = value.parse().ok().filter(|&pid| pid != 0),
                 "RootDirectory" | "RootImage" if !value.is_empty() && value != "/" => {
@@ -131,6 +136,7 @@ impl Unit {
                     let command = value.trim_start_matches(['@', '-', ':', '+', '!']);
                     self.exec = words(command).into_iter().map(OsString::from).collect();
                 }
+                "MemoryMax" => self.memory_max = bytes(value),
                 "RootDirectory" | "RootImage" if !value.is_empty() && value != "/" => {
                     self.own_root = Some(line.to_owned());
                 }
@@ -171,6 +177,39 @@ impl Unit {
         clean
     }
 
+    /// The environment as it is without this drop-in of ours.
+    pub(crate) fn environment_before(&self, ours: &Found) -> Variables {
+        let mut before = self.environment_without_ours();
+        let Found::Ours(text) = ours else { return before };
+        if self.environment.contains_key(imas_abi::env::UNSET) || text.contains(imas_abi::env::WAS) {
+            return before;
+        }
+        let (mut set, mut was) = (Self::default(), Self::default());
+        set.add_file(text);
+        let lines = text.lines().filter_map(|line| line.strip_prefix(drop_in::WAS));
+        was.add_file(&format!("[Service]\n{}", lines.collect::<Vec<_>>().join("\n")));
+        set.environment.keys().for_each(|name| before.remove(name));
+        for (name, value) in was.environment.iter() {
+            before.insert(name.clone(), value.clone());
+        }
+        before
+    }
+
+    /// Its files of variables below the root, with their text; empty where one cannot be read.
+    pub(crate) fn file_texts<'a>(&'a self, root: &'a Path) -> impl Iterator<Item = (&'a Path, String)> {
+        let text = |file: &Path| std::fs::read_to_string(below(root, file)).unwrap_or_default();
+        self.environment_files.iter().map(move |file| (file.as_path(), text(file)))
+    }
+
+    /// The words of its first command, with the program's path below the root.
+    pub(crate) fn words_below(&self, root: Option<&Path>) -> Vec<OsString> {
+        let mut words = self.exec.clone();
+        if let (Some(root), Some(first)) = (root, words.first_mut()) {
+            *first = below(root, Path::new(first)).into_os_string();
+        }
+        words
+    }
+
     /// The program of the service: that of its main process, else the one its first command names.
     pub(crate) fn program(&self) -> Option<Program> {
         let running = self.main_pid.and_then(imas_linux::running::program_of);
@@ -209,6 +248,25 @@ fn unknown(name: &str) -> anyhow::Error {
         format!("{name}: there is no such service"),
         "'systemctl list-unit-files --type=service' lists them",
     )
+}
+
+/// The path below the root.
+pub(crate) fn below(root: &Path, file: &Path) -> PathBuf {
+    root.join(file.strip_prefix("/").unwrap_or(file))
+}
+
+/// A size as systemd writes it, such as `512M`; `None` for a share of the machine, or no limit.
+fn bytes(text: &str) -> Option<u64> {
+    let number = text.trim_end_matches(['K', 'M', 'G', 'T']);
+    let power = match &text[number.len()..] {
+        "" => 0,
+        "K" => 1,
+        "M" => 2,
+        "G" => 3,
+        "T" => 4,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(1 << (10 * power)).filter(|bytes| *bytes < u64::MAX)
 }
 
 /// Quoted words, as systemd reads and prints them; what it would not read either is left out.

@@ -30,8 +30,8 @@ pub(crate) struct ApplyArgs {
     /// The service, as systemctl names it
     #[arg(value_name = "UNIT", required_unless_present = "auto", conflicts_with = "auto")]
     pub(crate) unit: Option<String>,
-    /// Every running service for whose program a better candidate than system is settled: shows them, and
-    /// with --write changes and watches each
+    /// Every running service for whose program a better candidate than system is settled, or that holds much
+    /// free memory while nothing is settled: shows them, and with --write changes and watches each
     #[arg(long, conflicts_with_all = ["candidate", "root"])]
     pub(crate) auto: bool,
     /// Write it, restart the service and watch it for this time (24h, 30m); take it back if the service fails

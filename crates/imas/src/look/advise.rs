@@ -21,6 +21,7 @@ use serde::Serialize;
 
 use crate::command_line::cli::JsonArgs;
 use crate::look::heap_advice::{self, HeapRow};
+use crate::look::runtime_advice::{self, RuntimeRow};
 use imas_cli::output;
 use imas_engine::context::Context;
 use imas_view::program_view::{ProgramView, state};
@@ -65,6 +66,8 @@ struct Advice {
     not_settled: usize,
     /// Processes whose glibc holds free pages: this needs no trial.
     heaps: Vec<HeapRow>,
+    /// Processes of a language runtime whose settings are worth a trial: this needs none before.
+    runtimes: Vec<RuntimeRow>,
 }
 
 pub(crate) fn run(args: JsonArgs, context: &Context) -> Result<ExitCode> {
@@ -73,9 +76,11 @@ pub(crate) fn run(args: JsonArgs, context: &Context) -> Result<ExitCode> {
     if args.json {
         output::json(&advice)?;
     } else {
-        output::text(&(page(&advice) + &heap_advice::page(&advice.heaps)))?;
+        let without_trials = heap_advice::page(&advice.heaps) + &runtime_advice::page(&advice.runtimes);
+        output::text(&(page(&advice) + &without_trials))?;
     }
-    let any = advice.processes.iter().any(|row| row.gain) || !advice.heaps.is_empty();
+    let by_reading = !advice.heaps.is_empty() || advice.runtimes.iter().any(RuntimeRow::is_proven);
+    let any = advice.processes.iter().any(|row| row.gain) || by_reading;
     Ok(if any { ExitCode::SUCCESS } else { ExitCode::from(NO_ADVICE) })
 }
 
@@ -83,7 +88,8 @@ fn advice(context: &Context, store: &Store) -> Result<Advice> {
     let running = imas_linux::running::all();
     let candidates = RealCandidates::of(context.catalogue.candidates());
     let heaps = heap_advice::rows(context, &running, &candidates);
-    let mut advice = Advice { schema: 1, processes: vec![], as_decided: 0, not_settled: 0, heaps };
+    let runtimes = runtime_advice::rows(context, &running, &candidates);
+    let mut advice = Advice { schema: 1, processes: vec![], as_decided: 0, not_settled: 0, heaps, runtimes };
     let programs = store.programs()?;
     for program in programs.clone() {
         let state = state(context, store, program, &crate::command_line::cli::RulesArgs::of_environment())?;

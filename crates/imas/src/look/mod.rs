@@ -13,5 +13,6 @@ pub(crate) mod list;
 pub(crate) mod process_memory;
 pub(crate) mod report;
 pub(crate) mod runtime;
+pub(crate) mod runtime_advice;
 pub(crate) mod show;
 pub(crate) mod status;

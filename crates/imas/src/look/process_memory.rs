@@ -12,10 +12,13 @@ use anyhow::Result;
 use imas_cli::format::counted;
 use imas_cli::table;
 use imas_linux::heap::figures::{HeapFigures, NotReadable};
+use imas_linux::jvm_heap::JvmHeap;
 use imas_linux::resident::ResidentMemory;
 use imas_linux::running::{self, Running};
+use imas_linux::running_runtime::RunningRuntime;
+use imas_linux::runtime::FoundRuntime;
 use imas_linux::serving::candidate::RealCandidates;
-use imas_linux::{process, process_heaps};
+use imas_linux::{named_memory, process, process_heaps};
 use imas_view::keeps_away::LEAST_BYTES;
 use imas_view::trial_page;
 use serde::Serialize;
@@ -50,11 +53,45 @@ struct ProcessMemory {
     live_bytes: Option<u64>,
     /// What glibc's heaps hold.
     heaps: Option<HeapFigures>,
+    /// The language runtime of its program.
+    runtime: Option<ProcessRuntime>,
+    /// Resident bytes under the names that the program gave its mappings, the largest first.
+    named: Vec<(String, u64)>,
     /// Why that cannot be read.
     heaps_not_readable: Option<String>,
     verdict: Verdict,
     /// The verdict in words.
     sentence: String,
+}
+
+/// Language runtime of a process.
+#[derive(Debug, Serialize)]
+struct ProcessRuntime {
+    #[serde(flatten)]
+    found: FoundRuntime,
+    /// The heap of its JVM, by the JVM's own counters.
+    jvm: Option<JvmHeap>,
+}
+
+impl ProcessRuntime {
+    fn of(running: &Running) -> Option<Self> {
+        RunningRuntime::of(running).map(|RunningRuntime { found, jvm, .. }| Self { found, jvm })
+    }
+
+    fn words(&self) -> String {
+        let FoundRuntime { runtime, by, version, .. } = &self.found;
+        let version = version.as_ref().map_or_else(String::new, |version| format!(" {version}"));
+        let heap = self.jvm.as_ref().map_or_else(String::new, |heap| {
+            format!(
+                "; its heap ({}) is not malloc's: {} committed, {} left after the last of {}",
+                heap.collector,
+                size(heap.committed),
+                size(heap.after_collection),
+                counted(heap.collections, "collection")
+            )
+        });
+        format!("runtime: {}{version} ({by}){heap}", runtime.name())
+    }
 }
 
 /// The kind of verdict.
@@ -109,6 +146,8 @@ fn memory(context: &Context, running: &Running, resident: ResidentMemory) -> Pro
         live_bytes,
         verdict,
         sentence: sentence(verdict, &resident, live_bytes, &heaps, &candidates),
+        runtime: ProcessRuntime::of(running),
+        named: named_memory::of(running.pid),
         heaps_not_readable: heaps.as_ref().err().map(ToString::to_string),
         heaps: heaps.ok(),
     }
@@ -177,7 +216,11 @@ fn text(memory: &ProcessMemory) -> Result<String> {
         write!(text, ", {unit}")?;
     }
     let on = memory.candidate.as_deref().unwrap_or("an allocator that cannot be identified");
-    writeln!(text, ") on {on}, {}\n{}\n", counted(memory.threads, "thread"), memory.sentence)?;
+    writeln!(text, ") on {on}, {}\n{}", counted(memory.threads, "thread"), memory.sentence)?;
+    if let Some(runtime) = &memory.runtime {
+        writeln!(text, "{}", runtime.words())?;
+    }
+    text.push('\n');
     text.push_str(&table::plain(&["MiB", "resident memory"], rows(memory).into_iter()));
     Ok(text)
 }
@@ -208,10 +251,13 @@ fn rows(memory: &ProcessMemory) -> Vec<Vec<String>> {
         (resident.given_back, "part of the above: given back, until the kernel needs it"),
         (resident.swapped, "not resident: swapped out"),
     ];
-    let shown = rows.iter().filter(|(bytes, _)| *bytes > 0);
-    shown
-        .map(|(bytes, what)| vec![format!("{:.1}", *bytes as f64 / f64::from(1 << 20)), (*what).to_owned()])
-        .collect()
+    let named = memory
+        .named
+        .iter()
+        .map(|(name, bytes)| (*bytes, format!("part of the above: named '{}'", name.trim())));
+    let rows = rows.into_iter().map(|(bytes, what)| (bytes, what.to_owned())).chain(named);
+    let shown = rows.filter(|(bytes, _)| *bytes > 0);
+    shown.map(|(bytes, what)| vec![format!("{:.1}", bytes as f64 / f64::from(1 << 20)), what]).collect()
 }
 
 #[cfg(test)]

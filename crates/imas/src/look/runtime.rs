@@ -44,7 +44,10 @@ pub(crate) fn view(command: &Command, context: &Context, store: Option<&Store>) 
     let of_runtime = RuntimeCommand { command, executable: &executable, environment: &environment };
     let offered = |candidate: &CatalogueCandidate| OfferedCandidate {
         name: candidate.name.clone(),
-        why_not: of_runtime.known_obstacle(candidate, store).or_else(|| context.obstacle(candidate, store)),
+        why_not: of_runtime
+            .fitted_unasked(candidate, store)
+            .err()
+            .or_else(|| context.obstacle(candidate, store)),
         summary: candidate.summary.clone(),
     };
     let candidates = of_program(&context.catalogue, &executable).map(offered).collect();

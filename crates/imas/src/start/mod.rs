@@ -45,7 +45,7 @@ use imas_linux::clock::now_unix_s;
 use imas_linux::environment::{Injection, Mode, Reach, Variables};
 use imas_linux::page::{self, PageFileError, Ticket};
 use imas_linux::program::{Command, CommandError, Program};
-use imas_linux::runtime_start::with_arguments;
+use imas_linux::runtime_start::{Fitted, with_arguments};
 use imas_linux::start_program::ProgramStart;
 use imas_linux::started_name::name_of_detail;
 use imas_linux::user_preloads;
@@ -295,10 +295,10 @@ fn decided_anew(
         pressure,
     };
     let of_runtime = RuntimeCommand { command, executable: &executable, environment: request.environment };
+    if let Some(start) = pinned_settings(request, (context, &store), &of_runtime)? {
+        return Ok(start);
+    }
     if let Some(why) = &executable.unfit {
-        if let Some(start) = pinned_settings(request, (context, &store), &of_runtime)? {
-            return Ok(start);
-        }
         let system = context.candidate(SYSTEM)?;
         settled::keep(context, basis_of_file, &kept(system, Pressure::Any));
         return Ok(Start::untouched_because(request, why));
@@ -319,7 +319,7 @@ fn decided_anew(
     let is_usable = |candidate: &CatalogueCandidate| {
         context.obstacle(candidate, Some(&store)).is_none()
             && wrapped::obstacle(candidate, &preloaded).is_none()
-            && of_runtime.known_obstacle(candidate, Some(&store)).is_none()
+            && of_runtime.fitted_unasked(candidate, Some(&store)).is_ok()
     };
     let known = profile::state_where(context, &store, program, &executable.build_id, &is_usable)?;
     if let Some(start) = recorded(request, (context, &store), &known) {
@@ -335,7 +335,12 @@ fn decided_anew(
         under_way::next((context, &store), (&known.program, seen), &profile, &conditions)?.0
     } else {
         keep_weight(&conditions);
-        let plan = StartPlan::of(&profile, &conditions);
+        let mut plan = StartPlan::of(&profile, &conditions);
+        // Asked before the trial is recorded: a runtime may refuse its settings.
+        let of_trial = context.candidate(&plan.decision.candidate)?;
+        if plan.decision.trial && fitted(args, &of_runtime, of_trial, Some(&store)).is_err() {
+            plan.decision = plan.production.clone();
+        }
         if let Some(pressure) = settled::pressure(&profile, &plan, &conditions) {
             let candidate = context.candidate(&plan.production.candidate)?;
             settled::keep(context, basis.map(|basis| basis.until(&profile)), &kept(candidate, pressure));
@@ -350,7 +355,7 @@ fn decided_anew(
         build_id: &known.build_id,
         pid: std::process::id(),
     };
-    let candidate = match of_runtime.fitted(context.candidate(&decision.candidate)?, Some(&store)) {
+    let candidate = match fitted(args, &of_runtime, context.candidate(&decision.candidate)?, Some(&store)) {
         Ok(candidate) => candidate,
         // It is known from now on, and the next start gets another.
         Err(why) => {
@@ -445,13 +450,15 @@ fn forced(request: Request<'_>, context: &Context, command: &Command, name: &str
     }
     // A library that we did not build, and settings of a runtime, are tried for a while: once, if the store can be had,
     // and not at every start.
-    let is_tried = candidate.added || candidate.needs.is_some() || candidate.runtime.is_some();
+    let is_tried = candidate.added
+        || candidate.needs.is_some()
+        || (candidate.runtime.is_some() && !request.args.dry_run);
     let store = is_tried.then(|| context.open_store_within(STORE_TIMEOUT).ok()).flatten();
     if let Some(obstacle) = context.obstacle(candidate, store.as_ref()) {
         anyhow::bail!("{name}: {obstacle}");
     }
     let of_runtime = RuntimeCommand { command, executable: &executable, environment: request.environment };
-    let fitted = match of_runtime.fitted(candidate, store.as_ref()) {
+    let fitted = match fitted(request.args, &of_runtime, candidate, store.as_ref()) {
         Ok(fitted) => fitted,
         Err(why) => {
             message::warning(&format!("the program is started untouched: {name} is not offered: {why}"));
@@ -471,6 +478,20 @@ fn forced(request: Request<'_>, context: &Context, command: &Command, name: &str
         variables,
         page: None,
     })
+}
+
+/// The candidate with its settings for this command. A dry run starts nothing, a runtime neither.
+fn fitted(
+    args: &RunArgs,
+    of_runtime: &RuntimeCommand<'_>,
+    candidate: &CatalogueCandidate,
+    store: Option<&Store>,
+) -> Result<Fitted, String> {
+    if args.dry_run {
+        of_runtime.fitted_unasked(candidate, store)
+    } else {
+        of_runtime.fitted(candidate, store)
+    }
 }
 
 /// The words of the start, where the candidate adds some.
@@ -495,7 +516,7 @@ fn pinned_settings(
     if store.is_excluded(&program.path, &program.detail)? {
         return Ok(None);
     }
-    let fitted = match of_runtime.fitted(candidate, Some(store)) {
+    let fitted = match fitted(request.args, of_runtime, candidate, Some(store)) {
         Ok(fitted) => fitted,
         Err(why) => {
             let why = format!("{} is not offered: {why}", candidate.name);

@@ -10,9 +10,9 @@ use imas_core::Sample;
 use imas_core::TrialRecord;
 use imas_core::run::RawRun;
 use imas_core::sample::{Ended, PageKind};
-use imas_engine::compared::{ComparedCandidate, DefaultComparison, compared_with_inline, for_program};
+use imas_engine::compared::{ComparedCandidate, DefaultComparison, compared_with_inline};
 use imas_engine::inline_candidate::inline_candidates;
-use imas_engine::inspect::ExecutableFacts;
+use imas_engine::runtime_command::RuntimeCommand;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::clock::now_unix_s;
 use imas_linux::environment::Variables;
@@ -30,6 +30,7 @@ use imas_runs::subject::{Subject, Timeout};
 use imas_store::Store;
 
 use super::caller_folder::CallerFolder;
+use super::of_runtime::OfRuntime;
 use super::service_report::ServiceReport;
 use super::service_rounds::{BenchRounds, OneServer};
 use super::session::refuse_preloads;
@@ -54,9 +55,19 @@ pub(super) fn run(args: &BenchArgs, context: &Context) -> Result<ExitCode> {
     let set = DefaultComparison::ServiceSet;
     let chosen = compared_with_inline(&args.with(), &inline, set, context, store.as_ref())?;
     let mut session = Session::new(args, context, service, &words, chosen, caller.as_ref())?;
-    let executable = session.executable(store.as_ref())?;
-    let build_id = executable.build_id;
-    session.chosen = for_program(&session.chosen, &executable.defines);
+    let command = session.command()?;
+    let executable = imas_engine::inspect::command(&command, store.as_ref())?;
+    let environment = session.environment();
+    let of_command = RuntimeCommand { command: &command, executable: &executable, environment: &environment };
+    let of_runtime = OfRuntime::find(&of_command, &args.with(), context, store.as_ref());
+    if let Some(why) = of_runtime.why_nothing(&executable) {
+        return Err(Hinted::error(
+            format!("{}: cannot run under another allocator: {why}", command.program.path.display()),
+            "name the server itself as the command, not a program that starts it with other rights",
+        ));
+    }
+    session.chosen = of_runtime.join(&session.chosen, &executable);
+    let build_id = executable.build_id.clone();
     let interruption = Interruption::watch()?;
     let (runs, end) = session.measure(&interruption)?;
     if let SessionEnd::Interrupted(signal) = end {
@@ -205,17 +216,13 @@ impl<'a> Session<'a> {
         self.executor.command().map_err(hinted)
     }
 
-    /// Facts about the program's executable. An error when nothing can be preloaded into it.
-    fn executable(&self, store: Option<&Store>) -> Result<ExecutableFacts> {
-        let command = self.command()?;
-        let executable = imas_engine::inspect::command(&command, store)?;
-        match &executable.unfit {
-            None => Ok(executable),
-            Some(why) => Err(Hinted::error(
-                format!("{}: cannot run under another allocator: {why}", command.program.path.display()),
-                "name the server itself as the command, not a program that starts it with other rights",
-            )),
+    /// The environment of the server, without the variables of a run's folder.
+    fn environment(&self) -> Variables {
+        let mut variables = Variables::inherited();
+        for (name, value) in &self.executor.service().environment {
+            variables.insert(name.into(), value.into());
         }
+        variables
     }
 
     fn measure(&self, interruption: &Interruption) -> Result<(Vec<RawRun>, SessionEnd)> {

@@ -10,11 +10,10 @@ use imas_core::bench::{Floor, Looks, Options, QuickGoal};
 use imas_core::raw_runs::data::DataHeader;
 use imas_core::sample::PageKind;
 use imas_core::{Conditions, Sample, TrialRecord};
-use imas_engine::compared::{ComparedCandidate, for_program};
+use imas_engine::compared::ComparedCandidate;
 use imas_engine::inline_candidate::has_settings;
 use imas_engine::inspect::ExecutableFacts;
 use imas_engine::runtime_command::RuntimeCommand;
-use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::clock::now_unix_s;
 use imas_linux::host::Host;
 use imas_linux::program::Command;
@@ -34,6 +33,7 @@ use imas_store::Store;
 
 use super::collected::{Collector, Failure};
 use super::input::Input;
+use super::of_runtime::OfRuntime;
 use super::progress::Progress;
 use super::result::{self, Context as AroundRuns};
 use super::stop::StopRule;
@@ -94,8 +94,7 @@ pub(super) struct CommandSession<'a> {
     build_id: String,
     /// Facts about the program's executable.
     executable: ExecutableFacts,
-    /// Candidates of the program's runtime, with their settings for this command; or why it does not get one.
-    of_runtime: Vec<(CatalogueCandidate, Option<String>)>,
+    of_runtime: OfRuntime,
     /// Before the first run, like the conditions.
     began_unix_s: f64,
     /// Beginning of the session, for `--max-time`.
@@ -119,23 +118,6 @@ pub(super) fn refuse_preloads() -> Result<()> {
     })
 }
 
-/// Candidates of the program's runtime that are asked for, with their settings for this command.
-fn of_runtime(
-    command: &Command,
-    executable: &ExecutableFacts,
-    args: &BenchArgs,
-    context: &Context,
-    store: Option<&Store>,
-) -> Vec<(CatalogueCandidate, Option<String>)> {
-    let environment = Variables::inherited();
-    let command = RuntimeCommand { command, executable, environment: &environment };
-    let fitted = |candidate: &CatalogueCandidate| match command.fitted(candidate, store) {
-        Ok(fitted) => (fitted, context.obstacle(candidate, store)),
-        Err(why) => (candidate.clone(), Some(why)),
-    };
-    imas_engine::compared::of_runtime(&args.with(), context, executable).into_iter().map(fitted).collect()
-}
-
 impl<'a> CommandSession<'a> {
     pub(super) fn new(
         args: &'a BenchArgs,
@@ -147,9 +129,13 @@ impl<'a> CommandSession<'a> {
         let command = typed::command(&variant.words)?;
         let executable = imas_engine::inspect::command(&command, store)?;
         refuse_preloads()?;
-        let of_runtime = of_runtime(&command, &executable, args, context, store);
-        let has_settings = of_runtime.iter().any(|(_, obstacle)| obstacle.is_none());
-        if let Some(why) = executable.unfit.as_ref().filter(|_| !has_settings || args.quick.quick) {
+        // A replay shows nothing of a heap that is not malloc's.
+        let names = if args.quick.quick { vec![imas_core::SYSTEM.to_owned()] } else { args.with() };
+        let environment = Variables::inherited();
+        let of_command =
+            RuntimeCommand { command: &command, executable: &executable, environment: &environment };
+        let of_runtime = OfRuntime::find(&of_command, &names, context, store);
+        if let Some(why) = of_runtime.why_nothing(&executable) {
             return Err(Hinted::error(
                 format!("{}: cannot run under another allocator: {why}", command.program.path.display()),
                 "measure another program, or the program that this one starts",
@@ -185,7 +171,7 @@ impl<'a> CommandSession<'a> {
         interruption: &Interruption,
     ) -> Result<SessionOutcome> {
         let lines = &self.args.lines;
-        let compared = &self.compared(compared);
+        let compared = &self.of_runtime.join(compared, &self.executable);
         self.line("--setup", &lines.setup).map_or(Ok(()), |line| line.run())?;
         let measured = if self.args.quick.quick {
             self.measure_quickly(compared, interruption)
@@ -196,26 +182,6 @@ impl<'a> CommandSession<'a> {
         // What was measured is not lost where the cleanup fails.
         let _ = cleaned.inspect_err(message::error);
         measured
-    }
-
-    /// The candidates as they are for this program, and those of its runtime.
-    fn compared<'b>(&'b self, compared: &[ComparedCandidate<'b>]) -> Vec<ComparedCandidate<'b>> {
-        let mut all = for_program(compared, &self.executable.defines);
-        if let Some(why) = &self.executable.unfit {
-            // What was not asked for by name, and cannot be, is not spoken of.
-            let is_named = !self.args.with().is_empty();
-            all.retain(|one| one.candidate.is_system() || is_named);
-            for one in all.iter_mut().filter(|one| !one.candidate.is_system()) {
-                one.obstacle = Some(why.clone());
-            }
-        }
-        // A replay shows nothing of a heap that is not malloc's.
-        let of_runtime = self.of_runtime.iter().filter(|_| !self.args.quick.quick);
-        all.extend(
-            of_runtime
-                .map(|(candidate, obstacle)| ComparedCandidate { candidate, obstacle: obstacle.clone() }),
-        );
-        all
     }
 
     /// Measures the candidates. With `plan`, a recorded run has taken the place of one warm-up.

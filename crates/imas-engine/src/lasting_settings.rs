@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A candidate that is settings of a language runtime, for something that lasts: a unit, an image, a pod. There the
+//! settings are variables; nothing is put behind the name of a program.
+
+use std::path::Path;
+
+use anyhow::Result;
+use imas_cli::message::Hinted;
+use imas_linux::catalogue::CatalogueCandidate;
+use imas_linux::environment::Variables;
+use imas_linux::runtime::{Delivery, Entry, FoundRuntime, RuntimeSettings, VersionRange, limit};
+use imas_linux::runtime_start::{StartOfProgram, fitted};
+
+/// The variable of the JVM for settings that are arguments elsewhere.
+const OF_JVM: &str = "JAVA_TOOL_OPTIONS";
+
+/// The candidate for a program of which its runtime alone is known, with the variables that it has already. A candidate
+/// without a runtime is what it was.
+///
+/// # Errors
+/// If a variable has a value already, or would need to know the memory limit.
+pub fn for_any(candidate: &CatalogueCandidate, environment: &Variables) -> Result<CatalogueCandidate> {
+    if candidate.runtime.is_none() {
+        return Ok(candidate.clone());
+    }
+    let wanted = in_variables(candidate);
+    if let Some((variable, value)) = wanted.environment.iter().find(|(_, value)| limit::is_named(value)) {
+        return Err(Hinted::error(
+            format!(
+                "{}: it depends on the memory limit of the container, which is not known here",
+                candidate.name
+            ),
+            format!("set {variable} yourself: {value}, with the number in place of the braces"),
+        ));
+    }
+    of_any_version(&wanted, environment, None).map_err(|why| {
+        Hinted::error(
+            format!("{} is not offered: {why}", candidate.name),
+            "what you set yourself stays as it is",
+        )
+    })
+}
+
+/// The candidate for an image or a pod, of which nothing is known: variables alone where that is enough.
+///
+/// # Errors
+/// If a variable would need to know the memory limit.
+pub fn for_container(candidate: &CatalogueCandidate) -> Result<CatalogueCandidate> {
+    for_any(candidate, &Variables::new()).map(bare)
+}
+
+/// The candidate for a program of its runtime, whatever the version.
+///
+/// # Errors
+/// Why the program does not get it, as a clause for people.
+pub fn of_any_version(
+    candidate: &CatalogueCandidate,
+    environment: &Variables,
+    memory_limit: Option<u64>,
+) -> Result<CatalogueCandidate, String> {
+    let mut candidate = candidate.clone();
+    let Some(settings) = &mut candidate.runtime else { return Ok(candidate) };
+    settings.versions = VersionRange::default();
+    let found =
+        [FoundRuntime { runtime: settings.runtime, by: String::new(), version: None, entry: Entry::Own }];
+    let start = StartOfProgram {
+        found: &found,
+        file: Path::new(""),
+        words: &[],
+        is_by_script: false,
+        unfit: None,
+        environment,
+        memory_limit,
+    };
+    fitted(&candidate, &start).map(left_open)
+}
+
+/// A runtime that reads its variables from the environment itself needs nothing of ours for that.
+#[must_use]
+pub fn left_open(candidate: CatalogueCandidate) -> CatalogueCandidate {
+    let reads_itself = |settings: &RuntimeSettings| settings.runtime.delivery() == Delivery::Open;
+    if candidate.runtime.as_ref().is_some_and(reads_itself) { bare(candidate) } else { candidate }
+}
+
+/// The candidate with nothing of ours loaded where it needs no library: its variables stay in the environment.
+#[must_use]
+pub fn bare(mut candidate: CatalogueCandidate) -> CatalogueCandidate {
+    let loads = candidate.library.is_some() || candidate.give_back;
+    if let Some(settings) = candidate.runtime.as_mut().filter(|_| !loads) {
+        settings.is_bare = true;
+    }
+    candidate
+}
+
+/// The candidate without arguments: those of the JVM are put into its variable.
+#[must_use]
+pub fn in_variables(candidate: &CatalogueCandidate) -> CatalogueCandidate {
+    let mut candidate = candidate.clone();
+    if let Some(settings) = candidate.runtime.as_mut().filter(|settings| !settings.arguments.is_empty()) {
+        let arguments = std::mem::take(&mut settings.arguments).join(" ");
+        candidate.environment.insert(OF_JVM.to_owned(), arguments);
+    }
+    candidate
+}
+
+/// Whether the runtime prints a line about the settings at each start.
+#[must_use]
+pub fn prints_a_line(candidate: &CatalogueCandidate) -> bool {
+    let has_arguments = |settings: &RuntimeSettings| !settings.arguments.is_empty();
+    candidate.runtime.as_ref().is_some_and(has_arguments) || candidate.environment.contains_key(OF_JVM)
+}
+
+/// What else the user should know of a candidate in this form.
+#[must_use]
+pub fn remarks(candidate: &CatalogueCandidate) -> Vec<String> {
+    let Some(settings) = &candidate.runtime else { return vec![] };
+    let mut remarks = vec![];
+    if prints_a_line(candidate) {
+        remarks.push(format!(
+            "the JVM prints the line 'Picked up {OF_JVM}: ...' on standard error at each start"
+        ));
+    }
+    if settings.is_bare || settings.runtime.delivery() == Delivery::Open {
+        let names: Vec<_> = candidate.environment.keys().map(String::as_str).collect();
+        remarks.push(format!("what the program starts in turn inherits {}", names.join(" and ")));
+    }
+    remarks
+}

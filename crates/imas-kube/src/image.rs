@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `imas kube image`: an image with the libraries of the candidates, one layer for each, and a copier for
+//! nodes that cannot mount images.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use imas_cli::output;
+use imas_cli::output_file::{self, NewFile, OutputFolder};
+use imas_engine::context::Context;
+use imas_engine::{lasting, licences};
+use imas_linux::catalogue::CatalogueCandidate;
+use serde_json::{Value, json};
+
+use crate::cli::ImageArgs;
+use crate::oci::{self, ImageFile, Layer, Layout};
+
+/// Program that copies the libraries, beside the other static tools.
+const COPIER: &str = "imas-copy";
+
+/// Writes the image.
+pub(crate) fn run(args: &ImageArgs, context: &Context) -> Result<()> {
+    let candidates = args.with.iter().map(|name| taken(context, name)).collect::<Result<Vec<_>>>()?;
+    let layers = layers(context, &candidates, &args.copier)?;
+    let labels = json!({
+        "org.opencontainers.image.title": "IMAS", "org.opencontainers.image.version": env!("CARGO_PKG_VERSION"),
+        "imas.io/candidates": args.with.join(","), "imas.io/libc": imas_linux::host::libc_version(),
+    });
+    let layout = oci::layout(&layers, &format!("/{COPIER}"), &args.tag, &labels)?;
+    write(&layout, &args.out).with_context(|| args.out.display().to_string())?;
+    let bytes: usize = layout.values().map(Vec::len).sum();
+    output::text(&format!(
+        "{}: {} layers, {} KiB; to push it: skopeo copy {}:{}:{} docker://REGISTRY/imas:1\n",
+        args.out.display(),
+        layers.len(),
+        bytes >> 10,
+        if is_archive(&args.out) { "oci-archive" } else { "oci" },
+        args.out.display(),
+        args.tag
+    ))
+}
+
+fn taken(context: &Context, name: &str) -> Result<CatalogueCandidate> {
+    let candidate = lasting::usable(context, name)?;
+    lasting::can_be_taken(&candidate)?;
+    Ok(candidate)
+}
+
+/// What every candidate needs, and a layer for each allocator.
+fn layers(context: &Context, candidates: &[CatalogueCandidate], copier: &Path) -> Result<Vec<Layer>> {
+    let ours = [context.libraries.guard.as_path(), context.libraries.give_back.as_path(), copier];
+    let mut common = ours.into_iter().map(library).collect::<Result<Vec<_>>>()?;
+    let mut of_allocators: BTreeMap<String, Layer> = BTreeMap::new();
+    for candidate in candidates {
+        let Some(file) = &candidate.library else { continue };
+        if of_allocators.contains_key(&candidate.allocator) {
+            continue;
+        }
+        let notice = text(&format!("LICENCES.{}", candidate.allocator), licences::of(context, candidate)?);
+        let layer = Layer { what: candidate.allocator.clone(), files: vec![notice, library(file)?] };
+        of_allocators.insert(candidate.allocator.clone(), layer);
+    }
+    let bill = serde_json::to_string_pretty(&bill_of_materials(candidates, &of_allocators, &common))?;
+    common.push(text("LICENCE", licences::OURS.to_owned()));
+    common.push(text("imas.spdx.json", bill));
+    common.sort_by(|a, b| a.name.cmp(&b.name));
+    let first = Layer { what: "guard, pacer, copier".to_owned(), files: common };
+    Ok([first].into_iter().chain(of_allocators.into_values()).collect())
+}
+
+fn library(path: &Path) -> Result<ImageFile> {
+    let bytes = std::fs::read(path).with_context(|| path.display().to_string())?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    Ok(ImageFile { name, bytes, is_executable: true })
+}
+
+fn text(name: &str, content: String) -> ImageFile {
+    ImageFile { name: name.to_owned(), bytes: content.into_bytes(), is_executable: false }
+}
+
+/// What is in the image, as SPDX 2.3 writes it: a package for IMAS and for each allocator, a file for each
+/// library.
+fn bill_of_materials(
+    candidates: &[CatalogueCandidate],
+    layers: &BTreeMap<String, Layer>,
+    common: &[ImageFile],
+) -> Value {
+    let package = |name: &str, version: &str, licence: &str, origin: &str| {
+        json!({
+            "SPDXID": format!("SPDXRef-{name}"), "name": name, "versionInfo": version, "licenseDeclared": licence,
+            "licenseConcluded": licence, "copyrightText": "NOASSERTION", "downloadLocation": "NOASSERTION",
+            "filesAnalyzed": false, "sourceInfo": origin,
+        })
+    };
+    let mut packages = vec![package("imas", env!("CARGO_PKG_VERSION"), "Apache-2.0", "this project")];
+    for name in layers.keys() {
+        let Some(one) = candidates.iter().find(|one| one.allocator == *name) else { continue };
+        packages.push(package(
+            name,
+            one.version.as_deref().unwrap_or("NOASSERTION"),
+            &one.licence,
+            &one.origin,
+        ));
+    }
+    let all =
+        common.iter().chain(layers.values().flat_map(|layer| &layer.files)).filter(|file| file.is_executable);
+    let files: Vec<_> = all
+        .map(|file| {
+            let digest = oci::digest(&file.bytes);
+            json!({
+                "SPDXID": format!("SPDXRef-file-{}", file.name), "fileName": format!("./{}", file.name),
+                "checksums": [{ "algorithm": "SHA256", "checksumValue": digest.trim_start_matches("sha256:") }],
+                "licenseConcluded": "NOASSERTION", "copyrightText": "NOASSERTION",
+            })
+        })
+        .collect();
+    let describes = packages.iter().map(|one| {
+        json!({ "spdxElementId": "SPDXRef-DOCUMENT", "relationshipType": "DESCRIBES", "relatedSpdxElement": one["SPDXID"] })
+    });
+    let describes: Vec<_> = describes.collect();
+    let content = oci::digest(json!([packages, files]).to_string().as_bytes());
+    json!({
+        "spdxVersion": "SPDX-2.3", "dataLicense": "CC0-1.0", "SPDXID": "SPDXRef-DOCUMENT", "name": "imas",
+        "documentNamespace": format!("https://example.invalid/imas/spdx/{}", content.trim_start_matches("sha256:")),
+        "creationInfo": { "created": "1970-01-01T00:00:00Z", "creators": [format!("Tool: imas-{}", env!("CARGO_PKG_VERSION"))] },
+        "packages": packages, "files": files, "relationships": describes,
+    })
+}
+
+fn is_archive(out: &Path) -> bool {
+    out.extension().is_some_and(|extension| extension == "tar")
+}
+
+fn write(layout: &Layout, out: &Path) -> Result<()> {
+    if is_archive(out) {
+        return Ok(output_file::write(out, &oci::archive(layout)?)?);
+    }
+    for folder in ["", "blobs/sha256"] {
+        let here = OutputFolder::make(&out.join(folder))?;
+        let inside = layout.iter().filter_map(|(path, bytes)| {
+            let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
+            (parent == folder).then(|| NewFile { name: OsStr::new(name), bytes, mode: None })
+        });
+        here.write_all(&inside.collect::<Vec<_>>())?;
+    }
+    Ok(())
+}

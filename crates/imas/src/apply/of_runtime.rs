@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A candidate that is settings of a language runtime, for a unit: what its program takes, and what the unit itself
+//! sets already.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use imas_engine::lasting_settings;
+use imas_linux::catalogue::CatalogueCandidate;
+use imas_linux::elf::ElfImage;
+use imas_linux::environment::Variables;
+use imas_linux::program::Command;
+use imas_linux::runtime::{FoundRuntime, with_version};
+use imas_linux::runtime_start::{StartOfProgram, fitted, takes};
+use imas_linux::trust;
+
+use crate::apply::unit::Unit;
+use imas_cli::message::{self, Hinted};
+
+/// Program of a unit, as far as settings of its runtime depend on it.
+struct UnitProgram {
+    file: PathBuf,
+    words: Vec<OsString>,
+    found: Vec<FoundRuntime>,
+    unfit: Option<&'static str>,
+}
+
+impl UnitProgram {
+    fn of(unit: &Unit, root: Option<&Path>) -> Result<Self, String> {
+        let words = unit.words_below(root);
+        let path = std::env::var_os("PATH");
+        let command = Command::resolve(&words, path.as_deref()).map_err(|error| error.to_string())?;
+        if root.is_some() && command.is_by_script() {
+            return Err(
+                "its program is a script, whose interpreter in the image is not looked for".to_owned()
+            );
+        }
+        let file = command.program.path;
+        let elf = ElfImage::read(&file).map_err(|error| error.to_string())?;
+        let found = elf.runtimes.iter().cloned().map(|found| with_version(found, &file)).collect();
+        Ok(Self { unfit: elf.unfit().map(|unfit| unfit.why()), words: command.arguments, found, file })
+    }
+
+    fn start<'a>(&'a self, environment: &'a Variables, memory_limit: Option<u64>) -> StartOfProgram<'a> {
+        StartOfProgram {
+            found: &self.found,
+            file: &self.file,
+            words: &self.words,
+            is_by_script: false,
+            unfit: self.unfit,
+            environment,
+            memory_limit,
+        }
+    }
+}
+
+/// The candidate as the unit gets it. `environment` is what the unit has without us, that of its files included. With
+/// `follows`, what the unit's program starts has the runtime. A candidate without a runtime is what it was.
+pub(crate) fn for_unit(
+    candidate: &CatalogueCandidate,
+    unit: &Unit,
+    environment: &Variables,
+    root: Option<&Path>,
+    follows: bool,
+) -> Result<CatalogueCandidate> {
+    let Some(runtime) = candidate.runtime.as_ref().map(|settings| settings.runtime) else {
+        return Ok(candidate.clone());
+    };
+    let name = &candidate.name;
+    let refused = |why: String| {
+        Hinted::error(
+            format!("{}: {name} is not offered: {why}", unit.name),
+            format!(
+                "'imas run --candidate {name} -- ...' tries it; 'imas env --format systemd' prints the lines for a drop-in of your own"
+            ),
+        )
+    };
+    if let Some(own_root) = &unit.own_root {
+        let why =
+            format!("it runs in a file system of its own ({own_root}), where its program is not looked at");
+        return Err(refused(why));
+    }
+    let program = UnitProgram::of(unit, root).map_err(refused)?;
+    let wanted = lasting_settings::in_variables(candidate);
+    if follows && program.found.iter().all(|found| found.runtime != runtime) {
+        message::warning(&format!(
+            "{}: its own program is not one of {}: what it starts gets the settings of {name}, whatever its version",
+            unit.name,
+            runtime.name()
+        ));
+        return lasting_settings::of_any_version(&wanted, environment, unit.memory_max).map_err(refused);
+    }
+    let start = program.start(environment, unit.memory_max);
+    let fitted = lasting_settings::left_open(fitted(&wanted, &start).map_err(refused)?);
+    match root {
+        Some(_) => message::warning(&format!(
+            "{}: whether its program takes the settings of {name} cannot be tried in an image",
+            unit.name
+        )),
+        None => try_it(&fitted, &start).map_err(refused)?,
+    }
+    Ok(fitted)
+}
+
+/// Starts the runtime under the settings once. Root starts nothing that others could change.
+fn try_it(candidate: &CatalogueCandidate, start: &StartOfProgram<'_>) -> Result<(), String> {
+    let is_root = rustix::process::geteuid().is_root();
+    if let Some(why) = is_root.then(|| trust::untrusted(start.file, 0)).flatten() {
+        return Err(format!("root does not try it with a program that others could change: {why}"));
+    }
+    takes(candidate, start)
+}

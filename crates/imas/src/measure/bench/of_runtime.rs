@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The candidates of a comparison that are settings of the program's runtime.
+
+use imas_engine::compared::{ComparedCandidate, for_program};
+use imas_engine::context::Context;
+use imas_engine::inspect::ExecutableFacts;
+use imas_engine::runtime_command::RuntimeCommand;
+use imas_linux::catalogue::CatalogueCandidate;
+use imas_store::Store;
+
+/// Candidates of the runtime that are asked for, with their settings for one command; or why it does not get
+/// one.
+#[derive(Debug)]
+pub(super) struct OfRuntime {
+    candidates: Vec<(CatalogueCandidate, Option<String>)>,
+    /// Candidates were asked for by name.
+    is_named: bool,
+}
+
+impl OfRuntime {
+    /// The candidates of the command that `names` name, or all that are tested by default.
+    pub(super) fn find(
+        command: &RuntimeCommand<'_>,
+        names: &[String],
+        context: &Context,
+        store: Option<&Store>,
+    ) -> Self {
+        let fitted = |candidate: &CatalogueCandidate| match command.fitted(candidate, store) {
+            Ok(fitted) => (fitted, context.obstacle(candidate, store)),
+            Err(why) => (candidate.clone(), Some(why)),
+        };
+        let wanted = imas_engine::compared::of_runtime(names, context, command.executable);
+        Self { candidates: wanted.into_iter().map(fitted).collect(), is_named: !names.is_empty() }
+    }
+
+    /// Why nothing can be measured but `system`.
+    pub(super) fn why_nothing<'a>(&self, executable: &'a ExecutableFacts) -> Option<&'a String> {
+        let has_settings = self.candidates.iter().any(|(_, obstacle)| obstacle.is_none());
+        executable.unfit.as_ref().filter(|_| !has_settings)
+    }
+
+    /// The candidates as they are for this program, followed by those of its runtime.
+    pub(super) fn join<'a>(
+        &'a self,
+        compared: &[ComparedCandidate<'a>],
+        executable: &ExecutableFacts,
+    ) -> Vec<ComparedCandidate<'a>> {
+        let mut all = for_program(compared, &executable.defines);
+        if let Some(why) = &executable.unfit {
+            // What was not asked for by name, and cannot be, is not spoken of.
+            all.retain(|one| one.candidate.is_system() || self.is_named);
+            for one in all.iter_mut().filter(|one| !one.candidate.is_system()) {
+                one.obstacle = Some(why.clone());
+            }
+        }
+        let own = self.candidates.iter();
+        all.extend(
+            own.map(|(candidate, obstacle)| ComparedCandidate { candidate, obstacle: obstacle.clone() }),
+        );
+        all
+    }
+}

@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""tests/arm/run.py [--kernel 4k|16k] [-k PART]: the build for arm64 on an emulated machine of that kind.
+
+Boots a Debian's kernel under qemu-system-aarch64 with the files of a Debian and of this project, and runs the project's
+own tests there. `make ARCH=arm64` has built what is tested; the programs of the tests are compiled there. Emulated
+processors are some twenty times slower than real ones, so no time is judged."""
+
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "testing"))
+sys.dont_write_bytecode = True
+
+import imas_testing  # noqa: E402
+from imas_testing import check, finish, skipped, wanted  # noqa: E402
+
+PROJECT = HERE.parent.parent
+BUILD = PROJECT / "build/arm64"
+TARGET = PROJECT / "target/aarch64-unknown-linux-gnu"
+LIMIT_S = 3 * 3600
+DISK_MIB = 3000
+
+# Debian's suite, the package of the kernel, and a processor that has pages of that size.
+KERNELS = {"4k": ("bookworm", "linux-image-cloud-arm64", "cortex-a72"), "16k": ("trixie", "linux-image-arm64-16k", "max")}
+
+# Each part: the command, as a person would give it there.
+IMAS = "target/release/imas"
+PARTS = {
+    "smoke": f"sh tests/arm/smoke {IMAS}",
+    "record": f"python3 tests/record/run.py {IMAS}",
+    "conformance": "tests/conformance/run --mode short",
+    "hook": "python3 tests/hook/run.py -a jemalloc -a mimalloc",
+    "preload": "python3 tests/hook/preload.py",
+}
+COPIED = ["abi", "allocators/glue", "allocators/catalogue.toml", "allocators/lib", "hook", "record", "tests", "packaging", "Cargo.toml"]
+PROGRAMS = ["imas", "imasd", "imas-top", "imas-lab"]
+
+
+def in_the_way():
+    """Why it cannot run here; None: it can."""
+    for tool in ("qemu-system-aarch64", "debootstrap", "cpio", "mke2fs"):
+        if shutil.which(tool) is None:
+            return f"{tool} is not installed (make arm-test installs it)"
+    if not (BUILD / "lib/imas/libimas-guard.so").exists():
+        return "there is no build for arm64 (make ARCH=arm64)"
+    return None
+
+
+def made_root(suite, kernel):
+    made = imas_testing.run(HERE / "root", suite, kernel, timeout=1800)
+    if made.returncode != 0:
+        skipped("arm", made.stderr.strip()[-400:])
+        finish("arm")
+    return pathlib.Path(made.stdout.split()[-1])
+
+
+def equip(root, parts):
+    """The files of the project that the parts need."""
+    project = root / "imas/project"
+    for name in COPIED:
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        if (PROJECT / name).is_dir():
+            shutil.copytree(PROJECT / name, project / name, symlinks=True)
+        else:
+            shutil.copy2(PROJECT / name, project / name)
+    for name in ("lib", "sbin"):
+        shutil.copytree(BUILD / name, project / "build" / name, symlinks=True)
+    (project / "target/release").mkdir(parents=True)
+    for name in PROGRAMS:
+        if (TARGET / "release" / name).exists():
+            shutil.copy2(TARGET / "release" / name, project / "target/release" / name)
+    (root / "imas/parts").write_text("".join(f"{name} {PARTS[name]}\n" for name in parts))
+    shutil.copy2(HERE / "init", root / "imas/init")
+    (root / "imas/init").chmod(0o755)
+
+
+def boot(made, processor, folder, log):
+    """Boots the machine from a disk of the folder, and returns when it has turned itself off."""
+    disk = folder / "disk"
+    subprocess.run(["mke2fs", "-q", "-t", "ext4", "-d", folder / "root", disk, f"{DISK_MIB}M"], check=True)
+    command = ["qemu-system-aarch64", "-M", "virt", "-cpu", processor, "-accel", "tcg,thread=multi", "-smp", "2", "-m", "3072",
+               "-nographic", "-no-reboot", "-net", "none", "-kernel", made / "kernel", "-initrd", made / "first.gz",
+               "-append", "console=ttyAMA0 quiet panic=-1", "-drive", f"file={disk},format=raw,if=none,id=disk",
+               "-device", "virtio-blk-device,drive=disk"]
+    with log.open("wb") as console:
+        subprocess.run(command, stdin=subprocess.DEVNULL, stdout=console, stderr=console, timeout=LIMIT_S, check=False)
+
+
+def judge(parts, text):
+    """Each part ran to its end, and says that all its checks passed."""
+    for line in re.findall(r"^imas: pages of .*$", text, re.M):
+        print(line)
+    for name in parts:
+        found = re.search(rf"^imas: begin {name}\r?\n(.*?)^imas: end {name} (\d+) (\d+)", text, re.M | re.S)
+        if not check(f"{name} came to its end", found is not None, text[-2000:]):
+            continue
+        output, status, seconds = found.group(1).replace("\r", ""), found.group(2), found.group(3)
+        for line in re.findall(r"^(?:SKIPPED|FAILED).*$", output, re.M):
+            print(f"  {line}")
+        counts = re.findall(r"^\S+: \d+ passed.*$", output, re.M)
+        print(f"{name}: {counts[-1] if counts else 'no counts'}; {seconds} s", flush=True)
+        check(name, status == "0", output[-6000:])
+
+
+def main():
+    parser = imas_testing.Arguments(__doc__)
+    parser.add_argument("--kernel", choices=KERNELS, default="4k", help="the size of its pages")
+    options = parser.parse_args()
+    if why := in_the_way():
+        skipped("arm", why)
+        finish("arm")
+    suite, kernel, processor = KERNELS[options.kernel]
+    made = made_root(suite, kernel)
+    parts = [name for name in PARTS if wanted(name)]
+    log = PROJECT / f"build/test-arm-{options.kernel}.console"
+    with tempfile.TemporaryDirectory(prefix="imas-arm-", dir=PROJECT / "build") as folder:
+        folder = pathlib.Path(folder)
+        subprocess.run(["cp", "-a", made / "root", folder / "root"], check=True)
+        equip(folder / "root", parts)
+        boot(made, processor, folder, log)
+    judge(parts, log.read_text(errors="replace"))
+    finish(f"arm {options.kernel}")
+
+
+if __name__ == "__main__":
+    main()
