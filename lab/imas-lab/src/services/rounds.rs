@@ -8,6 +8,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
+use imas_core::compare::Looks;
 use imas_core::run::{RawRun, RunKind};
 use imas_core::stats::median;
 use imas_linux::catalogue::SYSTEM;
@@ -129,6 +130,23 @@ impl Rounds {
         whole
     }
 
+    /// Candidates without a run in a journal that has whole rounds of the others. A round needs all of them side by side:
+    /// with such a one, every round of the journal would be made again.
+    pub(super) fn newcomers(wanted: &RoundsWanted, runs: &SharedRuns) -> Vec<String> {
+        let is_measured = |name: &&String| {
+            let runs = runs.borrow();
+            runs.iter().any(|run| run.kind == RunKind::Measured && run.candidate == **name)
+        };
+        let (known, new): (Vec<&String>, Vec<_>) = wanted.candidates.iter().partition(is_measured);
+        let known = RoundsWanted { candidates: known.into_iter().cloned().collect(), ..wanted.clone() };
+        if new.is_empty() || !known.candidates.iter().any(|name| name == SYSTEM) {
+            return vec![];
+        }
+        let rounds = Self::new(known, runs, BTreeMap::new(), None);
+        let has_whole = wanted.services.iter().any(|service| !rounds.whole(service).is_empty());
+        if has_whole { new.into_iter().cloned().collect() } else { vec![] }
+    }
+
     /// The candidates that these rounds show to be no pick: they are not as much leaner than `system` as a pick must
     /// be, or they are proven to cost more than it may. What anybody can give to all services stays.
     fn leavers(&self, runs: &[RawRun], rounds: &BTreeSet<u32>) -> BTreeSet<String> {
@@ -136,7 +154,9 @@ impl Rounds {
             return BTreeSet::new();
         }
         let those: Vec<RawRun> = runs.iter().filter(|run| rounds.contains(&run.round)).cloned().collect();
-        let options = ServiceOptions { rails: rails(false), seed: 1, ..ServiceOptions::default() };
+        // It is asked before each round.
+        let looks = Some(Looks { first: 2, most: self.wanted.rounds.max(2) });
+        let options = ServiceOptions { rails: rails(false), seed: 1, looks, ..ServiceOptions::default() };
         let found = compare_services(&self.wanted.candidates, &those, &options);
         let leaves = |name: &str| name != SYSTEM && !BASELINES.contains(&name);
         let all = found.candidates.into_iter().filter(|one| leaves(&one.name) && one.rounds > 0);
@@ -310,6 +330,19 @@ mod tests {
         assert!(made.iter().all(|one| one.3 == 2), "with a number of its own: {made:?}");
         assert_eq!([count(&made, "system", 2), count(&made, "a", 2)], [2, 1]);
         assert_eq!(make(&mut new(), &runs, 100), []);
+    }
+
+    #[test]
+    fn a_candidate_that_is_new_in_a_journal_is_noticed() {
+        let runs = SharedRuns::default();
+        let asked = wanted(&["web"], &["system", "a"], 2);
+        let more = wanted(&["web"], &["system", "a", "b"], 2);
+        let few: &mut Rounds = &mut Rounds::new(asked.clone(), &runs, BTreeMap::new(), None);
+        make(few, &runs, 2);
+        assert_eq!(Rounds::newcomers(&more, &runs), [""; 0], "no round is whole yet");
+        make(few, &runs, 100);
+        assert_eq!(Rounds::newcomers(&more, &runs), ["b"]);
+        assert_eq!(Rounds::newcomers(&asked, &runs), [""; 0]);
     }
 
     #[test]
