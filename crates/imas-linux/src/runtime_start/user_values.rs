@@ -56,10 +56,7 @@ fn is_option(text: &str) -> bool {
 
 /// Beginnings of the options that the candidate sets, and of those that it yields to.
 fn taken(candidate: &CatalogueCandidate, settings: &RuntimeSettings) -> Vec<String> {
-    let in_lists = candidate
-        .environment
-        .iter()
-        .filter_map(|(name, list)| Some(list.split(list_sign(name).filter(|_| name != "GLIBC_TUNABLES")?)));
+    let in_lists = candidate.environment.iter().filter_map(|(name, list)| Some(list.split(list_sign(name)?)));
     let own = settings.arguments.iter().map(String::as_str).chain(in_lists.flatten());
     let beginnings = own.flat_map(|option| beginnings(settings.runtime, option));
     let yielded = settings.yields_to.iter().filter(|one| is_option(one)).cloned();
