@@ -143,8 +143,8 @@ fn what_cannot_be_asked_is_told_what_a_restart_brings() {
 fn a_stopped_process_is_waited_for_no_longer_than_was_said() {
     let world = World::new();
     let child = held(&world, "glibc:trim", "threads");
-    let signal = |name| {
-        assert!(Command::new("kill").args([name, &child.id().to_string()]).status().unwrap().success());
+    let signal = |name: &str| {
+        assert!(Command::new("kill").arg(name).arg(child.id().to_string()).status().unwrap().success());
     };
     signal("-STOP");
     let row = trimmed(&world, child.id(), "1s");
