@@ -20,13 +20,19 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
 
 import cluster  # noqa: E402
 import imas_testing  # noqa: E402
+import runner  # noqa: E402
 from cluster import Cluster  # noqa: E402
 from kubelet import DEFINITION, Kubelet  # noqa: E402
-from imas_testing import Failed, case, finish, run, skipped, until  # noqa: E402
+from groups import Node, new, pod_group, unified  # noqa: E402
+from imas_testing import Failed, Skipped, case, finish, run, skipped, until  # noqa: E402
 
 NAMES = int(os.environ.get("NAMES", 10_000))  # pods by which a share is counted
 THREADS = 8
 REPLICAS = 40
+LIBRARIES = {"jemalloc": "libjemalloc.so", "mimalloc": "libmimalloc.so", "glibc.lean-trim": "libimas-giveback.so"}
+# Prints the libraries of the image that it has mapped and its own variables, and stays.
+SHOWN = """$| = 1; open F, "/proc/self/maps"; my %seen; while (<F>) { $seen{$1} = 1 if m{(/opt/imas/\\S+)} }
+    print join(" ", keys %seen, keys %ENV), "\\n"; sleep 1000"""
 CANDIDATES = "jemalloc,glibc:lean-trim,mimalloc"
 IMAGE = "registry.test/imas:1"
 VOLUME = "imas-libraries"
@@ -223,16 +229,17 @@ class Tests:
 
     def restricted_pods(self):
         """PodSecurity "restricted" takes what the policy adds, with an image volume and with a copier."""
-        self.namespace("restricted", **{"pod-security.kubernetes.io/enforce": "restricted"})
-        self.settled_restricted()
+        self.gives(self.tried("restricted", self.restricted_pod()))
+
+    def restricted_pod(self):
+        if self.here.get("/api/v1/namespaces/restricted").status == 404:
+            self.namespace("restricted", **{"pod-security.kubernetes.io/enforce": "restricted"})
+            expect(self.configure("restricted", {"web": "jemalloc=100"}).status == 201, "the ConfigMap")
         strict = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "readOnlyRootFilesystem": True}
         wanted = pod(containers=[container(securityContext=strict)],
                      securityContext={"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}})
-        self.gives(self.tried("restricted", wanted))
-        self.restricted = wanted
-
-    def settled_restricted(self):
-        expect(self.configure("restricted", {"web": "jemalloc=100"}).status == 201, "the ConfigMap")
+        until(lambda: self.tried("restricted", wanted).candidate)
+        return wanted
 
     def nothing_failed_so_far(self):
         failed, lines = self.here.policy_errors()
@@ -302,6 +309,7 @@ class Tests:
             gone = lambda: self.tried("hostile", pod(workload="l")).candidate is None
             expect(until(gone), "a pod of a ConfigMap that is gone")
     def with_a_copier(self):
+        self.settled("apps", {"web": "jemalloc=100"})
         printed = run(self.imas, "kube", "policy", "--with", CANDIDATES, "--image", IMAGE, "--init-container", must=True).stdout
         self.here.kubectl("apply", "-f", "-", input=printed)
         before = [line for line in self.here.policy_errors()[1] if "no_error" not in line]
@@ -312,7 +320,7 @@ class Tests:
         expect([one["name"] for one in seen.pod["spec"]["initContainers"]] == ["first", VOLUME], seen)
         expect(seen.copiers[0]["image"] == IMAGE and "emptyDir" in seen.volumes[0], seen)
         expect(seen.environment()["LD_PRELOAD"].startswith("/opt/imas/"), seen)
-        seen = self.tried("restricted", self.restricted)
+        seen = self.tried("restricted", self.restricted_pod())
         expect(seen.copiers[0]["securityContext"]["capabilities"] == {"drop": ["ALL"]}, seen)
         self.settled("apps", {"web": "jemalloc=50"})
         for _ in range(40):
@@ -322,6 +330,30 @@ class Tests:
         expect(not self.tried("apps", own).copiers, "a copier for a pod that is left alone")
         failed = [line for line in self.here.policy_errors()[1] if "no_error" not in line]
         expect(failed == before, failed)
+
+    def admitted_pods_run(self):
+        """The pod that came back is started; the candidate serves, the program's environment is its own, and `imas kube node` sees it."""
+        runner.bare()
+        cgroups = unified()
+        if not cgroups:
+            raise Skipped("control groups of version 2 cannot be made here")
+        image = runner.unpacked(self.imas, CANDIDATES, self.here.work)
+        own = container(env=[{"name": "OWN", "value": "mine"}])
+        self.settled("apps", {**{name: f"{name}=100" for name in LIBRARIES}, "untouched": "jemalloc=0"})
+        with Node(cgroups) as node:
+            for name, library in {**LIBRARIES, "untouched": None}.items():
+                seen = self.tried("apps", pod(workload=name, containers=[own]))
+                uid, identity = new()
+                group = node.group(f"{pod_group(uid)}/cri-containerd-{identity}.scope")
+                child = runner.start(seen.pod, image, ["/usr/bin/perl", "-e", SHOWN], group)
+                node.children.append(child)
+                shown = child.stdout.readline().split()
+                expected = ["OWN", *(["/opt/imas/libimas-guard.so", f"/opt/imas/{library}"] if library else [])]
+                expect(sorted(shown) == sorted(expected), f"{name}: {shown}: {child.stderr.readline() if not shown else ''}")
+                rows = json.loads(self.kube("node", "--json", "--logs", "/nowhere").stdout)["containers"]
+                row = {one["id"]: one for one in rows}[identity[:12]]
+                expect(row["program"] == "/usr/bin/perl" and row["pod_uid"] == uid and row["libc"] == "glibc", row)
+                expect(row["library"] == library, row)
 
     # ---- a trial
 
@@ -446,7 +478,7 @@ def main():
         for name in (
             "every_kind_of_pod", "init_containers_and_sidecars", "several_containers", "own_values_win",
             "env_from_may_hold_anything", "places_that_are_taken", "who_did_not_opt_in", "restricted_pods", "real_controllers",
-            "shares", "nothing_failed_so_far", "a_trial_is_begun", "the_better_one_is_found", "bad_input",
+            "admitted_pods_run", "shares", "nothing_failed_so_far", "a_trial_is_begun", "the_better_one_is_found", "bad_input",
             "a_hostile_config_map", "with_a_copier", "it_ends_with_its_binding",
         ):
             case(name.replace("_", " "), getattr(tests, name))

@@ -83,10 +83,25 @@ pub fn served_runtime(executable: &ExecutableFacts) -> Option<&FoundRuntime> {
     only(&executable.runtimes).ok().flatten().filter(|found| found.entry != Entry::Inside)
 }
 
-/// Whether nothing can be loaded into the program, and settings of its runtime are all that it can be given.
+/// Whether settings of its runtime are given to the program with nothing loaded into it. There are no trials of
+/// them then: nothing would count.
 #[must_use]
 pub fn is_served_by_settings(executable: &ExecutableFacts) -> bool {
-    executable.unfit.is_some() && served_runtime(executable).is_some()
+    let is_bare = |found: &FoundRuntime| executable.unfit.is_some() || found.runtime.starts_bare();
+    served_runtime(executable).is_some_and(is_bare)
+}
+
+/// Why nothing can be loaded into the program, and what serves it all the same.
+#[must_use]
+pub fn unfit_reason(executable: &ExecutableFacts) -> Option<String> {
+    let why = executable.unfit.as_ref()?;
+    Some(match served_runtime(executable) {
+        Some(found) => format!(
+            "{why}; served by settings of {}, where they are asked for: 'imas run --candidate', 'imas apply'",
+            found.runtime.name()
+        ),
+        None => why.clone(),
+    })
 }
 
 /// The candidates of the program's runtime, in the order of the catalogue.

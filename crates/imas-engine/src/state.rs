@@ -19,7 +19,7 @@ use crate::candidates::{CandidateRules, is_service};
 use crate::fleet_turn::{FleetKnowledge, TrialSharing, TurnQuestion};
 use crate::inspect::{known_definitions, known_facts};
 use crate::replay_knowledge::ReplayKnowledge;
-use crate::runtime_command::served_runtime;
+use crate::runtime_command::{is_served_by_settings, served_runtime};
 use crate::wrapped;
 
 /// What the store, the catalogue and the machine say about one program.
@@ -181,7 +181,8 @@ fn runtime(store: &Store, program: &StoredProgram) -> Option<Runtime> {
     }
     let known = known_facts(store, program.path.as_ref())?;
     // Trials are made with something loaded.
-    served_runtime(&known).filter(|_| known.unfit.is_none()).map(|found| found.runtime)
+    let of_trials = served_runtime(&known).filter(|_| !is_served_by_settings(&known));
+    of_trials.map(|found| found.runtime)
 }
 
 /// Takes from the program the candidates that call a function which it defines.

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use imas_cli::message::Hinted;
 use imas_engine::context::Context;
-use imas_engine::{lasting, lasting_settings};
+use imas_engine::lasting;
 use imas_linux::environment::{Libraries, Variables};
 
 /// Longest value of a label.
@@ -27,7 +27,15 @@ pub(crate) fn label(candidate: &str) -> String {
 pub(crate) fn environments(context: &Context, names: &[String], at: &Path) -> Result<Environments> {
     let mut all = Environments::new();
     for name in names {
-        let candidate = lasting_settings::for_container(&lasting::usable(context, name)?)?;
+        let candidate = lasting::usable(context, name)?;
+        if candidate.runtime.is_some() {
+            return Err(Hinted::error(
+                format!(
+                    "{name} is settings of a language runtime: what the pods set themselves would not win in all cases"
+                ),
+                format!("set them in the workload: imas env --candidate {name} --format kubernetes"),
+            ));
+        }
         lasting::can_be_taken(&candidate)?;
         let moved = lasting::moved(&candidate, at);
         let variables = lasting::changes(&Libraries::plain(at), &moved, false, &Variables::new())?;

@@ -33,6 +33,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Print the admission policy and its binding: which candidates pods may get, and how
     Policy(PolicyArgs),
+    /// The containers of this node: whose memory is free, near its limit, or cannot be helped
+    Node(NodeArgs),
     /// Write an image with the libraries of candidates, which any tool can push
     Image(ImageArgs),
     /// Give a share of a workload's pods a candidate, beside untouched ones
@@ -63,6 +65,18 @@ pub(crate) struct PolicyArgs {
     /// For nodes without image volumes: an init container of the image copies the libraries into an emptyDir
     #[arg(long)]
     pub(crate) init_container: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NodeArgs {
+    #[command(flatten)]
+    pub(crate) json: JsonArgs,
+    /// Where control groups are mounted
+    #[arg(long, value_name = "DIR", default_value = "/sys/fs/cgroup", value_hint = ValueHint::DirPath)]
+    pub(crate) cgroups: PathBuf,
+    /// Kubelet's links to the logs of containers, which have their names
+    #[arg(long, value_name = "DIR", default_value = "/var/log/containers", value_hint = ValueHint::DirPath)]
+    pub(crate) logs: PathBuf,
 }
 
 #[derive(Debug, Args)]

@@ -10,21 +10,28 @@
 //! - [`trial`]: a share of the pods gets a candidate
 //! - [`pods`], [`verdict`]: the pods, and the judge of them
 //! - [`status`], [`settle`]: what pods have; what is proven, and what is taken back
+//! - [`node`]: the containers of a node; [`container`], [`group`], [`pod_names`], [`libc`]: what is known of one
 //! - [`yaml`]: objects of a cluster, printed
 //!
 //! ```text
 //! candidate -> policy -> yaml
 //! oci -> image
+//! container, group, pod_names, libc -> node
 //! kubectl, entry -> workload -> trial -> yaml
 //! kubectl -> pods -> verdict -> settle; status
 //! ```
 
 mod candidate;
 mod cli;
+mod container;
 mod entry;
+mod group;
 mod image;
 mod kubectl;
+mod libc;
+mod node;
 mod oci;
+mod pod_names;
 mod pods;
 mod policy;
 mod settle;
@@ -70,6 +77,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
     let client =
         |args: &ClusterArgs| Kubectl { context: args.context.clone(), namespace: args.namespace.clone() };
     match cli.command {
+        Command::Node(args) => node::run(&args)?,
         Command::Image(args) => image::run(&args, &Context::new(&cli.places)?)?,
         Command::Try(args) => trial::run(&args, &client(&args.cluster))?,
         Command::Status(args) => status::run(&args, &client(&args.cluster))?,

@@ -117,7 +117,9 @@ fn append(
     header.set_entry_type(kind);
     header.set_mode(mode);
     header.set_size(bytes.len() as u64);
-    (header.set_uid(0), header.set_gid(0), header.set_mtime(0));
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_mtime(0);
     tar.append_data(&mut header, path, bytes).with_context(|| path.to_owned())
 }
 

@@ -301,6 +301,49 @@ mod tests {
     }
 
     #[test]
+    fn settings_of_a_runtime_stand_apart() {
+        let entry = |name: &str, more: &str| format!("[[candidate]]\nname = \"{name}\"\n{more}\n");
+        let catalogue = read(&format!(
+            "schema = 1\n{}{}{}",
+            entry("go:a", "runtime = 'go'\nenvironment = { GOGC = '200' }"),
+            entry("jvm:a", "runtime = 'jvm'\narguments = ['-x']\nversions = '>=17'\nyields_to = ['-y']"),
+            entry("je", "library = 'libje.so'"),
+        ));
+        assert_eq!(catalogue.problems(), []);
+        let names = |list: &mut dyn Iterator<Item = &CatalogueCandidate>| {
+            list.map(|one| one.name.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&mut catalogue.candidates().iter()), ["system", "je"]);
+        assert_eq!(names(&mut catalogue.of_runtime(Runtime::Jvm)), ["jvm:a"]);
+        assert_eq!(names(&mut catalogue.all()), ["system", "je", "go:a", "jvm:a"]);
+        assert!(catalogue.find("go:a").is_some());
+        for (fault, why) in [
+            ("runtime = 'lisp'\nenvironment = { A = '1' }", "lisp"),
+            ("runtime = 'go'", "sets nothing"),
+            ("runtime = 'go'\nenvironment = { A = '1' }\nlibrary = 'l.so'", "nothing can be loaded"),
+            ("runtime = 'node'\narguments = ['-x']", "for the JVM"),
+            ("runtime = 'jvm'\narguments = ['-x']\nversions = '17'", "range of versions"),
+            ("runtime = 'go'\nenvironment = { A = '{memory_limit 900%}' }", "memory limit"),
+            ("versions = '>=17'", "need a 'runtime'"),
+            ("arguments = ['-x']", "need a 'runtime'"),
+        ] {
+            let bad = read(&format!("schema = 1\n{}", entry("x", fault)));
+            assert!(bad.find("x").is_none(), "{fault}");
+            assert!(bad.problems()[0].what.contains(why), "{fault}: {}", bad.problems()[0]);
+        }
+    }
+
+    #[test]
+    fn the_catalogue_of_this_tree_has_settings_of_each_runtime() {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../allocators/catalogue.toml");
+        let catalogue = Catalogue::read(&[file]);
+        assert_eq!(catalogue.problems(), []);
+        for runtime in Runtime::ALL {
+            assert!(catalogue.of_runtime(runtime).next().is_some(), "{runtime}");
+        }
+    }
+
+    #[test]
     fn a_library_of_the_distribution_that_is_not_there_is_no_candidate() {
         let entry = |soname: &str| {
             format!("schema = 1\n[[candidate]]\nname = \"d\"\nlibrary = \"libd.so\"\nneeds = \"{soname}\"\n")

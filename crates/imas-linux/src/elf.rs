@@ -187,7 +187,7 @@ impl ElfImage {
     pub fn of<R: Read + Seek>(source: R, path: &Path) -> Result<Self, ElfError> {
         let (headers, mut source, left) = headers(source)?;
         let symbols = symbols::read(&mut source, headers.table, left)?;
-        let runtimes = runtimes::of(&mut source, &headers, left);
+        let runtimes = runtimes::of(&mut source, &headers, left, path);
         let calls_interface = interface::is_called(&mut source, &headers, path);
         let is_program = headers.interpreter.is_some() && headers.class == Class::Native;
         let library_defines_malloc = is_program && interface::library_defines_malloc(&headers, path);

@@ -132,8 +132,7 @@ impl Injection<'_> {
     /// The variables of a program into which nothing of ours is loaded: those of the candidate, and nobody takes
     /// them away again.
     fn with_plain(&self, inherited: &Variables) -> Variables {
-        let mut variables = inherited.clone();
-        variables.retain(|name, _| !is_ours(name));
+        let mut variables = self.with_undo(inherited, BTreeMap::new());
         set_open(&mut variables, self.candidate.environment.iter());
         variables
     }

@@ -64,7 +64,7 @@ pub enum ForeignFile {
     JvmCounters,
     /// The word by which it is asked to give pages back, as [`crate::trim_word`] reads it (`mem`).
     TrimWord,
-    /// The same, after it was asked.
+    /// Word of the process after it was asked, likewise.
     TrimRequest,
 }
 

@@ -44,7 +44,8 @@
 //! - [`started_name`]: the name by which a file was started, where it makes another program of it
 //! - [`start_program`]: a program in place of this process or as its child, with its environment as an array
 //! - [`variables`]: the environment of a process, entry by entry
-//! - [`trim_word`]: asking a running process to give pages back
+//! - [`trim_word`]: the word by which a running process is asked to give pages back
+//! - [`process_trim`]: asking one that somebody else may own
 //! - [`trust`]: whether others could change a file
 //! - [`watcher`]: a thread that looks again and again until it is stopped
 //! - [`work_counter`]: how much work a service has done, by a command of the user
@@ -79,17 +80,18 @@ pub mod interpreter_target;
 pub mod jvm_heap;
 pub mod loader;
 pub mod measure;
+pub mod named_memory;
 pub mod one_cpu;
 mod owner_time;
 pub mod pace;
 pub mod package;
-pub mod named_memory;
 pub mod page;
 pub mod plain_file;
 pub mod prefault;
 pub mod preload_folder;
 pub mod process;
 pub mod process_heaps;
+pub mod process_trim;
 pub mod program;
 pub mod program_file;
 pub mod replace_file;

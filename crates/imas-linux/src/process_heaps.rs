@@ -13,7 +13,7 @@ pub fn of(pid: u32) -> Result<HeapFigures, NotReadable> {
     HeapAnswer::from_text(&text).0
 }
 
-/// The same, by this reader; `owner` is who answers for the process.
+/// Figures of the heaps of a process, by this reader; `owner` is who answers for it.
 ///
 /// # Errors
 /// As [`of`].

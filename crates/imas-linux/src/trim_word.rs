@@ -3,7 +3,7 @@
 //!
 //! It lies in the process's memory, in the variables of `libimas-giveback.so`, and is read and written through
 //! `/proc/PID/mem`: the kernel lets the process's owner and root do that, and nobody else. What is read is untrusted. Both
-//! happen in a helper ([`crate::foreign_process`]). The open file stays with the memory that was found, whatever becomes of
+//! happen in a helper ([`crate::process_trim`]). The open file stays with the memory that was found, whatever becomes of
 //! the process's number.
 
 use std::fs::{File, OpenOptions};
@@ -17,7 +17,6 @@ use procfs::process::{MMPermissions, MMapPath, MemoryMap, MemoryMaps};
 use zerocopy::FromBytes as _;
 
 use crate::environment::GIVE_BACK;
-use crate::foreign_process::{self, ForeignFile};
 
 /// Most bytes of `maps`: 65,530 mappings, a line each.
 const MOST_MAPS: u64 = 16 << 20;
@@ -61,23 +60,6 @@ impl Asked {
     pub fn is_answered(&self) -> bool {
         self.request == self.answered
     }
-}
-
-/// The word of the process; None where it has none: it runs without `libimas-giveback.so`.
-///
-/// # Errors
-/// When it may not be looked at.
-pub fn look(pid: u32) -> Result<Option<Asked>> {
-    parsed(&foreign_process::read(pid, ForeignFile::TrimWord)?)
-}
-
-/// Asks the process to give its free pages back now, unless it is asked already. The answer is in a later [`look`], where
-/// `answered` is at least this `request`.
-///
-/// # Errors
-/// When it may not be asked: by a user who is neither its owner nor root.
-pub fn ask(pid: u32) -> Result<Option<Asked>> {
-    parsed(&foreign_process::read(pid, ForeignFile::TrimRequest)?)
 }
 
 /// The word in the text of a helper.
@@ -164,11 +146,5 @@ mod tests {
         for text in [&b"x"[..], b"1 2 3 4 -5", b"\xff", b"1 2"] {
             assert!(parsed(text).is_err());
         }
-    }
-
-    #[test]
-    fn a_process_without_the_library_has_no_word() {
-        assert_eq!(look(std::process::id()).unwrap(), None);
-        assert_eq!(ask(std::process::id()).unwrap(), None);
     }
 }

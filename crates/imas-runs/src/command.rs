@@ -181,6 +181,10 @@ impl<'a> CommandExecutor<'a> {
     }
 }
 
+fn is_bare(candidate: &CatalogueCandidate) -> bool {
+    candidate.runtime.as_ref().is_some_and(|settings| settings.is_bare)
+}
+
 fn inherited() -> Variables {
     Variables::inherited()
 }
@@ -193,8 +197,9 @@ impl Executor for CommandExecutor<'_> {
         let candidate = self.candidates[step.candidate];
         match step.kind {
             RoundKind::Warmup => self.warm_up(candidate, limits),
-            RoundKind::Counted { .. } => self.counted(candidate, limits),
-            RoundKind::Measured { .. } => {
+            RoundKind::Counted { .. } if !is_bare(candidate) => self.counted(candidate, limits),
+            // Nothing is loaded into the program that would count.
+            RoundKind::Counted { .. } | RoundKind::Measured { .. } => {
                 let outcome = self.plain(candidate, limits)?;
                 Ok(self.execution(outcome, None))
             }

@@ -87,9 +87,11 @@ pub fn state_where(
     };
     let is_served = executable.as_ref().is_some_and(is_served_by_settings);
     let unfit = executable.and_then(|executable| executable.unfit);
-    let (decision, under_way) = match &unfit {
-        Some(why) => (of_unfit(context, store, &known, why, is_served)?, None),
-        None => under_way::next((context, store), (&known.program, seen), &profile, &conditions)?,
+    let pinned = if is_served { pinned_settings(context, store, &known)? } else { None };
+    let (decision, under_way) = match (pinned, &unfit) {
+        (Some(pinned), _) => (pinned, None),
+        (None, Some(why)) => (untouched(Reason::NoCandidate, why), None),
+        (None, None) => under_way::next((context, store), (&known.program, seen), &profile, &conditions)?,
     };
     let objective = profile.adaptive.as_ref().map(|known| known.settings.objective);
     let weight = adaptive::weight(&conditions, objective.unwrap_or_default()).w;
@@ -109,29 +111,15 @@ pub fn state_where(
     })
 }
 
-/// What the next start of a program gets into which nothing can be loaded: settings of its runtime, if it was
-/// pinned to some.
-fn of_unfit(
-    context: &Context,
-    store: &Store,
-    known: &ProgramState,
-    why: &str,
-    is_served: bool,
-) -> Result<Decision> {
-    let untouched = untouched(Reason::NoCandidate, why);
-    if !is_served {
-        return Ok(untouched);
-    }
+/// The settings to which a program was pinned that is started with nothing loaded into it.
+fn pinned_settings(context: &Context, store: &Store, known: &ProgramState) -> Result<Option<Decision>> {
     let pinned = store.pinned(known.program.id)?.and_then(|name| context.catalogue.find(&name));
-    Ok(match pinned.filter(|candidate| candidate.runtime.is_some()) {
-        Some(candidate) => Decision {
-            candidate: candidate.name.clone(),
-            reason: Reason::Pinned,
-            evidence: vec![],
-            ..untouched
-        },
-        None => untouched,
-    })
+    let pinned = pinned.filter(|candidate| candidate.runtime.is_some());
+    Ok(pinned.map(|candidate| Decision {
+        candidate: candidate.name.clone(),
+        reason: Reason::Pinned,
+        ..untouched(Reason::Pinned, "")
+    }))
 }
 
 /// The command of a stored program, without arguments: enough to inspect its executable.

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use imas_engine::inspect;
+use imas_engine::runtime_command::unfit_reason;
 use imas_linux::program::{Command, Program, is_privileged};
 
 use crate::snapshot::ProcessState;
@@ -28,7 +29,7 @@ impl UnfitFiles {
             program: Program { path: path.to_owned(), detail: String::new() },
             privileged: is_privileged(path),
         };
-        let why = inspect::command(&command, None).ok().and_then(|facts| facts.unfit);
+        let why = inspect::command(&command, None).ok().and_then(|facts| unfit_reason(&facts));
         self.0.insert(path.to_owned(), why);
     }
 

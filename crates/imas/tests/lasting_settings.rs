@@ -23,10 +23,7 @@ func main() { fmt.Println(debug.SetGCPercent(-1), os.Getenv("GOGC"), os.Getenv("
 /// A program that the Go compiler made, `None` where there is none.
 fn go_program(folder: &Path) -> Option<PathBuf> {
     let compiler = ["/usr/local/go/bin/go", "/usr/bin/go"].into_iter().find(|file| Path::new(file).is_file());
-    let Some(compiler) = compiler else {
-        imas_testing::skipped("the Go compiler is not installed");
-        return None;
-    };
+    let compiler = compiler?;
     let program = folder.join("web");
     std::fs::write(folder.join("web.go"), GO).unwrap();
     let mut build = Command::new(compiler);
@@ -38,9 +35,6 @@ fn go_program(folder: &Path) -> Option<PathBuf> {
 
 fn installed(name: &str) -> Option<PathBuf> {
     let is_there = ["/usr/bin", "/bin"].iter().any(|folder| Path::new(folder).join(name).exists());
-    if !is_there {
-        imas_testing::skipped(&format!("{name} is not installed"));
-    }
     is_there.then(|| real(name))
 }
 
@@ -82,14 +76,19 @@ impl Image {
     fn variables(&self) -> Vec<(String, String)> {
         let text = self.drop_in().unwrap_or_default();
         let lines = text.lines().filter_map(|line| line.strip_prefix("Environment=\"")?.strip_suffix('"'));
-        lines.filter_map(|line| line.split_once('=')).map(|(name, value)| (name.into(), value.into())).collect()
+        lines
+            .filter_map(|line| line.split_once('='))
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect()
     }
 }
 
 #[test]
 fn a_unit_of_go_gets_a_variable_and_nothing_is_loaded() {
     let world = World::new();
-    let Some(program) = go_program(&world.work()) else { return };
+    let Some(program) = go_program(&world.work()) else {
+        return imas_testing::skipped("the Go compiler is not installed");
+    };
     let image = Image::with(world, &program, "Environment=OTHER=1");
     let done = image.apply("go:gogc200", &[]);
     assert!(done.status.success() && stderr(&done).contains("inherits GOGC"), "{}", describe(&done));
@@ -97,7 +96,11 @@ fn a_unit_of_go_gets_a_variable_and_nothing_is_loaded() {
     let run = output(Command::new(&program).env_clear().envs(image.variables()));
     assert_eq!(stdout(&run), "200 200 \n");
     let again = image.apply("go:gogc200", &[]);
-    assert!(stdout(&again).contains("already"), "its own drop-in is not the user's value: {}", describe(&again));
+    assert!(
+        stdout(&again).contains("already"),
+        "its own drop-in is not the user's value: {}",
+        describe(&again)
+    );
     let other = image.apply("go:gogc50", &[]);
     assert!(other.status.success(), "{}", describe(&other));
     assert_eq!(image.variables(), [("GOGC".to_owned(), "50".to_owned())]);
@@ -107,7 +110,9 @@ fn a_unit_of_go_gets_a_variable_and_nothing_is_loaded() {
 #[test]
 fn what_the_user_set_in_a_unit_wins() {
     let world = World::new();
-    let Some(program) = go_program(&world.work()) else { return };
+    let Some(program) = go_program(&world.work()) else {
+        return imas_testing::skipped("the Go compiler is not installed");
+    };
     let image = Image::with(world, &program, "");
     std::fs::create_dir_all(image.root.join("etc/default")).unwrap();
     std::fs::write(image.root.join("etc/default/web"), "# GOGC=1\nGOMEMLIMIT=1GiB\n").unwrap();
@@ -133,13 +138,17 @@ fn what_the_user_set_in_a_unit_wins() {
 
 #[test]
 fn options_of_node_are_added_and_its_children_do_not_inherit_them() {
-    let Some(node) = installed("node") else { return };
+    let Some(node) = installed("node") else { return imas_testing::skipped("node is not installed") };
     let image = Image::with(World::new(), &node, "Environment=NODE_OPTIONS=--no-deprecation");
     let script = "console.log(process.env.NODE_OPTIONS, require('v8').getHeapStatistics().heap_size_limit)";
     let limit = |variables: &[(String, String)]| {
         let variables = variables.iter().cloned();
         let run = output(
-            Command::new(&node).args(["-e", script]).env_clear().env("NODE_OPTIONS", "--no-deprecation").envs(variables),
+            Command::new(&node)
+                .args(["-e", script])
+                .env_clear()
+                .env("NODE_OPTIONS", "--no-deprecation")
+                .envs(variables),
         );
         let said = stdout(&run);
         let (options, limit) = said.trim().split_once(' ').unwrap_or_else(|| panic!("{}", describe(&run)));
@@ -154,14 +163,20 @@ fn options_of_node_are_added_and_its_children_do_not_inherit_them() {
 
 #[test]
 fn the_jvm_prints_a_line_and_that_is_said() {
-    let Some(java) = installed("java") else { return };
+    let Some(java) = installed("java") else { return imas_testing::skipped("java is not installed") };
     let image = Image::with(World::new(), &java, "");
     let done = image.apply("jvm:serial", &[]);
-    assert!(done.status.success() && stderr(&done).contains("Picked up JAVA_TOOL_OPTIONS"), "{}", describe(&done));
+    assert!(
+        done.status.success() && stderr(&done).contains("Picked up JAVA_TOOL_OPTIONS"),
+        "{}",
+        describe(&done)
+    );
     let run = output(
         Command::new(&java).args(["-XX:+PrintFlagsFinal", "-version"]).env_clear().envs(image.variables()),
     );
-    let is_on = |line: &str| line.contains(" UseSerialGC ") && line.contains("= true") && line.contains("environment");
+    let is_on = |line: &str| {
+        line.contains(" UseSerialGC ") && line.contains("= true") && line.contains("environment")
+    };
     assert!(stdout(&run).lines().any(is_on), "{}", describe(&run));
     assert!(image.ask(&["unapply", "web", "--write"]).status.success());
     image.set("Environment=\"JAVA_TOOL_OPTIONS=-XX:+UseG1GC\"");
@@ -184,7 +199,11 @@ fn what_is_no_program_of_the_runtime_gets_nothing() {
     assert_hinted(&image.apply("go:gogc50", &[]), "it is for programs of Go");
     assert_eq!(image.drop_in(), None);
     let followed = image.apply("go:gogc50", &["--follow"]);
-    assert!(followed.status.success() && stderr(&followed).contains("what it starts"), "{}", describe(&followed));
+    assert!(
+        followed.status.success() && stderr(&followed).contains("what it starts"),
+        "{}",
+        describe(&followed)
+    );
     assert_eq!(image.variables(), [("GOGC".to_owned(), "50".to_owned())]);
 }
 
@@ -200,14 +219,16 @@ fn an_image_gets_variables_alone_where_no_library_is_needed() {
         assert_eq!(stdout(&got), expected, "{}", describe(&got));
         assert!(stderr(&got).contains("inherits GOGC"), "{}", describe(&got));
     }
-    let pod = stdout(&output(&mut world.imas(["env", "--candidate", "jvm:serial", "--format", "kubernetes"])));
+    let pod =
+        stdout(&output(&mut world.imas(["env", "--candidate", "jvm:serial", "--format", "kubernetes"])));
     assert!(pod.contains("name: JAVA_TOOL_OPTIONS\n              value: \"-XX:+UseSerialGC\"\n"), "{pod}");
     assert!(!pod.contains("volume") && !pod.contains("LD_PRELOAD"), "{pod}");
     let set = output(world.imas(["env", "--candidate", "go:gogc50"]).env("GOGC", "70"));
     assert_hinted(&set, "GOGC is set already");
     let limit = output(&mut world.imas(["env", "--candidate", "go:limit", "--format", "dockerfile"]));
     assert_hinted(&limit, "memory limit of the container");
-    let python = output(&mut world.imas(["env", "--candidate", "cpython:jemalloc", "--format", "dockerfile"]));
+    let python =
+        output(&mut world.imas(["env", "--candidate", "cpython:jemalloc", "--format", "dockerfile"]));
     assert!(stdout(&python).contains("libimas-settings.so"), "{}", describe(&python));
 }
 
@@ -225,7 +246,8 @@ fn a_bundle_of_settings_has_no_library() {
     let other = world.work().join("python");
     let words = ["bundle", "cpython:jemalloc", "--json", "--out"];
     let made = output(world.imas(words).arg(&other));
-    let document: Value = serde_json::from_slice(&made.stdout).unwrap_or_else(|_| panic!("{}", describe(&made)));
+    let document: Value =
+        serde_json::from_slice(&made.stdout).unwrap_or_else(|_| panic!("{}", describe(&made)));
     assert_eq!(document["environment"]["IMAS_SETTINGS"], "+PYTHONMALLOC", "{document:#}");
     assert!(other.join("libimas-settings.so").is_file() && other.join("libjemalloc.so").is_file());
 }

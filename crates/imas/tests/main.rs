@@ -23,6 +23,8 @@ mod one_answer;
 mod process_memory;
 mod programs;
 mod reading;
+mod runtime_failures;
+mod runtime_looks;
 mod runtimes;
 mod services;
 mod settled;

@@ -6,7 +6,7 @@ use std::process::Output;
 
 use imas_testing::skipped;
 
-use crate::support::{World, build, describe, output, printed, stderr, stdout};
+use crate::support::{World, build, describe, install, output, printed, stderr, stdout};
 
 /// A runtime of this machine; None, and the reason is printed, where it is not there.
 fn runtime(name: &str) -> Option<PathBuf> {
@@ -241,13 +241,24 @@ fn ran(world: &World, program: &Path, candidate: &str, why: &str) {
 #[test]
 fn a_program_that_only_looks_like_a_runtime_starts_untouched() {
     let world = World::new();
-    let hangs = like(&world, "hangs", &["-DLIKE_JAVA", "-DVERSION_DOES=pause()"]);
+    let hangs = like(&world, "java-hangs", &["-DLIKE_JAVA", "-DVERSION_DOES=pause()"]);
     ran(&world, &hangs, "jvm:serial", "did not end");
-    let dies = like(&world, "dies", &["-DLIKE_JAVA", "-DVERSION_DOES=abort()"]);
+    let dies = like(&world, "java-dies", &["-DLIKE_JAVA", "-DVERSION_DOES=abort()"]);
     ran(&world, &dies, "jvm:serial", "SIGABRT");
     let babbles =
-        like(&world, "babbles", &["-DLIKE_JAVA", "-DVERSION_DOES=for(;;)fputs(\"warning\", stderr)"]);
+        like(&world, "java-babbles", &["-DLIKE_JAVA", "-DVERSION_DOES=for(;;)fputs(\"warning\", stderr)"]);
     ran(&world, &babbles, "jvm:serial", "not offered");
+    // Nothing of it is started to find that out.
+    let inside = like(&world, "application", &["-DLIKE_PYTHON", "-DVERSION_DOES=pause()"]);
+    ran(&world, &inside, "cpython:lean", "inside");
+    let packed = like(&world, "python-packed", &["-DLIKE_PYTHON"]);
+    let mut bytes = std::fs::read(&packed).unwrap();
+    bytes.extend([0x50; 4096]);
+    std::fs::remove_file(&packed).unwrap();
+    let (plain, packed) = (world.work().join("plain"), world.work().join("python-application"));
+    std::fs::write(&plain, bytes).unwrap();
+    install(&plain, &packed);
+    ran(&world, &packed, "cpython:lean", "inside");
     let both = like(&world, "both", &["-DLIKE_JAVA", "-DLIKE_PYTHON"]);
     ran(&world, &both, "jvm:serial", "several runtimes");
     let shown = printed(&output(world.imas(["explain"]).arg(&both)));

@@ -163,6 +163,45 @@ fn what_is_no_process_and_no_service_is_refused() {
     assert_hinted(&output(&mut world.imas(["trim", "a b"])), "not the name of a service");
 }
 
+/// A control group with the name of a service, as systemd would make it.
+struct Group(std::path::PathBuf);
+
+impl Group {
+    fn new(name: &str) -> Option<Self> {
+        let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+        let lines = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+        lines.filter(|words| words.get(2) == Some(&"cgroup2")).find_map(|words| {
+            let folder = std::path::Path::new(words[1]).join(name);
+            std::fs::create_dir(&folder).ok().map(|()| Self(folder))
+        })
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // The kernel takes a moment after the last process.
+        wait_until("the group is empty", || std::fs::remove_dir(&self.0).is_ok() || !self.0.exists());
+    }
+}
+
+#[test]
+fn all_processes_of_a_service_are_asked() {
+    let name = format!("imas-test-trim-{}.service", std::process::id());
+    let Some(group) = Group::new(&name) else { return skipped("control groups cannot be made here") };
+    let world = World::new();
+    let children = [held(&world, "glibc:trim", "threads"), held(&world, "glibc:arena1", "poll")];
+    for child in &children {
+        std::fs::write(group.0.join("cgroup.procs"), child.id().to_string()).unwrap();
+    }
+    let asked = world.json(["trim", name.trim_end_matches(".service"), "--wait", "100s", "--json"]);
+    children.into_iter().for_each(piped::end);
+    let rows = list(&asked, "/processes");
+    assert_eq!(rows.len(), 2, "{asked:#}");
+    assert!(rows.iter().all(|row| row["unit"] == name.as_str()), "{asked:#}");
+    assert_eq!(rows.iter().filter(|row| row["answered"] == true).count(), 1, "{asked:#}");
+    assert!(asked["returned_bytes"].as_u64().unwrap() > 40 * MIB, "{asked:#}");
+}
+
 /// The file through which it is asked belongs to its owner, says the kernel.
 #[test]
 fn another_user_cannot_ask() {

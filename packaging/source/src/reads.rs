@@ -12,11 +12,12 @@ use crate::file::SourceFile;
 use crate::tests_of;
 
 /// The daemon, the server, the pages, the fleet, and what these are made of.
-const CRATES: [&str; 10] = [
+const CRATES: [&str; 11] = [
     "imas-engine",
     "imas-exchange",
     "imas-fleet",
     "imas-fleet-agent",
+    "imas-kube",
     "imas-linux",
     "imas-serve",
     "imas-store",

@@ -20,6 +20,12 @@ pub(super) struct Part {
     pub(super) bytes: u64,
 }
 
+impl Part {
+    fn end(self) -> u64 {
+        self.offset.saturating_add(self.bytes)
+    }
+}
+
 /// The table of dynamic symbols.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Table {
@@ -40,6 +46,10 @@ pub(super) struct Headers {
     pub(super) other_names: Option<Part>,
     /// What Go writes about its programs.
     pub(super) go_build: Option<Part>,
+    /// End of the last part of the file that its headers name, in bytes.
+    pub(super) end: u64,
+    /// Whether a note has an application for Node.js.
+    pub(super) has_application: bool,
     /// Libraries that it is linked with, in their order; of a 64-bit file only.
     pub(super) needed: Vec<String>,
     /// Folders that it names to look for them in.
@@ -69,6 +79,8 @@ fn of<'data, Elf: FileHeader<Endian = Endianness>>(
         table: table(header, data)?,
         other_names: other_names(header, data)?,
         go_build: go_build(header, data).unwrap_or(None),
+        end: end(header, data)?,
+        has_application: has_application(header, data)?,
         needed,
         folders,
     })
@@ -173,6 +185,41 @@ fn table<'data, Elf: FileHeader<Endian = Endianness>>(
 
 fn part<Elf: FileHeader<Endian = Endianness>>(section: &Elf::SectionHeader, endian: Endianness) -> Part {
     Part { offset: section.sh_offset(endian).into(), bytes: section.sh_size(endian).into() }
+}
+
+fn end<'data, Elf: FileHeader<Endian = Endianness>>(
+    header: &Elf,
+    data: impl ReadRef<'data>,
+) -> Result<u64, Error> {
+    let endian = header.endian()?;
+    let sections = header.section_headers(endian, data)?;
+    let in_file = sections.iter().filter(|section| section.sh_type(endian) != elf::SHT_NOBITS);
+    let ends = in_file.map(|section| part::<Elf>(section, endian).end());
+    let segments = header.program_headers(endian, data)?;
+    let segment_end = |segment: &Elf::ProgramHeader| {
+        Part { offset: segment.p_offset(endian).into(), bytes: segment.p_filesz(endian).into() }.end()
+    };
+    let table = Part { offset: header.e_shoff(endian).into(), bytes: size_of_val(sections) as u64 }.end();
+    Ok(ends.chain(segments.iter().map(segment_end)).fold(table, u64::max))
+}
+
+/// The name of the note into which postject puts one.
+const APPLICATION: &[u8] = b"NODE_SEA";
+/// Bytes of a note's head and its name.
+const NOTE_HEAD_BYTES: u64 = 32;
+
+fn has_application<'data, Elf: FileHeader<Endian = Endianness>>(
+    header: &Elf,
+    data: impl ReadRef<'data>,
+) -> Result<bool, Error> {
+    let endian = header.endian()?;
+    let segments = header.program_headers(endian, data)?;
+    let notes = segments.iter().filter(|segment| segment.p_type(endian) == elf::PT_NOTE);
+    let head = |segment: &Elf::ProgramHeader| {
+        let bytes = NOTE_HEAD_BYTES.min(segment.p_filesz(endian).into());
+        data.read_bytes_at(segment.p_offset(endian).into(), bytes).unwrap_or_default()
+    };
+    Ok(notes.map(head).any(|head| head.windows(APPLICATION.len()).any(|part| part == APPLICATION)))
 }
 
 fn other_names<'data, Elf: FileHeader<Endian = Endianness>>(

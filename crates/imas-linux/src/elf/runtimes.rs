@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{self, Read, Seek, SeekFrom};
+use std::path::Path;
 
 use super::headers::{Headers, Part};
 use super::{symbols, texts};
@@ -10,6 +11,8 @@ use crate::runtime::{Entry, FoundRuntime, GO_BUILD_BYTES, Marker, Runtime, go_ve
 
 /// Launchers that open their runtime later are small; the texts of larger files are not looked at.
 const MOST_LAUNCHER_BYTES: u64 = 1 << 20;
+/// Bytes that a linker may leave behind the last part of a file.
+const LARGEST_PADDING: u64 = 16;
 /// Libraries by which a version is known: what stands between these two is the version.
 const VERSIONED: [(Runtime, &str, &str); 3] = [
     (Runtime::Cpython, "libpython", ".so"),
@@ -19,8 +22,43 @@ const VERSIONED: [(Runtime, &str, &str); 3] = [
 
 /// The runtimes of the file, each once. At most `left` bytes of it are read. A file that cannot be read to
 /// that end shows none: nothing depends on it.
-pub(super) fn of<R: Read + Seek>(source: &mut R, headers: &Headers, left: u64) -> Vec<FoundRuntime> {
-    found(source, headers, left).unwrap_or_default()
+pub(super) fn of<R: Read + Seek>(
+    source: &mut R,
+    headers: &Headers,
+    left: u64,
+    path: &Path,
+) -> Vec<FoundRuntime> {
+    let mut found = found(source, headers, left).unwrap_or_default();
+    let is_packed = is_packed(source, headers).unwrap_or(true);
+    for one in &mut found {
+        if one.entry == Entry::Own && (is_packed || !is_interpreter(one.runtime, headers, path)) {
+            one.entry = Entry::Inside;
+        }
+    }
+    found
+}
+
+/// Whether an application is packed into the file: behind its end, or in a note.
+fn is_packed(source: &mut (impl Read + Seek), headers: &Headers) -> io::Result<bool> {
+    Ok(headers.has_application
+        || source.seek(SeekFrom::End(0))? > headers.end.next_multiple_of(LARGEST_PADDING))
+}
+
+/// Whether the file is the interpreter, and not an application with one inside, which would be started when the
+/// interpreter is asked something. It is one if it has the runtime from the runtime's library. If it defines the
+/// runtime itself, its name must be the interpreter's too.
+fn is_interpreter(runtime: Runtime, headers: &Headers, path: &Path) -> bool {
+    let name = match runtime {
+        Runtime::Jvm => "java",
+        Runtime::Node => "node",
+        Runtime::Cpython => "python",
+        Runtime::Ruby => "ruby",
+        Runtime::Php => "php",
+        // Their programs are not asked.
+        Runtime::Go | Runtime::Ocaml | Runtime::Beam | Runtime::Dotnet => return true,
+    };
+    let file = path.file_name().and_then(|file| file.to_str()).unwrap_or_default();
+    library_of(runtime, headers).is_some() || file.starts_with(name)
 }
 
 fn found<R: Read + Seek>(source: &mut R, headers: &Headers, left: u64) -> io::Result<Vec<FoundRuntime>> {
@@ -70,8 +108,10 @@ fn go(source: &mut (impl Read + Seek), section: Option<Part>) -> io::Result<Opti
 /// static, has no others.
 fn symbol_markers(source: &mut (impl Read + Seek), headers: &Headers, left: u64) -> io::Result<Vec<Marker>> {
     let dynamic = headers.table.map(|table| table.names);
-    for names in [dynamic, headers.other_names].into_iter().flatten() {
-        let names = symbols::among(source, names, left, &Marker::SYMBOLS.map(|marker| marker.name))?;
+    let mut left = left;
+    for part in [dynamic, headers.other_names].into_iter().flatten() {
+        let names = symbols::among(source, part, left, &Marker::SYMBOLS.map(|marker| marker.name))?;
+        left = left.saturating_sub(part.bytes);
         if !names.is_empty() {
             return Ok(Marker::SYMBOLS.into_iter().filter(|marker| names.contains(marker.name)).collect());
         }

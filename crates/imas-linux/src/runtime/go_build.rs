@@ -13,7 +13,6 @@ const TEXTS_AT: usize = 32;
 /// Version of Go that made the program, such as `1.26.8`, from the beginning of the section. `None` if it is
 /// no such section; `Some(None)` if it is one of an older Go.
 #[must_use]
-#[expect(clippy::option_option, reason = "no Go, and a Go of unknown version")]
 pub fn go_version(section: &[u8]) -> Option<Option<String>> {
     section.starts_with(MAGIC).then(|| version(section))
 }

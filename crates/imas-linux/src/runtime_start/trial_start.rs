@@ -23,7 +23,7 @@ fn words(runtime: Runtime) -> Option<&'static [&'static str]> {
         Runtime::Node => Some(&["-e", "0"]),
         Runtime::Cpython => Some(&["-S", "-c", ""]),
         Runtime::Ruby => Some(&["-e", ""]),
-        Runtime::Php => Some(&["-n", "-r", ""]),
+        Runtime::Php => Some(&["-n", "-v"]),
         // Their programs are anything, and they ignore what they do not know.
         Runtime::Go | Runtime::Ocaml | Runtime::Beam | Runtime::Dotnet => None,
     }
@@ -43,7 +43,7 @@ pub fn takes(candidate: &Fitted, start: &StartOfProgram<'_>) -> Result<(), Strin
     let Some(words) = words(settings.runtime) else { return Ok(()) };
     let mut command = Command::new(start.file);
     command.args(&settings.arguments).args(words.iter().map(|word| handed_on(word, &settings.arguments)));
-    command.env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    command.current_dir("/").env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     for name in KEPT {
         if let Some(value) = start.environment.get(name) {
             command.env(name, value);

@@ -2,7 +2,6 @@
 //! What the user has set already, on the command line and in the environment. It wins.
 
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStrExt;
 
 use imas_core::printable;
 
@@ -22,6 +21,9 @@ pub(super) fn user_value(
     if let Some(name) = own_names.chain(yielded).find(|name| start.environment.contains_key(name.as_str())) {
         return Some(format!("{name} is set already"));
     }
+    if let Some(why) = too_long(candidate, settings.runtime, start) {
+        return Some(why);
+    }
     let taken = taken(candidate, settings);
     let given = given(settings.runtime, found, start);
     given.into_iter().find_map(|(option, from)| {
@@ -38,16 +40,23 @@ pub(super) fn user_value(
     })
 }
 
+/// Node.js asks again for a value that is longer than this, and only the first question is answered.
+const MOST_OF_NODE: usize = 255;
+
+fn too_long(candidate: &CatalogueCandidate, runtime: Runtime, start: &StartOfProgram<'_>) -> Option<String> {
+    let name = "NODE_OPTIONS";
+    let ours = candidate.environment.get(name).filter(|_| runtime == Runtime::Node)?;
+    let own = start.environment.get(name).map_or(0, |own| own.len());
+    (own + 1 + ours.len() > MOST_OF_NODE).then(|| format!("{name} is too long to be added to"))
+}
+
 fn is_option(text: &str) -> bool {
     text.starts_with(['-', '+']) || text.ends_with('=')
 }
 
 /// Beginnings of the options that the candidate sets, and of those that it yields to.
 fn taken(candidate: &CatalogueCandidate, settings: &RuntimeSettings) -> Vec<String> {
-    let in_lists = candidate
-        .environment
-        .iter()
-        .filter_map(|(name, list)| Some(list.split(list_sign(name).filter(|_| name != "GLIBC_TUNABLES")?)));
+    let in_lists = candidate.environment.iter().filter_map(|(name, list)| Some(list.split(list_sign(name)?)));
     let own = settings.arguments.iter().map(String::as_str).chain(in_lists.flatten());
     let beginnings = own.flat_map(|option| beginnings(settings.runtime, option));
     let yielded = settings.yields_to.iter().filter(|one| is_option(one)).cloned();
@@ -67,16 +76,21 @@ const COLLECTORS: [&str; 9] = [
     "UseParNewGC",
 ];
 
+/// Beginnings of options that choose a collector by another name, or are for one.
+const CHOSEN_OTHERWISE: [&str; 5] =
+    ["-XX:+AggressiveHeap", "-Xincgc", "-Xconcgc", "-XX:G1", "-XX:MaxGCPauseMillis="];
+
 /// What an option with the same effect begins with.
 fn beginnings(runtime: Runtime, option: &str) -> Vec<String> {
     if let Some((key, _)) = option.split_once('=') {
         return vec![format!("{key}=")];
     }
     match option.strip_prefix("-XX:+").filter(|_| runtime == Runtime::Jvm) {
-        // Only one collector can be chosen.
+        // Only one collector can be chosen: with a second one the JVM does not start.
         Some(name) if COLLECTORS.contains(&name) => {
             let any = COLLECTORS.iter().map(|one| format!("-XX:+{one}"));
-            any.chain([format!("-XX:-{name}")]).collect()
+            let chosen = CHOSEN_OTHERWISE.iter().map(|&one| one.to_owned());
+            any.chain(chosen).chain([format!("-XX:-{name}")]).collect()
         }
         Some(name) => vec![option.to_owned(), format!("-XX:-{name}")],
         None if option.is_empty() => vec![],
@@ -95,41 +109,57 @@ fn like_ours(runtime: Runtime, option: &str) -> String {
 
 /// Whether the option names a file with further options.
 fn hides_options(runtime: Runtime, option: &str) -> bool {
-    let files = ["@", "-XX:Flags=", "-XX:VMOptionsFile="];
-    runtime == Runtime::Jvm && files.iter().any(|file| option.starts_with(file))
+    let files: &[&str] = match runtime {
+        Runtime::Jvm => &["@", "-XX:Flags=", "-XX:VMOptionsFile="],
+        Runtime::Beam => &["-args_file"],
+        _ => &[],
+    };
+    files.iter().any(|file| option.starts_with(file))
 }
 
 /// Options of the runtime that the user gives, and where.
-fn given(runtime: Runtime, found: &FoundRuntime, start: &StartOfProgram<'_>) -> Vec<(String, &'static str)> {
-    let variables: &[&'static str] = match runtime {
-        Runtime::Jvm => &["JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"],
-        Runtime::Node => &["NODE_OPTIONS"],
-        Runtime::Beam => &["ERL_FLAGS", "ERL_AFLAGS", "ERL_ZFLAGS"],
-        Runtime::Ocaml => &["OCAMLRUNPARAM", "CAMLRUNPARAM"],
-        Runtime::Go => &["GODEBUG"],
-        Runtime::Ruby | Runtime::Php | Runtime::Cpython | Runtime::Dotnet => &[],
-    };
-    let of_variable = |name: &&'static str| {
-        let sign = list_sign(name).unwrap_or(',');
-        let values: Vec<_> = start.environment.values(OsStr::new(name)).collect();
-        let words = move |value: &OsString| -> Vec<String> {
-            value
-                .to_string_lossy()
-                .split(sign)
-                .map(|word| word.trim_matches(['"', '\'']).to_owned())
-                .collect()
-        };
-        let name = *name;
-        values.into_iter().flat_map(words).map(move |word| (word, name)).collect::<Vec<_>>()
-    };
+fn given(runtime: Runtime, found: &FoundRuntime, start: &StartOfProgram<'_>) -> Vec<(String, String)> {
+    let in_variables =
+        start.environment.iter().filter(|(name, _)| has_options(runtime, name)).flat_map(|(name, value)| {
+            let name = name.to_string_lossy().into_owned();
+            parts(&name, &value.to_string_lossy()).into_iter().map(move |part| (part, name.clone()))
+        });
     let words = match (runtime, found.entry) {
         (Runtime::Jvm, Entry::Tool) => of_tool(start.words),
-        (Runtime::Jvm | Runtime::Node, _) => leading(start.words),
+        (Runtime::Jvm, _) => of_java(start.words),
+        (Runtime::Cpython, _) => of_python(start.words),
+        (Runtime::Node | Runtime::Ruby, _) => leading(start.words),
         (Runtime::Beam, _) => start.words.iter().map(text).collect(),
         _ => vec![],
     };
-    let words = words.into_iter().map(|word| (word, "command line"));
-    variables.iter().flat_map(of_variable).chain(words).filter(|(word, _)| !word.is_empty()).collect()
+    let words = words.into_iter().map(|word| (word, "command line".to_owned()));
+    in_variables.chain(words).filter(|(word, _)| !word.is_empty()).collect()
+}
+
+/// Whether the variable has options of the runtime, or of the C library below it.
+fn has_options(runtime: Runtime, name: &OsStr) -> bool {
+    let Some(name) = name.to_str() else { return false };
+    let names: &[&str] = match runtime {
+        Runtime::Jvm => &["JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"],
+        Runtime::Node => &["NODE_OPTIONS"],
+        Runtime::Beam if name.starts_with("ERL_OTP") && name.ends_with("_FLAGS") => return true,
+        Runtime::Beam => &["ERL_FLAGS", "ERL_AFLAGS", "ERL_ZFLAGS"],
+        Runtime::Ocaml => &["OCAMLRUNPARAM", "CAMLRUNPARAM"],
+        Runtime::Go => &["GODEBUG"],
+        Runtime::Ruby => &["RUBYOPT"],
+        Runtime::Php | Runtime::Cpython | Runtime::Dotnet => &[],
+    };
+    names.contains(&name) || name == "GLIBC_TUNABLES"
+}
+
+/// The options in a variable's value.
+fn parts(name: &str, value: &str) -> Vec<String> {
+    let plain = |word: &str| word.trim_matches(['"', '\'']).to_owned();
+    match list_sign(name) {
+        Some(' ') => value.split_ascii_whitespace().map(plain).collect(),
+        None if name.starts_with("ERL_") => value.split_ascii_whitespace().map(plain).collect(),
+        sign => value.split(sign.unwrap_or(',')).map(plain).collect(),
+    }
 }
 
 fn text(word: &OsString) -> String {
@@ -141,8 +171,8 @@ fn of_tool(words: &[OsString]) -> Vec<String> {
     words.iter().filter_map(handed_on).collect()
 }
 
-/// Options with their value in the next word.
-const WITH_VALUE: [&str; 18] = [
+/// Options of the `java` launcher with their value in the next word.
+const WITH_VALUE: [&str; 16] = [
     "-cp",
     "-classpath",
     "--class-path",
@@ -155,31 +185,68 @@ const WITH_VALUE: [&str; 18] = [
     "--add-reads",
     "--limit-modules",
     "--patch-module",
-    "-r",
-    "--require",
-    "--import",
-    "--loader",
-    "-C",
-    "--conditions",
+    "--enable-native-access",
+    "--source",
+    "-d",
+    "--describe-module",
 ];
-/// Options before what is run; what follows them is the program's.
-const LAST: [&str; 7] = ["-jar", "-m", "--module", "-e", "--eval", "--", "-"];
 
-/// The options before what is run.
-fn leading(words: &[OsString]) -> Vec<String> {
+/// The options before the class, module or archive that is run. `-jar` is followed by options too.
+fn of_java(words: &[OsString]) -> Vec<String> {
     let mut options = vec![];
-    let mut words = words.iter();
+    let mut words = words.iter().map(text);
     while let Some(word) = words.next() {
-        let bytes = word.as_bytes();
-        if LAST.iter().any(|last| bytes == last.as_bytes())
-            || !(bytes.starts_with(b"-") || bytes.starts_with(b"@"))
-        {
+        if matches!(word.as_str(), "-m" | "--module") || !word.starts_with(['-', '@']) {
             break;
         }
-        if WITH_VALUE.iter().any(|one| bytes == one.as_bytes()) {
+        if WITH_VALUE.contains(&word.as_str()) {
             words.next();
         }
-        options.push(text(word));
+        options.push(word);
+    }
+    options
+}
+
+/// The options before what is run. Which of them have a value in the next word is not known: such a word is
+/// passed over, and more may be looked at than is the runtime's.
+fn leading(words: &[OsString]) -> Vec<String> {
+    let mut options: Vec<String> = vec![];
+    let mut may_be_value = false;
+    for word in words.iter().map(text) {
+        let is_option = word.starts_with('-');
+        if word == "--" || word == "-" || !(is_option || may_be_value) {
+            break;
+        }
+        may_be_value = is_option && !word.contains('=');
+        if is_option {
+            options.push(word);
+        }
+    }
+    options
+}
+
+/// The options of Python before what is run, each letter by itself: `-IX dev` is `-I` and `-Xdev`.
+fn of_python(words: &[OsString]) -> Vec<String> {
+    let mut options = vec![];
+    let mut words = words.iter().map(text);
+    while let Some(word) = words.next() {
+        let Some(letters) = word.strip_prefix('-').filter(|rest| !rest.is_empty() && !rest.starts_with('-'))
+        else {
+            break;
+        };
+        for (at, letter) in letters.char_indices() {
+            if matches!(letter, 'c' | 'm') {
+                return options;
+            }
+            if matches!(letter, 'X' | 'W') {
+                let value = &letters[at + 1..];
+                let value =
+                    if value.is_empty() { words.next().unwrap_or_default() } else { value.to_owned() };
+                options.push(format!("-{letter}{value}"));
+                break;
+            }
+            options.push(format!("-{letter}"));
+        }
     }
     options
 }
@@ -263,6 +330,17 @@ mod tests {
         assert!(serial.why("-XX:-UseSerialGC Main", &[]).is_some());
         assert_eq!(serial.why("-cp x Main -Xmx64m -XX:+UseG1GC", &[]), None, "the program's own");
         assert_eq!(serial.why("-jar a.jar -Xmx64m", &[]), None);
+        for line in [
+            "-jar -XX:+UseG1GC a.jar",
+            "--source 21 -XX:+UseG1GC A.java",
+            "--enable-native-access x -XX:+UseZGC A",
+        ] {
+            assert!(serial.why(line, &[]).is_some(), "{line}");
+        }
+        for other in ["-XX:+AggressiveHeap", "-XX:G1HeapRegionSize=1m", "-XX:MaxGCPauseMillis=5"] {
+            assert!(serial.why(other, &[]).is_some(), "{other}");
+        }
+        assert!(serial.why("", &[("JAVA_TOOL_OPTIONS", "-Dx=y\n-XX:+UseG1GC\t-Da=b")]).is_some());
         assert!(serial.why("@options Main", &[]).unwrap().contains("file"));
         assert!(serial.why("", &[("JDK_JAVA_OPTIONS", "@options")]).unwrap().contains("file"));
         let tool = Case { entry: Entry::Tool, ..jvm(&["-XX:+UseSerialGC"], &["-Xmx"]) };
@@ -275,6 +353,7 @@ mod tests {
         let semi =
             by_variable(Runtime::Node, "NODE_OPTIONS", "--max-semi-space-size=8", &["--max-old-space-size"]);
         assert!(semi.why("", &[("NODE_OPTIONS", "--max_semi_space_size=1")]).is_some());
+        assert!(semi.why("", &[("NODE_OPTIONS", &"-".repeat(240))]).unwrap().contains("too long"));
         assert!(semi.why("-r x --max-old-space-size=100 a.js", &[]).is_some());
         assert_eq!(
             semi.why("a.js --max-old-space-size=100", &[("NODE_OPTIONS", "--enable-source-maps")]),
@@ -288,7 +367,23 @@ mod tests {
         assert!(space.why("", &[("OCAMLRUNPARAM", "b,o=80")]).is_some());
         assert!(space.why("", &[("CAMLRUNPARAM", "s=4k")]).is_some());
         assert_eq!(space.why("", &[("OCAMLRUNPARAM", "b")]), None);
+        let lean = by_variable(Runtime::Php, "GLIBC_TUNABLES", "glibc.malloc.arena_max=1", &[]);
+        assert!(lean.why("", &[("GLIBC_TUNABLES", "a=1:glibc.malloc.arena_max=8")]).is_some());
+        assert_eq!(lean.why("", &[("GLIBC_TUNABLES", "glibc.malloc.tcache_count=8")]), None);
+        let python =
+            by_variable(Runtime::Cpython, "PYTHONMALLOC", "malloc", &["-E", "-I", "-Xdev", "PYTHONDEVMODE"]);
+        for line in ["-E a.py", "-sI a.py", "-X dev a.py", "-bXdev a.py"] {
+            assert!(python.why(line, &[]).is_some(), "{line}");
+        }
+        assert!(python.why("", &[("PYTHONDEVMODE", "1")]).is_some());
+        assert_eq!(python.why("-X utf8 -u a.py -E", &[]), None);
+        assert_eq!(python.why("-mI -E", &[]), None);
+        let ruby = by_variable(Runtime::Ruby, "RUBY_GC_A", "1", &["-w", "-W"]);
+        assert!(ruby.why("-w a.rb", &[]).is_some() && ruby.why("a.rb -w", &[]).is_none());
+        assert!(ruby.why("", &[("RUBYOPT", "-r a -W2")]).is_some());
         let order = by_variable(Runtime::Beam, "ERL_FLAGS", "+MBas aobf", &[]);
         assert!(order.why("+MBas bf", &[]).is_some() && order.why("-noshell", &[]).is_none());
+        assert!(order.why("-args_file vm.args", &[]).is_some());
+        assert!(order.why("", &[("ERL_OTP27_FLAGS", "+MBas  bf")]).is_some());
     }
 }

@@ -9,7 +9,7 @@ use imas_linux::serving::candidate::{On, RealCandidates};
 use imas_linux::{process, process_heaps};
 use imas_view::keeps_away;
 
-use crate::look::heap_words::size;
+use imas_cli::format::mib;
 use imas_cli::message;
 
 /// Least free memory of a service, and least share of its resident memory: a restart is worth no less.
@@ -38,9 +38,9 @@ pub(super) fn candidate(context: &Context, unit: &str) -> Option<String> {
         return None;
     }
     message::say(&format!(
-        "imas: {unit}: {} of {} are free pages that a trim returns; nothing is measured yet, so {careful} is tried",
-        size(free),
-        size(resident)
+        "imas: {unit}: {} of {} MiB are free pages that a trim returns; nothing is measured yet, so {careful} is tried",
+        mib(free as f64),
+        mib(resident as f64)
     ));
     Some(careful)
 }

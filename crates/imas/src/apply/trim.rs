@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `imas trim`: asks running processes to give their free pages back now ([`imas_linux::trim_word`]).
+//! `imas trim`: asks running processes to give their free pages back now ([`imas_linux::process_trim`]).
 //!
 //! Only a process that was started under a candidate that gives back can answer. Of the others it says what a restart
 //! would bring. Nothing is put into a process.
@@ -9,6 +9,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use imas_cli::format::mib;
 use imas_cli::message::Hinted;
 use imas_cli::{output, table};
 use imas_engine::context::Context;
@@ -16,15 +17,14 @@ use imas_linux::heap::figures::NotReadable;
 use imas_linux::running::{self, Running};
 use imas_linux::serving::candidate::RealCandidates;
 use imas_linux::serving::chooser::{Choice, Chooser};
-use imas_linux::trim_word::{self, Answers, Asked};
-use imas_linux::{process, process_heaps};
+use imas_linux::trim_word::{Answers, Asked};
+use imas_linux::{process, process_heaps, process_trim};
 use imas_view::keeps_away;
 use serde::Serialize;
 use serde_json::json;
 
 use super::unit;
 use crate::command_line::service_args::TrimArgs;
-use crate::look::heap_words::size;
 
 /// Exit status when no process answered.
 const NO_ANSWER: u8 = 1;
@@ -128,7 +128,7 @@ impl Asking {
         let start_ticks = process::start_ticks(pid).unwrap_or(0);
         let resident = process::resident_bytes(pid);
         let mut asking = Self { row, start_ticks, request: None, begun: Instant::now(), resident };
-        match trim_word::ask(pid) {
+        match process_trim::ask(pid) {
             Ok(Some(word)) => asking.was_asked(&word),
             Ok(None) => asking.row.why = Some(why_not(process).to_owned()),
             Err(error) => asking.row.why = Some(NotReadable::of(&error).to_string()),
@@ -155,7 +155,7 @@ impl Asking {
     fn look(&mut self) {
         let Some(request) = self.request else { return };
         let pid = self.row.pid;
-        let word = trim_word::look(pid);
+        let word = process_trim::look(pid);
         if process::start_ticks(pid).ok() != Some(self.start_ticks) {
             return self.end("it has ended");
         }
@@ -222,28 +222,31 @@ impl Row {
         let why = self.why.as_deref().unwrap_or_default();
         match (self.returnable_bytes, &self.restart_under) {
             (Some(bytes), Some(name)) => {
-                format!("{why}; {} are free: a restart under {name} would give them back", size(bytes))
+                format!(
+                    "{why}; {} MiB are free: a restart under {name} would give them back",
+                    mib(bytes as f64)
+                )
             }
-            (Some(bytes), None) => format!("{why}; {} are free", size(bytes)),
+            (Some(bytes), None) => format!("{why}; {} MiB are free", mib(bytes as f64)),
             _ => why.to_owned(),
         }
     }
 }
 
 fn page(rows: &[Row], sum: u64) -> String {
-    let mib = |bytes: u64| format!("{:.1}", bytes as f64 / f64::from(1 << 20));
+    let in_mib = |bytes: u64| mib(bytes as f64);
     let shown = rows.iter().map(|row| {
         vec![
             row.pid.to_string(),
             row.program.clone(),
             row.candidate.clone().unwrap_or_default(),
-            row.returned_bytes.map_or_else(String::new, mib),
+            row.returned_bytes.map_or_else(String::new, in_mib),
             row.took_ms.map_or_else(String::new, |ms| format!("{ms:.1}")),
             row.words(),
         ]
     });
     let table = table::plain(&["pid", "program", "on", "MiB returned", "ms", ""], shown);
-    if rows.len() > 1 { format!("{table}{} MiB in all\n", mib(sum)) } else { table }
+    if rows.len() > 1 { format!("{table}{} MiB in all\n", in_mib(sum)) } else { table }
 }
 
 #[cfg(test)]
@@ -274,7 +277,7 @@ mod tests {
             Row { returnable_bytes: Some(9 << 20), restart_under: Some("glibc:lean-trim".into()), ..row() };
         assert_eq!(
             known.words(),
-            "it was started without IMAS; 9 MiB are free: a restart under glibc:lean-trim would give them back"
+            "it was started without IMAS; 9.00 MiB are free: a restart under glibc:lean-trim would give them back"
         );
     }
 }

@@ -295,10 +295,10 @@ fn decided_anew(
         pressure,
     };
     let of_runtime = RuntimeCommand { command, executable: &executable, environment: request.environment };
+    if let Some(start) = pinned_settings(request, (context, &store), &of_runtime)? {
+        return Ok(start);
+    }
     if let Some(why) = &executable.unfit {
-        if let Some(start) = pinned_settings(request, (context, &store), &of_runtime)? {
-            return Ok(start);
-        }
         let system = context.candidate(SYSTEM)?;
         settled::keep(context, basis_of_file, &kept(system, Pressure::Any));
         return Ok(Start::untouched_because(request, why));
@@ -335,7 +335,12 @@ fn decided_anew(
         under_way::next((context, &store), (&known.program, seen), &profile, &conditions)?.0
     } else {
         keep_weight(&conditions);
-        let plan = StartPlan::of(&profile, &conditions);
+        let mut plan = StartPlan::of(&profile, &conditions);
+        // Asked before the trial is recorded: a runtime may refuse its settings.
+        let of_trial = context.candidate(&plan.decision.candidate)?;
+        if plan.decision.trial && fitted(args, &of_runtime, of_trial, Some(&store)).is_err() {
+            plan.decision = plan.production.clone();
+        }
         if let Some(pressure) = settled::pressure(&profile, &plan, &conditions) {
             let candidate = context.candidate(&plan.production.candidate)?;
             settled::keep(context, basis.map(|basis| basis.until(&profile)), &kept(candidate, pressure));

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Error, Result};
 use imas_engine::inspect;
+use imas_engine::runtime_command::unfit_reason;
 use imas_linux::elf;
 use imas_linux::index::{Detail, Executable};
 use imas_linux::program::is_privileged;
@@ -97,7 +98,7 @@ impl Learner {
             return Ok(reason.map(str::to_owned));
         }
         match inspect::running(self.parts.store.get(), domain, &process.path, executable) {
-            Ok(found) => Ok(found.unfit),
+            Ok(found) => Ok(unfit_reason(&found)),
             // Where the store fails, nothing is known of the program.
             Err(error) if error.is::<StoreError>() || is_late(&error) => Err(error),
             Err(error) => Ok(Some(error.to_string())),

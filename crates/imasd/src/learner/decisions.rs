@@ -10,6 +10,7 @@ use imas_core::decision::{Conditions, Decision, trials_side_by_side};
 use imas_core::profile::CandidateView;
 use imas_core::{ProfileView, Reason, SYSTEM};
 use imas_engine::inspect;
+use imas_engine::runtime_command::unfit_reason;
 use imas_engine::start_plan::{StartPlan, decided, valid_until_s};
 use imas_linux::clock::now_unix_s;
 use imas_store::daemon::Offer;
@@ -74,7 +75,7 @@ impl Learner {
             None => Err(anyhow!("its file is gone, or was not seen running since it changed")),
         };
         match inspected {
-            Ok(found) => (found.build_id, found.unfit),
+            Ok(found) => (found.build_id.clone(), unfit_reason(&found)),
             Err(error) => (known.build_id.clone(), Some(error.to_string())),
         }
     }

@@ -123,7 +123,7 @@ fn largest(place: &Place) -> Vec<u32> {
     sized.into_iter().take(MOST_LOOKED_AT).map(|(_, pid)| pid).collect()
 }
 
-/// Those that can answer and are not asked already.
+/// Processes that can answer and are not asked already.
 fn able(reader: &mut ForeignReader, pids: &[u32], tree: Option<&Path>) -> Vec<Able> {
     let until = Instant::now() + LONGEST_LOOK;
     let mut able = vec![];
@@ -152,7 +152,7 @@ fn is_of_tree(reader: &mut ForeignReader, pid: u32, tree: &Path) -> bool {
     environment.split(|byte| *byte == 0).find_map(run) == Some(true)
 }
 
-/// Those that are asked: the most first, and at the end those of which it is not known.
+/// Processes that are asked: the most first, and at the end those of which it is not known.
 fn worth_it(mut able: Vec<Able>) -> Vec<Able> {
     able.retain(|one| one.returnable.is_none_or(|bytes| bytes >= LEAST_RETURNABLE));
     able.sort_by_key(|one| Reverse(one.returnable));

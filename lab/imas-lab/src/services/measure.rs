@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueHint};
-use imas_cli::message;
+use imas_cli::message::{self, Hinted};
 use imas_core::run::{RawRun, RunKind};
 use imas_core::stats::median;
 use imas_engine::compared::{DefaultComparison, usable};
@@ -135,15 +135,9 @@ pub(super) fn measure(args: &RunArgs, context: &Context) -> Result<ExitCode> {
 
 /// The rounds that are missing.
 fn rounds(args: &RunArgs, services: &[&str], candidates: &[String], runs: &SharedRuns) -> Result<Rounds> {
-    let wanted = RoundsWanted {
-        services: services.iter().map(|name| (*name).to_owned()).collect(),
-        candidates: candidates.to_vec(),
-        rounds: args.rounds,
-        system_runs: args.system_runs,
-        counted: args.counted,
-        keeps_all: args.keep_all,
-        seed: args.seed,
-    };
+    let wanted = wanted(args, services, candidates);
+    refuse_newcomers(&wanted, runs)?;
+
     let mut known: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     let others = args.times.as_deref().map(journal::read).transpose()?.unwrap_or_default();
     for run in others.into_iter().filter(|run| run.ok) {
@@ -152,6 +146,29 @@ fn rounds(args: &RunArgs, services: &[&str], candidates: &[String], runs: &Share
     let known = known.into_iter().filter_map(|(service, all)| Some((service, median(&all)?))).collect();
     let until = args.budget.map(|minutes| now_unix_s() + minutes * 60.0);
     Ok(Rounds::new(wanted, runs, known, until))
+}
+
+fn wanted(args: &RunArgs, services: &[&str], candidates: &[String]) -> RoundsWanted {
+    RoundsWanted {
+        services: services.iter().map(|name| (*name).to_owned()).collect(),
+        candidates: candidates.to_vec(),
+        rounds: args.rounds,
+        system_runs: args.system_runs,
+        counted: args.counted,
+        keeps_all: args.keep_all,
+        seed: args.seed,
+    }
+}
+
+fn refuse_newcomers(wanted: &RoundsWanted, runs: &SharedRuns) -> Result<()> {
+    let new = Rounds::newcomers(wanted, runs);
+    if new.is_empty() {
+        return Ok(());
+    }
+    Err(Hinted::error(
+        format!("the whole rounds of this journal have no run of {}", new.join(", ")),
+        "a round needs all candidates side by side: measure the new ones into another file, with --with",
+    ))
 }
 
 /// Services that can be run here, with the cycles and the idle time that the arguments ask for.

@@ -8,6 +8,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
+use imas_core::compare::Looks;
 use imas_core::run::{RawRun, RunKind};
 use imas_core::stats::median;
 use imas_linux::catalogue::SYSTEM;
@@ -129,6 +130,23 @@ impl Rounds {
         whole
     }
 
+    /// Candidates without a run in a journal that has whole rounds of the others. A round needs all of them side by side:
+    /// with such a one, every round of the journal would be made again.
+    pub(super) fn newcomers(wanted: &RoundsWanted, runs: &SharedRuns) -> Vec<String> {
+        let is_measured = |name: &&String| {
+            let runs = runs.borrow();
+            runs.iter().any(|run| run.kind == RunKind::Measured && run.candidate == **name)
+        };
+        let (known, new): (Vec<&String>, Vec<_>) = wanted.candidates.iter().partition(is_measured);
+        let known = RoundsWanted { candidates: known.into_iter().cloned().collect(), ..wanted.clone() };
+        if new.is_empty() || !known.candidates.iter().any(|name| name == SYSTEM) {
+            return vec![];
+        }
+        let rounds = Self::new(known, runs, BTreeMap::new(), None);
+        let has_whole = wanted.services.iter().any(|service| !rounds.whole(service).is_empty());
+        if has_whole { new.into_iter().cloned().collect() } else { vec![] }
+    }
+
     /// The candidates that these rounds show to be no pick: they are not as much leaner than `system` as a pick must
     /// be, or they are proven to cost more than it may. What anybody can give to all services stays.
     fn leavers(&self, runs: &[RawRun], rounds: &BTreeSet<u32>) -> BTreeSet<String> {
@@ -136,7 +154,9 @@ impl Rounds {
             return BTreeSet::new();
         }
         let those: Vec<RawRun> = runs.iter().filter(|run| rounds.contains(&run.round)).cloned().collect();
-        let options = ServiceOptions { rails: rails(false), seed: 1, ..ServiceOptions::default() };
+        // It is asked before each round.
+        let looks = Some(Looks { first: 2, most: self.wanted.rounds.max(2) });
+        let options = ServiceOptions { rails: rails(false), seed: 1, looks, ..ServiceOptions::default() };
         let found = compare_services(&self.wanted.candidates, &those, &options);
         let leaves = |name: &str| name != SYSTEM && !BASELINES.contains(&name);
         let all = found.candidates.into_iter().filter(|one| leaves(&one.name) && one.rounds > 0);
@@ -155,6 +175,10 @@ impl Rounds {
         next.sort_by_key(|&at| std::cmp::Reverse(self.left[at]));
         for subject in next {
             let steps = self.steps(subject);
+            if self.is_alone(&steps) {
+                self.left[subject] = 0;
+                continue;
+            }
             let seconds = steps.len() as f64 * self.run_s(&self.wanted.services[subject]).0;
             if self.until.is_none_or(|until| now_unix_s() + seconds <= until) {
                 self.left[subject] -= 1;
@@ -185,6 +209,11 @@ impl Rounds {
             kind: RoundKind::Counted { round },
         });
         counted.chain(steps).collect()
+    }
+
+    /// Whether every other candidate has left: then nothing more can be compared.
+    fn is_alone(&self, steps: &[Step]) -> bool {
+        steps.iter().all(|step| step.candidate == self.system())
     }
 
     fn system(&self) -> usize {
@@ -304,9 +333,22 @@ mod tests {
     }
 
     #[test]
+    fn a_candidate_that_is_new_in_a_journal_is_noticed() {
+        let runs = SharedRuns::default();
+        let asked = wanted(&["web"], &["system", "a"], 2);
+        let more = wanted(&["web"], &["system", "a", "b"], 2);
+        let few: &mut Rounds = &mut Rounds::new(asked.clone(), &runs, BTreeMap::new(), None);
+        make(few, &runs, 2);
+        assert_eq!(Rounds::newcomers(&more, &runs), [""; 0], "no round is whole yet");
+        make(few, &runs, 100);
+        assert_eq!(Rounds::newcomers(&more, &runs), ["b"]);
+        assert_eq!(Rounds::newcomers(&asked, &runs), [""; 0]);
+    }
+
+    #[test]
     fn services_take_turns_and_the_runs_of_a_round_are_side_by_side() {
         let runs = SharedRuns::default();
-        let asked = wanted(&["web", "db"], &["system", "a"], 3);
+        let asked = wanted(&["web", "db"], &["system", "glibc:arena1"], 3);
         let made = make(&mut Rounds::new(asked, &runs, BTreeMap::new(), None), &runs, 100);
         assert_eq!(made.len(), 2 * (1 + 3 * 3));
         let blocks: Vec<_> = made.chunk_by(|a, b| (&a.0, a.3) == (&b.0, b.3)).collect();
@@ -326,6 +368,13 @@ mod tests {
         let of = |candidate| (0..6).map(|round| count(&made, candidate, round)).collect::<Vec<_>>();
         assert_eq!(of("fat"), [1, 1, 0, 0, 0, 0]);
         assert_eq!((of("glibc:arena1"), of("system")), (vec![1; 6], vec![2; 6]));
+        // Without anybody beside `system` there are no more rounds.
+        let few = RoundsWanted {
+            candidates: ["system", "fat"].map(str::to_owned).into(),
+            rounds: 9,
+            ..asked.clone()
+        };
+        assert_eq!(make(&mut Rounds::new(few, &runs, BTreeMap::new(), None), &runs, 100), []);
         let again = Rounds::new(asked.clone(), &runs, BTreeMap::new(), None);
         assert_eq!(again.left, [0], "rounds without what has left or failed are whole");
         let all = RoundsWanted { keeps_all: true, ..asked };

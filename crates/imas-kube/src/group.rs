@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Figures of a container's control group, by the files of the kernel.
+
+use std::path::Path;
+
+use serde::Serialize;
+
+/// What the kernel counts of a group.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub(crate) struct GroupFigures {
+    /// Bytes that cannot be given back at once; page cache that can is left out.
+    pub(crate) used: Option<u64>,
+    /// Most bytes; None without a limit.
+    pub(crate) limit: Option<u64>,
+    pub(crate) oom_kills: Option<u64>,
+    /// Share of the periods in which its limit of CPU time held it up.
+    pub(crate) throttled: Option<f64>,
+}
+
+impl GroupFigures {
+    /// Reads the files of a folder. What is not there is not known.
+    pub(crate) fn read(folder: &Path) -> Self {
+        let text = |file: &str| std::fs::read_to_string(folder.join(file)).unwrap_or_default();
+        let number = |file: &str| text(file).trim().parse::<u64>().ok();
+        let cache = keyed(&text("memory.stat"), "inactive_file").unwrap_or(0);
+        let cpu = text("cpu.stat");
+        let periods = keyed(&cpu, "nr_periods").filter(|periods| *periods > 0);
+        Self {
+            used: number("memory.current").map(|used| used.saturating_sub(cache)),
+            limit: number("memory.max"),
+            oom_kills: keyed(&text("memory.events"), "oom_kill"),
+            throttled: periods.and_then(|all| Some(keyed(&cpu, "nr_throttled")? as f64 / all as f64)),
+        }
+    }
+
+    /// Share of the limit that is used.
+    pub(crate) fn nearness(&self) -> Option<f64> {
+        Some(self.used? as f64 / self.limit.filter(|limit| *limit > 0)? as f64)
+    }
+}
+
+fn keyed(text: &str, key: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_read_and_what_is_missing_is_not_known() {
+        let place = tempfile::tempdir().unwrap();
+        assert_eq!(GroupFigures::read(place.path()), GroupFigures::default());
+        for (file, text) in [
+            ("memory.current", "900\n"),
+            ("memory.max", "1000\n"),
+            ("memory.stat", "anon 500\ninactive_file 400\ninactive_file_x 1\n"),
+            ("memory.events", "low 0\noom 3\noom_kill 2\noom_group_kill 0\n"),
+            ("cpu.stat", "usage_usec 1\nnr_periods 10\nnr_throttled 5\n"),
+        ] {
+            std::fs::write(place.path().join(file), text).unwrap();
+        }
+        let read = GroupFigures::read(place.path());
+        assert_eq!(
+            read,
+            GroupFigures { used: Some(500), limit: Some(1000), oom_kills: Some(2), throttled: Some(0.5) }
+        );
+        assert_eq!(read.nearness(), Some(0.5));
+        std::fs::write(place.path().join("memory.max"), "max\n").unwrap();
+        assert_eq!(GroupFigures::read(place.path()).nearness(), None);
+    }
+}

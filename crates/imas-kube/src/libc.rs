@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The C library of a container, by what a process has mapped.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+/// A C library.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Libc {
+    Glibc,
+    Musl,
+    /// None is mapped.
+    Static,
+}
+
+impl Libc {
+    /// The library among the files that a process has mapped.
+    pub(crate) fn of(files: &BTreeSet<PathBuf>) -> Self {
+        let names = || files.iter().filter_map(|file| file.file_name()?.to_str());
+        match () {
+            () if names().any(|name| name.starts_with("ld-musl-") || name == "libc.so") => Self::Musl,
+            () if names().any(|name| name == "libc.so.6" || name.starts_with("libc-2.")) => Self::Glibc,
+            () => Self::Static,
+        }
+    }
+}
+
+impl fmt::Display for Libc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Glibc => "glibc",
+            Self::Musl => "musl",
+            Self::Static => "none",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_library_is_known_by_its_file() {
+        let of = |files: &[&str]| Libc::of(&files.iter().map(PathBuf::from).collect());
+        assert_eq!(of(&["/usr/bin/x", "/usr/lib/x86_64-linux-gnu/libc.so.6"]), Libc::Glibc);
+        assert_eq!(of(&["/lib/libc-2.31.so"]), Libc::Glibc);
+        assert_eq!(of(&["/lib/ld-musl-x86_64.so.1"]), Libc::Musl);
+        assert_eq!(of(&["/usr/lib/x86_64-linux-musl/libc.so"]), Libc::Musl);
+        assert_eq!(of(&["/server"]), Libc::Static);
+    }
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Names of a node's containers, by kubelet's links to their logs: `POD_NAMESPACE_CONTAINER-ID.log`. No right on the
+//! apiserver is needed.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::Serialize;
+
+/// Most links that are read: a node has some hundred pods.
+const MOST: usize = 20_000;
+/// Signs in the random part of a pod's name.
+const RANDOM: &str = "bcdfghjklmnpqrstvwxz2456789";
+
+/// What a container is called.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct PodName {
+    pub(crate) namespace: String,
+    /// The pod's name without what its controller added.
+    pub(crate) workload: String,
+    pub(crate) pod: String,
+    pub(crate) container: String,
+}
+
+/// The names by the ids of the containers.
+pub(crate) fn all(folder: &Path) -> BTreeMap<String, PodName> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().take(MOST);
+    entries.filter_map(|entry| PodName::of_link(entry.file_name().to_str()?)).collect()
+}
+
+impl PodName {
+    fn of_link(name: &str) -> Option<(String, Self)> {
+        let (rest, id) = name.strip_suffix(".log")?.rsplit_once('-')?;
+        let mut parts = rest.split('_');
+        let (pod, namespace, container) = (parts.next()?, parts.next()?, parts.next()?);
+        let is_sound = |text: &str| {
+            !text.is_empty()
+                && text.len() <= 253
+                && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.'))
+        };
+        let is_whole = parts.next().is_none() && [pod, namespace, container, id].into_iter().all(is_sound);
+        is_whole.then(|| {
+            let name = Self {
+                namespace: namespace.to_owned(),
+                workload: workload(pod).to_owned(),
+                pod: pod.to_owned(),
+                container: container.to_owned(),
+            };
+            (id.to_owned(), name)
+        })
+    }
+}
+
+/// The name of the workload in that of its pod: `web` of `web-5d4f8c7b9-x2x5q` and of `web-0`.
+fn workload(pod: &str) -> &str {
+    let is_random = |part: &str| part.chars().all(|sign| RANDOM.contains(sign));
+    match pod.rsplit_once('-') {
+        Some((rest, last)) if last.len() == 5 && is_random(last) => match rest.rsplit_once('-') {
+            Some((name, hash)) if (6..=10).contains(&hash.len()) && is_random(hash) => name,
+            _ => rest,
+        },
+        Some((rest, last)) if last.len() < 5 && last.bytes().all(|b| b.is_ascii_digit()) => rest,
+        _ => pod,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_names_pod_namespace_and_container() {
+        let (id, name) = PodName::of_link("web-5d4f8c7b9-x2x5q_shop_app-server-0123abc.log").unwrap();
+        assert_eq!(id, "0123abc");
+        assert_eq!(
+            (name.pod.as_str(), name.namespace.as_str(), name.container.as_str()),
+            ("web-5d4f8c7b9-x2x5q", "shop", "app-server")
+        );
+        for bad in ["", "x.log", "a_b_c.log", "a_b_c_d-1.log", "a_b/../c_d-1.log", "\u{202e}_b_c-1.log"] {
+            assert_eq!(PodName::of_link(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_workload_is_a_pod_without_what_its_controller_added() {
+        for (pod, expected) in [
+            ("web-5d4f8c7b9-x2x5q", "web"),
+            ("my-web-5d4f8c7b9-x2x5q", "my-web"),
+            ("agent-x2x5q", "agent"),
+            ("db-12", "db"),
+            ("alone", "alone"),
+            ("my-alone", "my-alone"),
+        ] {
+            assert_eq!(workload(pod), expected, "{pod}");
+        }
+    }
+}
