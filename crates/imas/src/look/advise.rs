@@ -87,8 +87,9 @@ pub(crate) fn run(args: JsonArgs, context: &Context) -> Result<ExitCode> {
 fn advice(context: &Context, store: &Store) -> Result<Advice> {
     let running = imas_linux::running::all();
     let candidates = RealCandidates::of(context.catalogue.candidates());
-    let heaps = heap_advice::rows(context, &running, &candidates);
+    // Looks at large heaps may use up the time that the helper has for an owner's processes.
     let runtimes = runtime_advice::rows(context, &running, &candidates);
+    let heaps = heap_advice::rows(context, &running, &candidates);
     let mut advice = Advice { schema: 1, processes: vec![], as_decided: 0, not_settled: 0, heaps, runtimes };
     let programs = store.programs()?;
     for program in programs.clone() {
