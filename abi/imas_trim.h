@@ -4,7 +4,8 @@
  *
  * It is a variable of libimas-giveback.so in that process. Whoever asks finds it by its two first words, writes a new
  * number into `asked` through /proc/PID/mem, and reads the answer there. So the kernel says who may ask: the one who may
- * also write the process's memory, its owner and root. The mirror in Rust is crates/imas-abi.
+ * also write the process's memory, its owner and root (root alone where kernel.yama.ptrace_scope is 1 or more). The
+ * mirror in Rust is crates/imas-abi.
  */
 #ifndef IMAS_TRIM_H
 #define IMAS_TRIM_H

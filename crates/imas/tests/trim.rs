@@ -240,5 +240,6 @@ fn a_forged_word_harms_nobody() {
     let page = output(&mut world.imas(["trim", &forgers[1].id().to_string()]));
     forgers.into_iter().for_each(piped::end);
     assert!(row["took_ms"].as_f64().unwrap() <= 3.6e6, "{row:#}");
+    assert!(row["returned_bytes"].as_u64().unwrap() < 1 << 30, "no more than it held: {row:#}");
     assert_eq!(page.status.code(), Some(0), "{}", describe(&page));
 }

@@ -4,6 +4,7 @@
 //! Only a process that was started under a candidate that gives back can answer. Of the others it says what a restart
 //! would bring. Nothing is put into a process.
 
+use std::io::ErrorKind;
 use std::process::ExitCode;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -131,6 +132,12 @@ impl Asking {
         match process_trim::ask(pid) {
             Ok(Some(word)) => asking.was_asked(&word),
             Ok(None) => asking.row.why = Some(why_not(process).to_owned()),
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                asking.row.why = Some(
+                    "the kernel lets root alone ask it: it cannot be dumped, or kernel.yama.ptrace_scope is 1 or more"
+                        .to_owned(),
+                );
+            }
             Err(error) => asking.row.why = Some(NotReadable::of(&error).to_string()),
         }
         asking
@@ -171,7 +178,9 @@ impl Asking {
     fn take(&mut self, word: &Asked) {
         let fell = || self.resident?.checked_sub(process::resident_bytes(self.row.pid)?);
         let page_bytes = rustix::param::page_size() as u64;
-        let counted = word.returned_pages.map(|pages| pages.saturating_mul(page_bytes));
+        // It cannot have returned more than it held, whatever it says.
+        let most = self.resident.unwrap_or(0);
+        let counted = word.returned_pages.map(|pages| pages.saturating_mul(page_bytes).min(most));
         self.row.returned_bytes = counted.or_else(fell);
         self.row.took_ms = Some(word.took_ns as f64 / 1e6);
         self.row.waited_ms = Some(self.begun.elapsed().as_secs_f64() * 1e3);

@@ -64,7 +64,8 @@ pub(crate) struct UnapplyArgs {
 
 /// At the end of `imas trim --help` and of its man page.
 const TRIM_DOCUMENT: &str = "A process answers if it was started under a candidate that gives back ('imas list' marks them). With one thread it answers when \
-it is next about to wait. A request that was not answered in time stays, and is answered later.\n\n\
+it is next about to wait. A request that was not answered in time stays, and is answered later. Its owner may ask it, and root; where \
+kernel.yama.ptrace_scope is 1 or more, as on Ubuntu, root alone.\n\n\
 With --json, standard output is one document:\n\
 \x20 {\"schema\": 1, \"returned_bytes\": SUM, \"processes\": [...]}, each process with\n\
 \x20 pid, program, unit, candidate\n\

@@ -7,8 +7,9 @@
 
 mod round;
 
+use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
 use imas_core::Conditions;
@@ -18,7 +19,8 @@ use imas_linux::control_group::{self, NearLimit};
 
 use round::{Outcome, Place};
 
-/// Time between two looks at control groups, and between two rounds. A round that returned little doubles its pause.
+/// Time between two looks at control groups, and between two rounds in one place. A round that returned little doubles the
+/// pause of its place.
 const BETWEEN_GROUPS: Duration = Duration::from_secs(30);
 const SHORTEST: Duration = Duration::from_secs(60);
 const LONGEST: Duration = Duration::from_secs(3600);
@@ -42,11 +44,19 @@ pub(crate) struct Shortage {
     settings: ShortageSettings,
     /// Run folder of a user's own tree of processes; None where everybody is served.
     tree: Option<PathBuf>,
-    running: Option<Receiver<Outcome>>,
+    /// The round that is under way, and its place.
+    running: Option<(Place, Receiver<Outcome>)>,
     groups_at: Instant,
-    next_round: Instant,
-    pause: Duration,
+    /// Places where processes were asked: one that cannot answer delays no other.
+    pauses: HashMap<Place, Pause>,
     counts: DaemonCounters,
+}
+
+/// Pause of one place after a round.
+#[derive(Debug, Clone, Copy)]
+struct Pause {
+    length: Duration,
+    until: Instant,
 }
 
 impl Shortage {
@@ -57,8 +67,7 @@ impl Shortage {
             tree,
             running: None,
             groups_at: now,
-            next_round: now,
-            pause: SHORTEST,
+            pauses: HashMap::new(),
             counts: DaemonCounters::default(),
         }
     }
@@ -73,29 +82,39 @@ impl Shortage {
 
     /// Begins a round where memory is short.
     pub(crate) fn look(&mut self, conditions: &Conditions, now: Instant) {
-        if !self.settings.asks || self.running.is_some() || now < self.next_round {
+        if !self.settings.asks || self.running.is_some() {
             return;
         }
-        if self.is_short(conditions) {
+        if self.is_short(conditions) && self.is_due(&Place::Machine, now) {
             self.begin(Place::Machine);
         } else if now >= self.groups_at {
             self.groups_at = now + BETWEEN_GROUPS;
-            let group = control_group::services_near_limits();
-            let fullest = group.into_iter().max_by(|a, b| a.used.total_cmp(&b.used));
-            if let Some(NearLimit { folder, .. }) = fullest.filter(|group| self.is_group_short(group)) {
-                self.begin(Place::Group(folder));
+            if let Some(place) = self.group_of(control_group::services_near_limits(), now) {
+                self.begin(place);
             }
         }
     }
 
+    /// The fullest group that is short of memory and whose pause is over.
+    fn group_of(&self, mut groups: Vec<NearLimit>, now: Instant) -> Option<Place> {
+        groups.sort_by(|a, b| b.used.total_cmp(&a.used));
+        let short = groups.into_iter().filter(|group| self.is_group_short(group));
+        short.map(|group| Place::Group(group.folder)).find(|place| self.is_due(place, now))
+    }
+
+    fn is_due(&self, place: &Place, now: Instant) -> bool {
+        self.pauses.get(place).is_none_or(|pause| now >= pause.until)
+    }
+
     /// Takes the outcome of a round in.
     pub(crate) fn turn(&mut self, now: Instant) {
-        let Some(outcome) = self.running.as_ref().map(Receiver::try_recv) else { return };
-        match outcome {
-            Ok(outcome) => self.ended(&outcome, now),
-            Err(std::sync::mpsc::TryRecvError::Empty) => {}
-            Err(std::sync::mpsc::TryRecvError::Disconnected) => self.ended(&Outcome::default(), now),
-        }
+        let Some((place, receiver)) = &self.running else { return };
+        let outcome = match receiver.try_recv() {
+            Ok(outcome) => outcome,
+            Err(TryRecvError::Empty) => return,
+            Err(TryRecvError::Disconnected) => Outcome { place: place.clone(), ..Outcome::default() },
+        };
+        self.ended(&outcome, now);
     }
 
     /// Time to take a turn if nothing happens.
@@ -114,11 +133,12 @@ impl Shortage {
     fn begin(&mut self, place: Place) {
         let (sender, receiver) = channel();
         let tree = self.tree.clone();
+        let of_round = place.clone();
         let work = move || {
-            let _ = sender.send(round::ask(&place, tree.as_deref())); // unless imasd is ending
+            let _ = sender.send(round::ask(&of_round, tree.as_deref())); // unless imasd is ending
         };
         match std::thread::Builder::new().name("shortage".to_owned()).spawn(work) {
-            Ok(_) => self.running = Some(receiver),
+            Ok(_) => self.running = Some((place, receiver)),
             Err(error) => tracing::debug!("memory is short, and nobody can be asked: {error}"),
         }
     }
@@ -132,8 +152,10 @@ impl Shortage {
         for answer in &outcome.answers {
             tracing::info!("{}: {}", outcome.place, answer.words());
         }
-        self.pause = if bytes >= LITTLE { SHORTEST } else { LONGEST.min(self.pause * 2) };
-        self.next_round = now + self.pause;
+        let before = self.pauses.get(&outcome.place).map_or(SHORTEST, |pause| pause.length);
+        let length = if bytes >= LITTLE { SHORTEST } else { LONGEST.min(before * 2) };
+        self.pauses.retain(|_, pause| now < pause.until + LONGEST);
+        self.pauses.insert(outcome.place.clone(), Pause { length, until: now + length });
     }
 }
 
@@ -172,9 +194,28 @@ mod tests {
         enough_left.groups_at = now + SHORTEST;
         enough_left.look(&enough(), now);
         let mut waits = Shortage::new(SETTINGS, None);
-        waits.next_round = now + SHORTEST;
+        waits.pauses.insert(Place::Machine, Pause { length: SHORTEST, until: now + SHORTEST });
+        waits.groups_at = now + SHORTEST;
         waits.look(&short, now);
         assert!(off.running.is_none() && enough_left.running.is_none() && waits.running.is_none());
+    }
+
+    #[test]
+    fn a_service_that_cannot_answer_delays_no_other() {
+        let now = Instant::now();
+        let mut shortage = Shortage::new(SETTINGS, None);
+        let groups = || {
+            let group = |folder: &str, used| NearLimit { folder: folder.into(), used };
+            vec![group("/b", 0.96), group("/a", 0.99), group("/c", 0.5)]
+        };
+        let place = |folder: &str| Some(Place::Group(folder.into()));
+        assert_eq!(shortage.group_of(groups(), now), place("/a"));
+        shortage.ended(&Outcome { place: Place::Group("/a".into()), ..Outcome::default() }, now);
+        assert_eq!(shortage.group_of(groups(), now), place("/b"));
+        assert!(shortage.is_due(&Place::Machine, now));
+        shortage.ended(&Outcome { place: Place::Group("/b".into()), ..Outcome::default() }, now);
+        assert_eq!(shortage.group_of(groups(), now), None, "the third is not short");
+        assert_eq!(shortage.group_of(groups(), now + 2 * SHORTEST), place("/a"));
     }
 
     #[test]
@@ -184,13 +225,14 @@ mod tests {
         let answer = |bytes| Answer { pid: 1, name: "x".into(), bytes: Some(bytes), took_ns: 1 };
         let outcome = |bytes| Outcome { asked: 2, answers: vec![answer(bytes)], ..Outcome::default() };
         shortage.ended(&outcome(1), now);
-        assert_eq!(shortage.next_round, now + 2 * SHORTEST);
+        let until = |shortage: &Shortage| shortage.pauses[&Place::Machine].until;
+        assert_eq!(until(&shortage), now + 2 * SHORTEST);
         for _ in 0..9 {
             shortage.ended(&Outcome::default(), now);
         }
-        assert_eq!(shortage.next_round, now + LONGEST);
+        assert_eq!(until(&shortage), now + LONGEST);
         shortage.ended(&outcome(LITTLE), now);
-        assert_eq!(shortage.next_round, now + SHORTEST);
+        assert_eq!(until(&shortage), now + SHORTEST);
         let counts = shortage.counts();
         assert_eq!((counts.trims_asked, counts.trims_answered, counts.trimmed_mib), (4, 2, 8));
     }

@@ -29,7 +29,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(10);
 const BETWEEN: Duration = Duration::from_millis(250);
 
 /// Where memory is short.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) enum Place {
     /// On the machine.
     #[default]
@@ -93,14 +93,24 @@ struct Able {
     returnable: Option<u64>,
 }
 
+/// A process that was asked.
+#[derive(Debug)]
+struct Asking {
+    pid: u32,
+    request: u64,
+    /// Bytes that were resident before: it cannot have returned more, whatever it says.
+    most: u64,
+}
+
 /// Asks, and waits for the answers. `tree`: only processes that read the index below this folder.
 pub(super) fn ask(place: &Place, tree: Option<&Path>) -> Outcome {
     let mut reader = ForeignReader::default();
     let able = able(&mut reader, &largest(place), tree);
-    let mut asked: Vec<(u32, u64)> = vec![];
+    let mut asked: Vec<Asking> = vec![];
     for one in worth_it(able) {
         let word = read(&mut reader, one.pid, ForeignFile::TrimRequest);
-        asked.extend(word.map(|word| (one.pid, word.request)));
+        let most = resident(one.pid).unwrap_or(0);
+        asked.extend(word.map(|word| Asking { pid: one.pid, request: word.request, most }));
     }
     let number = asked.len() as u64;
     Outcome { place: place.clone(), asked: number, answers: answers(&mut reader, asked) }
@@ -115,12 +125,15 @@ fn largest(place: &Place) -> Vec<u32> {
         }
         Place::Group(folder) => control_group::processes(folder),
     };
-    let page_bytes = rustix::param::page_size() as u64;
-    let stat = |pid: u32| Process::new(i32::try_from(pid).ok()?).ok()?.stat().ok();
-    let sized = pids.into_iter().filter_map(|pid| Some((stat(pid)?.rss.saturating_mul(page_bytes), pid)));
+    let sized = pids.into_iter().filter_map(|pid| Some((resident(pid)?, pid)));
     let mut sized: Vec<(u64, u32)> = sized.filter(|(bytes, _)| *bytes >= LEAST_RESIDENT).collect();
     sized.sort_by_key(|(bytes, _)| Reverse(*bytes));
     sized.into_iter().take(MOST_LOOKED_AT).map(|(_, pid)| pid).collect()
+}
+
+fn resident(pid: u32) -> Option<u64> {
+    let stat = Process::new(i32::try_from(pid).ok()?).ok()?.stat().ok()?;
+    Some(stat.rss.saturating_mul(rustix::param::page_size() as u64))
 }
 
 /// Processes that can answer and are not asked already.
@@ -160,13 +173,13 @@ fn worth_it(mut able: Vec<Able>) -> Vec<Able> {
     able
 }
 
-fn answers(reader: &mut ForeignReader, mut asked: Vec<(u32, u64)>) -> Vec<Answer> {
+fn answers(reader: &mut ForeignReader, mut asked: Vec<Asking>) -> Vec<Answer> {
     let until = Instant::now() + LONGEST_WAIT;
     let page_bytes = rustix::param::page_size() as u64;
     let mut answers = vec![];
     while !asked.is_empty() && Instant::now() < until {
         sleep(BETWEEN);
-        asked.retain(|(pid, request)| {
+        asked.retain(|Asking { pid, request, most }| {
             let Some(word) = read(reader, *pid, ForeignFile::TrimWord) else { return false };
             if word.answered < *request {
                 return true;
@@ -174,7 +187,7 @@ fn answers(reader: &mut ForeignReader, mut asked: Vec<(u32, u64)>) -> Vec<Answer
             answers.push(Answer {
                 pid: *pid,
                 name: comm(*pid),
-                bytes: word.returned_pages.map(|pages| pages.saturating_mul(page_bytes)),
+                bytes: word.returned_pages.map(|pages| pages.saturating_mul(page_bytes).min(*most)),
                 took_ns: word.took_ns,
             });
             false
