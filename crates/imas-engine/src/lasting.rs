@@ -6,9 +6,7 @@ use std::path::Path;
 use anyhow::Result;
 use imas_cli::message::Hinted;
 use imas_linux::catalogue::CatalogueCandidate;
-use imas_linux::environment::{
-    Injection, Libraries, Mode, Reach, UnusablePath, Variables, has_hidden_settings,
-};
+use imas_linux::environment::{Injection, Libraries, Mode, Reach, UnusablePath, Variables, has_hidden_settings};
 
 use crate::context::Context;
 use crate::inline_candidate::{has_settings, inline_candidate};

@@ -26,18 +26,12 @@ pub fn for_any(candidate: &CatalogueCandidate, environment: &Variables) -> Resul
     let wanted = in_variables(candidate);
     if let Some((variable, value)) = wanted.environment.iter().find(|(_, value)| limit::is_named(value)) {
         return Err(Hinted::error(
-            format!(
-                "{}: it depends on the memory limit of the container, which is not known here",
-                candidate.name
-            ),
+            format!("{}: it depends on the memory limit of the container, which is not known here", candidate.name),
             format!("set {variable} yourself: {value}, with the number in place of the braces"),
         ));
     }
     of_any_version(&wanted, environment, None).map_err(|why| {
-        Hinted::error(
-            format!("{} is not offered: {why}", candidate.name),
-            "what you set yourself stays as it is",
-        )
+        Hinted::error(format!("{} is not offered: {why}", candidate.name), "what you set yourself stays as it is")
     })
 }
 
@@ -116,9 +110,8 @@ pub fn remarks(candidate: &CatalogueCandidate) -> Vec<String> {
     let Some(settings) = &candidate.runtime else { return vec![] };
     let mut remarks = vec![];
     if prints_a_line(candidate) {
-        remarks.push(format!(
-            "the JVM prints the line 'Picked up {OF_JVM}: ...' on standard error at each start"
-        ));
+        remarks
+            .push(format!("the JVM prints the line 'Picked up {OF_JVM}: ...' on standard error at each start"));
     }
     if settings.is_bare || settings.runtime.delivery() == Delivery::Open {
         let names: Vec<_> = candidate.environment.keys().map(String::as_str).collect();

@@ -40,8 +40,7 @@ impl JvmHeap {
         }
         let number = |name: &str| counters.number(name);
         let (young, old) = (number("sun.gc.generation.0.capacity")?, number("sun.gc.generation.1.capacity")?);
-        let survivors =
-            [1, 2].map(|space| number(&format!("sun.gc.generation.0.space.{space}.used")).unwrap_or(0));
+        let survivors = [1, 2].map(|space| number(&format!("sun.gc.generation.0.space.{space}.used")).unwrap_or(0));
         let tenured = number("sun.gc.generation.1.space.0.used")?;
         let collections = (0..3).filter_map(|one| number(&format!("sun.gc.collector.{one}.invocations")));
         Some(Self {

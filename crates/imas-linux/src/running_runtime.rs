@@ -9,12 +9,12 @@ use crate::elf::ElfImage;
 use crate::foreign_process::{self, ForeignFile};
 use crate::in_time::in_time;
 use crate::jvm_heap::JvmHeap;
-use crate::process;
 use crate::program_file::ProgramFile;
 use crate::running::Running;
 use crate::runtime::{FoundRuntime, Runtime, only, with_version};
 use crate::runtime_start::{Fitted, StartOfProgram, fitted};
 use crate::variables::Variables;
+use crate::process;
 
 /// Runtime of a process.
 #[derive(Debug, Clone)]

@@ -82,10 +82,7 @@ impl Image {
     fn variables(&self) -> Vec<(String, String)> {
         let text = self.drop_in().unwrap_or_default();
         let lines = text.lines().filter_map(|line| line.strip_prefix("Environment=\"")?.strip_suffix('"'));
-        lines
-            .filter_map(|line| line.split_once('='))
-            .map(|(name, value)| (name.into(), value.into()))
-            .collect()
+        lines.filter_map(|line| line.split_once('=')).map(|(name, value)| (name.into(), value.into())).collect()
     }
 }
 
@@ -100,11 +97,7 @@ fn a_unit_of_go_gets_a_variable_and_nothing_is_loaded() {
     let run = output(Command::new(&program).env_clear().envs(image.variables()));
     assert_eq!(stdout(&run), "200 200 \n");
     let again = image.apply("go:gogc200", &[]);
-    assert!(
-        stdout(&again).contains("already"),
-        "its own drop-in is not the user's value: {}",
-        describe(&again)
-    );
+    assert!(stdout(&again).contains("already"), "its own drop-in is not the user's value: {}", describe(&again));
     let other = image.apply("go:gogc50", &[]);
     assert!(other.status.success(), "{}", describe(&other));
     assert_eq!(image.variables(), [("GOGC".to_owned(), "50".to_owned())]);
@@ -146,11 +139,7 @@ fn options_of_node_are_added_and_its_children_do_not_inherit_them() {
     let limit = |variables: &[(String, String)]| {
         let variables = variables.iter().cloned();
         let run = output(
-            Command::new(&node)
-                .args(["-e", script])
-                .env_clear()
-                .env("NODE_OPTIONS", "--no-deprecation")
-                .envs(variables),
+            Command::new(&node).args(["-e", script]).env_clear().env("NODE_OPTIONS", "--no-deprecation").envs(variables),
         );
         let said = stdout(&run);
         let (options, limit) = said.trim().split_once(' ').unwrap_or_else(|| panic!("{}", describe(&run)));
@@ -168,17 +157,11 @@ fn the_jvm_prints_a_line_and_that_is_said() {
     let Some(java) = installed("java") else { return };
     let image = Image::with(World::new(), &java, "");
     let done = image.apply("jvm:serial", &[]);
-    assert!(
-        done.status.success() && stderr(&done).contains("Picked up JAVA_TOOL_OPTIONS"),
-        "{}",
-        describe(&done)
-    );
+    assert!(done.status.success() && stderr(&done).contains("Picked up JAVA_TOOL_OPTIONS"), "{}", describe(&done));
     let run = output(
         Command::new(&java).args(["-XX:+PrintFlagsFinal", "-version"]).env_clear().envs(image.variables()),
     );
-    let is_on = |line: &str| {
-        line.contains(" UseSerialGC ") && line.contains("= true") && line.contains("environment")
-    };
+    let is_on = |line: &str| line.contains(" UseSerialGC ") && line.contains("= true") && line.contains("environment");
     assert!(stdout(&run).lines().any(is_on), "{}", describe(&run));
     assert!(image.ask(&["unapply", "web", "--write"]).status.success());
     image.set("Environment=\"JAVA_TOOL_OPTIONS=-XX:+UseG1GC\"");
@@ -201,11 +184,7 @@ fn what_is_no_program_of_the_runtime_gets_nothing() {
     assert_hinted(&image.apply("go:gogc50", &[]), "it is for programs of Go");
     assert_eq!(image.drop_in(), None);
     let followed = image.apply("go:gogc50", &["--follow"]);
-    assert!(
-        followed.status.success() && stderr(&followed).contains("what it starts"),
-        "{}",
-        describe(&followed)
-    );
+    assert!(followed.status.success() && stderr(&followed).contains("what it starts"), "{}", describe(&followed));
     assert_eq!(image.variables(), [("GOGC".to_owned(), "50".to_owned())]);
 }
 
@@ -221,16 +200,14 @@ fn an_image_gets_variables_alone_where_no_library_is_needed() {
         assert_eq!(stdout(&got), expected, "{}", describe(&got));
         assert!(stderr(&got).contains("inherits GOGC"), "{}", describe(&got));
     }
-    let pod =
-        stdout(&output(&mut world.imas(["env", "--candidate", "jvm:serial", "--format", "kubernetes"])));
+    let pod = stdout(&output(&mut world.imas(["env", "--candidate", "jvm:serial", "--format", "kubernetes"])));
     assert!(pod.contains("name: JAVA_TOOL_OPTIONS\n              value: \"-XX:+UseSerialGC\"\n"), "{pod}");
     assert!(!pod.contains("volume") && !pod.contains("LD_PRELOAD"), "{pod}");
     let set = output(world.imas(["env", "--candidate", "go:gogc50"]).env("GOGC", "70"));
     assert_hinted(&set, "GOGC is set already");
     let limit = output(&mut world.imas(["env", "--candidate", "go:limit", "--format", "dockerfile"]));
     assert_hinted(&limit, "memory limit of the container");
-    let python =
-        output(&mut world.imas(["env", "--candidate", "cpython:jemalloc", "--format", "dockerfile"]));
+    let python = output(&mut world.imas(["env", "--candidate", "cpython:jemalloc", "--format", "dockerfile"]));
     assert!(stdout(&python).contains("libimas-settings.so"), "{}", describe(&python));
 }
 
@@ -248,8 +225,7 @@ fn a_bundle_of_settings_has_no_library() {
     let other = world.work().join("python");
     let words = ["bundle", "cpython:jemalloc", "--json", "--out"];
     let made = output(world.imas(words).arg(&other));
-    let document: Value =
-        serde_json::from_slice(&made.stdout).unwrap_or_else(|_| panic!("{}", describe(&made)));
+    let document: Value = serde_json::from_slice(&made.stdout).unwrap_or_else(|_| panic!("{}", describe(&made)));
     assert_eq!(document["environment"]["IMAS_SETTINGS"], "+PYTHONMALLOC", "{document:#}");
     assert!(other.join("libimas-settings.so").is_file() && other.join("libjemalloc.so").is_file());
 }

@@ -89,8 +89,7 @@ pub(super) mod tests {
         bytes.extend(32_i32.to_ne_bytes());
         bytes.extend(i32::try_from(entries.len()).unwrap().to_ne_bytes());
         for (name, value) in entries {
-            let value =
-                value.map_or_else(|text| text.as_bytes().to_vec(), |number| number.to_ne_bytes().to_vec());
+            let value = value.map_or_else(|text| text.as_bytes().to_vec(), |number| number.to_ne_bytes().to_vec());
             let kind = if entries.iter().any(|(one, of)| one == name && of.is_ok()) { b'J' } else { b'B' };
             let value_at = ENTRY + name.len() + 1;
             let length = value_at + value.len() + 1;
@@ -122,10 +121,7 @@ pub(super) mod tests {
     fn whatever_is_in_the_file_ends_the_reading() {
         let good = file(&[("a", Ok(7)), ("b", Err("text"))]);
         for at in 0..good.len() {
-            assert!(
-                Counters::read(&good[..at]).is_none_or(|cut| cut.text("b") != Some("text".into())),
-                "{at}"
-            );
+            assert!(Counters::read(&good[..at]).is_none_or(|cut| cut.text("b") != Some("text".into())), "{at}");
             for value in [0, 0x7f, 0x80, 0xff] {
                 let mut bad = good.clone();
                 bad[at] = value;

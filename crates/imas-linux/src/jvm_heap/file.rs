@@ -49,13 +49,7 @@ fn opened(pid: u32, path: &Path) -> Result<File> {
     let root = PathBuf::from(format!("/proc/{pid}/root"));
     let root = openat(CWD, &root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let found = File::from(openat2(
-        &root,
-        path,
-        flags,
-        Mode::empty(),
-        ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS,
-    )?);
+    let found = File::from(openat2(&root, path, flags, Mode::empty(), ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS)?);
     let about = found.metadata()?;
     let owner = Process::new(i32::try_from(pid).map_err(Error::other)?).and_then(|process| process.status());
     if !about.is_file() || about.uid() != owner.map_err(Error::other)?.euid {
@@ -72,8 +66,7 @@ mod tests {
     #[test]
     fn only_such_a_name_is_one() {
         assert!(is_one(Path::new("/tmp/hsperfdata_root/28216")));
-        for bad in ["/tmp/hsperfdata_root/28216 (deleted)", "/tmp/other/1", "/tmp/hsperfdata_x/y", "/1", "/"]
-        {
+        for bad in ["/tmp/hsperfdata_root/28216 (deleted)", "/tmp/other/1", "/tmp/hsperfdata_x/y", "/1", "/"] {
             assert!(!is_one(Path::new(bad)), "{bad}");
         }
     }

@@ -244,9 +244,7 @@ impl Setting<'_> {
 
     fn warn(&self) {
         if self.folders().is_empty() {
-            return message::warning(
-                "a variable of these names that the image sets is replaced: put its options before ours",
-            );
+            return message::warning("a variable of these names that the image sets is replaced: put its options before ours");
         }
         message::warning(&format!(
             "for images with {} or later only: in one with musl (Alpine) or an older C library no program of the container would start",

@@ -84,9 +84,7 @@ fn apply_to(
     let inherited = unit.environment_before(&found);
     let variables = choice::changes(&libraries(context, &args.how), candidate, args.follow, &inherited)?;
     check_files(unit, &variables, &args.how)?;
-    lasting_settings::remarks(candidate)
-        .iter()
-        .for_each(|remark| message::warning(&format!("{name}: {remark}")));
+    lasting_settings::remarks(candidate).iter().for_each(|remark| message::warning(&format!("{name}: {remark}")));
     let text = drop_in::text(name, &candidate.name, &variables, &replaced(candidate, &variables, &inherited));
     let old = match found {
         Found::Edited => {
@@ -398,10 +396,7 @@ fn candidate_for(args: &ApplyArgs, context: &Context, unit: &Unit) -> Result<Cat
     let candidate = choice::usable(context, &name)?;
     if lasting_settings::prints_a_line(&candidate) {
         return Err(Hinted::error(
-            format!(
-                "{}: {name} would make the JVM print a line at each start, so it is not taken unasked",
-                unit.name
-            ),
+            format!("{}: {name} would make the JVM print a line at each start, so it is not taken unasked", unit.name),
             format!("if you want that: imas apply {} --candidate {name}", unit.name),
         ));
     }
@@ -428,9 +423,7 @@ fn fitted(
 /// The variables that a file of variables sets.
 fn environment_lines(text: &str) -> impl Iterator<Item = (&str, &str)> {
     let lines = text.lines().map(str::trim_start).filter(|line| !line.starts_with(['#', ';']));
-    lines
-        .filter_map(|line| line.split_once('='))
-        .map(|(name, value)| (name, value.trim().trim_matches(['"', '\''])))
+    lines.filter_map(|line| line.split_once('=')).map(|(name, value)| (name, value.trim().trim_matches(['"', '\''])))
 }
 
 /// The service itself, as imasd knows services, else its program wherever it runs.

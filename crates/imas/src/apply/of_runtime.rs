@@ -32,9 +32,7 @@ impl UnitProgram {
         let path = std::env::var_os("PATH");
         let command = Command::resolve(&words, path.as_deref()).map_err(|error| error.to_string())?;
         if root.is_some() && command.is_by_script() {
-            return Err(
-                "its program is a script, whose interpreter in the image is not looked for".to_owned()
-            );
+            return Err("its program is a script, whose interpreter in the image is not looked for".to_owned());
         }
         let file = command.program.path;
         let elf = ElfImage::read(&file).map_err(|error| error.to_string())?;
@@ -71,14 +69,11 @@ pub(crate) fn for_unit(
     let refused = |why: String| {
         Hinted::error(
             format!("{}: {name} is not offered: {why}", unit.name),
-            format!(
-                "'imas run --candidate {name} -- ...' tries it; 'imas env --format systemd' prints the lines for a drop-in of your own"
-            ),
+            format!("'imas run --candidate {name} -- ...' tries it; 'imas env --format systemd' prints the lines for a drop-in of your own"),
         )
     };
     if let Some(own_root) = &unit.own_root {
-        let why =
-            format!("it runs in a file system of its own ({own_root}), where its program is not looked at");
+        let why = format!("it runs in a file system of its own ({own_root}), where its program is not looked at");
         return Err(refused(why));
     }
     let program = UnitProgram::of(unit, root).map_err(refused)?;

@@ -15,9 +15,9 @@ use imas_linux::heap::figures::{HeapFigures, NotReadable};
 use imas_linux::jvm_heap::JvmHeap;
 use imas_linux::resident::ResidentMemory;
 use imas_linux::running::{self, Running};
+use imas_linux::serving::candidate::RealCandidates;
 use imas_linux::running_runtime::RunningRuntime;
 use imas_linux::runtime::FoundRuntime;
-use imas_linux::serving::candidate::RealCandidates;
 use imas_linux::{named_memory, process, process_heaps};
 use imas_view::keeps_away::LEAST_BYTES;
 use imas_view::trial_page;
@@ -251,10 +251,7 @@ fn rows(memory: &ProcessMemory) -> Vec<Vec<String>> {
         (resident.given_back, "part of the above: given back, until the kernel needs it"),
         (resident.swapped, "not resident: swapped out"),
     ];
-    let named = memory
-        .named
-        .iter()
-        .map(|(name, bytes)| (*bytes, format!("part of the above: named '{}'", name.trim())));
+    let named = memory.named.iter().map(|(name, bytes)| (*bytes, format!("part of the above: named '{}'", name.trim())));
     let rows = rows.into_iter().map(|(bytes, what)| (bytes, what.to_owned())).chain(named);
     let shown = rows.filter(|(bytes, _)| *bytes > 0);
     shown.map(|(bytes, what)| vec![format!("{:.1}", bytes as f64 / f64::from(1 << 20)), what]).collect()

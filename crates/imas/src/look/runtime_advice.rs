@@ -92,9 +92,7 @@ fn row(catalogue: &Catalogue, process: &Running, resident_bytes: u64) -> Option<
 
 /// Much of what is committed and not needed may not be resident; the process is at least as large as what would go.
 fn is_worth_it(heap: &JvmHeap, resident_bytes: u64) -> bool {
-    heap.is_mostly_free()
-        && heap.committed - heap.after_collection >= LEAST_RESIDENT
-        && resident_bytes > heap.committed / 4
+    heap.is_mostly_free() && heap.committed - heap.after_collection >= LEAST_RESIDENT && resident_bytes > heap.committed / 4
 }
 
 /// Lean settings of the collector that the process has come first.
