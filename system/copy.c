@@ -65,7 +65,8 @@ static int copy(int from_folder, int to_folder, const char *name) {
 
 static int copy_libraries(DIR *root, int to_folder) {
     int copied = 0;
-    for (struct dirent *entry; (entry = readdir(root)) != NULL;) {
+    errno = 0;
+    for (struct dirent *entry; (entry = readdir(root)) != NULL; errno = 0) {
         struct stat about;
         if (!is_library(entry->d_name) || fstatat(dirfd(root), entry->d_name, &about, AT_SYMLINK_NOFOLLOW) != 0 ||
             !S_ISREG(about.st_mode))
@@ -74,6 +75,8 @@ static int copy_libraries(DIR *root, int to_folder) {
             return UNABLE;
         copied++;
     }
+    if (errno != 0)
+        return say_error(NULL, "/: %s", strerror(errno));
     return copied > 0 ? DONE : say_error(NULL, "no library at the root of the image");
 }
 

@@ -106,8 +106,8 @@ class Cluster:
             "contexts": [{"name": "tests", "context": {"cluster": "tests", "user": "tests"}}],
         }))
         has_ended = lambda: any(child.poll() is not None for child in self.children)
-        until(lambda: has_ended() or self.get("/readyz").status == 200, 180, ignoring=(OSError, http.client.HTTPException))
-        if has_ended():
+        ready = until(lambda: has_ended() or self.get("/readyz").status == 200, 180, ignoring=(OSError, http.client.HTTPException))
+        if has_ended() or not ready:
             raise Failed("the apiserver is not ready: " + (self.work / "apiserver.log").read_text()[-3000:])
         if self.controllers:
             self._spawn(

@@ -8,6 +8,7 @@ use anyhow::{Result, bail};
 use imas_cli::message::Hinted;
 use imas_engine::context::Context;
 use imas_engine::lasting;
+use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::environment::{Libraries, Variables};
 
 /// Longest value of a label.
@@ -20,23 +21,31 @@ pub(crate) type Environments = BTreeMap<String, BTreeMap<String, String>>;
 pub(crate) fn label(candidate: &str) -> String {
     let good = |sign: char| sign.is_ascii_alphanumeric() || matches!(sign, '-' | '_' | '.');
     let label: String = candidate.chars().map(|sign| if good(sign) { sign } else { '.' }).collect();
-    label.trim_matches(|sign: char| !sign.is_ascii_alphanumeric()).chars().take(LABEL_LENGTH).collect()
+    let is_edge = |sign: char| !sign.is_ascii_alphanumeric();
+    let short: String = label.trim_start_matches(is_edge).chars().take(LABEL_LENGTH).collect();
+    short.trim_end_matches(is_edge).to_owned()
+}
+
+/// The candidate of that name, as a container can have it.
+pub(crate) fn taken(context: &Context, name: &str) -> Result<CatalogueCandidate> {
+    let candidate = lasting::usable(context, name)?;
+    if candidate.runtime.is_some() {
+        return Err(Hinted::error(
+            format!(
+                "{name} is settings of a language runtime: what the pods set themselves would not win in all cases"
+            ),
+            format!("set them in the workload: imas env --candidate {name} --format kubernetes"),
+        ));
+    }
+    lasting::can_be_taken(&candidate)?;
+    Ok(candidate)
 }
 
 /// The environment of each candidate, where the libraries are found in the folder `at`.
 pub(crate) fn environments(context: &Context, names: &[String], at: &Path) -> Result<Environments> {
     let mut all = Environments::new();
     for name in names {
-        let candidate = lasting::usable(context, name)?;
-        if candidate.runtime.is_some() {
-            return Err(Hinted::error(
-                format!(
-                    "{name} is settings of a language runtime: what the pods set themselves would not win in all cases"
-                ),
-                format!("set them in the workload: imas env --candidate {name} --format kubernetes"),
-            ));
-        }
-        lasting::can_be_taken(&candidate)?;
+        let candidate = taken(context, name)?;
         let moved = lasting::moved(&candidate, at);
         let variables = lasting::changes(&Libraries::plain(at), &moved, false, &Variables::new())?;
         let escaped = variables.into_iter().map(|(name, value)| (name, value.replace("$(", "$$(")));
@@ -60,5 +69,6 @@ mod tests {
         assert_eq!(label("jemalloc?narenas:1"), "jemalloc.narenas.1");
         assert_eq!(label(&"x".repeat(90)).len(), LABEL_LENGTH);
         assert_eq!(label("a?"), "a");
+        assert_eq!(label(&format!("{}:y", "x".repeat(62))), "x".repeat(62), "cut at the dot");
     }
 }

@@ -56,15 +56,16 @@ pub(crate) struct PolicyArgs {
     /// Candidates that pods may get, separated by commas: no other is ever given
     #[arg(long, value_name = "NAMES", required = true, value_delimiter = ',')]
     pub(crate) with: Vec<String>,
-    /// The image with the libraries, as 'imas bundle --oci' makes it
+    /// The image with the libraries, as 'imas kube image' makes it
     #[arg(long, value_name = "REFERENCE", value_parser = image_reference)]
     pub(crate) image: String,
     /// Folder in the containers where the libraries are to be
     #[arg(long, value_name = "DIR", default_value = "/opt/imas", value_parser = folder)]
     pub(crate) at: PathBuf,
-    /// For nodes without image volumes: an init container of the image copies the libraries into an emptyDir
+    /// Mount the image as a volume, on nodes that can, in place of an init container that copies the libraries
+    /// into an emptyDir
     #[arg(long)]
-    pub(crate) init_container: bool,
+    pub(crate) image_volume: bool,
 }
 
 #[derive(Debug, Args)]

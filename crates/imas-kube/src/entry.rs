@@ -26,7 +26,7 @@ impl Entry {
                 ("container", _) => entry.container = Some(value.to_owned()),
                 ("env-from", _) => entry.env_from = value == "allowed",
                 ("withdrawn", _) => entry.withdrawn.push(value.to_owned()),
-                (candidate, Ok(share)) => drop(entry.shares.insert(candidate.to_owned(), share)),
+                (candidate, Ok(share @ 0..=100)) => drop(entry.shares.insert(candidate.to_owned(), share)),
                 _ => {}
             }
         }
@@ -68,6 +68,6 @@ mod tests {
 
     #[test]
     fn what_is_not_understood_is_left_out() {
-        assert_eq!(Entry::read("x jemalloc=-1 jemalloc=300 =\n env-from=no"), Entry::default());
+        assert_eq!(Entry::read("x jemalloc=-1 jemalloc=101 jemalloc=300 =\n env-from=no"), Entry::default());
     }
 }

@@ -2,7 +2,7 @@
 //! `imas kube image`: an image with the libraries of the candidates, one layer for each, and a copier for
 //! nodes that cannot mount images.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::path::Path;
 
@@ -14,6 +14,7 @@ use imas_engine::{lasting, licences};
 use imas_linux::catalogue::CatalogueCandidate;
 use serde_json::{Value, json};
 
+use crate::candidate::taken;
 use crate::cli::ImageArgs;
 use crate::oci::{self, ImageFile, Layer, Layout};
 
@@ -42,15 +43,12 @@ pub(crate) fn run(args: &ImageArgs, context: &Context) -> Result<()> {
     ))
 }
 
-fn taken(context: &Context, name: &str) -> Result<CatalogueCandidate> {
-    let candidate = lasting::usable(context, name)?;
-    lasting::can_be_taken(&candidate)?;
-    Ok(candidate)
-}
-
 /// What every candidate needs, and a layer for each allocator.
 fn layers(context: &Context, candidates: &[CatalogueCandidate], copier: &Path) -> Result<Vec<Layer>> {
-    let ours = [context.libraries.guard.as_path(), context.libraries.give_back.as_path(), copier];
+    let needed = candidates
+        .iter()
+        .flat_map(|one| lasting::files(context, one).filter(|file| one.library.as_deref() != Some(*file)));
+    let ours: BTreeSet<&Path> = needed.chain([context.libraries.guard.as_path(), copier]).collect();
     let mut common = ours.into_iter().map(library).collect::<Result<Vec<_>>>()?;
     let mut of_allocators: BTreeMap<String, Layer> = BTreeMap::new();
     for candidate in candidates {

@@ -167,7 +167,7 @@ impl Row {
 /// The path inside the process's own root.
 fn inside(pid: u32, path: PathBuf) -> PathBuf {
     let Ok(root) = std::fs::read_link(format!("/proc/{pid}/root")) else { return path };
-    path.strip_prefix(root).map_or(path.clone(), |rest| Path::new("/").join(rest))
+    path.strip_prefix(root).map_or_else(|_| path.clone(), |rest| Path::new("/").join(rest))
 }
 
 /// The library beside our guard, if the process has that.

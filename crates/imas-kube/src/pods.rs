@@ -11,6 +11,8 @@ use crate::workload::WORKLOAD;
 pub(crate) const CANDIDATE: &str = "imas.io/candidate";
 /// Annotation of a pod: why the policy left it alone.
 const LEFT_ALONE: &str = "imas.io/left-alone";
+/// The init container that copies the libraries.
+const COPIER: &str = "imas-libraries";
 /// Exit status of a program that was asked to end.
 const TERMINATED: i64 = 143;
 
@@ -62,14 +64,18 @@ impl Pod {
             .find(|one| one["metadata"]["name"] == meta["name"]);
         let used = figures.and_then(|one| named(&one["containers"], container)).map(|one| &one["usage"]);
         let status = named(&pod["status"]["containerStatuses"], container);
-        let copier = pod["status"]["initContainerStatuses"].as_array().into_iter().flatten();
+        let mut copier = pod["status"]["initContainerStatuses"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter(|status| status["name"] == COPIER);
         let mut read = Self {
             name,
             uid: text(&meta["uid"]).unwrap_or_default(),
             candidate: text(&meta["labels"][CANDIDATE]),
             left_alone: text(&meta["annotations"][LEFT_ALONE]),
             is_ready: status.is_some_and(|status| status["ready"] == true),
-            waits: status.into_iter().chain(copier).find_map(waits),
+            waits: status.and_then(waits).or_else(|| copier.find_map(copier_fails)),
             failures: 0,
             oom_kills: 0,
             last_failure: None,
@@ -117,6 +123,14 @@ fn waits(status: &Value) -> Option<String> {
     let reason = status["state"]["waiting"]["reason"].as_str()?;
     let is_usual = matches!(reason, "ContainerCreating" | "PodInitializing" | "CrashLoopBackOff");
     (!is_usual).then(|| reason.to_owned())
+}
+
+/// Why the copier does not do its work.
+fn copier_fails(status: &Value) -> Option<String> {
+    let ends = [&status["state"]["terminated"], &status["lastState"]["terminated"]];
+    let failed = ends.into_iter().find(|end| end["exitCode"].as_i64().is_some_and(|code| code != 0));
+    let said = failed.map(|end| format!("the copier: {}", end["reason"].as_str().unwrap_or("Error")));
+    said.or_else(|| waits(status))
 }
 
 /// Reads a quantity of Kubernetes: `12Mi`, `250m`, `1500000n`.
@@ -171,6 +185,24 @@ mod tests {
         assert_eq!(pod(json!({ "exitCode": 143, "reason": "Error" }), 1).failures, 0);
         assert_eq!(pod(json!({ "exitCode": 0 }), 1).failures, 0);
         assert_eq!(pod(json!({ "exitCode": 139, "reason": "Error" }), 1).failures, 1);
+    }
+
+    #[test]
+    fn a_copier_that_fails_is_why_a_pod_waits() {
+        let pod = |state: Value| {
+            let status = json!({ "initContainerStatuses": [{ "name": COPIER, "state": state }] });
+            Pod::read(
+                &json!({ "spec": { "containers": [{ "name": "app" }] }, "status": status }),
+                &Value::Null,
+            )
+            .waits
+        };
+        assert_eq!(
+            pod(json!({ "terminated": { "exitCode": 1, "reason": "StartError" } })).unwrap(),
+            "the copier: StartError"
+        );
+        assert_eq!(pod(json!({ "waiting": { "reason": "ErrImagePull" } })).unwrap(), "ErrImagePull");
+        assert_eq!(pod(json!({ "terminated": { "exitCode": 0 } })), None);
     }
 
     #[test]

@@ -34,7 +34,7 @@ const OF_RUNTIMES: [&str; 7] = [
     "NODE_OPTIONS",
 ];
 /// Words of the ConfigMap that are no candidates.
-const WORDS: [&str; 2] = ["container", "env-from"];
+const WORDS: [&str; 3] = ["container", "env-from", "withdrawn"];
 /// Longest entry of the ConfigMap that is read: it bounds what an expression costs.
 const LONGEST_ENTRY: usize = 1000;
 
@@ -55,7 +55,9 @@ pub(crate) fn print(args: &PolicyArgs, context: &Context) -> Result<()> {
         .flat_map(|one| one.environment.iter())
         .map(|(name, _)| name.as_str())
         .collect();
-    let held: BTreeSet<_> = OF_RUNTIMES.into_iter().chain(every).collect();
+    // A candidate with settings of the command line sets variables that no catalogue names.
+    let given = environments.values().flat_map(|variables| variables.keys().map(String::as_str));
+    let held: BTreeSet<_> = OF_RUNTIMES.into_iter().chain(every).chain(given).collect();
     message::warning(&format!(
         "for images with {} or later only: in one with musl (Alpine) or an older C library no program of the container would start",
         imas_linux::host::libc_version()
@@ -69,7 +71,7 @@ fn policy(args: &PolicyArgs, environments: &Environments, held: &BTreeSet<&str>)
         ("held", literal(held)?),
         ("image", literal(&args.image)?),
         ("at", literal(&args.at)?),
-        ("copied", literal(&args.init_container)?),
+        ("copied", literal(&!args.image_volume)?),
         ("workload", "object.metadata.labels[\"imas.io/workload\"]".to_owned()),
         ("words", include_str!("policy/words.cel").to_owned()),
         ("containers", include_str!("policy/containers.cel").to_owned()),
@@ -86,7 +88,7 @@ fn policy(args: &PolicyArgs, environments: &Environments, held: &BTreeSet<&str>)
         "patchType": "ApplyConfiguration",
         "applyConfiguration": { "expression": include_str!("policy/mutation.cel") },
     })];
-    if args.init_container {
+    if !args.image_volume {
         // An ApplyConfiguration cannot set lists such as the capabilities of a container. The draw is made once: this
         // reads the label that the first mutation gave.
         mutations.push(json!({

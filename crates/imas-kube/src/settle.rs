@@ -25,8 +25,18 @@ pub(crate) fn run(args: &SettleArgs, kubectl: &Kubectl) -> Result<ExitCode> {
     let mut workload = Workload::read(kubectl, &args.workload)?;
     let mut seen = Observations::default();
     let mut withdrawn = vec![];
+    let (mut looks, mut problem) = (0, None);
     loop {
-        seen.add(&pods::all(kubectl, &workload.name, &workload.namespace)?);
+        match pods::all(kubectl, &workload.name, &workload.namespace) {
+            Ok(pods) => {
+                looks += 1;
+                seen.add(&pods);
+            }
+            Err(error) => {
+                message::warning(&format!("{error:#}"));
+                problem = Some(error);
+            }
+        }
         for verdict in seen.verdicts() {
             let Some(why) = &verdict.withdraw else { continue };
             if workload.entry().shares.contains_key(&verdict.candidate)
@@ -35,7 +45,11 @@ pub(crate) fn run(args: &SettleArgs, kubectl: &Kubectl) -> Result<ExitCode> {
                 message::say(&format!("imas: {}: {} is taken back: {why}", workload.name, verdict.candidate));
                 withdrawn.push(verdict.candidate.clone());
                 if args.write {
-                    withdraw(kubectl, &mut workload, &args.workload, &verdict.candidate)?;
+                    let done = withdraw(kubectl, &mut workload, &args.workload, &verdict.candidate);
+                    if let Err(error) = done {
+                        message::warning(&format!("{error:#}"));
+                        withdrawn.pop(); // at the next look again
+                    }
                 }
             }
         }
@@ -44,6 +58,9 @@ pub(crate) fn run(args: &SettleArgs, kubectl: &Kubectl) -> Result<ExitCode> {
             break;
         }
         thread::sleep(rest.min(args.every).max(Duration::from_millis(50)));
+    }
+    if let (0, Some(error)) = (looks, problem) {
+        return Err(error);
     }
     let verdicts = seen.verdicts();
     let best =
@@ -56,6 +73,14 @@ pub(crate) fn run(args: &SettleArgs, kubectl: &Kubectl) -> Result<ExitCode> {
     if let (Some(best), true) = (best, args.write) {
         let workload = Workload::read(kubectl, &args.workload)?;
         let mut entry = workload.entry();
+        // Somebody may have taken it back since.
+        if !entry.shares.contains_key(&best.candidate) || entry.withdrawn.contains(&best.candidate) {
+            message::warning(&format!(
+                "{}: {} was taken back meanwhile, so nothing is written",
+                workload.name, best.candidate
+            ));
+            return Ok(ExitCode::from(NOT_SHOWN));
+        }
         entry.shares = [(best.candidate.clone(), 100)].into();
         workload.write_entry(kubectl, &entry)?;
         message::say(&format!("imas: {}: {entry}: every new pod gets it", workload.name));
@@ -71,7 +96,9 @@ fn withdraw(kubectl: &Kubectl, workload: &mut Workload, word: &str, candidate: &
     workload.write_entry(kubectl, &entry)?;
     let pods = pods::all(kubectl, &workload.name, &workload.namespace)?;
     for pod in pods.iter().filter(|pod| pod.candidate.as_deref() == Some(candidate)) {
-        kubectl.delete_pod(&pod.name)?;
+        if let Err(error) = kubectl.delete_pod(&pod.name) {
+            message::warning(&format!("{error:#}"));
+        }
     }
     *workload = Workload::read(kubectl, word)?;
     Ok(())

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 use imas_cli::format::mib;
-use imas_cli::{output, table};
+use imas_cli::{message, output, table};
 use serde_json::json;
 
 use crate::cli::StatusArgs;
@@ -20,6 +20,12 @@ pub(crate) fn run(args: &StatusArgs, kubectl: &Kubectl) -> Result<()> {
     let namespace = kubectl.namespace()?;
     let mut groups = vec![];
     for (workload, entry) in parameters["data"].as_object().into_iter().flatten() {
+        if !is_label(workload) {
+            message::warning(&format!(
+                "the ConfigMap has an entry for {workload}, which no pod can have as its label"
+            ));
+            continue;
+        }
         let entry = Entry::read(entry.as_str().unwrap_or_default());
         let pods = pods::all(kubectl, workload, &namespace)?;
         groups.extend(groups_of(workload, &entry, &pods));
@@ -33,6 +39,12 @@ pub(crate) fn run(args: &StatusArgs, kubectl: &Kubectl) -> Result<()> {
     }
     let head = ["workload", "candidate", "asked", "pods", "ready", "failures", "OOM kills", "MiB", "note"];
     output::text(&table::plain(&head, groups.iter().map(Group::row)))
+}
+
+/// Whether a pod can have this as the value of a label.
+fn is_label(text: &str) -> bool {
+    let is_edge = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    text.len() <= 63 && is_edge(text.as_bytes().first()) && is_edge(text.as_bytes().last())
 }
 
 /// Pods of one workload with the same candidate.

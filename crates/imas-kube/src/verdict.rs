@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use imas_core::SYSTEM;
-use imas_core::compare::{Answer, CostLimits, Margins, ratio_after};
+use imas_core::compare::{Answer, CostLimits, ERROR, EventCount, Margins, chance_of_events, ratio_after};
 use imas_core::stats::Interval;
 
 use crate::pods::Pod;
@@ -24,7 +24,6 @@ struct Life {
     candidate: String,
     looks: u32,
     failures: u32,
-    oom_kills: u32,
     last_failure: Option<String>,
     waits: Option<String>,
     memory: Vec<f64>,
@@ -54,7 +53,6 @@ impl Observations {
             life.candidate.clone_from(candidate);
             life.looks += 1;
             life.failures = pod.failures;
-            life.oom_kills = pod.oom_kills;
             life.last_failure.clone_from(&pod.last_failure);
             life.waits.clone_from(&pod.waits);
             if pod.is_ready {
@@ -98,26 +96,24 @@ fn means(lives: &[&Life], figure: fn(&Life) -> &Vec<f64>) -> Vec<f64> {
     values.map(|values| values.iter().sum::<f64>() / values.len() as f64).collect()
 }
 
-/// A candidate whose pods fail is taken back at once, unless untouched pods fail as often: to take one back in
-/// vain costs little.
+/// A candidate whose pods fail is taken back at once, as long as no untouched pod does: to take one back in vain costs
+/// little. Where both fail, it has to be proven that the candidate's do more often.
 fn reason_to_withdraw(lives: &[&Life], untouched: &[&Life]) -> Option<String> {
-    let rate = |lives: &[&Life], count: fn(&Life) -> u32| {
-        let looks: u32 = lives.iter().map(|life| life.looks).sum();
-        f64::from(lives.iter().map(|life| count(life)).sum::<u32>()) / f64::from(looks.max(1))
+    let is_more = |count: fn(&Life) -> u32| {
+        let events = |lives: &[&Life]| EventCount {
+            events: lives.iter().map(|life| count(life)).sum(),
+            seconds: lives.iter().map(|life| f64::from(life.looks)).sum(),
+        };
+        let (before, after) = (events(untouched), events(lives));
+        after.events > 0 && (before.events == 0 || chance_of_events(before, after) < ERROR)
     };
-    let is_more = |count: fn(&Life) -> u32| rate(lives, count) > rate(untouched, count);
+    let last = || lives.iter().find_map(|life| life.last_failure.clone()).unwrap_or_default();
+    let why = || lives.iter().find_map(|life| life.waits.clone()).unwrap_or_default();
     if is_more(|life| life.failures) {
-        let last = lives.iter().find_map(|life| life.last_failure.clone()).unwrap_or_default();
-        return Some(format!("its pods fail ({last}), more often than untouched ones"));
+        return Some(format!("its pods fail ({}), more often than untouched ones", last()));
     }
-    if is_more(|life| life.oom_kills) {
-        return Some("its pods exceed their memory limit, more often than untouched ones".to_owned());
-    }
-    if is_more(|life| u32::from(life.waits.is_some())) {
-        let why = lives.iter().find_map(|life| life.waits.clone()).unwrap_or_default();
-        return Some(format!("its pods do not start ({why}), and untouched ones do"));
-    }
-    None
+    is_more(|life| u32::from(life.waits.is_some()))
+        .then(|| format!("its pods do not start ({}), and untouched ones do", why()))
 }
 
 impl Verdict {
@@ -136,7 +132,7 @@ impl Verdict {
             && self.withdraw.is_none()
     }
 
-    /// Product of both ratios: the smaller, the better. A figure that is not known counts as no change.
+    /// Product of both ratios: the smaller, the better.
     pub(crate) fn product(&self) -> f64 {
         [self.memory, self.cpu].into_iter().flatten().map(|ratio| ratio.mid).product()
     }
