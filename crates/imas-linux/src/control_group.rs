@@ -115,6 +115,9 @@ fn up(root: &Path, group: &Path, files: &Files) -> Vec<Use> {
 /// Most services that are looked at, and most processes of one group.
 const MOST_SERVICES: usize = 1024;
 const MOST_PROCESSES: usize = 4096;
+/// Most groups of one service that are looked at, and how far below it they lie.
+const MOST_GROUPS: usize = 64;
+const DEEPEST: u32 = 2;
 /// Folder of the services of the machine.
 const SERVICES: &str = "system.slice";
 
@@ -146,11 +149,27 @@ fn services_below(slice: &Path) -> Vec<NearLimit> {
         .collect()
 }
 
-/// Processes of a group.
+/// Processes of a group and of the groups in it: a service with delegation has its processes in such ones.
 #[must_use]
 pub fn processes(group: &Path) -> Vec<u32> {
-    let text = std::fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
-    text.lines().filter_map(|line| line.parse().ok()).take(MOST_PROCESSES).collect()
+    let mut found = vec![];
+    let mut groups = vec![(group.to_owned(), 0)];
+    let mut looked = 0;
+    while let Some((folder, depth)) = groups.pop() {
+        let text = std::fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
+        let room = MOST_PROCESSES - found.len();
+        found.extend(text.lines().filter_map(|line| line.parse::<u32>().ok()).take(room));
+        looked += 1;
+        if looked == MOST_GROUPS || found.len() == MOST_PROCESSES {
+            break;
+        }
+        if depth < DEEPEST {
+            let inner = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+            let inner = inner.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+            groups.extend(inner.take(MOST_GROUPS).map(|entry| (entry.path(), depth + 1)));
+        }
+    }
+    found
 }
 
 fn use_of(group: &Path, files: &Files) -> Option<Use> {
@@ -196,6 +215,11 @@ mod tests {
         let found = services_below(place.path());
         assert_eq!(found, [NearLimit { folder: of("a.service"), used: 500.0 / 600.0 }]);
         assert_eq!((processes(&of("a.service")), processes(&of("none"))), (vec![12, 13], vec![]));
+        let inner = of("a.service").join("supervised/worker");
+        std::fs::create_dir_all(inner.join("too/deep")).unwrap();
+        std::fs::write(inner.join("cgroup.procs"), "14\n").unwrap();
+        std::fs::write(inner.join("too/deep/cgroup.procs"), "15\n").unwrap();
+        assert_eq!(processes(&of("a.service")), [12, 13, 14], "those of inner groups, two levels down");
     }
 
     #[test]
