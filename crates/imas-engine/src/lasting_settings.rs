@@ -120,6 +120,13 @@ pub fn remarks(candidate: &CatalogueCandidate) -> Vec<String> {
             "the JVM prints the line 'Picked up {OF_JVM}: ...' on standard error at each start"
         ));
     }
+    let chooses = |options: &String| options.contains("-XX:+Use") && options.contains("GC");
+    if candidate.environment.get(OF_JVM).is_some_and(chooses) {
+        remarks.push(
+            "a JVM that is given another collector too, by JAVA_OPTS or on its command line, does not start"
+                .to_owned(),
+        );
+    }
     if settings.is_bare || settings.runtime.delivery() == Delivery::Open {
         let names: Vec<_> = candidate.environment.keys().map(String::as_str).collect();
         remarks.push(format!("what the program starts in turn inherits {}", names.join(" and ")));

@@ -15,6 +15,7 @@ use crate::catalogue::CatalogueCandidate;
 use crate::runtime::{Entry, FoundRuntime, Runtime, RuntimeSettings, limit, only};
 use crate::variables::Variables;
 pub use trial_start::takes;
+pub use user_values::contradicted;
 use user_values::user_value;
 
 /// A start of a program, as far as settings of its runtime depend on it.

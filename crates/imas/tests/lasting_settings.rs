@@ -205,6 +205,14 @@ fn what_is_no_program_of_the_runtime_gets_nothing() {
         describe(&followed)
     );
     assert_eq!(image.variables(), [("GOGC".to_owned(), "50".to_owned())]);
+    // What it starts might get the unit's words and variables: with two collectors a JVM does not start.
+    assert!(image.ask(&["unapply", "web", "--write"]).status.success());
+    image.set("Environment=\"CATALINA_OPTS=-server -XX:+UseG1GC\"");
+    assert_hinted(
+        &image.apply("jvm:serial", &["--follow"]),
+        "-XX:+UseG1GC is given already, in the unit's words",
+    );
+    assert_eq!(image.drop_in(), None);
 }
 
 #[test]

@@ -40,6 +40,19 @@ pub(super) fn user_value(
     })
 }
 
+/// An option in the text that contradicts the candidate's: where the text may become a command line of the runtime.
+#[must_use]
+pub fn contradicted(candidate: &CatalogueCandidate, text: &str) -> Option<String> {
+    let settings = candidate.runtime.as_ref()?;
+    let taken = taken(candidate, settings);
+    let words = text.split_ascii_whitespace().map(|word| word.trim_matches(['"', '\'', '=']));
+    let options = words.map(|word| like_ours(settings.runtime, word));
+    let mut options = options.filter(|option| !option.is_empty());
+    let found =
+        options.find(|option| taken.iter().any(|beginning| option.starts_with(beginning.as_str())))?;
+    Some(printable::name(&found.chars().take(64).collect::<String>()).into_owned())
+}
+
 /// Node.js asks again for a value that is longer than this, and only the first question is answered.
 const MOST_OF_NODE: usize = 255;
 
@@ -310,6 +323,25 @@ mod tests {
             };
             user_value(&candidate, &found, &start)
         }
+    }
+
+    #[test]
+    fn a_text_that_may_become_a_command_line_is_searched() {
+        let settings = RuntimeSettings {
+            runtime: Runtime::Jvm,
+            versions: VersionRange::default(),
+            arguments: vec![],
+            yields_to: vec![],
+            is_bare: false,
+        };
+        let candidate = CatalogueCandidate {
+            environment: [("JAVA_TOOL_OPTIONS".to_owned(), "-XX:+UseSerialGC".to_owned())].into(),
+            runtime: Some(settings),
+            ..CatalogueCandidate::default()
+        };
+        let found = |text| contradicted(&candidate, text);
+        assert_eq!(found("-Xmx1g\t'-XX:+UseG1GC'").unwrap(), "-XX:+UseG1GC");
+        assert_eq!(found("-Xmx1g -Dx=-XX:+UseG1GC"), None);
     }
 
     #[test]

@@ -67,6 +67,10 @@ pub(crate) fn run(args: &EnvArgs, places: &Places, context: &Context) -> Result<
     lasting_settings::remarks(candidate).iter().for_each(|remark| message::warning(remark));
     if is_for_container {
         setting.warn();
+    } else if args.format == Format::Systemd && candidate.runtime.is_some() {
+        message::warning(
+            "a variable of these names that the unit sets is replaced: put its options before ours",
+        );
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -12,7 +12,7 @@ use imas_linux::elf::ElfImage;
 use imas_linux::environment::Variables;
 use imas_linux::program::Command;
 use imas_linux::runtime::{FoundRuntime, with_version};
-use imas_linux::runtime_start::{StartOfProgram, fitted, takes};
+use imas_linux::runtime_start::{StartOfProgram, contradicted, fitted, takes};
 use imas_linux::trust;
 
 use crate::apply::unit::Unit;
@@ -89,6 +89,9 @@ pub(crate) fn for_unit(
             unit.name,
             runtime.name()
         ));
+        if let Some(option) = given_on(&wanted, &program.words, environment) {
+            return Err(refused(format!("{option} is given already, in the unit's words or variables")));
+        }
         return lasting_settings::of_any_version(&wanted, environment, unit.memory_max).map_err(refused);
     }
     let start = program.start(environment, unit.memory_max);
@@ -103,11 +106,29 @@ pub(crate) fn for_unit(
     Ok(fitted)
 }
 
-/// Starts the runtime under the settings once. Root starts nothing that others could change.
+/// An option of the candidate's kind that a script may give to the runtime: as a word of its own, or in a variable such
+/// as `JAVA_OPTS`, whatever its name.
+fn given_on(candidate: &CatalogueCandidate, words: &[OsString], environment: &Variables) -> Option<String> {
+    let values = environment.iter().map(|(_, value)| value);
+    let mut texts = words.iter().chain(values).map(|text| text.to_string_lossy());
+    texts.find_map(|text| contradicted(candidate, &text))
+}
+
+/// Variables that make a program load what they name.
+const LOADING: [&str; 3] = ["LD_LIBRARY_PATH", "LD_PRELOAD", "LD_AUDIT"];
+
+/// Starts the runtime under the settings once. Root starts nothing that others could change: neither such a file, nor one
+/// with the variables of a unit, whose files may be of its user.
 fn try_it(candidate: &CatalogueCandidate, start: &StartOfProgram<'_>) -> Result<(), String> {
-    let is_root = rustix::process::geteuid().is_root();
-    if let Some(why) = is_root.then(|| trust::untrusted(start.file, 0)).flatten() {
+    if !rustix::process::geteuid().is_root() {
+        return takes(candidate, start);
+    }
+    if let Some(why) = trust::untrusted(start.file, 0) {
         return Err(format!("root does not try it with a program that others could change: {why}"));
     }
-    takes(candidate, start)
+    if let Some(name) = LOADING.iter().find(|name| start.environment.contains_key(name)) {
+        return Err(format!("root does not try it with the unit's {name}"));
+    }
+    let environment = Variables::from([("PATH".into(), "/usr/sbin:/usr/bin:/sbin:/bin".into())]);
+    takes(candidate, &StartOfProgram { environment: &environment, ..*start })
 }
