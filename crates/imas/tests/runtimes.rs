@@ -154,15 +154,19 @@ func main() { fmt.Print(debug.SetGCPercent(100), os.Getenv("LD_PRELOAD"), "\n") 
 "#;
 
 fn go_program(world: &World, name: &str, flags: &[&str]) -> Option<PathBuf> {
+    go_program_of(world, name, flags, PERCENT, "0")
+}
+
+fn go_program_of(world: &World, name: &str, flags: &[&str], text: &str, cgo: &str) -> Option<PathBuf> {
     let go = runtime("go")?;
     let source = world.work().join("percent.go");
-    std::fs::write(&source, PERCENT).unwrap();
+    std::fs::write(&source, text).unwrap();
     let to = world.work().join(name);
     let mut command = world.command(go);
     command.args(["build", "-o"]).arg(&to).args(flags).arg(&source);
     command
         .env("GOCACHE", std::env::temp_dir().join("imas-test-go-cache"))
-        .env("CGO_ENABLED", "0")
+        .env("CGO_ENABLED", cgo)
         .env("GOFLAGS", "");
     let made = output(&mut command);
     assert!(made.status.success(), "{}", describe(&made));
@@ -224,6 +228,26 @@ fn a_static_program_of_go_is_measured() {
     assert!(of("jemalloc").is_none() && of("node:semi1").is_none(), "{report}");
     let named = output(world.imas(["bench", "-n", "1", "--with", "go:gogc200,jemalloc", "--"]).arg(&program));
     assert!(stdout(&named).contains("statically linked"), "{}", describe(&named));
+}
+
+/// It is dynamic, and reads the environment itself all the same.
+#[test]
+fn a_program_of_go_with_c_inside_is_served_by_settings_too() {
+    let world = World::new();
+    let text = PERCENT.replace("import (", "import \"C\"\n\nimport (");
+    let Some(program) = go_program_of(&world, "with-c", &[], &text, "1") else { return };
+    let words = [program.to_str().unwrap()];
+    assert_eq!(printed(&under(&world, "go:gogc200", &words, &[])), "200\n");
+    assert_eq!(printed(&under(&world, "jemalloc", &words, &[])), "100\n");
+    let measured =
+        output(world.imas(["bench", "-n", "1", "--with", "go:gogc200,jemalloc", "--"]).args(words));
+    assert!(measured.status.success() && stdout(&measured).contains("go:gogc200"), "{}", describe(&measured));
+    for _ in 0..3 {
+        let started = output(world.imas(["run", "-v", "--retest", "0", "--"]).args(words));
+        assert!(printed(&started) == "100\n" && !stderr(&started).contains("go:"), "{}", describe(&started));
+    }
+    world.check(["pin", words[0], "go:gogc400"]).success();
+    assert_eq!(printed(&output(world.imas(["run", "--"]).args(words))), "400\n");
 }
 
 fn like(world: &World, name: &str, flags: &[&str]) -> PathBuf {
@@ -290,6 +314,4 @@ fn the_list_says_for_whom_a_candidate_is() {
     let unbuilt: Vec<_> =
         all.iter().filter(|one| !one["runtime"].is_null() && one["available"] != true).collect();
     assert!(unbuilt.is_empty(), "{unbuilt:?}");
-    let refused = output(&mut world.imas(["env", "--candidate", "go:gogc200"]));
-    assert!(!refused.status.success(), "{}", describe(&refused));
 }
