@@ -18,7 +18,7 @@ pub(crate) const OPT_IN: &str = "imas.io/policy";
 /// A Deployment, a StatefulSet, or another object with a template of pods.
 #[derive(Debug)]
 pub(crate) struct Workload {
-    /// As kubectl names it: `deployment/web`.
+    /// Kind, as kubectl names it: `deployment/web`.
     pub(crate) kind: String,
     pub(crate) name: String,
     pub(crate) namespace: String,
