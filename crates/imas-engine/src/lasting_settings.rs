@@ -8,7 +8,7 @@ use anyhow::Result;
 use imas_cli::message::Hinted;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::environment::Variables;
-use imas_linux::runtime::{Delivery, Entry, FoundRuntime, RuntimeSettings, VersionRange, limit};
+use imas_linux::runtime::{Delivery, FoundRuntime, RuntimeEntry, RuntimeSettings, VersionRange, limit};
 use imas_linux::runtime_start::{StartOfProgram, fitted};
 
 /// The variable of the JVM for settings that are arguments elsewhere.
@@ -61,8 +61,12 @@ pub fn of_any_version(
     let mut candidate = candidate.clone();
     let Some(settings) = &mut candidate.runtime else { return Ok(candidate) };
     settings.versions = VersionRange::default();
-    let found =
-        [FoundRuntime { runtime: settings.runtime, by: String::new(), version: None, entry: Entry::Own }];
+    let found = [FoundRuntime {
+        runtime: settings.runtime,
+        by: String::new(),
+        version: None,
+        entry: RuntimeEntry::Own,
+    }];
     let start = StartOfProgram {
         found: &found,
         file: Path::new(""),

@@ -6,7 +6,7 @@ use imas_linux::catalogue::{Catalogue, CatalogueCandidate};
 use imas_linux::control_group::memory_limit;
 use imas_linux::environment::Variables;
 use imas_linux::program::Command;
-use imas_linux::runtime::{Entry, FoundRuntime, only};
+use imas_linux::runtime::{FoundRuntime, RuntimeEntry, only};
 use imas_linux::runtime_start::{Fitted, StartOfProgram, fitted, takes};
 use imas_store::Store;
 
@@ -40,7 +40,7 @@ impl RuntimeCommand<'_> {
         }
     }
 
-    /// The same, as far as it is known without a start of the runtime.
+    /// The candidate with its settings, as far as it is known without a start of the runtime.
     ///
     /// # Errors
     /// Why the command does not get it, as a clause for people.
@@ -80,7 +80,7 @@ fn question(fitted: &Fitted, start: &StartOfProgram<'_>) -> Option<String> {
 /// The runtime whose candidates a program with these facts gets; `None` where it has none, or has it inside.
 #[must_use]
 pub fn served_runtime(executable: &ExecutableFacts) -> Option<&FoundRuntime> {
-    only(&executable.runtimes).ok().flatten().filter(|found| found.entry != Entry::Inside)
+    only(&executable.runtimes).ok().flatten().filter(|found| found.entry != RuntimeEntry::Inside)
 }
 
 /// Whether settings of its runtime are given to the program with nothing loaded into it. There are no trials of

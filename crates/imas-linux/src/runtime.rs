@@ -21,7 +21,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-pub use found::{Entry, FoundRuntime, Marker, only};
+pub use found::{FoundRuntime, Marker, RuntimeEntry, only};
 pub use go_build::{GO_BUILD_BYTES, go_version};
 pub use jdk::with_version;
 pub use settings::RuntimeSettings;

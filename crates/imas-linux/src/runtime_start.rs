@@ -12,7 +12,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use crate::catalogue::CatalogueCandidate;
-use crate::runtime::{Entry, FoundRuntime, Runtime, RuntimeSettings, limit, only};
+use crate::runtime::{FoundRuntime, Runtime, RuntimeEntry, RuntimeSettings, limit, only};
 use crate::variables::Variables;
 pub use trial_start::takes;
 use user_values::user_value;
@@ -58,7 +58,7 @@ pub fn fitted(candidate: &CatalogueCandidate, start: &StartOfProgram<'_>) -> Res
         return Err(why);
     }
     settings.is_bare = start.unfit.is_some() || settings.runtime.starts_bare();
-    if found.entry == Entry::Tool {
+    if found.entry == RuntimeEntry::Tool {
         settings.arguments.iter_mut().for_each(|argument| argument.insert_str(0, "-J"));
     }
     let values = settings.arguments.iter_mut().chain(fitted.environment.values_mut());
@@ -107,7 +107,7 @@ fn check_entry(
     found: &FoundRuntime,
     start: &StartOfProgram<'_>,
 ) -> Result<(), String> {
-    if found.entry == Entry::Inside {
+    if found.entry == RuntimeEntry::Inside {
         return Err(format!(
             "the program has {} inside and gives it settings of its own",
             settings.runtime.name()
@@ -139,7 +139,7 @@ mod tests {
         }
     }
 
-    fn found(runtime: Runtime, entry: Entry, version: Option<&str>) -> FoundRuntime {
+    fn found(runtime: Runtime, entry: RuntimeEntry, version: Option<&str>) -> FoundRuntime {
         FoundRuntime { runtime, by: "x".into(), version: version.map(Into::into), entry }
     }
 
@@ -166,13 +166,15 @@ mod tests {
     #[test]
     fn only_programs_of_the_runtime_get_it() {
         let gogc = candidate(Runtime::Go, &[], &[("GOGC", "200")]);
-        let go = found(Runtime::Go, Entry::Own, Some("1.26.8"));
-        let node = found(Runtime::Node, Entry::Own, None);
-        assert!(fit(&gogc, &[go.clone()], None).unwrap().runtime.unwrap().is_bare);
-        assert!(fit(&gogc, &[node.clone()], None).unwrap_err().contains("this is one of Node.js"));
+        let go = found(Runtime::Go, RuntimeEntry::Own, Some("1.26.8"));
+        let node = found(Runtime::Node, RuntimeEntry::Own, None);
+        assert!(fit(&gogc, std::slice::from_ref(&go), None).unwrap().runtime.unwrap().is_bare);
+        assert!(
+            fit(&gogc, std::slice::from_ref(&node), None).unwrap_err().contains("this is one of Node.js")
+        );
         assert!(fit(&gogc, &[], None).is_err());
         assert!(fit(&gogc, &[go, node], None).unwrap_err().contains("several runtimes"));
-        let inside = found(Runtime::Jvm, Entry::Inside, None);
+        let inside = found(Runtime::Jvm, RuntimeEntry::Inside, None);
         assert!(fit(&candidate(Runtime::Jvm, &["-x"], &[]), &[inside], None).unwrap_err().contains("inside"));
     }
 
@@ -180,7 +182,7 @@ mod tests {
     fn a_version_that_is_out_of_range_or_unknown_does_not_get_it() {
         let mut limited = candidate(Runtime::Go, &[], &[("GOMEMLIMIT", "{memory_limit 90%}")]);
         limited.runtime.as_mut().unwrap().versions = VersionRange::parse(">=1.19").unwrap();
-        let of = |version, limit| fit(&limited, &[found(Runtime::Go, Entry::Own, version)], limit);
+        let of = |version, limit| fit(&limited, &[found(Runtime::Go, RuntimeEntry::Own, version)], limit);
         assert_eq!(of(Some("1.26"), Some(1000)).unwrap().environment["GOMEMLIMIT"], "900");
         assert!(of(Some("1.18.1"), Some(1000)).unwrap_err().contains("this is 1.18.1"));
         assert!(of(None, Some(1000)).unwrap_err().contains("not known"));
@@ -193,8 +195,8 @@ mod tests {
         let words: Vec<OsString> = vec!["javac".into(), "A.java".into()];
         let of =
             |entry| with_arguments(&fit(&serial, &[found(Runtime::Jvm, entry, None)], None).unwrap(), &words);
-        assert_eq!(of(Entry::Tool), ["javac", "-J-XX:+UseSerialGC", "A.java"]);
-        assert_eq!(of(Entry::Own), ["javac", "-XX:+UseSerialGC", "A.java"]);
+        assert_eq!(of(RuntimeEntry::Tool), ["javac", "-J-XX:+UseSerialGC", "A.java"]);
+        assert_eq!(of(RuntimeEntry::Own), ["javac", "-XX:+UseSerialGC", "A.java"]);
         assert!(with_arguments(&serial, &[]).len() == 1);
     }
 }

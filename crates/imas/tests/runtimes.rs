@@ -8,17 +8,13 @@ use imas_testing::skipped;
 
 use crate::support::{World, build, describe, install, output, printed, stderr, stdout};
 
-/// A runtime of this machine; None, and the reason is printed, where it is not there.
+/// A runtime of this machine.
 fn runtime(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(["/usr/bin".into(), "/usr/local/go/bin".into()]);
     // A shim of a version manager is a script that needs its variables.
     let is_program = |file: &PathBuf| std::fs::read(file).is_ok_and(|bytes| bytes.starts_with(b"\x7fELF"));
-    let found = folders.map(|folder| folder.join(name)).find(is_program);
-    if found.is_none() {
-        skipped(&format!("{name} is not installed"));
-    }
-    found
+    folders.map(|folder| folder.join(name)).find(is_program)
 }
 
 fn under(world: &World, candidate: &str, words: &[&str], variables: &[(&str, &str)]) -> Output {
@@ -48,7 +44,7 @@ public class Collectors {
 
 #[test]
 fn the_jvm_gets_arguments_and_prints_nothing_of_them() {
-    let Some(java) = runtime("java") else { return };
+    let Some(java) = runtime("java") else { return skipped("java is not installed") };
     let world = World::new();
     let source = world.work().join("Collectors.java");
     std::fs::write(&source, COLLECTORS).unwrap();
@@ -80,7 +76,7 @@ fn the_jvm_gets_arguments_and_prints_nothing_of_them() {
 
 #[test]
 fn tools_of_the_jdk_get_them_too() {
-    let Some(javac) = runtime("javac") else { return };
+    let Some(javac) = runtime("javac") else { return skipped("javac is not installed") };
     let world = World::new();
     let source = world.work().join("Collectors.java");
     std::fs::write(&source, COLLECTORS).unwrap();
@@ -92,7 +88,7 @@ fn tools_of_the_jdk_get_them_too() {
 
 #[test]
 fn node_is_asked_and_shows_nothing() {
-    let Some(node) = runtime("node") else { return };
+    let Some(node) = runtime("node") else { return skipped("node is not installed") };
     let world = World::new();
     world.add_catalogue(
         "mine.toml",
@@ -123,7 +119,13 @@ fn node_is_asked_and_shows_nothing() {
 #[test]
 fn python_and_php_hand_their_objects_to_the_allocator() {
     let world = World::new();
-    if let Some(python) = runtime("python3") {
+    let (python, php) = (runtime("python3"), runtime("php"));
+    for (name, found) in [("python3", &python), ("php", &php)] {
+        if found.is_none() {
+            skipped(&format!("{name} is not installed"));
+        }
+    }
+    if let Some(python) = python {
         let script = "import os, sys; sys._debugmallocstats(); print([k for k in os.environ if k.startswith('PYTHON')])";
         let words = [python.to_str().unwrap(), "-c", script];
         let arenas = |done: &Output| stderr(done).contains("arenas allocated total");
@@ -135,7 +137,7 @@ fn python_and_php_hand_their_objects_to_the_allocator() {
         let own = under(&world, "cpython:lean", &words, &[("PYTHONMALLOC", "pymalloc")]);
         assert_untouched(&own, "PYTHONMALLOC is set already");
     }
-    if let Some(php) = runtime("php") {
+    if let Some(php) = php {
         let words = [php.to_str().unwrap(), "-r", "echo memory_get_usage(), getenv('USE_ZEND_ALLOC');"];
         let done = under(&world, "php:mimalloc", &words, &[]);
         assert_eq!(printed(&done), "0", "{}", describe(&done));
@@ -178,7 +180,7 @@ fn a_static_program_of_go_is_served_by_settings() {
     let world = World::new();
     for (name, flags) in [("plain", &[][..]), ("stripped", &["-ldflags=-s -w"]), ("pie", &["-buildmode=pie"])]
     {
-        let Some(program) = go_program(&world, name, flags) else { return };
+        let Some(program) = go_program(&world, name, flags) else { return skipped("go is not installed") };
         let words = [program.to_str().unwrap()];
         assert_eq!(printed(&under(&world, "go:gogc200", &words, &[])), "200\n", "{name}");
         let own = under(&world, "go:gogc200", &words, &[("GOGC", "77")]);
@@ -215,7 +217,7 @@ fn a_static_program_of_go_is_served_by_settings() {
 #[test]
 fn a_static_program_of_go_is_measured() {
     let world = World::new();
-    let Some(program) = go_program(&world, "percent", &[]) else { return };
+    let Some(program) = go_program(&world, "percent", &[]) else { return skipped("go is not installed") };
     let file = world.work().join("bench.json");
     let measured =
         output(world.imas(["bench", "-n", "1", "--export-json"]).arg(&file).arg("--").arg(&program));
@@ -235,7 +237,9 @@ fn a_static_program_of_go_is_measured() {
 fn a_program_of_go_with_c_inside_is_served_by_settings_too() {
     let world = World::new();
     let text = PERCENT.replace("import (", "import \"C\"\n\nimport (");
-    let Some(program) = go_program_of(&world, "with-c", &[], &text, "1") else { return };
+    let Some(program) = go_program_of(&world, "with-c", &[], &text, "1") else {
+        return skipped("go is not installed");
+    };
     let words = [program.to_str().unwrap()];
     assert_eq!(printed(&under(&world, "go:gogc200", &words, &[])), "200\n");
     assert_eq!(printed(&under(&world, "jemalloc", &words, &[])), "100\n");
@@ -295,7 +299,7 @@ fn a_program_that_only_looks_like_a_runtime_starts_untouched() {
 
 #[test]
 fn without_a_store_it_works_all_the_same() {
-    let Some(node) = runtime("node") else { return };
+    let Some(node) = runtime("node") else { return skipped("node is not installed") };
     let world = World::new();
     let mut imas =
         world.imas(["run", "--store", "/proc/none/imas.db", "-v", "--candidate", "node:semi8", "--"]);

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::headers::{Headers, Part};
 use super::{symbols, texts};
-use crate::runtime::{Entry, FoundRuntime, GO_BUILD_BYTES, Marker, Runtime, go_version, is_version};
+use crate::runtime::{FoundRuntime, GO_BUILD_BYTES, Marker, Runtime, RuntimeEntry, go_version, is_version};
 
 /// Launchers that open their runtime later are small; the texts of larger files are not looked at.
 const MOST_LAUNCHER_BYTES: u64 = 1 << 20;
@@ -31,8 +31,8 @@ pub(super) fn of<R: Read + Seek>(
     let mut found = found(source, headers, left).unwrap_or_default();
     let is_packed = is_packed(source, headers).unwrap_or(true);
     for one in &mut found {
-        if one.entry == Entry::Own && (is_packed || !is_interpreter(one.runtime, headers, path)) {
-            one.entry = Entry::Inside;
+        if one.entry == RuntimeEntry::Own && (is_packed || !is_interpreter(one.runtime, headers, path)) {
+            one.entry = RuntimeEntry::Inside;
         }
     }
     found
@@ -73,10 +73,11 @@ fn found<R: Read + Seek>(source: &mut R, headers: &Headers, left: u64) -> io::Re
     for marker in text_markers(source)? {
         add(&mut found, marker, format!("has the text {}", marker.name), None);
     }
-    if let Some(jvm) = found.iter_mut().find(|one| one.runtime == Runtime::Jvm && one.entry == Entry::Own)
+    if let Some(jvm) =
+        found.iter_mut().find(|one| one.runtime == Runtime::Jvm && one.entry == RuntimeEntry::Own)
         && is_tool(source)?
     {
-        jvm.entry = Entry::Tool;
+        jvm.entry = RuntimeEntry::Tool;
     }
     Ok(found)
 }
@@ -84,7 +85,7 @@ fn found<R: Read + Seek>(source: &mut R, headers: &Headers, left: u64) -> io::Re
 /// What is seen first counts; a program that enters a runtime itself is not only around it.
 fn add(found: &mut Vec<FoundRuntime>, marker: Marker, by: String, version: Option<String>) {
     match found.iter_mut().find(|one| one.runtime == marker.runtime) {
-        Some(known) if marker.entry == Entry::Own => known.entry = Entry::Own,
+        Some(known) if marker.entry == RuntimeEntry::Own => known.entry = RuntimeEntry::Own,
         Some(_) => {}
         None => found.push(FoundRuntime { runtime: marker.runtime, by, version, entry: marker.entry }),
     }
@@ -99,7 +100,7 @@ fn go(source: &mut (impl Read + Seek), section: Option<Part>) -> io::Result<Opti
         runtime: Runtime::Go,
         by: "has the section .go.buildinfo".to_owned(),
         version,
-        entry: Entry::Own,
+        entry: RuntimeEntry::Own,
     };
     Ok(go_version(&bytes).map(found))
 }

@@ -129,7 +129,7 @@ fn names_in<'a>(
     })
 }
 
-/// Those of the wanted names that the table of names has. At most `left` bytes are read.
+/// Wanted names that the table of names has. At most `left` bytes are read.
 pub(super) fn among(
     source: &mut (impl Read + Seek),
     names: Part,

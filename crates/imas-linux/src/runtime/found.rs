@@ -8,7 +8,7 @@ use super::Runtime;
 /// How a program enters its runtime.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Entry {
+pub enum RuntimeEntry {
     /// The program is the runtime, or starts it with its own arguments.
     #[default]
     Own,
@@ -29,7 +29,7 @@ pub struct FoundRuntime {
     pub version: Option<String>,
     /// How the program enters it.
     #[serde(default)]
-    pub entry: Entry,
+    pub entry: RuntimeEntry,
 }
 
 /// A name among the symbols or the texts of a file that only programs of one runtime have.
@@ -40,32 +40,32 @@ pub struct Marker {
     /// The runtime whose programs have it.
     pub runtime: Runtime,
     /// How such a program enters the runtime.
-    pub entry: Entry,
+    pub entry: RuntimeEntry,
 }
 
-const fn marker(name: &'static str, runtime: Runtime, entry: Entry) -> Marker {
+const fn marker(name: &'static str, runtime: Runtime, entry: RuntimeEntry) -> Marker {
     Marker { name, runtime, entry }
 }
 
 impl Marker {
     /// Symbols that a program of the runtime defines, or has from a library of the runtime.
     pub const SYMBOLS: [Self; 10] = [
-        marker("JLI_Launch", Runtime::Jvm, Entry::Own),
-        marker("JNI_CreateJavaVM", Runtime::Jvm, Entry::Inside),
-        marker("_ZN4node5StartEiPPc", Runtime::Node, Entry::Own),
-        marker("Py_BytesMain", Runtime::Cpython, Entry::Own),
-        marker("ruby_run_node", Runtime::Ruby, Entry::Own),
-        marker("php_module_startup", Runtime::Php, Entry::Own),
-        marker("enif_make_atom", Runtime::Beam, Entry::Inside),
-        marker("caml_startup", Runtime::Ocaml, Entry::Own),
-        marker("caml_main", Runtime::Ocaml, Entry::Own),
-        marker("DotNetRuntimeInfo", Runtime::Dotnet, Entry::Own),
+        marker("JLI_Launch", Runtime::Jvm, RuntimeEntry::Own),
+        marker("JNI_CreateJavaVM", Runtime::Jvm, RuntimeEntry::Inside),
+        marker("_ZN4node5StartEiPPc", Runtime::Node, RuntimeEntry::Own),
+        marker("Py_BytesMain", Runtime::Cpython, RuntimeEntry::Own),
+        marker("ruby_run_node", Runtime::Ruby, RuntimeEntry::Own),
+        marker("php_module_startup", Runtime::Php, RuntimeEntry::Own),
+        marker("enif_make_atom", Runtime::Beam, RuntimeEntry::Inside),
+        marker("caml_startup", Runtime::Ocaml, RuntimeEntry::Own),
+        marker("caml_main", Runtime::Ocaml, RuntimeEntry::Own),
+        marker("DotNetRuntimeInfo", Runtime::Dotnet, RuntimeEntry::Own),
     ];
 
     /// Texts of small launchers, which open their runtime later.
     pub const TEXTS: [Self; 2] = [
-        marker("ERL_ZFLAGS", Runtime::Beam, Entry::Own),
-        marker("hostfxr_main_startupinfo", Runtime::Dotnet, Entry::Own),
+        marker("ERL_ZFLAGS", Runtime::Beam, RuntimeEntry::Own),
+        marker("hostfxr_main_startupinfo", Runtime::Dotnet, RuntimeEntry::Own),
     ];
 }
 

@@ -34,13 +34,17 @@ fn version_in(release: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::Entry;
+    use crate::runtime::RuntimeEntry;
 
     fn version(release: &str, launcher: &str) -> Option<String> {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("release"), release).unwrap();
-        let found =
-            FoundRuntime { runtime: Runtime::Jvm, by: String::new(), version: None, entry: Entry::Own };
+        let found = FoundRuntime {
+            runtime: Runtime::Jvm,
+            by: String::new(),
+            version: None,
+            entry: RuntimeEntry::Own,
+        };
         with_version(found, &folder.path().join(launcher)).version
     }
 

@@ -7,7 +7,7 @@ use imas_core::printable;
 
 use super::StartOfProgram;
 use crate::catalogue::CatalogueCandidate;
-use crate::runtime::{Entry, FoundRuntime, Runtime, RuntimeSettings, list_sign};
+use crate::runtime::{FoundRuntime, Runtime, RuntimeEntry, RuntimeSettings, list_sign};
 
 /// Why the candidate would change something that the user has set; `None` when it would not.
 pub(super) fn user_value(
@@ -125,7 +125,7 @@ fn given(runtime: Runtime, found: &FoundRuntime, start: &StartOfProgram<'_>) -> 
             parts(&name, &value.to_string_lossy()).into_iter().map(move |part| (part, name.clone()))
         });
     let words = match (runtime, found.entry) {
-        (Runtime::Jvm, Entry::Tool) => of_tool(start.words),
+        (Runtime::Jvm, RuntimeEntry::Tool) => of_tool(start.words),
         (Runtime::Jvm, _) => of_java(start.words),
         (Runtime::Cpython, _) => of_python(start.words),
         (Runtime::Node | Runtime::Ruby, _) => leading(start.words),
@@ -260,7 +260,7 @@ mod tests {
 
     struct Case {
         runtime: Runtime,
-        entry: Entry,
+        entry: RuntimeEntry,
         arguments: Vec<String>,
         environment: Vec<(String, String)>,
         yields_to: Vec<String>,
@@ -269,7 +269,7 @@ mod tests {
     fn jvm(arguments: &[&str], yields_to: &[&str]) -> Case {
         Case {
             runtime: Runtime::Jvm,
-            entry: Entry::Own,
+            entry: RuntimeEntry::Own,
             arguments: arguments.iter().map(|&one| one.into()).collect(),
             environment: vec![],
             yields_to: yields_to.iter().map(|&one| one.into()).collect(),
@@ -343,7 +343,7 @@ mod tests {
         assert!(serial.why("", &[("JAVA_TOOL_OPTIONS", "-Dx=y\n-XX:+UseG1GC\t-Da=b")]).is_some());
         assert!(serial.why("@options Main", &[]).unwrap().contains("file"));
         assert!(serial.why("", &[("JDK_JAVA_OPTIONS", "@options")]).unwrap().contains("file"));
-        let tool = Case { entry: Entry::Tool, ..jvm(&["-XX:+UseSerialGC"], &["-Xmx"]) };
+        let tool = Case { entry: RuntimeEntry::Tool, ..jvm(&["-XX:+UseSerialGC"], &["-Xmx"]) };
         assert!(tool.why("A.java -J-Xmx64m", &[]).is_some());
         assert_eq!(tool.why("@files -Xmx64m", &[]), None);
     }

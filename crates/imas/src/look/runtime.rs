@@ -9,7 +9,7 @@ use imas_engine::runtime_command::{RuntimeCommand, of_program};
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::environment::Variables;
 use imas_linux::program::Command;
-use imas_linux::runtime::{Delivery, Entry, FoundRuntime, only};
+use imas_linux::runtime::{Delivery, FoundRuntime, RuntimeEntry, only};
 use imas_store::Store;
 use serde::Serialize;
 
@@ -58,14 +58,14 @@ pub(crate) fn view(command: &Command, context: &Context, store: Option<&Store>) 
 fn why_none(executable: &ExecutableFacts) -> Option<String> {
     match only(&executable.runtimes) {
         Err(why) => Some(why),
-        Ok(Some(found)) if found.entry == Entry::Inside => {
+        Ok(Some(found)) if found.entry == RuntimeEntry::Inside => {
             Some(format!("the program has {} inside and gives it settings of its own", found.runtime.name()))
         }
         Ok(_) => None,
     }
 }
 
-/// The same for people.
+/// View of a runtime, for people.
 pub(crate) fn text(view: &RuntimeView) -> String {
     let mut text = String::new();
     // Writing to a String cannot fail.
