@@ -169,8 +169,15 @@ mod tests {
         let gogc = candidate(Runtime::Go, &[], &[("GOGC", "200")]);
         let go = found(Runtime::Go, RuntimeEntry::Own, Some("1.26.8"));
         let node = found(Runtime::Node, RuntimeEntry::Own, None);
-        assert!(fit(&gogc, &[go.clone()], None).unwrap().runtime.unwrap().is_bare);
-        assert!(fit(&gogc, &[node.clone()], None).unwrap_err().contains("this is one of Node.js"));
+<<<<<<< HEAD
+        assert!(fit(&gogc, std::slice::from_ref(&go), None).unwrap().runtime.unwrap().is_bare);
+        assert!(fit(&gogc, std::slice::from_ref(&node), None).unwrap_err().contains("this is one of Node.js"));
+=======
+        assert!(fit(&gogc, std::slice::from_ref(&go), None).unwrap().runtime.unwrap().is_bare);
+        assert!(
+            fit(&gogc, std::slice::from_ref(&node), None).unwrap_err().contains("this is one of Node.js")
+        );
+>>>>>>> h/rt
         assert!(fit(&gogc, &[], None).is_err());
         assert!(fit(&gogc, &[go, node], None).unwrap_err().contains("several runtimes"));
         let inside = found(Runtime::Jvm, RuntimeEntry::Inside, None);

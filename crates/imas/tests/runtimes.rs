@@ -8,7 +8,11 @@ use imas_testing::skipped;
 
 use crate::support::{World, build, describe, install, output, printed, stderr, stdout};
 
+<<<<<<< HEAD
 /// A runtime of this machine; None where it is not there.
+=======
+/// A runtime of this machine.
+>>>>>>> h/rt
 fn runtime(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(["/usr/bin".into(), "/usr/local/go/bin".into()]);
@@ -119,7 +123,13 @@ fn node_is_asked_and_shows_nothing() {
 #[test]
 fn python_and_php_hand_their_objects_to_the_allocator() {
     let world = World::new();
-    if let Some(python) = runtime("python3") {
+    let (python, php) = (runtime("python3"), runtime("php"));
+    for (name, found) in [("python3", &python), ("php", &php)] {
+        if found.is_none() {
+            skipped(&format!("{name} is not installed"));
+        }
+    }
+    if let Some(python) = python {
         let script = "import os, sys; sys._debugmallocstats(); print([k for k in os.environ if k.startswith('PYTHON')])";
         let words = [python.to_str().unwrap(), "-c", script];
         let arenas = |done: &Output| stderr(done).contains("arenas allocated total");
@@ -131,7 +141,7 @@ fn python_and_php_hand_their_objects_to_the_allocator() {
         let own = under(&world, "cpython:lean", &words, &[("PYTHONMALLOC", "pymalloc")]);
         assert_untouched(&own, "PYTHONMALLOC is set already");
     }
-    if let Some(php) = runtime("php") {
+    if let Some(php) = php {
         let words = [php.to_str().unwrap(), "-r", "echo memory_get_usage(), getenv('USE_ZEND_ALLOC');"];
         let done = under(&world, "php:mimalloc", &words, &[]);
         assert_eq!(printed(&done), "0", "{}", describe(&done));
