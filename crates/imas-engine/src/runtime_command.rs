@@ -40,11 +40,7 @@ impl RuntimeCommand<'_> {
         }
     }
 
-<<<<<<< HEAD
     /// Candidate as the command gets it, as far as that is known without a start of the runtime.
-=======
-    /// The candidate with its settings, as far as it is known without a start of the runtime.
->>>>>>> h/rt
     ///
     /// # Errors
     /// Why the command does not get it, as a clause for people.

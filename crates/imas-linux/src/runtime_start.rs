@@ -169,15 +169,10 @@ mod tests {
         let gogc = candidate(Runtime::Go, &[], &[("GOGC", "200")]);
         let go = found(Runtime::Go, RuntimeEntry::Own, Some("1.26.8"));
         let node = found(Runtime::Node, RuntimeEntry::Own, None);
-<<<<<<< HEAD
-        assert!(fit(&gogc, std::slice::from_ref(&go), None).unwrap().runtime.unwrap().is_bare);
-        assert!(fit(&gogc, std::slice::from_ref(&node), None).unwrap_err().contains("this is one of Node.js"));
-=======
         assert!(fit(&gogc, std::slice::from_ref(&go), None).unwrap().runtime.unwrap().is_bare);
         assert!(
             fit(&gogc, std::slice::from_ref(&node), None).unwrap_err().contains("this is one of Node.js")
         );
->>>>>>> h/rt
         assert!(fit(&gogc, &[], None).is_err());
         assert!(fit(&gogc, &[go, node], None).unwrap_err().contains("several runtimes"));
         let inside = found(Runtime::Jvm, RuntimeEntry::Inside, None);

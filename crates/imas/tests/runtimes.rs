@@ -8,11 +8,7 @@ use imas_testing::skipped;
 
 use crate::support::{World, build, describe, install, output, printed, stderr, stdout};
 
-<<<<<<< HEAD
 /// A runtime of this machine; None where it is not there.
-=======
-/// A runtime of this machine.
->>>>>>> h/rt
 fn runtime(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(["/usr/bin".into(), "/usr/local/go/bin".into()]);

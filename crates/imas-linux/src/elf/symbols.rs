@@ -129,11 +129,7 @@ fn names_in<'a>(
     })
 }
 
-<<<<<<< HEAD
 /// Names, of those wanted, that the table of names has. At most `left` bytes are read.
-=======
-/// Wanted names that the table of names has. At most `left` bytes are read.
->>>>>>> h/rt
 pub(super) fn among(
     source: &mut (impl Read + Seek),
     names: Part,

@@ -65,11 +65,7 @@ fn why_none(executable: &ExecutableFacts) -> Option<String> {
     }
 }
 
-<<<<<<< HEAD
 /// Text for people: the runtimes and what each candidate gets.
-=======
-/// View of a runtime, for people.
->>>>>>> h/rt
 pub(crate) fn text(view: &RuntimeView) -> String {
     let mut text = String::new();
     // Writing to a String cannot fail.
