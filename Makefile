@@ -167,6 +167,7 @@ arm-test: ## the build for arm64 on an emulated machine, with pages of 4 and of 
 
 .PHONY: kube-test
 kube-test: build ## what 'imas kube' prints, on a real kube-apiserver with its controllers (builds them once from the Go proxy: ten minutes of CPU)
+	@packaging/apt-install packaging/kube-packages.txt
 	@tests/kubernetes/image.py $(IMAS)
 	@tests/kubernetes/node.py $(IMAS)
 	@tests/kubernetes/run.py $(IMAS)
