@@ -334,6 +334,7 @@ fn reading_commands_have_their_shapes() {
     );
     let tested: Vec<_> = list(&world.json(["list", "--default", "--json"]), "/candidates")
         .iter()
+        .filter(|row| row["runtime"].is_null())
         .map(|row| text(row, "/name").to_owned())
         .collect();
     assert_eq!(tested, defaults);

@@ -406,7 +406,9 @@ mod tests {
             assert!(
                 // The first is the program from then on, the second prints a script, the others are programs of
                 // their own.
-                has_json(verb) || below || ["run", "completions", "top", "serve", "fleet"].contains(&name),
+                has_json(verb)
+                    || below
+                    || ["run", "completions", "top", "serve", "fleet", "kube"].contains(&name),
                 "{name} lacks --json"
             );
             let shown = verb.get_subcommands().filter(|below| !below.is_hide_set());
