@@ -178,6 +178,8 @@ fn numbers() -> Facts {
         IMAS_TRIM_PROCESS = trim_answers::PROCESS,
         IMAS_TRIM_THREAD = trim_answers::THREAD,
     );
+    let lasting = u32::from(imas_abi::env::SETTINGS_LASTING);
+    facts.insert("IMAS_SETTINGS_LASTING".to_owned(), lasting.to_string());
     facts
 }
 

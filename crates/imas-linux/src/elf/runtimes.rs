@@ -40,8 +40,9 @@ pub(super) fn of<R: Read + Seek>(
 
 /// Whether an application is packed into the file: behind its end, or in a note.
 fn is_packed(source: &mut (impl Read + Seek), headers: &Headers) -> io::Result<bool> {
-    Ok(headers.has_application
-        || source.seek(SeekFrom::End(0))? > headers.end.next_multiple_of(LARGEST_PADDING))
+    // A file that says it ends beyond all numbers has nothing behind its end.
+    let end = headers.end.checked_next_multiple_of(LARGEST_PADDING).unwrap_or(u64::MAX);
+    Ok(headers.has_application || source.seek(SeekFrom::End(0))? > end)
 }
 
 /// Whether the file is the interpreter, and not an application with one inside, which would be started when the

@@ -139,11 +139,13 @@ impl Rounds {
         };
         let (known, new): (Vec<&String>, Vec<_>) = wanted.candidates.iter().partition(is_measured);
         let known = RoundsWanted { candidates: known.into_iter().cloned().collect(), ..wanted.clone() };
-        if new.is_empty() || !known.candidates.iter().any(|name| name == SYSTEM) {
+        if new.is_empty() || known.candidates.len() < 2 || !known.candidates.iter().any(|name| name == SYSTEM)
+        {
             return vec![];
         }
         let rounds = Self::new(known, runs, BTreeMap::new(), None);
-        let has_whole = wanted.services.iter().any(|service| !rounds.whole(service).is_empty());
+        // The first round may have been cut short before a candidate had its run.
+        let has_whole = wanted.services.iter().any(|service| rounds.whole(service).len() > 1);
         if has_whole { new.into_iter().cloned().collect() } else { vec![] }
     }
 
