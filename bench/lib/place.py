@@ -89,7 +89,7 @@ class Place:
     def candidates(self):
         """Candidates that load here and change something: {name: variables by which they are preloaded by
         hand}. Those that give back cost what the others cost (bench/give-back)."""
-        listed = json.loads(self.call("list", "--json"))["candidates"]
+        listed = [one for one in json.loads(self.call("list", "--json"))["candidates"] if not one["runtime"]]
         preload = lambda c: {"LD_PRELOAD": c["library"]} if c["library"] else {}  # noqa: E731
         return {c["name"]: {**preload(c), **c["environment"]} for c in listed
                 if c["available"] and (c["library"] or c["environment"]) and not c["give_back"]}

@@ -24,9 +24,9 @@ PAGES = "/dev/shm" if os.access("/dev/shm", os.W_OK) else tempfile.gettempdir()
 
 
 def candidates(imas):
-    """What `imas list` shows of each candidate."""
+    """What `imas list` shows of each candidate for all programs."""
     shown = subprocess.run([imas, "list", "--json"], capture_output=True, text=True, check=True, env=_own_store())
-    return json.loads(shown.stdout)["candidates"]
+    return [one for one in json.loads(shown.stdout)["candidates"] if not one["runtime"]]
 
 
 def left_alone(imas, case):

@@ -72,6 +72,10 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
     ),
     ("serve", &[("imas serve", "pages for a browser on this machine")]),
     ("fleet", &[("imas fleet doctor", "what this host needs to learn together with others")]),
+    (
+        "kube",
+        &[("imas kube status -n shop", "the workloads of a namespace, and the candidates of their pods")],
+    ),
     ("show", &[("imas show", "all programs"), ("imas show sqlite3", "what each candidate costs it")]),
     (
         "explain",
