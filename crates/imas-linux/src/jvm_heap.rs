@@ -2,8 +2,8 @@
 //! The heap of a running JVM, from the counters that it keeps in `/tmp/hsperfdata_USER/PID` and has mapped: nothing is
 //! attached to. The file is the process's own and may hold anything.
 //!
-//! - [`counters`]: the format of the file
-//! - [`file`]: where it is, and whose
+//! - `counters`: the format of the file
+//! - `file`: where it is, and whose
 
 mod counters;
 mod file;

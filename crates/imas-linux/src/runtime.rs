@@ -2,11 +2,11 @@
 //! Language runtimes: programs whose memory manager is not malloc's, and takes settings (docs/decisions/0041).
 //!
 //! - here: which runtimes there are, and how each takes its settings
-//! - [`found`]: what shows that a program is of a runtime, and in which version
-//! - [`go_build`], [`jdk`]: versions
-//! - [`version`]: ranges of versions
-//! - [`settings`]: what a candidate sets
-//! - [`limit`]: values that depend on the memory limit
+//! - `found`: what shows that a program is of a runtime, and in which version
+//! - `go_build`, `jdk`: versions
+//! - `version`: ranges of versions
+//! - `settings`: what a candidate sets
+//! - `limit`: values that depend on the memory limit
 //!
 //! [`crate::runtime_start`] is about one program's start.
 
