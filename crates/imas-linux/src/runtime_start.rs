@@ -2,8 +2,8 @@
 //! A candidate that is settings of a runtime, for one program: what it sets there, or why the program does
 //! not get it.
 //!
-//! - [`user_values`]: what the user has set already; that wins
-//! - [`trial_start`]: one start, to see whether the runtime takes the settings
+//! - `user_values`: what the user has set already; that wins
+//! - `trial_start`: one start, to see whether the runtime takes the settings
 
 mod trial_start;
 mod user_values;

@@ -65,7 +65,7 @@ impl Asked {
 /// The word in the text of a helper.
 ///
 /// # Errors
-/// When the text is not one of [`text_of`].
+/// When the text is not one of `text_of`.
 pub fn parsed(text: &[u8]) -> Result<Option<Asked>> {
     if text.is_empty() {
         return Ok(None);
