@@ -352,14 +352,14 @@ pub(crate) fn remembered(
     obstacle
 }
 
-/// What is remembered of the file under that kind and still counts: that there is no obstacle, or which one.
+/// Remembered answer about the file that still counts: that there is no obstacle, or which one.
 #[expect(clippy::option_option, reason = "nothing known, and no obstacle")]
 pub(crate) fn recalled(store: Option<&Store>, file: &Path, kind: &str) -> Option<Option<String>> {
     let known = store?.recall::<Found>(file, kind).ok()??;
     (known.obstacle.is_none() || now_unix_s() < known.until_s).then_some(known.obstacle)
 }
 
-/// What was found out about a file.
+/// Facts found out about a file.
 #[derive(Debug, Serialize, Deserialize)]
 struct Found {
     obstacle: Option<String>,

@@ -114,7 +114,7 @@ pub fn prints_a_line(candidate: &CatalogueCandidate) -> bool {
     candidate.runtime.as_ref().is_some_and(has_arguments) || candidate.environment.contains_key(OF_JVM)
 }
 
-/// What else the user should know of a candidate in this form.
+/// Remarks for the user about a candidate in this form.
 #[must_use]
 pub fn remarks(candidate: &CatalogueCandidate) -> Vec<String> {
     let Some(settings) = &candidate.runtime else { return vec![] };

@@ -18,7 +18,7 @@ use crate::inspect::ExecutableFacts;
 pub struct RuntimeCommand<'a> {
     /// The command.
     pub command: &'a Command,
-    /// What was found in its executable.
+    /// Facts about its executable.
     pub executable: &'a ExecutableFacts,
     /// The environment that it is to have.
     pub environment: &'a Variables,
@@ -68,7 +68,7 @@ impl RuntimeCommand<'_> {
     }
 }
 
-/// What is asked of the runtime, as the store keeps the answer; `None` where there is nothing to ask.
+/// Key under which the store keeps the runtime's answer; `None` where there is nothing to ask.
 fn question(fitted: &Fitted, start: &StartOfProgram<'_>) -> Option<String> {
     let settings = fitted.runtime.as_ref()?;
     let found = only(start.found).ok().flatten();

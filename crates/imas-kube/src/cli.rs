@@ -148,7 +148,7 @@ pub(crate) struct SettleArgs {
     /// Time between two looks
     #[arg(long, value_name = "SECONDS", default_value = "15", value_parser = duration)]
     pub(crate) every: Duration,
-    /// Take back what fails, and give every new pod what is proven better; without this it is said
+    /// Take back what fails, and give every new pod what is proven better; without it, that is only printed
     #[arg(long)]
     pub(crate) write: bool,
     #[command(flatten)]

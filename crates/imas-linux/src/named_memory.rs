@@ -8,7 +8,7 @@ use procfs::process::{MMapPath, MemoryMap};
 
 use crate::foreign_process::{ForeignFile, mappings};
 
-/// Names that are told apart; a process may give each mapping its own.
+/// Most names that are counted one by one: a process may give each mapping a name of its own.
 const MOST_NAMES: usize = 32;
 
 /// Resident bytes by name, the largest first. Empty where nothing is named, or the process is not ours to look at.

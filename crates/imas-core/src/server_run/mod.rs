@@ -150,7 +150,7 @@ pub struct ArenaHeaps {
     pub main_bytes: u64,
     /// Resident bytes in each heap of the other arenas, in the order of their addresses.
     pub heap_bytes: Vec<u64>,
-    /// What the heaps hold, as far as they can be read.
+    /// Contents of the heaps, as far as they can be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held: Option<HeldMemory>,
 }
@@ -163,7 +163,7 @@ impl ArenaHeaps {
     }
 }
 
-/// What the resident memory of one process is, bytes, read from outside. What processes share since a fork counts in
+/// Resident memory of one process by its use, bytes, read from outside. What processes share since a fork counts in
 /// parts, as in [`ArenaHeaps::bytes`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

@@ -123,7 +123,7 @@ impl Tree {
     }
 
     /// CPU seconds by the ticks of the running processes and of those that they have waited for, as ps(1) shows them.
-    /// It stands beside [`Self::cpu`] for a comparison, and misses processes that nobody waited for.
+    /// Kept for a comparison with [`Self::cpu`]. It misses processes that nobody waited for.
     pub(crate) fn ticks_s(&self) -> f64 {
         let waited = |ticks: i64| u64::try_from(ticks).unwrap_or(0);
         let stats = self.pids().into_iter().filter_map(stat);
