@@ -33,6 +33,10 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Print the admission policy and its binding: which candidates pods may get, and how
     Policy(PolicyArgs),
+    /// Print the least rights that people need, as roles of the cluster
+    Rbac,
+    /// Print what looks at each node all the time, as a DaemonSet, and what it must be allowed
+    Daemonset(DaemonsetArgs),
     /// The containers of this node: whose memory is free, near its limit, or cannot be helped
     Node(NodeArgs),
     /// Write an image with the libraries of candidates, which any tool can push
@@ -66,6 +70,19 @@ pub(crate) struct PolicyArgs {
     /// into an emptyDir
     #[arg(long)]
     pub(crate) image_volume: bool,
+    /// Version of the admission API: v1 of Kubernetes 1.36, v1beta1 of 1.34 and 1.35
+    #[arg(long, value_name = "VERSION", default_value = "v1", value_parser = ["v1", "v1beta1"])]
+    pub(crate) api: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DaemonsetArgs {
+    /// An image with the program imas-kube in its path
+    #[arg(long, value_name = "REFERENCE", value_parser = image_reference)]
+    pub(crate) image: String,
+    /// A namespace of its own
+    #[arg(short, long, value_name = "NAME", default_value = "imas-node", value_parser = namespace)]
+    pub(crate) namespace: String,
 }
 
 #[derive(Debug, Args)]
@@ -173,6 +190,16 @@ fn image_reference(text: &str) -> Result<String, String> {
     match !text.is_empty() && text.bytes().all(good) {
         true => Ok(text.to_owned()),
         false => Err("not an image's reference".to_owned()),
+    }
+}
+
+/// A name that a namespace can have.
+fn namespace(text: &str) -> Result<String, String> {
+    let good = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    let is_edge = text.starts_with('-') || text.ends_with('-');
+    match !text.is_empty() && text.len() <= 63 && text.bytes().all(good) && !is_edge {
+        true => Ok(text.to_owned()),
+        false => Err("not a namespace's name".to_owned()),
     }
 }
 

@@ -11,6 +11,7 @@
 //! - [`pods`], [`verdict`]: the pods, and the judge of them
 //! - [`status`], [`settle`]: what pods have; what is proven, and what is taken back
 //! - [`node`]: the containers of a node; [`container`], [`group`], [`pod_names`], [`libc`]: what is known of one
+//! - [`manifests`]: rights, and the observer of nodes, as files
 //! - [`yaml`]: objects of a cluster, printed
 //!
 //! ```text
@@ -29,6 +30,7 @@ mod group;
 mod image;
 mod kubectl;
 mod libc;
+mod manifests;
 mod node;
 mod oci;
 mod pod_names;
@@ -77,6 +79,8 @@ fn run(cli: Cli) -> Result<ExitCode> {
     let client =
         |args: &ClusterArgs| Kubectl { context: args.context.clone(), namespace: args.namespace.clone() };
     match cli.command {
+        Command::Rbac => manifests::roles()?,
+        Command::Daemonset(args) => manifests::observer(&args)?,
         Command::Node(args) => node::run(&args)?,
         Command::Image(args) => image::run(&args, &Context::new(&cli.places)?)?,
         Command::Try(args) => trial::run(&args, &client(&args.cluster))?,

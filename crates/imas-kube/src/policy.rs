@@ -62,7 +62,7 @@ pub(crate) fn print(args: &PolicyArgs, context: &Context) -> Result<()> {
         "for images with {} or later only: in one with musl (Alpine) or an older C library no program of the container would start",
         imas_linux::host::libc_version()
     ));
-    yaml::print(COMMENT, &[policy(args, &environments, &held)?, binding()])
+    yaml::print(COMMENT, &[policy(args, &environments, &held)?, binding(&group(&args.api))])
 }
 
 fn policy(args: &PolicyArgs, environments: &Environments, held: &BTreeSet<&str>) -> Result<Value> {
@@ -100,7 +100,7 @@ fn policy(args: &PolicyArgs, environments: &Environments, held: &BTreeSet<&str>)
         "object.metadata.labels[\"imas.io/workload\"] in params.?data.orValue({{}}) && size(params.data[object.metadata.labels[\"imas.io/workload\"]]) <= {LONGEST_ENTRY}"
     );
     Ok(json!({
-        "apiVersion": "admissionregistration.k8s.io/v1",
+        "apiVersion": group(&args.api),
         "kind": "MutatingAdmissionPolicy",
         "metadata": { "name": NAME },
         "spec": {
@@ -123,9 +123,14 @@ fn policy(args: &PolicyArgs, environments: &Environments, held: &BTreeSet<&str>)
     }))
 }
 
-fn binding() -> Value {
+/// The group of the objects, with its version.
+fn group(version: &str) -> String {
+    format!("admissionregistration.k8s.io/{version}")
+}
+
+fn binding(group: &str) -> Value {
     json!({
-        "apiVersion": "admissionregistration.k8s.io/v1",
+        "apiVersion": group,
         "kind": "MutatingAdmissionPolicyBinding",
         "metadata": { "name": NAME },
         "spec": {
