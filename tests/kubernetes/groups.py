@@ -28,6 +28,7 @@ class Node:
 
     def __init__(self, cgroups):
         # Below a group of its own: a real kubelet may run here.
+        self.cgroups = cgroups
         self.top = cgroups / f"imas-test-{os.getpid()}"
         self.children, self.groups = [], []
 
@@ -50,10 +51,15 @@ class Node:
                 self.groups.append(group)
         return group
 
-    def start(self, path, *words, waits=True):
+    def start(self, path, *words, waits=True, user=None):
         """A process that is in the group before it executes."""
         group = self.group(path)
-        enter = lambda: (group / "cgroup.procs").write_text(str(os.getpid()))
+
+        def enter():
+            (group / "cgroup.procs").write_text(str(os.getpid()))
+            if user is not None:
+                os.setuid(user)
+
         child = subprocess.Popen([str(word) for word in words], preexec_fn=enter, stdout=subprocess.PIPE)
         self.children.append(child)
         if waits:

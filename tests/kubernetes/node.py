@@ -2,11 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """tests/kubernetes/node.py IMAS: `imas kube node` beside real processes in control groups that are laid out as kubelet does."""
 
+import contextlib
+import http.client
 import json
 import os
 import pathlib
 import resource
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -17,7 +20,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
 
 import imas_testing  # noqa: E402
 from groups import Node, expect, new, pod_group, unified  # noqa: E402
-from imas_testing import case, finish, run, skipped  # noqa: E402
+from cluster import free_port  # noqa: E402
+from imas_testing import Skipped, case, finish, run, skipped, until  # noqa: E402
 
 PODS = 500
 SOURCE = r"""
@@ -36,6 +40,30 @@ int main(int count, char **words) {
     pause();
 }
 """
+
+
+# What a runtime makes of the container of `imas kube daemonset`: folder of the groups, where it is mounted, the program.
+INSIDE = """set -e
+mount --bind "$1" "$2"
+mount -o remount,bind,ro "$2"
+shift 2
+exec setpriv --bounding-set=-all,+sys_ptrace,+dac_read_search --inh-caps=-all --no-new-privs "$@"
+"""
+
+
+def metrics(text):
+    """Values by the names with their labels."""
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
+
+
+def scraped(port):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection.request("GET", "/metrics")
+    answer = connection.getresponse()
+    text = answer.read().decode()
+    expect(answer.status == 200 and answer.headers["Content-Type"].startswith("application/openmetrics-text"), answer.status)
+    return text
 
 
 class Tests:
@@ -87,14 +115,70 @@ class Tests:
         row = seen[full[:12]]
         expect(row["name"] == {"namespace": "shop", "workload": "web", "pod": "web-5d4f8c7b9-x2x5q", "container": "app"}, row)
         expect(row["free"] > 40 << 20 and row["free"] < row["resident"], row)
-        expect("imas kube try web --with glibc:lean-trim" in row["advice"], row)
+        expect("imas kube try web -n shop --with glibc:lean-trim" in row["advice"], row)
         expect(seen[static[:12]]["libc"] == "static" and "no library can be given" in seen[static[:12]]["advice"], seen[static[:12]])
         if self.musl.exists():
             expect(seen[musl[:12]]["libc"] == "musl" and "no library can be given" in seen[musl[:12]]["advice"], seen[musl[:12]])
         page = run(self.imas, "kube", "node", "--logs", self.logs, must=True).stdout
         expect("shop/web-5d4f8c7b9-x2x5q/app" in page, page)
+        self.workloads()
         for link in os.listdir(os.fsencode(self.logs)):
             os.unlink(os.fsencode(self.logs) + b"/" + link)
+
+    def workloads(self):
+        """The same by workload: as advice and as metrics, which agree."""
+        words = ["kube", "node", "--logs", self.logs]
+        gains = json.loads(run(self.imas, *words, "--advise", "--json", must=True).stdout)["workloads"]
+        gain = next(one for one in gains if (one["namespace"], one["workload"], one["container"]) == ("shop", "web", "app"))
+        expect(gain["containers"] == 1 and gain["free"] > 40 << 20 and "imas kube try web -n shop" in gain["advice"], gain)
+        page = run(self.imas, *words, "--advise", must=True).stdout
+        expect("shop/web/app" in page and "shop/web/fixed" in page, page)
+        text = run(self.imas, *words, "--metrics", must=True).stdout
+        expect(text.endswith("# EOF\n") and str(self.work) not in text, text)
+        values = metrics(text)
+        labels = 'namespace="shop",workload="web",container="app"'
+        expect(abs(values[f"imas_node_returnable_bytes{{{labels}}}"] - gain["free"]) < 1 << 20, values)
+        expect(values[f"imas_node_containers{{{labels}}}"] == 1, values)
+
+    def as_the_daemonset_runs_it(self):
+        """Two capabilities, a namespace of control groups of its own, read-only folders: it sees what root sees."""
+        if run("unshare", "--cgroup", "true").returncode:
+            raise Skipped("there are no namespaces of control groups here")
+        (uid, seen), (own_uid, own) = new(), new()
+        path = f"{pod_group(uid)}/cri-containerd-{seen}.scope"
+        self.node.start(path, self.app, 1 << 16, user=65534)
+        (self.logs / f"web-5d4f8c7b9-x2x5q_shop_app-{seen}.log").symlink_to("/nowhere")
+        (self.logs / f"imas-node-x2x5q_imas-node_node-{own}.log").symlink_to("/nowhere")
+        plain = self.seen()[seen[:12]]
+        here = self.work / "cgroup"
+        here.mkdir()
+        port = free_port()
+        words = ["unshare", "--mount", "--propagation", "private", "--cgroup", "sh", "-c", INSIDE, "sh", self.node.cgroups, here,
+                 self.imas.parent / "imas-kube", "node", "--cgroups", here, "--logs", self.logs, "--listen", f"127.0.0.1:{port}", "--every", "1"]
+        child = self.node.start(f"{pod_group(own_uid)}/cri-containerd-{own}.scope", *words, waits=False)
+        text = until(lambda: scraped(port), ignoring=(OSError,))
+        expect(text, f"no metrics; it ended with {child.poll()}")
+        values = metrics(text)
+        labels = 'namespace="shop",workload="web",container="app"'
+        expect(abs(values[f"imas_node_returnable_bytes{{{labels}}}"] - plain["free"]) < 1 << 20, text)
+        expect(values[f"imas_node_unreadable_containers{{{labels}}}"] == 0, text)
+        limit = plain["group"]["used"] and plain["group"]["limit"]
+        expect((f"imas_node_limit_ratio{{{labels}}}" in values) == bool(limit), text)
+        self.hostile_requests(port)
+        for link in self.logs.iterdir():
+            link.unlink()
+
+    def hostile_requests(self, port):
+        """What is no request for the metrics harms nobody; who says nothing holds others for no longer than a moment."""
+        for words in (b"", b"\0" * 20_000, b"GET /metrics", b"GET " + b"x" * 20_000 + b"\r\n\r\n", b"GET /metrics\r\nx: y\r\n" * 2000):
+            with socket.create_connection(("127.0.0.1", port), timeout=30) as one, contextlib.suppress(OSError):
+                one.sendall(words)
+                one.shutdown(socket.SHUT_WR)
+                expect(b"200 OK" not in one.recv(1 << 16), words[:50])
+        silent = [socket.create_connection(("127.0.0.1", port), timeout=30) for _ in range(100)]
+        expect(until(lambda: scraped(port), 30, ignoring=(OSError,)), "silent connections hold it")
+        for one in silent:
+            one.close()
 
     def processes_that_vanish(self):
         uid, identity = new()
@@ -145,8 +229,9 @@ def main():
         skipped("node", "control groups of version 2 cannot be made here")
         finish("kubernetes-node")
     with tempfile.TemporaryDirectory(prefix="imas-node-") as work, Node(cgroups) as node:
+        pathlib.Path(work).chmod(0o755)
         tests = Tests(imas, pathlib.Path(work), node)
-        for name in ("layouts", "libraries_and_free_memory", "processes_that_vanish", "five_hundred_pods", "bad_input"):
+        for name in ("layouts", "libraries_and_free_memory", "as_the_daemonset_runs_it", "processes_that_vanish", "five_hundred_pods", "bad_input"):
             case(name.replace("_", " "), getattr(tests, name))
     finish("kubernetes-node")
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What may be typed. No side effects.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -95,6 +96,18 @@ pub(crate) struct NodeArgs {
     /// Kubelet's links to the logs of containers, which have their names
     #[arg(long, value_name = "DIR", default_value = "/var/log/containers", value_hint = ValueHint::DirPath)]
     pub(crate) logs: PathBuf,
+    /// By workload: what it could gain without a trial
+    #[arg(long)]
+    pub(crate) advise: bool,
+    /// Print the workloads as metrics (OpenMetrics), for a collector that reads files
+    #[arg(long, conflicts_with_all = ["json", "advise"])]
+    pub(crate) metrics: bool,
+    /// Serve the metrics at http://ADDRESS/metrics until it is stopped
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with_all = ["json", "advise", "metrics"])]
+    pub(crate) listen: Option<SocketAddr>,
+    /// With --listen: who asks within this time gets the same figures again, without another look
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = duration)]
+    pub(crate) every: Duration,
 }
 
 #[derive(Debug, Args)]

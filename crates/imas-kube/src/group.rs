@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Figures of a container's control group, by the files of the kernel.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+
+use crate::container::Container;
+
+/// Most folders that are looked through.
+const MOST: usize = 65_536;
 
 /// What the kernel counts of a group.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -39,6 +45,25 @@ impl GroupFigures {
     }
 }
 
+/// Folders of the containers' groups by the ids of the containers. Who is in a container with a namespace of control
+/// groups is told the groups of others by paths that begin with `..`, and these do not lead to a folder.
+pub(crate) fn by_id(top: &Path) -> BTreeMap<String, PathBuf> {
+    let mut found = BTreeMap::new();
+    let mut waiting = vec![top.to_owned()];
+    let mut looked_at = 0;
+    while let Some(folder) = waiting.pop().filter(|_| looked_at < MOST) {
+        looked_at += 1;
+        let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+        let below = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        waiting.extend(below.map(|entry| entry.path()));
+        let path = folder.strip_prefix(top).ok().and_then(Path::to_str).unwrap_or_default();
+        if let Some(container) = Container::of_group(path).filter(|container| container.group == path) {
+            found.insert(container.id, folder);
+        }
+    }
+    found
+}
+
 fn keyed(text: &str, key: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
 }
@@ -68,5 +93,19 @@ mod tests {
         assert_eq!(read.nearness(), Some(0.5));
         std::fs::write(place.path().join("memory.max"), "max\n").unwrap();
         assert_eq!(GroupFigures::read(place.path()).nearness(), None);
+    }
+
+    #[test]
+    fn a_container_is_found_wherever_its_group_lies() {
+        let top = tempfile::tempdir().unwrap();
+        let (id, other) = ("ab".repeat(32), "cd".repeat(32));
+        let pod = "kubepods.slice/kubepods-pod5334ab05_8cd0_41c9_9236_2be3b4a5634d.slice";
+        let container = top.path().join(pod).join(format!("cri-containerd-{id}.scope"));
+        let docker = top.path().join(format!("system.slice/docker-{other}.scope"));
+        for folder in [container.join("deeper"), docker.clone(), top.path().join("user.slice")] {
+            std::fs::create_dir_all(folder).unwrap();
+        }
+        assert_eq!(by_id(top.path()), BTreeMap::from([(id, container), (other, docker)]));
+        assert_eq!(by_id(Path::new("/nowhere")), BTreeMap::new());
     }
 }

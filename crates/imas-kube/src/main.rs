@@ -10,14 +10,15 @@
 //! - [`trial`]: a share of the pods gets a candidate
 //! - [`pods`], [`verdict`]: the pods, and the judge of them
 //! - [`status`], [`settle`]: what pods have; what is proven, and what is taken back
-//! - [`node`]: the containers of a node; [`container`], [`group`], [`pod_names`], [`libc`]: what is known of one
+//! - [`node`]: the containers of a node; [`row`]: one of them, by [`container`], [`group`], [`pod_names`], [`libc`];
+//!   [`gains`]: by workload; [`metrics`], [`listen`]: both for a collector
 //! - [`manifests`]: rights, and the observer of nodes, as files
 //! - [`yaml`]: objects of a cluster, printed
 //!
 //! ```text
 //! candidate -> policy -> yaml
 //! oci -> image
-//! container, group, pod_names, libc -> node
+//! container -> group, pod_names, libc -> row -> gains -> metrics -> node; listen
 //! kubectl, entry -> workload -> trial -> yaml
 //! kubectl -> pods -> verdict -> settle; status
 //! ```
@@ -26,16 +27,20 @@ mod candidate;
 mod cli;
 mod container;
 mod entry;
+mod gains;
 mod group;
 mod image;
 mod kubectl;
 mod libc;
+mod listen;
 mod manifests;
+mod metrics;
 mod node;
 mod oci;
 mod pod_names;
 mod pods;
 mod policy;
+mod row;
 mod settle;
 mod status;
 mod trial;

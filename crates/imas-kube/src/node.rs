@@ -1,186 +1,78 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `imas kube node`: the containers of this node, each with what its memory is and what of it is free. Nothing is
-//! changed and no process is stopped.
-
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+//! `imas kube node`: the containers of this node, its workloads with what they could gain without a trial, and both as
+//! metrics.
 
 use anyhow::Result;
 use imas_cli::format::mib;
-use imas_cli::message::Hinted;
 use imas_cli::{output, table};
-use imas_linux::resident::ResidentMemory;
-use imas_linux::{process, process_heaps};
-use serde::Serialize;
+use serde_json::json;
 
 use crate::cli::NodeArgs;
-use crate::container::Container;
-use crate::group::GroupFigures;
-use crate::libc::Libc;
-use crate::pod_names::{self, PodName};
+use crate::gains::{self, Gain};
+use crate::row::{self, Row};
+use crate::{listen, metrics};
 
-/// Free bytes that are worth a word.
-const WORTH_IT: u64 = 8 << 20;
-/// Share of its limit from which a container is near it.
-const NEAR: f64 = 0.9;
-
-/// One container with all of its processes.
-#[derive(Debug, Serialize)]
-struct Row {
-    id: String,
-    runtime: Option<&'static str>,
-    pod_uid: Option<String>,
-    name: Option<PodName>,
-    processes: usize,
-    /// The largest process: its executable inside its own root.
-    program: PathBuf,
-    libc: Libc,
-    /// Library of a candidate that it runs with.
-    library: Option<String>,
-    resident: u64,
-    /// Bytes of malloc's heaps and other anonymous memory.
-    anonymous: u64,
-    /// Bytes in whole pages that glibc's `malloc_trim(0)` would return; None where that cannot be read.
-    free: Option<u64>,
-    /// Why that cannot be read.
-    not_readable: Option<String>,
-    group: GroupFigures,
-    advice: String,
-}
-
-/// Prints the containers.
+/// Prints what is there, or serves it.
 pub(crate) fn run(args: &NodeArgs) -> Result<()> {
-    let groups = unified(&args.cgroups)?;
-    let names = pod_names::all(&args.logs);
-    let mut members: BTreeMap<Container, Vec<u32>> = BTreeMap::new();
-    for pid in process::pids()? {
-        if let Some(container) = container_of(pid) {
-            members.entry(container).or_default().push(pid);
-        }
+    if let Some(address) = args.listen {
+        return listen::serve(address, args.every, || metrics::text(&row::look(args)?));
     }
-    let is_sandbox = |container: &Container| {
-        container.pod_uid.is_some() && !names.is_empty() && !names.contains_key(&container.id)
-    };
-    members.retain(|container, _| !is_sandbox(container));
-    let rows = members.into_iter().filter_map(|(container, pids)| {
-        let group = GroupFigures::read(&groups.join(container.group.trim_start_matches('/')));
-        Row::of(&container, &pids, names.get(&container.id).cloned(), group)
-    });
-    let mut rows: Vec<_> = rows.collect();
-    rows.sort_by_key(|row| std::cmp::Reverse(row.resident));
-    if args.json.json {
-        return output::json(&serde_json::json!({ "schema": 1, "containers": rows }));
-    }
-    output::text(&page(&rows))
-}
-
-/// Where the groups of version 2 are mounted.
-fn unified(folder: &Path) -> Result<PathBuf> {
-    let places = [folder.to_owned(), folder.join("unified")];
-    places.into_iter().find(|place| place.join("cgroup.procs").exists()).ok_or_else(|| {
-        Hinted::error(
-            format!("{}: no control groups of version 2 are mounted there", folder.display()),
-            "processes are attributed to containers by them; 'mount -t cgroup2' shows where they are",
-        )
-    })
-}
-
-/// The container of a process that lives.
-fn container_of(pid: u32) -> Option<Container> {
-    let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
-    let second = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
-    Container::of_group(second)
-}
-
-impl Row {
-    /// None if all of its processes ended while they were looked at.
-    fn of(container: &Container, pids: &[u32], name: Option<PodName>, group: GroupFigures) -> Option<Self> {
-        let looked_at = pids.iter().filter_map(|pid| Some((*pid, ResidentMemory::of(*pid)?)));
-        let mut looked_at: Vec<_> = looked_at.filter(|(_, memory)| memory.total() > 0).collect();
-        looked_at.sort_by_key(|(_, memory)| std::cmp::Reverse(memory.total()));
-        let (largest, (program, files)) =
-            looked_at.iter().find_map(|(pid, _)| Some((*pid, process::mapped_files(*pid).ok()?)))?;
-        let heaps: Vec<_> = looked_at.iter().map(|(pid, _)| process_heaps::of(*pid)).collect();
-        let free: Vec<_> =
-            heaps.iter().filter_map(|heaps| Some(heaps.as_ref().ok()?.bytes.returnable)).collect();
-        let sum = |bytes: fn(&ResidentMemory) -> u64| looked_at.iter().map(|(_, memory)| bytes(memory)).sum();
-        let mut row = Self {
-            id: container.to_string(),
-            runtime: container.runtime,
-            pod_uid: container.pod_uid.clone(),
-            name,
-            processes: looked_at.len(),
-            libc: Libc::of(&files),
-            library: candidate_library(&files),
-            program: inside(largest, program),
-            resident: sum(ResidentMemory::total),
-            anonymous: sum(|memory| memory.heap + memory.arenas + memory.anonymous),
-            free: (!free.is_empty()).then(|| free.iter().sum()),
-            not_readable: heaps.into_iter().find_map(|heaps| heaps.err().map(|why| why.to_string())),
-            group,
-            advice: String::new(),
-        };
-        row.advice = row.advise();
-        Some(row)
-    }
-
-    fn advise(&self) -> String {
-        let near = self.group.nearness().filter(|share| *share >= NEAR).map(|_| "near its limit".to_owned());
-        let free = self.free.filter(|bytes| *bytes >= WORTH_IT);
-        let what = match (&self.libc, free) {
-            (Libc::Musl | Libc::Static, _) => {
-                Some("no library can be given; settings of its runtime remain".to_owned())
-            }
-            (_, Some(bytes)) => {
-                let workload = self.name.as_ref().map_or("WORKLOAD", |name| name.workload.as_str());
-                Some(format!(
-                    "{} MiB are free: imas kube try {workload} --with glibc:lean-trim",
-                    mib(bytes as f64)
-                ))
-            }
-            _ => None,
-        };
-        near.into_iter().chain(what).collect::<Vec<_>>().join("; ")
-    }
-
-    fn cells(&self) -> Vec<String> {
-        let bytes = |bytes: u64| mib(bytes as f64);
-        let percent = |share: f64| format!("{:.0} %", share * 100.0);
-        let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-        let name =
-            self.name.as_ref().map(|name| format!("{}/{}/{}", name.namespace, name.pod, name.container));
-        vec![
-            name.unwrap_or_else(|| self.id.clone()),
-            self.program.display().to_string(),
-            self.libc.to_string(),
-            or_dash(self.library.clone()),
-            bytes(self.resident),
-            or_dash(self.free.map(bytes)),
-            or_dash(self.group.nearness().map(percent)),
-            or_dash(self.group.oom_kills.map(|count| count.to_string())),
-            or_dash(self.group.throttled.map(percent)),
-            self.advice.clone(),
-        ]
+    let rows = row::look(args)?;
+    match (args.metrics, args.advise, args.json.json) {
+        (true, ..) => output::text(&metrics::text(&rows)?),
+        (_, true, true) => output::json(&json!({ "schema": 1, "workloads": gains::of(&rows) })),
+        (_, true, false) => output::text(&page_of_gains(&gains::of(&rows))),
+        (_, false, true) => output::json(&json!({ "schema": 1, "containers": rows })),
+        (_, false, false) => output::text(&page(&rows)),
     }
 }
 
-/// The path inside the process's own root.
-fn inside(pid: u32, path: PathBuf) -> PathBuf {
-    let Ok(root) = std::fs::read_link(format!("/proc/{pid}/root")) else { return path };
-    path.strip_prefix(root).map_or_else(|_| path.clone(), |rest| Path::new("/").join(rest))
+fn bytes(bytes: u64) -> String {
+    mib(bytes as f64)
 }
 
-/// The library beside our guard, if the process has that.
-fn candidate_library(files: &std::collections::BTreeSet<PathBuf>) -> Option<String> {
-    let guard = files.iter().find(|file| file.ends_with(imas_linux::environment::GUARD))?;
-    let beside = files.iter().filter(|file| *file != guard && file.parent() == guard.parent());
-    let names = beside.filter_map(|file| Some(file.file_name()?.to_string_lossy().into_owned()));
-    Some(names.reduce(|all, name| format!("{all}, {name}")).unwrap_or_else(|| "settings".to_owned()))
+fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
 }
+
+fn or_dash(text: Option<String>) -> String {
+    text.unwrap_or_else(|| "-".to_owned())
+}
+
+fn cells(row: &Row) -> Vec<String> {
+    let name = row.name.as_ref().map(|name| format!("{}/{}/{}", name.namespace, name.pod, name.container));
+    vec![
+        name.unwrap_or_else(|| row.id.clone()),
+        row.program.display().to_string(),
+        row.libc.to_string(),
+        or_dash(row.library.clone()),
+        bytes(row.resident),
+        or_dash(row.free.map(bytes)),
+        or_dash(row.group.nearness().map(percent)),
+        or_dash(row.group.oom_kills.map(|count| count.to_string())),
+        or_dash(row.group.throttled.map(percent)),
+        row.advice.clone(),
+    ]
+}
+
+fn cells_of_gain(gain: &Gain) -> Vec<String> {
+    vec![
+        gain.to_string(),
+        gain.containers.to_string(),
+        gain.libc.to_string(),
+        bytes(gain.resident),
+        or_dash(gain.free.map(bytes)),
+        or_dash(gain.free.map(|free| percent(free as f64 / gain.resident.max(1) as f64))),
+        or_dash(gain.nearness.map(percent)),
+        gain.advice.clone(),
+    ]
+}
+
+const NOTHING: &str = "no container that you may look into; root may look into all\n";
 
 fn page(rows: &[Row]) -> String {
     if rows.is_empty() {
-        return "no container that you may look into; root may look into all\n".to_owned();
+        return NOTHING.to_owned();
     }
     let head = [
         "container",
@@ -194,5 +86,13 @@ fn page(rows: &[Row]) -> String {
         "throttled",
         "what to do",
     ];
-    table::plain(&head, rows.iter().map(Row::cells))
+    table::plain(&head, rows.iter().map(cells))
+}
+
+fn page_of_gains(gains: &[Gain]) -> String {
+    if gains.is_empty() {
+        return NOTHING.to_owned();
+    }
+    let head = ["workload", "containers", "libc", "MiB", "free", "share", "of limit", "without a trial"];
+    table::plain(&head, gains.iter().map(cells_of_gain))
 }

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A look at the containers of this node: each with what its memory is and what of it is free. Nothing is changed and
+//! no process is stopped.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use imas_cli::format::mib;
+use imas_cli::message::Hinted;
+use imas_linux::resident::ResidentMemory;
+use imas_linux::{process, process_heaps};
+use serde::Serialize;
+
+use crate::cli::NodeArgs;
+use crate::container::Container;
+use crate::group::{self, GroupFigures};
+use crate::libc::Libc;
+use crate::pod_names::{self, PodName};
+
+/// Free bytes that are worth a word.
+pub(crate) const WORTH_IT: u64 = 8 << 20;
+/// Share of its limit from which a container is near it.
+const NEAR: f64 = 0.9;
+
+/// One container with all of its processes.
+#[derive(Debug, Serialize)]
+pub(crate) struct Row {
+    pub(crate) id: String,
+    pub(crate) runtime: Option<&'static str>,
+    pub(crate) pod_uid: Option<String>,
+    pub(crate) name: Option<PodName>,
+    pub(crate) processes: usize,
+    /// The largest process: its executable inside its own root.
+    pub(crate) program: PathBuf,
+    pub(crate) libc: Libc,
+    /// Library of a candidate that it runs with.
+    pub(crate) library: Option<String>,
+    pub(crate) resident: u64,
+    /// Bytes of malloc's heaps and other anonymous memory.
+    pub(crate) anonymous: u64,
+    /// Bytes in whole pages that glibc's `malloc_trim(0)` would return; None where that cannot be read.
+    pub(crate) free: Option<u64>,
+    /// Why that cannot be read.
+    pub(crate) not_readable: Option<String>,
+    pub(crate) group: GroupFigures,
+    pub(crate) advice: String,
+}
+
+/// The containers, those that hold most first.
+///
+/// # Errors
+/// Where no control groups of version 2 are mounted.
+pub(crate) fn look(args: &NodeArgs) -> Result<Vec<Row>> {
+    let groups = unified(&args.cgroups)?;
+    let names = pod_names::all(&args.logs);
+    let mut members: BTreeMap<Container, Vec<u32>> = BTreeMap::new();
+    for pid in process::pids()? {
+        if let Some(container) = container_of(pid) {
+            members.entry(container).or_default().push(pid);
+        }
+    }
+    let is_sandbox = |container: &Container| {
+        container.pod_uid.is_some() && !names.is_empty() && !names.contains_key(&container.id)
+    };
+    members.retain(|container, _| !is_sandbox(container));
+    let is_inside = members.keys().any(|container| container.group.starts_with("/.."));
+    let folders = is_inside.then(|| group::by_id(&groups));
+    let rows = members.into_iter().filter_map(|(container, pids)| {
+        let figures = match &folders {
+            Some(folders) => {
+                folders.get(&container.id).map(|folder| GroupFigures::read(folder)).unwrap_or_default()
+            }
+            None => GroupFigures::read(&groups.join(container.group.trim_start_matches('/'))),
+        };
+        Row::of(&container, &pids, names.get(&container.id).cloned(), figures)
+    });
+    let mut rows: Vec<_> = rows.collect();
+    rows.sort_by_key(|row| std::cmp::Reverse(row.resident));
+    Ok(rows)
+}
+
+/// Where the groups of version 2 are mounted.
+fn unified(folder: &Path) -> Result<PathBuf> {
+    let places = [folder.to_owned(), folder.join("unified")];
+    places.into_iter().find(|place| place.join("cgroup.procs").exists()).ok_or_else(|| {
+        Hinted::error(
+            format!("{}: no control groups of version 2 are mounted there", folder.display()),
+            "processes are attributed to containers by them; 'mount -t cgroup2' shows where they are",
+        )
+    })
+}
+
+/// The container of a process that lives.
+fn container_of(pid: u32) -> Option<Container> {
+    let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    let second = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
+    Container::of_group(second)
+}
+
+impl Row {
+    /// None if all of its processes ended while they were looked at.
+    fn of(container: &Container, pids: &[u32], name: Option<PodName>, group: GroupFigures) -> Option<Self> {
+        let looked_at = pids.iter().filter_map(|pid| Some((*pid, ResidentMemory::of(*pid)?)));
+        let mut looked_at: Vec<_> = looked_at.filter(|(_, memory)| memory.total() > 0).collect();
+        looked_at.sort_by_key(|(_, memory)| std::cmp::Reverse(memory.total()));
+        let (largest, (program, files)) =
+            looked_at.iter().find_map(|(pid, _)| Some((*pid, process::mapped_files(*pid).ok()?)))?;
+        let heaps: Vec<_> = looked_at.iter().map(|(pid, _)| process_heaps::of(*pid)).collect();
+        let free: Vec<_> =
+            heaps.iter().filter_map(|heaps| Some(heaps.as_ref().ok()?.bytes.returnable)).collect();
+        let sum = |bytes: fn(&ResidentMemory) -> u64| looked_at.iter().map(|(_, memory)| bytes(memory)).sum();
+        let mut row = Self {
+            id: container.to_string(),
+            runtime: container.runtime,
+            pod_uid: container.pod_uid.clone(),
+            name,
+            processes: looked_at.len(),
+            libc: Libc::of(&files),
+            library: candidate_library(&files),
+            program: inside(largest, program),
+            resident: sum(ResidentMemory::total),
+            anonymous: sum(|memory| memory.heap + memory.arenas + memory.anonymous),
+            free: (!free.is_empty()).then(|| free.iter().sum()),
+            not_readable: heaps.into_iter().find_map(|heaps| heaps.err().map(|why| why.to_string())),
+            group,
+            advice: String::new(),
+        };
+        row.advice = advice(row.libc, row.group.nearness(), row.free, row.name.as_ref());
+        Some(row)
+    }
+}
+
+/// What can be done for a container, or for the containers of a workload, without a trial.
+pub(crate) fn advice(libc: Libc, nearness: Option<f64>, free: Option<u64>, name: Option<&PodName>) -> String {
+    let near = nearness.filter(|share| *share >= NEAR).map(|_| "near its limit".to_owned());
+    let free = free.filter(|bytes| *bytes >= WORTH_IT);
+    let what = match (libc, free) {
+        (Libc::Musl | Libc::Static, _) => {
+            Some("no library can be given; settings of its runtime remain".to_owned())
+        }
+        (Libc::Glibc, Some(bytes)) => {
+            let workload = name.map_or_else(
+                || "WORKLOAD".to_owned(),
+                |name| format!("{} -n {}", name.workload, name.namespace),
+            );
+            Some(format!(
+                "{} MiB are free: imas kube try {workload} --with glibc:lean-trim",
+                mib(bytes as f64)
+            ))
+        }
+        (Libc::Glibc, None) => None,
+    };
+    near.into_iter().chain(what).collect::<Vec<_>>().join("; ")
+}
+
+/// The path inside the process's own root.
+fn inside(pid: u32, path: PathBuf) -> PathBuf {
+    let Ok(root) = std::fs::read_link(format!("/proc/{pid}/root")) else { return path };
+    path.strip_prefix(root).map_or_else(|_| path.clone(), |rest| Path::new("/").join(rest))
+}
+
+/// The library beside our guard, if the process has that.
+fn candidate_library(files: &BTreeSet<PathBuf>) -> Option<String> {
+    let guard = files.iter().find(|file| file.ends_with(imas_linux::environment::GUARD))?;
+    let beside = files.iter().filter(|file| *file != guard && file.parent() == guard.parent());
+    let names = beside.filter_map(|file| Some(file.file_name()?.to_string_lossy().into_owned()));
+    Some(names.reduce(|all, name| format!("{all}, {name}")).unwrap_or_else(|| "settings".to_owned()))
+}
