@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use imas_cli::message::Hinted;
+use imas_cli::message::{self, Hinted};
 use imas_engine::context::Context;
 use imas_engine::lasting;
 use imas_linux::catalogue::CatalogueCandidate;
@@ -57,6 +57,14 @@ pub(crate) fn environments(context: &Context, names: &[String], at: &Path) -> Re
         return Err(Hinted::error("no candidate is named", "'imas list' shows them"));
     }
     Ok(all)
+}
+
+/// Says for which images the libraries are.
+pub(crate) fn warn_of_libraries() {
+    message::warning(&format!(
+        "for images with {} or later only: in one with musl (Alpine) or an older C library no program of the container would start",
+        imas_linux::host::libc_version()
+    ));
 }
 
 #[cfg(test)]

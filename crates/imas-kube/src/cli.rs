@@ -34,6 +34,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Print the admission policy and its binding: which candidates pods may get, and how
     Policy(PolicyArgs),
+    /// For a cluster without admission policies: write components of Kustomize, or a chart of Helm
+    Component(ComponentArgs),
     /// Print the least rights that people need, as roles of the cluster
     Rbac,
     /// Print what looks at each node all the time, as a DaemonSet, and what it must be allowed
@@ -56,8 +58,9 @@ pub(crate) enum Command {
     Manpages { folder: PathBuf },
 }
 
+/// What pods may get.
 #[derive(Debug, Args)]
-pub(crate) struct PolicyArgs {
+pub(crate) struct GivenArgs {
     /// Candidates that pods may get, separated by commas: no other is ever given
     #[arg(long, value_name = "NAMES", required = true, value_delimiter = ',')]
     pub(crate) with: Vec<String>,
@@ -67,6 +70,12 @@ pub(crate) struct PolicyArgs {
     /// Folder in the containers where the libraries are to be
     #[arg(long, value_name = "DIR", default_value = "/opt/imas", value_parser = folder)]
     pub(crate) at: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PolicyArgs {
+    #[command(flatten)]
+    pub(crate) given: GivenArgs,
     /// Mount the image as a volume, on nodes that can, in place of an init container that copies the libraries
     /// into an emptyDir
     #[arg(long)]
@@ -74,6 +83,24 @@ pub(crate) struct PolicyArgs {
     /// Version of the admission API: v1 of Kubernetes 1.36, v1beta1 of 1.34 and 1.35
     #[arg(long, value_name = "VERSION", default_value = "v1", value_parser = ["v1", "v1beta1"])]
     pub(crate) api: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ComponentArgs {
+    #[command(flatten)]
+    pub(crate) given: GivenArgs,
+    /// A folder for a chart of Helm, which has all candidates
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, required_unless_present = "kustomize")]
+    pub(crate) helm: Option<PathBuf>,
+    /// A folder for components of Kustomize, one for each candidate and one for pods beside them
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, requires_all = ["workload", "container"])]
+    pub(crate) kustomize: Option<PathBuf>,
+    /// With --kustomize: the name of the Deployment, StatefulSet or DaemonSet
+    #[arg(long, value_name = "NAME", value_parser = plain_name)]
+    pub(crate) workload: Option<String>,
+    /// With --kustomize: the container that gets it
+    #[arg(long, value_name = "NAME", value_parser = plain_name)]
+    pub(crate) container: Option<String>,
 }
 
 #[derive(Debug, Args)]

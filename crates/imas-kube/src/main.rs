@@ -4,6 +4,7 @@
 //! - [`cli`]: what may be typed
 //! - [`candidate`]: what a candidate is in a cluster: its name there and its environment
 //! - [`policy`]: the admission policy with its binding
+//! - [`component`]: the same for clusters without such policies
 //! - [`image`], [`oci`]: an image with the libraries
 //! - [`kubectl`]: the cluster, by the user's kubectl
 //! - [`entry`], [`workload`]: what the pods of a workload get, and where that is written
@@ -16,7 +17,7 @@
 //! - [`yaml`]: objects of a cluster, printed
 //!
 //! ```text
-//! candidate -> policy -> yaml
+//! candidate, pods, workload -> policy, component -> yaml
 //! oci -> image
 //! container -> group, pod_names, libc -> row -> gains -> metrics -> node; listen
 //! kubectl, entry -> workload -> trial -> yaml
@@ -25,6 +26,7 @@
 
 mod candidate;
 mod cli;
+mod component;
 mod container;
 mod entry;
 mod gains;
@@ -92,6 +94,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Status(args) => status::run(&args, &client(&args.cluster))?,
         Command::Settle(args) => return settle::run(&args, &client(&args.cluster)),
         Command::Policy(args) => policy::print(&args, &Context::new(&cli.places)?)?,
+        Command::Component(args) => component::run(&args, &Context::new(&cli.places)?)?,
         Command::Completions { shell } => manual::completions(Cli::command(), shell)?,
         Command::Manpages { folder } => manual::manpages(Cli::command(), &folder)?,
     }

@@ -11,8 +11,8 @@ use crate::workload::WORKLOAD;
 pub(crate) const CANDIDATE: &str = "imas.io/candidate";
 /// Annotation of a pod: why the policy left it alone.
 const LEFT_ALONE: &str = "imas.io/left-alone";
-/// The init container that copies the libraries.
-const COPIER: &str = "imas-libraries";
+/// The volume with the libraries, and the init container that copies them.
+pub(crate) const LIBRARIES: &str = "imas-libraries";
 /// Exit status of a program that was asked to end.
 const TERMINATED: i64 = 143;
 
@@ -68,7 +68,7 @@ impl Pod {
             .as_array()
             .into_iter()
             .flatten()
-            .filter(|status| status["name"] == COPIER);
+            .filter(|status| status["name"] == LIBRARIES);
         let mut read = Self {
             name,
             uid: text(&meta["uid"]).unwrap_or_default(),
@@ -108,7 +108,7 @@ impl Pod {
 fn container(pod: &Value) -> &str {
     let containers = || pod["spec"]["containers"].as_array().into_iter().flatten();
     let has_mount = |one: &&Value| {
-        one["volumeMounts"].as_array().into_iter().flatten().any(|mount| mount["name"] == "imas-libraries")
+        one["volumeMounts"].as_array().into_iter().flatten().any(|mount| mount["name"] == LIBRARIES)
     };
     let named = containers().find(has_mount).or_else(|| containers().next());
     named.and_then(|one| one["name"].as_str()).unwrap_or_default()
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn a_copier_that_fails_is_why_a_pod_waits() {
         let pod = |state: Value| {
-            let status = json!({ "initContainerStatuses": [{ "name": COPIER, "state": state }] });
+            let status = json!({ "initContainerStatuses": [{ "name": LIBRARIES, "state": state }] });
             Pod::read(
                 &json!({ "spec": { "containers": [{ "name": "app" }] }, "status": status }),
                 &Value::Null,

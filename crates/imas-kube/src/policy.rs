@@ -13,7 +13,6 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Result, bail};
-use imas_cli::message;
 use imas_engine::context::Context;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -44,7 +43,7 @@ const COMMENT: &str = "Pods with the label imas.io/workload: NAME, in namespaces
 
 /// Prints the policy and its binding.
 pub(crate) fn print(args: &PolicyArgs, context: &Context) -> Result<()> {
-    let environments = candidate::environments(context, &args.with, &args.at)?;
+    let environments = candidate::environments(context, &args.given.with, &args.given.at)?;
     if let Some(word) = WORDS.iter().find(|word| environments.contains_key(**word)) {
         bail!("{word}: no candidate can have this name in a cluster");
     }
@@ -58,10 +57,7 @@ pub(crate) fn print(args: &PolicyArgs, context: &Context) -> Result<()> {
     // A candidate with settings of the command line sets variables that no catalogue names.
     let given = environments.values().flat_map(|variables| variables.keys().map(String::as_str));
     let held: BTreeSet<_> = OF_RUNTIMES.into_iter().chain(every).chain(given).collect();
-    message::warning(&format!(
-        "for images with {} or later only: in one with musl (Alpine) or an older C library no program of the container would start",
-        imas_linux::host::libc_version()
-    ));
+    candidate::warn_of_libraries();
     yaml::print(COMMENT, &[policy(args, &environments, &held)?, binding(&group(&args.api))])
 }
 
@@ -69,8 +65,8 @@ fn policy(args: &PolicyArgs, environments: &Environments, held: &BTreeSet<&str>)
     let variables = [
         ("candidates", literal(environments)?),
         ("held", literal(held)?),
-        ("image", literal(&args.image)?),
-        ("at", literal(&args.at)?),
+        ("image", literal(&args.given.image)?),
+        ("at", literal(&args.given.at)?),
         ("copied", literal(&!args.image_volume)?),
         ("workload", "object.metadata.labels[\"imas.io/workload\"]".to_owned()),
         ("words", include_str!("policy/words.cel").to_owned()),

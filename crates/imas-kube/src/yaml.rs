@@ -16,6 +16,6 @@ pub(crate) fn print(comment: &str, objects: &[Value]) -> Result<()> {
 }
 
 /// One object as a document. kubectl reads YAML 1.1, so words such as `on` are quoted.
-fn document(object: &Value) -> Result<String> {
+pub(crate) fn document(object: &Value) -> Result<String> {
     serde_saphyr::to_string(object).context("an object of the cluster as YAML")
 }

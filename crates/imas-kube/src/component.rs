@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `imas kube component`: candidates for clusters without admission policies, as components of Kustomize and as a
+//! library chart of Helm. All pods of a workload get one candidate; a share takes a second workload.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use imas_cli::output;
+use imas_cli::output_file::{NewFile, OutputFolder};
+use imas_core::SYSTEM;
+use imas_engine::context::Context;
+use serde_json::{Value, json};
+
+use crate::candidate::{self, Environments};
+use crate::cli::{ComponentArgs, GivenArgs};
+use crate::pods::{CANDIDATE, LIBRARIES};
+use crate::workload::WORKLOAD;
+use crate::yaml;
+
+/// Kinds whose pods a component changes, as Kustomize reads them: a pattern.
+const KINDS: &str = "Deployment|StatefulSet|DaemonSet";
+
+/// Writes the folders that are asked for.
+pub(crate) fn run(args: &ComponentArgs, context: &Context) -> Result<()> {
+    let environments = candidate::environments(context, &args.given.with, &args.given.at)?;
+    candidate::warn_of_libraries();
+    if let Some(folder) = &args.helm {
+        write(&folder.join("templates"), &[("_imas.tpl", include_str!("component/_imas.tpl").to_owned())])?;
+        write(folder, &[("Chart.yaml", chart()?), ("values.yaml", values(&args.given, &environments)?)])?;
+        output::text(&format!("{}: a chart of Helm; its templates say how it is used\n", folder.display()))?;
+    }
+    if let (Some(folder), Some(workload), Some(container)) =
+        (&args.kustomize, &args.workload, &args.container)
+    {
+        let (untouched, nothing) = (SYSTEM.to_owned(), BTreeMap::new());
+        for (name, variables) in environments.iter().chain([(&untouched, &nothing)]) {
+            let template = template(&args.given, container, variables);
+            let files = [
+                ("kustomization.yaml", kustomization(workload)?),
+                ("workload.yaml", patch(workload, name, template)?),
+            ];
+            write(&folder.join(name), &files)?;
+        }
+        output::text(&format!(
+            "{0}: components of Kustomize; in a kustomization: components: [{0}/{1}]\n",
+            folder.display(),
+            environments.keys().next().map_or(SYSTEM, String::as_str)
+        ))?;
+    }
+    Ok(())
+}
+
+fn write(folder: &Path, files: &[(&str, String)]) -> Result<()> {
+    let new = files.iter().map(|(name, text)| NewFile {
+        name: OsStr::new(*name),
+        bytes: text.as_bytes(),
+        mode: None,
+    });
+    let written = OutputFolder::make(folder).and_then(|here| here.write_all(&new.collect::<Vec<_>>()));
+    written.with_context(|| folder.display().to_string())
+}
+
+fn kustomization(workload: &str) -> Result<String> {
+    yaml::document(&json!({
+        "apiVersion": "kustomize.config.k8s.io/v1alpha1",
+        "kind": "Component",
+        "patches": [{ "path": "workload.yaml", "target": { "kind": KINDS, "name": workload } }],
+    }))
+}
+
+/// The change of a workload, which Kustomize merges by the names in lists.
+fn patch(workload: &str, candidate: &str, spec: Value) -> Result<String> {
+    let labels = json!({ WORKLOAD: workload, CANDIDATE: candidate });
+    yaml::document(&json!({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": { "name": workload },
+        "spec": { "template": { "metadata": { "labels": labels }, "spec": spec } },
+    }))
+}
+
+/// What the pods get; nothing under `system`.
+fn template(given: &GivenArgs, container: &str, variables: &BTreeMap<String, String>) -> Value {
+    if variables.is_empty() {
+        return json!({});
+    }
+    let env: Vec<_> = variables.iter().map(|(name, value)| json!({ "name": name, "value": value })).collect();
+    json!({
+        "volumes": [{ "name": LIBRARIES, "emptyDir": {} }],
+        "initContainers": [copier(&given.image)],
+        "containers": [{
+            "name": container,
+            "env": env,
+            "volumeMounts": [{ "name": LIBRARIES, "mountPath": given.at, "readOnly": true }],
+        }],
+    })
+}
+
+/// The init container that copies the libraries, as `policy/copier.cel` has it.
+fn copier(image: &str) -> Value {
+    let bounds = json!({ "cpu": "10m", "memory": "16Mi" });
+    json!({
+        "name": LIBRARIES,
+        "image": image,
+        "args": ["/imas-libraries"],
+        "resources": { "requests": bounds, "limits": bounds },
+        "securityContext": {
+            "allowPrivilegeEscalation": false,
+            "readOnlyRootFilesystem": true,
+            "runAsNonRoot": true,
+            "runAsUser": 65532,
+            "capabilities": { "drop": ["ALL"] },
+            "seccompProfile": { "type": "RuntimeDefault" },
+        },
+        "volumeMounts": [{ "name": LIBRARIES, "mountPath": "/imas-libraries" }],
+    })
+}
+
+fn chart() -> Result<String> {
+    yaml::document(&json!({
+        "apiVersion": "v2",
+        "name": "imas",
+        "type": "library",
+        "version": env!("CARGO_PKG_VERSION"),
+        "description": "Pods under an allocator that was measured for them",
+    }))
+}
+
+fn values(given: &GivenArgs, environments: &Environments) -> Result<String> {
+    let values = yaml::document(&json!({
+        "candidate": "",
+        "workload": "",
+        "at": given.at,
+        "copier": copier(&given.image),
+        "candidates": environments,
+    }))?;
+    Ok(format!("# The chart that has this one as its dependency sets candidate and workload.\n{values}"))
+}
