@@ -96,7 +96,8 @@ class Cluster:
             f"--cert-dir={self.work / 'certificates'}", "--service-account-issuer=https://tests",
             f"--service-account-key-file={self.work / 'sa.pub'}", f"--service-account-signing-key-file={key}",
             f"--token-auth-file={tokens}", "--authorization-mode=RBAC", "--service-cluster-ip-range=10.0.0.0/24",
-            "--disable-admission-plugins=ServiceAccount", "--max-requests-inflight=3000", "--max-mutating-requests-inflight=1000",
+            "--runtime-config=admissionregistration.k8s.io/v1beta1=true", "--disable-admission-plugins=ServiceAccount",
+            "--max-requests-inflight=3000", "--max-mutating-requests-inflight=1000",
         )
         config = self.work / "kubeconfig"
         config.write_text(json.dumps({

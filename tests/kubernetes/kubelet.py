@@ -17,7 +17,9 @@ DEFINITION = {
 
 
 class Kubelet:
-    """Reports the pods as running while it is entered. `figures(pod)` gives bytes, millicores and the last failure, or None."""
+    """Reports the pods as running while it is entered. `figures(pod)` gives bytes, millicores and the last failure, or None.
+
+    A failure with a message is why the container waits; any other one is how its program ended."""
 
     def __init__(self, here, namespace, figures):
         self.here, self.namespace, self.figures = here, namespace, figures
@@ -52,10 +54,12 @@ class Kubelet:
         if found is None or self.seen.get(name) == found:
             return
         memory, cpu, failure = found
+        waits = bool(failure) and "message" in failure
         containers = [{
-            "name": one["name"], "image": one["image"], "imageID": "x", "ready": True, "started": True,
-            "restartCount": 1 if failure else 0, "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}},
-            **({"lastState": {"terminated": failure}} if failure else {}),
+            "name": one["name"], "image": one["image"], "imageID": "x", "ready": not waits, "started": not waits,
+            "restartCount": 1 if failure and not waits else 0,
+            "state": {"waiting": failure} if waits else {"running": {"startedAt": "2026-01-01T00:00:00Z"}},
+            **({"lastState": {"terminated": failure}} if failure and not waits else {}),
         } for one in pod["spec"]["containers"]]
         pod["status"] = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}], "containerStatuses": containers}
         path = f"/api/v1/namespaces/{self.namespace}/pods/{name}/status"

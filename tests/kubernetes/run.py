@@ -443,6 +443,109 @@ class Tests:
         low, middle, high = {one["candidate"]: one for one in document["candidates"]}["jemalloc"]["memory"]
         expect(0.65 < low < middle < high < 0.75, (low, middle, high))
 
+    def deployed(self, namespace, replicas=16):
+        """A Deployment of that many pods in a namespace of its own, half of them under jemalloc."""
+        self.namespace(namespace)
+        self.settled(namespace, {})
+        spec = {"replicas": replicas, "selector": {"matchLabels": {"app": "shop"}}, "template": template(workload=None, labels={"app": "shop"}),
+                "strategy": {"type": "Recreate"}}
+        answer = self.here.create("apis/apps/v1/deployments", namespace, {"metadata": {"name": "shop"}, "spec": spec})
+        expect(answer.status == 201, answer)
+        self.kube("try", "shop", "-n", namespace, "--with", "jemalloc", "--share", "50%", "--write")
+        path = f"/api/v1/namespaces/{namespace}/pods"
+        pods = lambda: [Seen(one) for one in self.here.get(path).body["items"] if "deletionTimestamp" not in one["metadata"]]
+        expect(until(lambda: len(pods()) == replicas and {one.candidate for one in pods()} == {"jemalloc", "system"}), "no pods of both kinds")
+        return pods
+
+    def images_that_cannot_be_had(self):
+        """The application's own image says nothing about a candidate; that of the libraries, and a program that crashed, do."""
+        pods = self.deployed("images")
+        name = next(one.pod["metadata"]["name"] for one in pods() if one.candidate == "jemalloc")
+        pulls = lambda image: {"reason": "ErrImagePull", "message": f'failed to pull image "{image}": not found'}
+        expected = (
+            (pulls("registry.test/app:1"), ""), ({"exitCode": 128, "reason": "StartError"}, ""),
+            (pulls(IMAGE), "its pods wait for the libraries (ErrImagePull)"), ({"exitCode": 139, "reason": "Error"}, "its pods fail (Error"),
+        )
+        for failure, said in expected:
+            figures = lambda one, failure=failure: (100_000_000, 100, failure if one["metadata"]["name"] == name else None)
+            with Kubelet(self.here, "images", figures) as kubelet:
+                expect(until(lambda: len(kubelet.seen) >= 16), kubelet.seen)
+                done = self.kube("settle", "shop", "-n", "images", "--for", "1", "--every", "0.5", status=1)
+            expect(said in done.stderr and ("is taken back" in done.stderr) == bool(said), (failure, done))
+
+    def two_architectures(self):
+        pods = self.deployed("nodes")
+        nodes = ("large", "amd64"), ("small", "arm64")
+        for name, architecture in nodes:
+            labels = {"kubernetes.io/arch": architecture}
+            answer = self.here.request("POST", "/api/v1/nodes", {"metadata": {"name": name, "labels": labels}})
+            expect(answer.status == 201, answer)
+        said = lambda: "nodes of two architectures" in self.kube("settle", "shop", "-n", "nodes", "--for", "0.1", status=1).stderr
+        expect(not said(), "no pod is on a node")
+        for number, one in enumerate(pods()):
+            target = {"metadata": {"name": one.pod["metadata"]["name"]}, "target": {"kind": "Node", "name": nodes[number == 0][0]}}
+            answer = self.here.request("POST", f"/api/v1/namespaces/nodes/pods/{target['metadata']['name']}/binding", target)
+            expect(answer.status == 201, answer)
+        expect(said(), "one pod on arm64")
+
+    def rights_are_the_least(self):
+        """With the printed roles each verb works for people who have no other right, and no verb works with those of another."""
+        roles = run(self.imas, "kube", "rbac", must=True).stdout
+        expect(self.here.kubectl("apply", "-f", "-", input=roles).stdout.count("created") == 4, "the roles")
+        pods = self.deployed("rights")
+        people = {"looker": ["look"], "trier": ["look", "try"], "settler": ["look", "settle"], "nobody": []}
+        for name, given in people.items():
+            for role in given:
+                self.here.kubectl("create", "rolebinding", f"{name}-{role}", "-n", "rights", f"--clusterrole=imas-{role}", f"--user={name}")
+            if given:
+                self.here.kubectl("create", "clusterrolebinding", name, "--clusterrole=imas-policy", f"--user={name}")
+        tries = ["try", "shop", "-n", "rights", "--with", "mimalloc", "--share", "50%"]
+        settles = ["settle", "shop", "-n", "rights", "--for", "1", "--every", "0.5"]
+        until(lambda: self.by("looker", *tries).returncode == 0)
+        for name, words, status in (
+            ("looker", ["status", "-n", "rights"], 0), ("looker", tries, 0), ("looker", [*tries, "--write"], 2), ("looker", settles, 1),
+            ("settler", [*tries, "--write"], 2), ("nobody", ["status", "-n", "rights"], 2), ("nobody", tries, 2), ("nobody", settles, 2),
+            ("looker", ["status", "-n", "apps"], 2), ("trier", [*tries, "--write"], 0),
+        ):
+            done = self.by(name, *words)
+            expect(done.returncode == status and (status != 2 or "forbidden" in done.stderr.lower()), f"{name} {words}: {done}")
+        expect(until(lambda: len(pods()) == 16 and {one.candidate for one in pods()} == {"mimalloc", "system"}), "the pods are not replaced")
+        failure = {"exitCode": 139, "reason": "Error"}
+        figures = lambda one: (100_000_000, 100, failure if Seen(one).candidate == "mimalloc" else None)
+        entry = lambda: self.here.get("/api/v1/namespaces/rights/configmaps/imas").body["data"]["shop"]
+        with Kubelet(self.here, "rights", figures) as kubelet:
+            expect(until(lambda: len(kubelet.seen) >= 16), kubelet.seen)
+            done = self.by("trier", *settles, "--write")
+            expect("forbidden" in done.stderr.lower() and any(one.candidate == "mimalloc" for one in pods()), done)
+            self.by("trier", *tries, "--write")  # the same entry, so no pod is replaced
+            self.by("settler", *settles, "--write")
+        expect("withdrawn=mimalloc" in entry() and until(lambda: not any(one.candidate == "mimalloc" for one in pods())), entry())
+
+    def by(self, name, *words):
+        """A verb by somebody who is not the administrator."""
+        config = json.loads((self.here.work / "kubeconfig").read_text())
+        config["users"][0]["user"]["as"] = name
+        own = self.here.work / f"kubeconfig-{name}"
+        own.write_text(json.dumps(config))
+        return run(self.imas, "kube", *words, env={**self.here.environment, "KUBECONFIG": str(own)}, timeout=120)
+
+    def the_observer_has_what_it_says(self):
+        """The apiserver takes the DaemonSet; beyond "restricted" its pod has what the file names, and no more."""
+        printed = run(self.imas, "kube", "daemonset", "--image", "registry.test/node:1", must=True).stdout
+        self.here.kubectl("apply", "-f", "-", input=printed)
+        made = self.here.get("/apis/apps/v1/namespaces/imas-node/daemonsets/imas-node").body
+        wanted = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "node"}, "spec": made["spec"]["template"]["spec"]}
+        answer = self.here.create("pods", "imas-node", wanted, dry_run=True)
+        expect(answer.status == 201, answer)
+        self.namespace("strict", **{"pod-security.kubernetes.io/enforce": "restricted"})
+        answer = self.here.create("pods", "strict", wanted, dry_run=True)
+        said = str(answer.body.get("message", ""))
+        expect(answer.status == 403, answer)
+        for part in ("hostPID=true", "DAC_READ_SEARCH", "SYS_PTRACE", 'volume type "hostPath"', "runAsNonRoot"):
+            expect(part in said, f"{part}: {said}")
+        for part in ("allowPrivilegeEscalation", "seccompProfile", "hostNetwork", "hostIPC", "privileged (", "hostPort"):
+            expect(part not in said, f"{part}: {said}")
+
     def bad_input(self):
         refused = (
             (["try", "nothing", "-n", "trial", "--with", "jemalloc"], "there is no deployment nothing"),
@@ -456,6 +559,11 @@ class Tests:
             (["policy", "--with", "jemalloc", "--image", "x y"], "not an image's reference"),
             (["policy", "--with", "jemalloc", "--image", "x", "--at", "/a:b"], "a whole path"),
             (["policy", "--with", "nonsense", "--image", "x"], "nonsense"),
+            (["policy", "--with", "jemalloc", "--image", "x", "--api", "v2"], "v1beta1"),
+            (["daemonset", "--image", "x", "-n", "a\"b"], "not a namespace's name"),
+            (["daemonset", "--image", "x\ny: z"], "not an image's reference"),
+            (["node", "--metrics", "--json"], "cannot be used with"),
+            (["node", "--listen", "nowhere"], "invalid"),
         )
         for words, said in refused:
             done = self.kube(*words, status=2)
@@ -465,6 +573,20 @@ class Tests:
         expect(done.returncode == 2 and "kubectl" in done.stderr, done)
         done = run(self.imas, "kube", "status", env={**self.here.environment, "PATH": "/nowhere"})
         expect(done.returncode == 2 and "install kubectl" in done.stderr, done)
+
+    def of_kubernetes_1_34(self):
+        """The same policy by the beta of the interface, in place of the other one."""
+        beta = BINDING.replace("/v1/", "/v1beta1/")
+        if self.here.get(beta).status == 404:
+            raise Skipped("this apiserver does not serve v1beta1")
+        printed = run(self.imas, "kube", "policy", "--with", CANDIDATES, "--image", IMAGE, "--api", "v1beta1", must=True).stdout
+        self.here.kubectl("delete", "mutatingadmissionpolicies,mutatingadmissionpolicybindings", "--all")
+        expect(until(lambda: self.tried("apps", pod()).untouched()), "pods are changed still")
+        self.here.kubectl("apply", "-f", "-", input=printed)
+        self.settled("apps", {"web": "jemalloc=100"})
+        seen = self.tried("apps", pod())
+        expect(seen.candidate == "jemalloc" and seen.copiers and "emptyDir" in seen.volumes[0], seen)
+        self.kube("try", "shop", "-n", "trial", "--with", "jemalloc", "--container", "app")
 
     def it_ends_with_its_binding(self):
         self.here.kubectl("delete", "mutatingadmissionpolicybinding", "imas")
@@ -487,8 +609,9 @@ def main():
         for name in (
             "every_kind_of_pod", "init_containers_and_sidecars", "several_containers", "own_values_win",
             "env_from_may_hold_anything", "places_that_are_taken", "who_did_not_opt_in", "restricted_pods", "real_controllers",
-            "admitted_pods_run", "shares", "nothing_failed_so_far", "a_trial_is_begun", "the_better_one_is_found", "bad_input",
-            "a_hostile_config_map", "with_a_copier", "it_ends_with_its_binding",
+            "admitted_pods_run", "shares", "nothing_failed_so_far", "a_trial_is_begun", "the_better_one_is_found", "images_that_cannot_be_had",
+            "two_architectures", "rights_are_the_least", "the_observer_has_what_it_says", "bad_input",
+            "a_hostile_config_map", "with_a_copier", "of_kubernetes_1_34", "it_ends_with_its_binding",
         ):
             case(name.replace("_", " "), getattr(tests, name))
     finish("kubernetes")

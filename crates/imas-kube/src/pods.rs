@@ -15,6 +15,9 @@ const LEFT_ALONE: &str = "imas.io/left-alone";
 pub(crate) const LIBRARIES: &str = "imas-libraries";
 /// Exit status of a program that was asked to end.
 const TERMINATED: i64 = 143;
+/// Reasons of an end for which no program ran, or nobody knows whether it did.
+const NEVER_RAN: [&str; 4] =
+    ["ContainerCannotRun", "ContainerStatusUnknown", "RunContainerError", "StartError"];
 
 /// One pod, and the container that is meant in it.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,7 +31,11 @@ pub(crate) struct Pod {
     pub(crate) is_ready: bool,
     /// Why it does not start: the image cannot be had, for example.
     pub(crate) waits: Option<String>,
-    /// Number of ends by a failure, that of an exceeded memory limit among them.
+    /// Whether it waits for our libraries, and not for something of its own.
+    pub(crate) waits_for_us: bool,
+    /// The node that it runs on.
+    pub(crate) node: Option<String>,
+    /// Number of ends by a failure of a program that ran, that of an exceeded memory limit among them.
     pub(crate) failures: u32,
     pub(crate) oom_kills: u32,
     /// What the last failure was.
@@ -69,20 +76,24 @@ impl Pod {
             .into_iter()
             .flatten()
             .filter(|status| status["name"] == LIBRARIES);
+        let by_us = copier.find_map(copier_fails);
         let mut read = Self {
             name,
             uid: text(&meta["uid"]).unwrap_or_default(),
             candidate: text(&meta["labels"][CANDIDATE]),
             left_alone: text(&meta["annotations"][LEFT_ALONE]),
             is_ready: status.is_some_and(|status| status["ready"] == true),
-            waits: status.and_then(waits).or_else(|| copier.find_map(copier_fails)),
+            waits_for_us: by_us.is_some() || status.is_some_and(|status| names_our_image(pod, status)),
+            waits: status.and_then(waits).or(by_us),
+            node: text(&pod["spec"]["nodeName"]),
             failures: 0,
             oom_kills: 0,
             last_failure: None,
             memory: used.and_then(|used| quantity(used["memory"].as_str()?)),
             cpu: used.and_then(|used| quantity(used["cpu"].as_str()?)),
         };
-        if let Some(status) = status {
+        // With a reason of its own, the node ended the pod: it was evicted, for example.
+        if let Some(status) = status.filter(|_| pod["status"]["reason"].is_null()) {
             read.count_ends(status);
         }
         read
@@ -93,8 +104,10 @@ impl Pod {
         let restarts =
             status["restartCount"].as_u64().and_then(|count| u32::try_from(count).ok()).unwrap_or(0);
         let ends = [&status["lastState"]["terminated"], &status["state"]["terminated"]];
-        let failed =
-            |end: &&Value| end["exitCode"].as_i64().is_some_and(|code| code != 0 && code != TERMINATED);
+        let failed = |end: &&Value| {
+            let ran = end["reason"].as_str().is_none_or(|reason| !NEVER_RAN.contains(&reason));
+            ran && end["exitCode"].as_i64().is_some_and(|code| code != 0 && code != TERMINATED)
+        };
         let Some(last) = ends.into_iter().rev().find(failed) else { return };
         let is_now = u32::from(failed(&ends[1]));
         self.failures = restarts + is_now;
@@ -123,6 +136,16 @@ fn waits(status: &Value) -> Option<String> {
     let reason = status["state"]["waiting"]["reason"].as_str()?;
     let is_usual = matches!(reason, "ContainerCreating" | "PodInitializing" | "CrashLoopBackOff");
     (!is_usual).then(|| reason.to_owned())
+}
+
+/// Whether the container waits for the image volume with the libraries: the message names its image, or says that
+/// kubelet could not mount it.
+fn names_our_image(pod: &Value, status: &Value) -> bool {
+    let ours = named(&pod["spec"]["volumes"], LIBRARIES).and_then(|one| one["image"]["reference"].as_str());
+    let message = status["state"]["waiting"]["message"].as_str();
+    ours.zip(message).is_some_and(|(image, message)| {
+        message.contains(image) || message.starts_with("ImageVolumeMountFailed")
+    })
 }
 
 /// Why the copier does not do its work.
@@ -185,6 +208,41 @@ mod tests {
         assert_eq!(pod(json!({ "exitCode": 143, "reason": "Error" }), 1).failures, 0);
         assert_eq!(pod(json!({ "exitCode": 0 }), 1).failures, 0);
         assert_eq!(pod(json!({ "exitCode": 139, "reason": "Error" }), 1).failures, 1);
+        for reason in NEVER_RAN {
+            assert_eq!(pod(json!({ "exitCode": 128, "reason": reason }), 3).failures, 0, "{reason}");
+        }
+    }
+
+    #[test]
+    fn an_end_by_the_node_is_no_failure() {
+        let status =
+            json!([{ "name": "app", "state": { "terminated": { "exitCode": 137, "reason": "Error" } } }]);
+        let pod = |reason: Value| {
+            let status = json!({ "containerStatuses": status, "reason": reason });
+            Pod::read(
+                &json!({ "spec": { "containers": [{ "name": "app" }] }, "status": status }),
+                &Value::Null,
+            )
+            .failures
+        };
+        assert_eq!((pod(json!(null)), pod(json!("Evicted"))), (1, 0));
+    }
+
+    #[test]
+    fn a_pod_waits_for_us_where_our_image_is_named() {
+        let pod = |message: &str| {
+            let waiting = json!({ "waiting": { "reason": "ErrImagePull", "message": message } });
+            let volume = json!({ "name": LIBRARIES, "image": { "reference": "registry.test/imas:1" } });
+            let pod = json!({
+                "spec": { "containers": [{ "name": "app" }], "volumes": [volume] },
+                "status": { "containerStatuses": [{ "name": "app", "state": waiting }] },
+            });
+            let pod = Pod::read(&pod, &Value::Null);
+            (pod.waits, pod.waits_for_us)
+        };
+        let waits = Some("ErrImagePull".to_owned());
+        assert_eq!(pod("failed to pull \"registry.test/imas:1\": not found"), (waits.clone(), true));
+        assert_eq!(pod("failed to pull \"registry.test/app:1\": not found"), (waits, false));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::cli::SettleArgs;
 use crate::kubectl::Kubectl;
-use crate::pods;
+use crate::pods::{self, Pod};
 use crate::verdict::{Observations, Verdict};
 use crate::workload::Workload;
 
@@ -30,6 +30,9 @@ pub(crate) fn run(args: &SettleArgs, kubectl: &Kubectl) -> Result<ExitCode> {
         match pods::all(kubectl, &workload.name, &workload.namespace) {
             Ok(pods) => {
                 looks += 1;
+                if looks == 1 {
+                    warn_of_architectures(kubectl, &workload.name, &pods);
+                }
                 seen.add(&pods);
             }
             Err(error) => {
@@ -86,6 +89,19 @@ pub(crate) fn run(args: &SettleArgs, kubectl: &Kubectl) -> Result<ExitCode> {
         message::say(&format!("imas: {}: {entry}: every new pod gets it", workload.name));
     }
     Ok(if best.is_some() { ExitCode::SUCCESS } else { ExitCode::from(NOT_SHOWN) })
+}
+
+/// Says that nodes of two architectures run the pods. Where nodes may not be listed, nothing is said.
+fn warn_of_architectures(kubectl: &Kubectl, workload: &str, pods: &[Pod]) {
+    let others = kubectl.names("nodes", "kubernetes.io/arch!=amd64");
+    let nodes: Vec<_> = pods.iter().filter_map(|pod| pod.node.as_ref()).collect();
+    let on_others = nodes.iter().filter(|node| others.contains(**node)).count();
+    if on_others > 0 && on_others < nodes.len() {
+        message::warning(&format!(
+            "{workload} runs on nodes of two architectures ({on_others} of {} pods not on amd64): their figures are mixed, and the image with the libraries has to be for both",
+            nodes.len()
+        ));
+    }
 }
 
 /// Takes a candidate back: no new pod gets it, and those that have it are replaced.

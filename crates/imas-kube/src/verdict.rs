@@ -54,7 +54,8 @@ impl Observations {
             life.looks += 1;
             life.failures = pod.failures;
             life.last_failure.clone_from(&pod.last_failure);
-            life.waits.clone_from(&pod.waits);
+            // An image of the application that cannot be had says nothing about the candidate.
+            life.waits = pod.waits.clone().filter(|_| pod.waits_for_us);
             if pod.is_ready {
                 life.memory.extend(pod.memory.filter(|bytes| *bytes > 0.0).map(f64::ln));
                 life.cpu.extend(pod.cpu.filter(|cores| *cores > 0.0).map(f64::ln));
@@ -113,7 +114,7 @@ fn reason_to_withdraw(lives: &[&Life], untouched: &[&Life]) -> Option<String> {
         return Some(format!("its pods fail ({}), more often than untouched ones", last()));
     }
     is_more(|life| u32::from(life.waits.is_some()))
-        .then(|| format!("its pods do not start ({}), and untouched ones do", why()))
+        .then(|| format!("its pods wait for the libraries ({}), and untouched ones do not", why()))
 }
 
 impl Verdict {
@@ -150,6 +151,8 @@ mod tests {
             left_alone: None,
             is_ready: true,
             waits: None,
+            waits_for_us: false,
+            node: None,
             failures: 0,
             oom_kills: 0,
             last_failure: None,
@@ -192,9 +195,11 @@ mod tests {
     }
 
     #[test]
-    fn pods_that_do_not_start_take_it_back() {
+    fn pods_that_wait_for_our_libraries_take_it_back_and_for_their_own_image_they_do_not() {
         let mut pods = ten(0.7);
         pods[7].waits = Some("ImagePullBackOff".into());
+        assert_eq!(judged(&pods).withdraw, None);
+        pods[7].waits_for_us = true;
         assert!(judged(&pods).withdraw.unwrap().contains("ImagePullBackOff"));
     }
 
