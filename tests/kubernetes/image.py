@@ -3,6 +3,7 @@
 """tests/kubernetes/image.py IMAS: the image of `imas kube image`, read and unpacked by skopeo and umoci."""
 
 import hashlib
+import io
 import json
 import os
 import pathlib
@@ -77,6 +78,33 @@ class Tests:
         config = json.loads((self.work / "unpacked/config.json").read_text())["process"]
         expect(config["args"] == ["/imas-copy"] and config["user"]["uid"] == 65532, config)
 
+    def two_architectures(self):
+        """An index: each node takes the libraries that are for it."""
+        own, words = ROOT / "build", ["kube", "image", "--with", CANDIDATES, "--out"]
+        done = run(self.imas, *words, self.work / "same", "--also", own)
+        expect(done.returncode == 2 and "for the same architecture" in done.stderr, done)
+        if not (own / "arm64/sbin/imas-copy").exists():
+            raise Skipped("there is no build for arm64 (make ARCH=arm64)")
+        both = self.work / "both"
+        said = run(self.imas, *words, both, "--also", own / "arm64", must=True).stdout
+        expect("amd64 and arm64" in said and "skopeo copy --all" in said, said)
+        outer = json.loads((both / "index.json").read_text())["manifests"]
+        expect(len(outer) == 1 and outer[0]["annotations"]["org.opencontainers.image.ref.name"] == "imas", outer)
+        blob = lambda digest: (both / "blobs" / digest.replace(":", "/")).read_bytes()
+        inner = json.loads(blob(outer[0]["digest"]))["manifests"]
+        expect([one["platform"]["architecture"] for one in inner] == ["amd64", "arm64"], inner)
+        for one, machine in zip(inner, (62, 183)):
+            names = []
+            for layer in json.loads(blob(one["digest"]))["layers"]:
+                with tarfile.open(fileobj=io.BytesIO(blob(layer["digest"]))) as tar:
+                    programs = [file for file in tar if file.mode & 0o100]
+                    names += [file.name for file in programs]
+                    expect(all(tar.extractfile(file).read()[18] == machine for file in programs), (machine, names))
+            expect(set(names) == LIBRARIES | {"imas-copy"}, names)
+        run(tool("skopeo"), "copy", "--all", f"oci:{both}:imas", f"dir:{self.work / 'copied-both'}", must=True)
+        seen = json.loads(run("skopeo", "--override-arch", "arm64", "inspect", f"oci:{both}:imas", must=True).stdout)
+        expect(seen["Architecture"] == "arm64", seen)
+
     def the_bill_of_materials_is_true(self):
         bill = json.loads((self.root / "imas.spdx.json").read_text())
         expect(bill["spdxVersion"] == "SPDX-2.3" and bill["dataLicense"] == "CC0-1.0", bill)
@@ -133,7 +161,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="imas-image-", ignore_cleanup_errors=True) as work:
         tests = Tests(imas, pathlib.Path(work))
         for name in (
-            "is_deterministic", "skopeo_reads_it", "umoci_unpacks_it", "the_bill_of_materials_is_true", "the_copier_copies",
+            "is_deterministic", "skopeo_reads_it", "umoci_unpacks_it", "two_architectures", "the_bill_of_materials_is_true", "the_copier_copies",
             "a_program_runs_under_it", "bad_input",
         ):
             case(name.replace("_", " "), getattr(tests, name))

@@ -148,6 +148,9 @@ pub(crate) struct ImageArgs {
     /// Name of the image in the layout
     #[arg(long, value_name = "TAG", default_value = "imas", value_parser = plain_name)]
     pub(crate) tag: String,
+    /// What 'make ARCH=arm64' has built (build/arm64), or ARCH=amd64: the image is for both architectures then
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) also: Option<PathBuf>,
     /// The copier for nodes without image volumes
     #[arg(long, value_name = "FILE", default_value_os_t = copier(), hide = true)]
     pub(crate) copier: PathBuf,

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::path::Path;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use imas_cli::output;
 use imas_cli::output_file::{self, NewFile, OutputFolder};
 use imas_engine::context::Context;
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::candidate::taken;
 use crate::cli::ImageArgs;
-use crate::oci::{self, ImageFile, Layer, Layout};
+use crate::oci::{self, Build, ImageFile, Layer, Layout};
 
 /// Program that copies the libraries, beside the other static tools.
 const COPIER: &str = "imas-copy";
@@ -24,32 +24,80 @@ const COPIER: &str = "imas-copy";
 /// Writes the image.
 pub(crate) fn run(args: &ImageArgs, context: &Context) -> Result<()> {
     let candidates = args.with.iter().map(|name| taken(context, name)).collect::<Result<Vec<_>>>()?;
-    let layers = layers(context, &candidates, &args.copier)?;
+    let own = Place { copier: &args.copier, lib_dir: &context.lib_dir, other: None };
+    let mut builds = vec![build(context, &candidates, &own)?];
+    if let Some(other) = &args.also {
+        builds.push(build(context, &candidates, &Place { other: Some(other.as_path()), ..own })?);
+        if builds[0].architecture == builds[1].architecture {
+            bail!("{}: it is for the same architecture, {}", other.display(), builds[0].architecture);
+        }
+        builds.sort_by_key(|build| build.architecture);
+    }
     let labels = json!({
         "org.opencontainers.image.title": "IMAS", "org.opencontainers.image.version": env!("CARGO_PKG_VERSION"),
         "imas.io/candidates": args.with.join(","), "imas.io/libc": imas_linux::host::libc_version(),
     });
-    let layout = oci::layout(&layers, &format!("/{COPIER}"), &args.tag, &labels)?;
+    let layout = oci::layout(&builds, &format!("/{COPIER}"), &args.tag, &labels)?;
     write(&layout, &args.out).with_context(|| args.out.display().to_string())?;
     let bytes: usize = layout.values().map(Vec::len).sum();
     output::text(&format!(
-        "{}: {} layers, {} KiB; to push it: skopeo copy {}:{}:{} docker://REGISTRY/imas:1\n",
+        "{}: {}, {} layers, {} KiB; to push it: skopeo copy {}{}:{}:{} docker://REGISTRY/imas:1\n",
         args.out.display(),
-        layers.len(),
+        builds.iter().map(|build| build.architecture).collect::<Vec<_>>().join(" and "),
+        builds[0].layers.len(),
         bytes >> 10,
+        if builds.len() > 1 { "--all " } else { "" },
         if is_archive(&args.out) { "oci-archive" } else { "oci" },
         args.out.display(),
         args.tag
     ))
 }
 
+/// Where the files of an architecture lie.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    copier: &'a Path,
+    lib_dir: &'a Path,
+    /// Folder of what was built for another architecture than that of this machine.
+    other: Option<&'a Path>,
+}
+
+impl Place<'_> {
+    /// Reads the file that is there for this one of our own installation.
+    fn read(&self, path: &Path) -> Result<ImageFile> {
+        let place = match (self.other, path.strip_prefix(self.lib_dir)) {
+            (None, _) => path.to_owned(),
+            (Some(other), Ok(inside)) => other.join("lib/imas").join(inside),
+            (Some(other), Err(_)) if path == self.copier => other.join("sbin").join(COPIER),
+            (Some(other), Err(_)) => {
+                bail!("{}: no such library is built in {}", path.display(), other.display())
+            }
+        };
+        let bytes = std::fs::read(&place).with_context(|| place.display().to_string())?;
+        let name = place.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Ok(ImageFile { name, bytes, is_executable: true })
+    }
+}
+
+/// The layers of one architecture, which all of their programs have.
+fn build(context: &Context, candidates: &[CatalogueCandidate], place: &Place<'_>) -> Result<Build> {
+    let layers = layers(context, candidates, place)?;
+    let programs = layers.iter().flat_map(|layer| &layer.files).filter(|file| file.is_executable);
+    let mut architectures: Vec<_> = programs.map(|file| oci::architecture_of(&file.bytes)).collect();
+    architectures.dedup();
+    match *architectures {
+        [Some(architecture)] => Ok(Build { architecture, layers }),
+        _ => bail!("the libraries are not all for amd64, or all for arm64"),
+    }
+}
+
 /// What every candidate needs, and a layer for each allocator.
-fn layers(context: &Context, candidates: &[CatalogueCandidate], copier: &Path) -> Result<Vec<Layer>> {
+fn layers(context: &Context, candidates: &[CatalogueCandidate], place: &Place<'_>) -> Result<Vec<Layer>> {
     let needed = candidates
         .iter()
         .flat_map(|one| lasting::files(context, one).filter(|file| one.library.as_deref() != Some(*file)));
-    let ours: BTreeSet<&Path> = needed.chain([context.libraries.guard.as_path(), copier]).collect();
-    let mut common = ours.into_iter().map(library).collect::<Result<Vec<_>>>()?;
+    let ours: BTreeSet<&Path> = needed.chain([context.libraries.guard.as_path(), place.copier]).collect();
+    let mut common = ours.into_iter().map(|file| place.read(file)).collect::<Result<Vec<_>>>()?;
     let mut of_allocators: BTreeMap<String, Layer> = BTreeMap::new();
     for candidate in candidates {
         let Some(file) = &candidate.library else { continue };
@@ -57,7 +105,7 @@ fn layers(context: &Context, candidates: &[CatalogueCandidate], copier: &Path) -
             continue;
         }
         let notice = text(&format!("LICENCES.{}", candidate.allocator), licences::of(context, candidate)?);
-        let layer = Layer { what: candidate.allocator.clone(), files: vec![notice, library(file)?] };
+        let layer = Layer { what: candidate.allocator.clone(), files: vec![notice, place.read(file)?] };
         of_allocators.insert(candidate.allocator.clone(), layer);
     }
     let bill = serde_json::to_string_pretty(&bill_of_materials(candidates, &of_allocators, &common))?;
@@ -66,12 +114,6 @@ fn layers(context: &Context, candidates: &[CatalogueCandidate], copier: &Path) -
     common.sort_by(|a, b| a.name.cmp(&b.name));
     let first = Layer { what: "guard, pacer, copier".to_owned(), files: common };
     Ok([first].into_iter().chain(of_allocators.into_values()).collect())
-}
-
-fn library(path: &Path) -> Result<ImageFile> {
-    let bytes = std::fs::read(path).with_context(|| path.display().to_string())?;
-    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    Ok(ImageFile { name, bytes, is_executable: true })
 }
 
 fn text(name: &str, content: String) -> ImageFile {

@@ -33,34 +33,57 @@ pub(crate) struct Layer {
     pub(crate) files: Vec<ImageFile>,
 }
 
+/// What an image has for one architecture, by the name that images use.
+#[derive(Debug)]
+pub(crate) struct Build {
+    pub(crate) architecture: &'static str,
+    pub(crate) layers: Vec<Layer>,
+}
+
 /// The files of the layout by their paths.
 pub(crate) type Layout = BTreeMap<String, Vec<u8>>;
 
-/// Puts the image together. `tag` is its name in the layout.
-pub(crate) fn layout(layers: &[Layer], entry_point: &str, tag: &str, labels: &Value) -> Result<Layout> {
+/// Puts the image together: with several architectures an index of them, from which each node takes its own. `tag` is
+/// its name in the layout.
+pub(crate) fn layout(builds: &[Build], entry_point: &str, tag: &str, labels: &Value) -> Result<Layout> {
     let mut files = Layout::new();
+    let manifests = builds.iter().map(|build| manifest(&mut files, build, entry_point, labels));
+    let manifests = manifests.collect::<Result<Vec<_>>>()?;
+    let mut named = match manifests.as_slice() {
+        [only] => only.clone(),
+        several => add(&mut files, INDEX, index(several)?),
+    };
+    named["annotations"] = json!({ "org.opencontainers.image.ref.name": tag });
+    files.insert("index.json".to_owned(), index(&[named])?);
+    files.insert("oci-layout".to_owned(), br#"{"imageLayoutVersion":"1.0.0"}"#.to_vec());
+    Ok(files)
+}
+
+fn index(manifests: &[Value]) -> Result<Vec<u8>> {
+    let index = json!({ "schemaVersion": 2, "mediaType": INDEX, "manifests": manifests });
+    Ok(serde_json::to_vec(&index)?)
+}
+
+/// Adds what one architecture needs, and answers the descriptor of its manifest.
+fn manifest(files: &mut Layout, build: &Build, entry_point: &str, labels: &Value) -> Result<Value> {
     let (mut packed, mut plain, mut history) = (vec![], vec![], vec![]);
-    for layer in layers {
+    for layer in &build.layers {
         let tar = tar_of(layer)?;
         plain.push(digest(&tar));
-        packed.push(add(&mut files, LAYER, gzip(&tar)?));
+        packed.push(add(files, LAYER, gzip(&tar)?));
         history.push(json!({ "created": CREATED, "created_by": "imas kube image", "comment": layer.what }));
     }
     let config = json!({
-        "created": CREATED, "architecture": architecture(), "os": "linux",
+        "created": CREATED, "architecture": build.architecture, "os": "linux",
         "config": { "User": USER, "Entrypoint": [entry_point], "WorkingDir": "/", "Labels": labels },
         "rootfs": { "type": "layers", "diff_ids": plain },
         "history": history,
     });
-    let config = add(&mut files, CONFIG, serde_json::to_vec(&config)?);
+    let config = add(files, CONFIG, serde_json::to_vec(&config)?);
     let manifest = json!({ "schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": packed });
-    let mut manifest = add(&mut files, MANIFEST, serde_json::to_vec(&manifest)?);
-    manifest["platform"] = json!({ "architecture": architecture(), "os": "linux" });
-    manifest["annotations"] = json!({ "org.opencontainers.image.ref.name": tag });
-    let index = json!({ "schemaVersion": 2, "mediaType": INDEX, "manifests": [manifest] });
-    files.insert("index.json".to_owned(), serde_json::to_vec(&index)?);
-    files.insert("oci-layout".to_owned(), br#"{"imageLayoutVersion":"1.0.0"}"#.to_vec());
-    Ok(files)
+    let mut manifest = add(files, MANIFEST, serde_json::to_vec(&manifest)?);
+    manifest["platform"] = json!({ "architecture": build.architecture, "os": "linux" });
+    Ok(manifest)
 }
 
 /// The layout in one archive.
@@ -75,12 +98,12 @@ pub(crate) fn archive(layout: &Layout) -> Result<Vec<u8>> {
     Ok(tar.into_inner()?)
 }
 
-/// The machine, as images name it.
-fn architecture() -> &'static str {
-    match std::env::consts::ARCH {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        other => other,
+/// The machine for which an ELF file is, as images name it; None for other files, and for other machines.
+pub(crate) fn architecture_of(file: &[u8]) -> Option<&'static str> {
+    match (file.get(..4)?, file.get(18..20)?) {
+        (b"\x7fELF", [62, 0]) => Some("amd64"),
+        (b"\x7fELF", [183, 0]) => Some("arm64"),
+        _ => None,
     }
 }
 
@@ -135,7 +158,31 @@ mod tests {
 
     fn image() -> Layout {
         let file = ImageFile { name: "a.so".into(), bytes: b"abc".to_vec(), is_executable: true };
-        layout(&[Layer { what: "a".into(), files: vec![file] }], "/copy", "imas", &json!({})).unwrap()
+        layout(&[build("amd64", vec![file])], "/copy", "imas", &json!({})).unwrap()
+    }
+
+    fn build(architecture: &'static str, files: Vec<ImageFile>) -> Build {
+        Build { architecture, layers: vec![Layer { what: "a".into(), files }] }
+    }
+
+    #[test]
+    fn two_architectures_have_one_name() {
+        let both = layout(&[build("amd64", vec![]), build("arm64", vec![])], "/copy", "imas", &json!({}));
+        let both = both.unwrap();
+        let read = |path: &str| serde_json::from_slice::<Value>(&both[path]).unwrap();
+        let outer = read("index.json");
+        assert_eq!(outer["manifests"].as_array().unwrap().len(), 1);
+        let inner = outer["manifests"][0]["digest"].as_str().unwrap().replace(':', "/");
+        let inner = read(&format!("blobs/{inner}"));
+        let of = |at: usize| inner["manifests"][at]["platform"]["architecture"].clone();
+        assert_eq!((of(0), of(1), of(2)), (json!("amd64"), json!("arm64"), json!(null)));
+    }
+
+    #[test]
+    fn the_machine_of_a_file_is_in_its_head() {
+        let head = |machine: u8| [b"\x7fELF".as_slice(), &[0; 14], &[machine, 0]].concat();
+        assert_eq!((architecture_of(&head(62)), architecture_of(&head(183))), (Some("amd64"), Some("arm64")));
+        assert_eq!((architecture_of(&head(3)), architecture_of(b"\x7fELF")), (None, None));
     }
 
     #[test]
