@@ -172,6 +172,7 @@ kube-test: build ## what 'imas kube' prints, on a real kube-apiserver with its c
 	@tests/kubernetes/node.py $(IMAS)
 	@tests/kubernetes/component.py $(IMAS)
 	@tests/kubernetes/run.py $(IMAS)
+	@tests/kubernetes/replicas.py $(IMAS)
 
 .PHONY: busy-test
 busy-test: build ## make test three times beside two busy loops and a compiler (about three hours)

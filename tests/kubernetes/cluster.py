@@ -135,7 +135,8 @@ class Cluster:
 
     def request(self, method, path, body=None, connection=None):
         own = connection or self.connection or self.connect()
-        headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
+        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": kind}
         try:
             own.request(method, path, None if body is None else json.dumps(body), headers)
             answer = Answer(own.getresponse())

@@ -21,6 +21,8 @@ class Kubelet:
 
     A failure with a message is why the container waits; any other one is how its program ended."""
 
+    every = 0.2  # seconds between two reports
+
     def __init__(self, here, namespace, figures):
         self.here, self.namespace, self.figures = here, namespace, figures
         self.ends = threading.Event()
@@ -38,11 +40,15 @@ class Kubelet:
         if self.problem:
             raise Failed(f"the kubelet of the test: {self.problem}")
 
+    def look(self, pods):
+        """What is there now: for a kubelet that runs them."""
+
     def _work(self):
         connection = self.here.connect()
-        while not self.ends.wait(0.2):
+        while not self.ends.wait(self.every):
             try:
                 pods = self.here.request("GET", f"/api/v1/namespaces/{self.namespace}/pods", connection=connection).body["items"]
+                self.look(pods)
                 for pod in pods:
                     self._report(pod, connection)
             except Exception as why:  # pylint: disable=broad-except # told at the end
@@ -53,11 +59,12 @@ class Kubelet:
         name, found = pod["metadata"]["name"], self.figures(pod)
         if found is None or self.seen.get(name) == found:
             return
-        memory, cpu, failure = found
+        memory, cpu, failure = found[0], found[1], dict(found[2] or {})
         waits = bool(failure) and "message" in failure
+        restarts = failure.pop("restarts", 1) if failure else 0
         containers = [{
             "name": one["name"], "image": one["image"], "imageID": "x", "ready": not waits, "started": not waits,
-            "restartCount": 1 if failure and not waits else 0,
+            "restartCount": 0 if waits else restarts,
             "state": {"waiting": failure} if waits else {"running": {"startedAt": "2026-01-01T00:00:00Z"}},
             **({"lastState": {"terminated": failure}} if failure and not waits else {}),
         } for one in pod["spec"]["containers"]]
@@ -71,5 +78,8 @@ class Kubelet:
             "containers": [{"name": one["name"], "usage": usage} for one in containers],
         }
         answer = self.here.request("POST", f"{METRICS}/{self.namespace}/pods", figures, connection=connection)
-        if answer.status == 201 or answer.status == 409:
+        if answer.status == 409:
+            path = f"{METRICS}/{self.namespace}/pods/{name}"
+            answer = self.here.request("PATCH", path, {"containers": figures["containers"]}, connection=connection)
+        if answer.status in (200, 201):
             self.seen[name] = found
