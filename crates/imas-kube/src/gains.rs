@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use imas_linux::running;
+use imas_linux::running_runtime::RunningRuntime;
 use serde::Serialize;
 
 use crate::libc::Libc;
@@ -23,6 +25,9 @@ pub(crate) struct Gain {
     pub(crate) workload: String,
     pub(crate) container: String,
     pub(crate) containers: usize,
+    /// The largest process.
+    #[serde(skip)]
+    largest: u32,
     pub(crate) libc: Libc,
     pub(crate) resident: u64,
     /// Bytes that glibc could return: the X-ray of its heaps.
@@ -70,6 +75,7 @@ impl Gain {
             workload,
             container,
             containers: rows.len(),
+            largest: largest.map_or(0, |row| row.largest),
             libc: largest.map_or(Libc::Static, |row| row.libc),
             resident: rows.iter().map(|row| row.resident).sum(),
             free: (!free.is_empty()).then(|| free.iter().sum()),
@@ -84,6 +90,19 @@ impl Gain {
             gain.advice = "nothing: little is free; a trial shows what other allocators do".to_owned();
         }
         gain
+    }
+
+    /// Names the runtime of a workload that can take no library. Its executable is read, which a look at each minute
+    /// could not afford.
+    pub(crate) fn name_runtime(&mut self) {
+        if self.libc == Libc::Glibc {
+            return;
+        }
+        let runtime = running::one(self.largest).as_ref().and_then(RunningRuntime::of);
+        if let Some(runtime) = runtime {
+            let name = runtime.found.runtime.name();
+            self.advice = self.advice.replace("its runtime", &format!("{name} ('imas list')"));
+        }
     }
 }
 
@@ -115,6 +134,7 @@ pub(crate) mod tests {
             pod_uid: None,
             name,
             processes: 1,
+            largest: 0,
             program: "/app".into(),
             libc: Libc::Glibc,
             library: None,

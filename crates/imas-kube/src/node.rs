@@ -18,13 +18,21 @@ pub(crate) fn run(args: &NodeArgs) -> Result<()> {
         return listen::serve(address, args.every, || metrics::text(&row::look(args)?));
     }
     let rows = row::look(args)?;
-    match (args.metrics, args.advise, args.json.json) {
-        (true, ..) => output::text(&metrics::text(&rows)?),
-        (_, true, true) => output::json(&json!({ "schema": 1, "workloads": gains::of(&rows) })),
-        (_, true, false) => output::text(&page_of_gains(&gains::of(&rows))),
-        (_, false, true) => output::json(&json!({ "schema": 1, "containers": rows })),
-        (_, false, false) => output::text(&page(&rows)),
+    if args.metrics {
+        return output::text(&metrics::text(&rows)?);
     }
+    match (args.advise, args.json.json) {
+        (true, true) => output::json(&json!({ "schema": 1, "workloads": advised(&rows) })),
+        (true, false) => output::text(&page_of_gains(&advised(&rows))),
+        (false, true) => output::json(&json!({ "schema": 1, "containers": rows })),
+        (false, false) => output::text(&page(&rows)),
+    }
+}
+
+fn advised(rows: &[Row]) -> Vec<Gain> {
+    let mut gains = gains::of(rows);
+    gains.iter_mut().for_each(Gain::name_runtime);
+    gains
 }
 
 fn bytes(bytes: u64) -> String {

@@ -31,7 +31,10 @@ pub(crate) struct Row {
     pub(crate) pod_uid: Option<String>,
     pub(crate) name: Option<PodName>,
     pub(crate) processes: usize,
-    /// The largest process: its executable inside its own root.
+    /// The largest process.
+    #[serde(skip)]
+    pub(crate) largest: u32,
+    /// Its executable inside its own root.
     pub(crate) program: PathBuf,
     pub(crate) libc: Libc,
     /// Library of a candidate that it runs with.
@@ -116,6 +119,7 @@ impl Row {
             pod_uid: container.pod_uid.clone(),
             name,
             processes: looked_at.len(),
+            largest,
             libc: Libc::of(&files),
             library: candidate_library(&files),
             program: inside(largest, program),
