@@ -33,6 +33,9 @@ pub(crate) fn run(args: &SettleArgs, kubectl: &Kubectl) -> Result<ExitCode> {
                 if looks == 1 {
                     warn_of_architectures(kubectl, &workload.name, &pods);
                 }
+                if args.write {
+                    replace(kubectl, &pods, &workload.entry().withdrawn);
+                }
                 seen.add(&pods);
             }
             Err(error) => {
@@ -111,13 +114,20 @@ fn withdraw(kubectl: &Kubectl, workload: &mut Workload, word: &str, candidate: &
     entry.withdraw(candidate);
     workload.write_entry(kubectl, &entry)?;
     let pods = pods::all(kubectl, &workload.name, &workload.namespace)?;
-    for pod in pods.iter().filter(|pod| pod.candidate.as_deref() == Some(candidate)) {
+    replace(kubectl, &pods, &entry.withdrawn);
+    *workload = Workload::read(kubectl, word)?;
+    Ok(())
+}
+
+/// Deletes the pods that have a candidate which was taken back. A pod may get one a moment later: the apiserver reads
+/// the ConfigMap from a copy.
+fn replace(kubectl: &Kubectl, pods: &[Pod], withdrawn: &[String]) {
+    let has_one = |pod: &&Pod| pod.candidate.as_ref().is_some_and(|name| withdrawn.contains(name));
+    for pod in pods.iter().filter(has_one) {
         if let Err(error) = kubectl.delete_pod(&pod.name) {
             message::warning(&format!("{error:#}"));
         }
     }
-    *workload = Workload::read(kubectl, word)?;
-    Ok(())
 }
 
 fn page(verdicts: &[Verdict], best: Option<&Verdict>) -> String {
