@@ -150,6 +150,10 @@ class Tests:
         (self.logs / f"web-5d4f8c7b9-x2x5q_shop_app-{seen}.log").symlink_to("/nowhere")
         (self.logs / f"imas-node-x2x5q_imas-node_node-{own}.log").symlink_to("/nowhere")
         plain = self.seen()[seen[:12]]
+        for one in ("sys_ptrace", "dac_read_search"):  # each of the two capabilities is needed
+            words = ["setpriv", f"--bounding-set=-all,+{one}", "--inh-caps=-all", "--no-new-privs", self.imas.parent / "imas-kube", "node"]
+            rows = json.loads(run(*words, "--json", "--logs", self.logs, must=True).stdout)["containers"]
+            expect(not any(row["free"] for row in rows if row["id"] == seen[:12]), f"{one}: {rows}")
         here = self.work / "cgroup"
         here.mkdir()
         port = free_port()
