@@ -144,12 +144,15 @@ class Tests:
         """Two capabilities, a namespace of control groups of its own, read-only folders: it sees what root sees."""
         if run("unshare", "--cgroup", "true").returncode:
             raise Skipped("there are no namespaces of control groups here")
-        (uid, seen), (own_uid, own) = new(), new()
+        (uid, seen), (own_uid, own), (_, pause) = new(), new(), new()
         path = f"{pod_group(uid)}/cri-containerd-{seen}.scope"
         self.node.start(path, self.app, 1 << 16, user=65534)
+        self.node.start(f"{pod_group(own_uid)}/cri-containerd-{pause}.scope", self.fixed, 0)  # the sandbox of its own pod
         (self.logs / f"web-5d4f8c7b9-x2x5q_shop_app-{seen}.log").symlink_to("/nowhere")
         (self.logs / f"imas-node-x2x5q_imas-node_node-{own}.log").symlink_to("/nowhere")
         plain = self.seen()[seen[:12]]
+        unnamed = 'imas_node_containers{namespace="",workload="",container=""}'
+        plainly_unnamed = metrics(run(self.imas, "kube", "node", "--metrics", "--logs", self.logs, must=True).stdout).get(unnamed)
         for one in ("sys_ptrace", "dac_read_search"):  # each of the two capabilities is needed
             words = ["setpriv", f"--bounding-set=-all,+{one}", "--inh-caps=-all", "--no-new-privs", self.imas.parent / "imas-kube", "node"]
             rows = json.loads(run(*words, "--json", "--logs", self.logs, must=True).stdout)["containers"]
@@ -166,6 +169,7 @@ class Tests:
         labels = 'namespace="shop",workload="web",container="app"'
         expect(abs(values[f"imas_node_returnable_bytes{{{labels}}}"] - plain["free"]) < 1 << 20, text)
         expect(values[f"imas_node_unreadable_containers{{{labels}}}"] == 0, text)
+        expect(values.get(unnamed) == plainly_unnamed, f"{plainly_unnamed} containers of no pod: {text}")
         limit = plain["group"]["used"] and plain["group"]["limit"]
         expect((f"imas_node_limit_ratio{{{labels}}}" in values) == bool(limit), text)
         self.hostile_requests(port)

@@ -93,7 +93,7 @@ pub(crate) struct ComponentArgs {
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, required_unless_present = "kustomize")]
     pub(crate) helm: Option<PathBuf>,
     /// A folder for components of Kustomize, one for each candidate and one for pods beside them
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, requires_all = ["workload", "container"])]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, requires = "workload", requires = "container")]
     pub(crate) kustomize: Option<PathBuf>,
     /// With --kustomize: the name of the Deployment, StatefulSet or DaemonSet
     #[arg(long, value_name = "NAME", value_parser = plain_name)]

@@ -2,7 +2,7 @@
 //! Figures of a container's control group, by the files of the kernel.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::Serialize;
 
@@ -45,9 +45,10 @@ impl GroupFigures {
     }
 }
 
-/// Folders of the containers' groups by the ids of the containers. Who is in a container with a namespace of control
-/// groups is told the groups of others by paths that begin with `..`, and these do not lead to a folder.
-pub(crate) fn by_id(top: &Path) -> BTreeMap<String, PathBuf> {
+/// The containers by their ids, with the paths of their groups below `top`. Who is in a container with a namespace of
+/// control groups is told the groups of others by paths that begin with `..`: these lead to no folder, and those of its
+/// own pod do not name the pod.
+pub(crate) fn by_id(top: &Path) -> BTreeMap<String, Container> {
     let mut found = BTreeMap::new();
     let mut waiting = vec![top.to_owned()];
     let mut looked_at = 0;
@@ -57,9 +58,8 @@ pub(crate) fn by_id(top: &Path) -> BTreeMap<String, PathBuf> {
         let below = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
         waiting.extend(below.map(|entry| entry.path()));
         let path = folder.strip_prefix(top).ok().and_then(Path::to_str).unwrap_or_default();
-        if let Some(container) = Container::of_group(path).filter(|container| container.group == path) {
-            found.insert(container.id, folder);
-        }
+        let container = Container::of_group(path).filter(|container| container.group == path);
+        found.extend(container.map(|container| (container.id.clone(), container)));
     }
     found
 }
@@ -100,12 +100,15 @@ mod tests {
         let top = tempfile::tempdir().unwrap();
         let (id, other) = ("ab".repeat(32), "cd".repeat(32));
         let pod = "kubepods.slice/kubepods-pod5334ab05_8cd0_41c9_9236_2be3b4a5634d.slice";
-        let container = top.path().join(pod).join(format!("cri-containerd-{id}.scope"));
-        let docker = top.path().join(format!("system.slice/docker-{other}.scope"));
-        for folder in [container.join("deeper"), docker.clone(), top.path().join("user.slice")] {
-            std::fs::create_dir_all(folder).unwrap();
+        let container = format!("{pod}/cri-containerd-{id}.scope");
+        let docker = format!("system.slice/docker-{other}.scope");
+        for folder in [format!("{container}/deeper"), docker.clone(), "user.slice".to_owned()] {
+            std::fs::create_dir_all(top.path().join(folder)).unwrap();
         }
-        assert_eq!(by_id(top.path()), BTreeMap::from([(id, container), (other, docker)]));
+        let found = by_id(top.path());
+        let seen = |id: &str| (found[id].group.as_str(), found[id].pod_uid.as_deref());
+        assert_eq!(seen(&id), (container.as_str(), Some("5334ab05-8cd0-41c9-9236-2be3b4a5634d")));
+        assert_eq!((seen(&other), found.len()), ((docker.as_str(), None), 2));
         assert_eq!(by_id(Path::new("/nowhere")), BTreeMap::new());
     }
 }

@@ -81,7 +81,7 @@ fn answer(stream: &TcpStream, newest: impl Fn() -> Result<String>) -> IoResult<(
 /// What is asked, up to the empty line.
 fn request(mut stream: &TcpStream) -> IoResult<Vec<u8>> {
     let until = Instant::now() + SLOWEST;
-    let (mut head, mut part) = (vec![], [0; 1024]);
+    let (mut head, mut part) = (Vec::<u8>::new(), [0_u8; 1024]);
     while head.len() < MOST_BYTES && !head.windows(4).any(|end| end == b"\r\n\r\n") {
         stream.set_read_timeout(Some(rest(until)?))?;
         let count = stream.read(&mut part)?;

@@ -63,19 +63,17 @@ pub(crate) fn look(args: &NodeArgs) -> Result<Vec<Row>> {
             members.entry(container).or_default().push(pid);
         }
     }
+    if members.keys().any(|container| container.group.starts_with("/..")) {
+        let mut known = group::by_id(&groups);
+        let placed = members.into_iter().map(|(seen, pids)| (known.remove(&seen.id).unwrap_or(seen), pids));
+        members = placed.collect();
+    }
     let is_sandbox = |container: &Container| {
         container.pod_uid.is_some() && !names.is_empty() && !names.contains_key(&container.id)
     };
     members.retain(|container, _| !is_sandbox(container));
-    let is_inside = members.keys().any(|container| container.group.starts_with("/.."));
-    let folders = is_inside.then(|| group::by_id(&groups));
     let rows = members.into_iter().filter_map(|(container, pids)| {
-        let figures = match &folders {
-            Some(folders) => {
-                folders.get(&container.id).map(|folder| GroupFigures::read(folder)).unwrap_or_default()
-            }
-            None => GroupFigures::read(&groups.join(container.group.trim_start_matches('/'))),
-        };
+        let figures = GroupFigures::read(&groups.join(container.group.trim_start_matches('/')));
         Row::of(&container, &pids, names.get(&container.id).cloned(), figures)
     });
     let mut rows: Vec<_> = rows.collect();
