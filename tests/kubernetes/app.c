@@ -76,7 +76,7 @@ static void serve(int peer, int dies) {
             fill_and_free();
         if (++answers == LAST_ANSWER && dies)
             *(volatile int *)0 = 0;
-        if (write(peer, &sign, 1) != 1)
+        if (send(peer, &sign, 1, MSG_NOSIGNAL) != 1)
             break;
     }
     close(peer);

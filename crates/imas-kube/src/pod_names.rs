@@ -12,6 +12,10 @@ const MOST: usize = 20_000;
 /// Signs in the random part of a pod's name.
 const RANDOM: &str = "bcdfghjklmnpqrstvwxz2456789";
 
+/// Minutes since 1970 that a CronJob adds to the name of each Job: those of the years 2020 to 2064. No date such as
+/// 20261126 is among them.
+const MINUTES: std::ops::Range<u32> = 26_300_000..50_000_000;
+
 /// What a container is called.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct PodName {
@@ -57,6 +61,7 @@ fn workload(pod: &str) -> &str {
     match pod.rsplit_once('-') {
         Some((rest, last)) if last.len() == 5 && is_random(last) => match rest.rsplit_once('-') {
             Some((name, hash)) if (6..=10).contains(&hash.len()) && is_random(hash) => name,
+            Some((name, time)) if time.parse().is_ok_and(|time: u32| MINUTES.contains(&time)) => name,
             _ => rest,
         },
         Some((rest, last)) if last.len() < 5 && last.bytes().all(|b| b.is_ascii_digit()) => rest,
@@ -87,6 +92,8 @@ mod tests {
             ("web-5d4f8c7b9-x2x5q", "web"),
             ("my-web-5d4f8c7b9-x2x5q", "my-web"),
             ("agent-x2x5q", "agent"),
+            ("backup-29401256-x2x5q", "backup"),
+            ("agent-20261126-x2x5q", "agent-20261126"),
             ("db-12", "db"),
             ("alone", "alone"),
             ("my-alone", "my-alone"),

@@ -15,7 +15,8 @@ const LEFT_ALONE: &str = "imas.io/left-alone";
 pub(crate) const LIBRARIES: &str = "imas-libraries";
 /// Exit status of a program that was asked to end.
 const TERMINATED: i64 = 143;
-/// Reasons of an end for which no program ran, or nobody knows whether it did.
+/// Reasons of an end for which no program ran, or nobody knows whether it did. It counts where the message names our
+/// volume: the container cannot mount it.
 const NEVER_RAN: [&str; 4] =
     ["ContainerCannotRun", "ContainerStatusUnknown", "RunContainerError", "StartError"];
 
@@ -106,7 +107,8 @@ impl Pod {
         let ends = [&status["lastState"]["terminated"], &status["state"]["terminated"]];
         let failed = |end: &&Value| {
             let ran = end["reason"].as_str().is_none_or(|reason| !NEVER_RAN.contains(&reason));
-            ran && end["exitCode"].as_i64().is_some_and(|code| code != 0 && code != TERMINATED)
+            let by_us = end["message"].as_str().is_some_and(|message| message.contains(LIBRARIES));
+            (ran || by_us) && end["exitCode"].as_i64().is_some_and(|code| code != 0 && code != TERMINATED)
         };
         let Some(last) = ends.into_iter().rev().find(failed) else { return };
         let is_now = u32::from(failed(&ends[1]));
@@ -211,6 +213,9 @@ mod tests {
         for reason in NEVER_RAN {
             assert_eq!(pod(json!({ "exitCode": 128, "reason": reason }), 3).failures, 0, "{reason}");
         }
+        let message = "error mounting \"/var/lib/kubelet/x/imas-libraries\" to rootfs at \"/opt/imas\"";
+        let end = json!({ "exitCode": 128, "reason": "StartError", "message": message });
+        assert_eq!(pod(end, 3).failures, 3, "it cannot mount our volume");
     }
 
     #[test]
