@@ -52,9 +52,8 @@ def _names(verdicts):
 def _cell(verdicts):
     if not verdicts:
         return "not run"
-    bad = [verdict for verdict in verdicts if verdict.result != SAME]
-    same = f"{len(verdicts) - len(bad)} same"
-    return same if not bad else f"{same}, **{len(bad)} differ**: {_names(bad)}"
+    bad = sum(verdict.result != SAME for verdict in verdicts)
+    return f"{len(verdicts) - bad} same" + (f", **{bad} differ**" if bad else "")
 
 
 def _served(verdicts):
@@ -68,27 +67,48 @@ def _rows(found):
     for case, verdicts in found:
         if case.group != group:
             group = case.group
-            yield f"| **{group}** | | | |"
-        cells = [_cell([verdict for verdict in verdicts if verdict.mode == mode]) for mode in MODES]
-        yield f"| `{case.name}` | {case.what}{_served(verdicts)} | {' | '.join(cells)} |"
+            yield f"| **{group}** | | |"
+        yield f"| `{case.name}` | {case.what}{_served(verdicts)} | {_cell(verdicts)} |"
 
 
 def _differences(found, known):
-    """One line for each case, mode and kind of difference."""
-    lines = {}
+    """A table for each reason. A line stands for a case and the candidates that differ in one way. The text is
+    that of the first start, because process ids and addresses change from start to start."""
+    tables = {}
     for verdict in _bad(found):
-        lines.setdefault((verdict.case, verdict.mode, verdict.detail, known.reason(verdict)), []).append(verdict)
-    for (case, mode, detail, reason), verdicts in lines.items():
-        text = detail.replace("|", "\\|")
-        yield f"| `{case}` | {mode} | {_names(verdicts)} | {text} | {reason or ''} |"
+        lines = tables.setdefault(known.reason(verdict), {})
+        kind = verdict.detail.split(":")[0] if verdict.detail.startswith("standard error") else verdict.detail
+        lines.setdefault((verdict.case, verdict.candidate.split(":")[0], kind), []).append(verdict)
+    for reason, lines in tables.items():
+        yield from ["", f"Why: {reason}." if reason else "**Not explained.**",
+                    "", "| case | candidates | difference |", "| --- | --- | --- |"]
+        for (case, _, _), verdicts in _joined(lines).items():
+            text = verdicts[0].detail.replace("|", "\\|")
+            yield f"| `{case}` | {_names(verdicts)}{_mode(verdicts)} | {text} |"
+
+
+def _joined(lines):
+    """Allocators whose difference reads the same share a line."""
+    joined = {}
+    for (case, _, kind), verdicts in lines.items():
+        joined.setdefault((case, kind, _mode(verdicts)), []).extend(verdicts)
+    return joined
+
+
+def _mode(verdicts):
+    modes = {verdict.mode for verdict in verdicts}
+    return "" if modes == set(MODES) else f" ({', '.join(sorted(modes))})"
 
 
 def _slow(found):
     """The same, and far slower: not a difference, but worth knowing."""
+    slow = {}
     for verdict in (verdict for _, verdicts in found for verdict in verdicts):
         if verdict.result == SAME and verdict.seconds > max(10, 12 * verdict.plain_seconds):
-            yield (f"| `{verdict.case}` | {verdict.mode} | `{verdict.candidate}` | {verdict.seconds:.0f} | "
-                   f"{verdict.plain_seconds:.1f} |")
+            slow.setdefault((verdict.case, verdict.candidate), []).append(verdict)
+    for (case, candidate), verdicts in slow.items():
+        seconds = ", ".join(f"{verdict.mode} {verdict.seconds:.0f}" for verdict in verdicts)
+        yield f"| `{case}` | `{candidate}` | {seconds} | {verdicts[0].plain_seconds:.1f} |"
 
 
 def _versions():
@@ -123,21 +143,19 @@ def write(path, found, skipped, candidates, known):
     lines = [HEAD, "```", machine.description(), f"commit   {_commit()}",
              f"tried    {len(found)} cases, {len(candidates)} candidates, {len(MODES)} modes: {starts} starts",
              f"differ   {len(bad)} starts, {len(bad) - unknown} of them known and explained below",
-             f"skipped  {len(skipped)} cases", "```", "",
-             f"Candidates: {', '.join(candidate['name'] for candidate in candidates)}.",
-             "",
-             f"Versions: {_versions()}.",
-             "",
-             "`system` in production is the untouched program and is not counted. Long cases run under one setting of each allocator.",
-             "", "| case | what is tried | production | trial |", "| --- | --- | --- | --- |", *_rows(found)]
+             f"skipped  {len(skipped)} cases", "```"]
     if bad:
-        lines += ["", "## Differences", "| case | mode | candidates | difference | why |", "| --- | --- | --- | --- | --- |",
-                  *_differences(found, known)]
+        lines += ["", "## Differences", "In production and in trials, unless a mode is named.", *_differences(found, known)]
     if slow := list(_slow(found)):
-        lines += ["", "## Much slower", "| case | mode | candidate | seconds | untouched |", "| --- | --- | --- | --- | --- |", *slow]
+        lines += ["", "## Much slower", "| case | candidate | seconds | untouched |", "| --- | --- | --- | --- |", *slow]
+    lines += ["", "## Cases", "Starts in production and in trials together. `system` in production is the untouched program and is not",
+              "counted. Long cases run under one setting of each allocator.",
+              "", "| case | what is tried | starts |", "| --- | --- | --- |", *_rows(found)]
     if skipped:
         lines += ["", "## Not run", "| case | what would be tried | why not |", "| --- | --- | --- |",
                   *(f"| `{case.name}` | {case.what} | {why} |" for case, why in skipped)]
+    lines += ["", "## Candidates and versions", f"Candidates: {', '.join(candidate['name'] for candidate in candidates)}.",
+              "", f"Versions: {_versions()}."]
     part = path.with_suffix(".part")
     part.write_text("\n".join(lines) + "\n", encoding="utf-8")
     part.replace(path)

@@ -14,8 +14,6 @@ use crate::services::no_effect::NoEffect;
 use imas_runs::service::page::{MeasuredService, best, named};
 use imas_runs::service::{C_LIBRARY, CandidateFigures, ServiceComparison, margin};
 
-/// Candidates that are shown given to all services, beside the leanest: what people are advised to use.
-const ADVISED: [&str; 5] = ["glibc:arena1", "glibc:arena2", "glibc:lean", "jemalloc", "mimalloc"];
 /// Settings of glibc that anybody can give to all services without a measurement: what a pick has to beat.
 pub const BASELINES: [&str; 2] = ["glibc:arena1", "glibc:lean"];
 /// The figures of [`JUDGED`] stand between the pick and the memory under [`BASELINES`].
@@ -48,7 +46,7 @@ pub fn readme(services: &[MeasuredService<'_>], judgement: &JournalJudgement) ->
     without_gain(&others).into_iter().for_each(&mut add);
     of_each(judgement).into_iter().for_each(&mut add);
     beside_baselines(judgement).for_each(&mut add);
-    for_all(judgement).map(row_for_all).for_each(&mut add);
+    judgement.for_all.iter().map(row_for_all).for_each(&mut add);
     let notes = not_measured(judgement) + &malloc_of_system(services) + &not_glibc(services);
     format!("{}{notes}\n\n{}", how(&rows), compact(&table.without_empty_columns()))
 }
@@ -244,15 +242,6 @@ fn beside_baselines(judgement: &JournalJudgement) -> impl Iterator<Item = Vec<St
         Some([what, String::new(), counts].into_iter().chain(cells).collect())
     };
     BASELINES.iter().filter_map(of).collect::<Vec<_>>().into_iter()
-}
-
-/// The leanest candidate of those that ran with nearly all services, and the candidates that are advised.
-fn for_all(judgement: &JournalJudgement) -> impl Iterator<Item = &CandidateForAll> {
-    let most = judgement.for_all.iter().map(|one| one.services).max().unwrap_or(0);
-    let leanest = judgement.for_all.iter().find(|one| one.services * 10 >= most * 9);
-    let leanest = leanest.map(|one| one.candidate.as_str());
-    let is_shown = move |name: &str| leanest == Some(name) || ADVISED.contains(&name);
-    judgement.for_all.iter().filter(move |one| is_shown(&one.candidate))
 }
 
 fn row_for_all(one: &CandidateForAll) -> Vec<String> {
