@@ -15,6 +15,8 @@ import sys
 import tempfile
 import time
 
+import yaml
+
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
 
@@ -308,6 +310,7 @@ class Tests:
             expect(self.configure("hostile", data, **more).status == 201, "the ConfigMap")
             gone = lambda: self.tried("hostile", pod(workload="l")).candidate is None
             expect(until(gone), "a pod of a ConfigMap that is gone")
+
     def with_a_copier(self):
         self.settled("apps", {"web": "jemalloc=100"})
         printed = run(self.imas, "kube", "policy", "--with", CANDIDATES, "--image", IMAGE, must=True).stdout
@@ -319,6 +322,10 @@ class Tests:
         seen = self.tried("apps", pod(initContainers=first))
         expect([one["name"] for one in seen.pod["spec"]["initContainers"]] == ["first", VOLUME], seen)
         expect(seen.copiers[0]["image"] == IMAGE and "emptyDir" in seen.volumes[0], seen)
+        chart = self.here.work / "chart"  # has the same init container
+        run(self.imas, "kube", "component", "--with", CANDIDATES, "--image", IMAGE, "--helm", chart, must=True)
+        copier = yaml.safe_load((chart / "values.yaml").read_text())["copier"]
+        expect(copier.items() <= seen.copiers[0].items(), (copier, seen.copiers))
         expect(seen.environment()["LD_PRELOAD"].startswith("/opt/imas/"), seen)
         seen = self.tried("restricted", self.restricted_pod())
         expect(seen.copiers[0]["securityContext"]["capabilities"] == {"drop": ["ALL"]}, seen)
