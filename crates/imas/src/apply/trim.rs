@@ -68,7 +68,7 @@ struct Asking {
 }
 
 pub(crate) fn run(args: &TrimArgs, context: &Context) -> Result<ExitCode> {
-    let candidates = RealCandidates::of(context.catalogue.candidates());
+    let candidates = RealCandidates::of(context.catalogue.all());
     let processes = meant(&args.what)?;
     let mut all: Vec<Asking> = processes.iter().map(|process| Asking::begin(process, &candidates)).collect();
     wait_for_answers(&mut all, Duration::from_secs_f64(args.wait));

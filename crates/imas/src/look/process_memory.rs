@@ -132,7 +132,7 @@ fn memory(context: &Context, running: &Running, resident: ResidentMemory) -> Pro
     let live_bytes = trial_page::live_bytes(running);
     let heaps = process_heaps::of(running.pid);
     let verdict = verdict(&resident, live_bytes, heaps.as_ref().ok());
-    let candidates = RealCandidates::of(context.catalogue.candidates());
+    let candidates = RealCandidates::of(context.catalogue.all());
     ProcessMemory {
         schema: 1,
         pid: running.pid,
