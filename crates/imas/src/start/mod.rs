@@ -34,6 +34,7 @@ use imas_core::adaptive::{Objective, weight};
 use imas_core::decision::{Conditions, Decision};
 use imas_engine::inline_candidate::{has_settings, inline_candidate};
 use imas_engine::inspect;
+use imas_engine::memory_kill;
 use imas_engine::profile;
 use imas_engine::runtime_command::{RuntimeCommand, is_served_by_settings};
 use imas_engine::start_plan::{StartPlan, decided};
@@ -214,6 +215,7 @@ impl Start {
     fn discard(&self) {
         if let Some(page) = &self.page {
             let _ = std::fs::remove_file(page); // a leftover is harvested as a start that never was
+            memory_kill::forget(page);
         }
     }
 }
@@ -592,5 +594,7 @@ fn variables(
 /// The page of this start: in a trial calls are counted in it; in production it only distinguishes a crash from a clean end.
 fn make_page(folder: Result<PathBuf, PageFileError>, ticket: &Ticket<'_>) -> Option<PathBuf> {
     let made = folder.and_then(|folder| page::create(&folder, ticket));
-    made.inspect_err(|error| message::warning(&format!("no trial page: {error}"))).ok()
+    let page = made.inspect_err(|error| message::warning(&format!("no trial page: {error}"))).ok()?;
+    memory_kill::note(&page);
+    Some(page)
 }

@@ -31,6 +31,8 @@ pub(super) struct CollectedRuns {
     pub(super) hung: bool,
     /// A run of the candidate took many times what any took under `system`, and was ended.
     pub(super) excess: bool,
+    /// The kernel killed a run of the candidate at the limit of its memory.
+    out_of_memory: bool,
     /// A run of the candidate did not end in time.
     pub(super) timed_out: bool,
 }
@@ -53,12 +55,17 @@ impl CollectedRuns {
         ended_so.filter_map(|run| run.sample.as_ref()).collect()
     }
 
-    /// First crash, hang or excess of the candidate's runs.
+    /// First crash, kill for want of memory, hang or excess of the candidate's runs.
     fn harm(&self) -> Option<Ended> {
         let mut signals = self.signals.iter().filter_map(|&signal| u32::try_from(signal).ok());
         let crash = signals.find(|&signal| is_crash_signal(signal));
-        let ended = || self.hung.then_some(Ended::Hung).or_else(|| self.excess.then_some(Ended::Excess));
-        crash.map(|signal| Ended::Signal { signal }).or_else(ended)
+        let others = [
+            (self.out_of_memory, Ended::OutOfMemory),
+            (self.hung, Ended::Hung),
+            (self.excess, Ended::Excess),
+        ];
+        let other = || others.into_iter().find_map(|(is_so, ended)| is_so.then_some(ended));
+        crash.map(|signal| Ended::Signal { signal }).or_else(other)
     }
 }
 
@@ -178,7 +185,7 @@ impl<'a> Collector<'a> {
         self.named().filter(|(_, collected)| has(collected)).map(|(one, _)| one.name.clone()).collect()
     }
 
-    /// First crash, hang or excess of each candidate, `system` included: its crashes are the baseline.
+    /// First crash, kill for want of memory, hang or excess of each candidate, `system` included: its crashes are the baseline.
     pub(super) fn harms(&self) -> impl Iterator<Item = (&'a CatalogueCandidate, Ended)> {
         self.named().filter_map(|(candidate, collected)| Some((candidate, collected.harm()?)))
     }
@@ -227,6 +234,7 @@ impl Observer for Collector<'_> {
         into.signals.extend(run.outcome.signal);
         into.hung |= run.outcome.hung;
         into.excess |= run.outcome.excess;
+        into.out_of_memory |= run.outcome.out_of_memory;
         into.timed_out |= run.outcome.timed_out;
         self.notes.extend(run.notes);
         self.notes.extend(odd(&run.outcome, candidate));
