@@ -1,23 +1,68 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whether a program of the suite is here, and whether another malloc can be put under it.
+//! Whether a program of the suite is here, and whether another malloc can be put under it, or settings of its
+//! runtime be given to it.
 
 use std::ffi::OsString;
 
+use imas_engine::inspect::{self, ExecutableFacts};
+use imas_engine::runtime_command::{RuntimeCommand, served_runtime};
+use imas_linux::catalogue::CatalogueCandidate;
+use imas_linux::environment::Variables;
 use imas_linux::program::Command;
-use imas_suite::{Place, SuiteProgram};
+use imas_linux::runtime::Runtime;
+use imas_linux::runtime_start::Fitted;
+use imas_store::Store;
+use imas_suite::{Place, SuiteProgram, words};
 
 /// Whether a program can be measured here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fit {
     /// The program can be measured.
-    Yes {
-        /// Build id of the executable, hexadecimal; empty if it has none.
-        build_id: String,
-    },
+    Yes(Box<Measurable>),
     /// The program cannot be measured, for this reason.
     No(String),
     /// The program is not in the PATH of the suite.
     Absent,
+}
+
+/// A program that can be measured here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Measurable {
+    /// Facts about the executable that does the work.
+    pub(crate) executable: ExecutableFacts,
+    /// The command, with facts about the program that it starts. That program gets settings of its runtime: behind a
+    /// shell nobody would.
+    started: Option<(Command, ExecutableFacts)>,
+}
+
+impl Measurable {
+    /// Facts about the program that gets settings of its runtime; `None` where there is no such program.
+    pub(crate) fn with_runtime(&self) -> Option<&ExecutableFacts> {
+        self.started.as_ref().map(|(_, facts)| facts).filter(|facts| served_runtime(facts).is_some())
+    }
+
+    /// The runtime whose settings it gets.
+    pub(crate) fn runtime(&self) -> Option<Runtime> {
+        Some(served_runtime(self.with_runtime()?)?.runtime)
+    }
+
+    /// The candidate as the program gets it in this environment, or why it does not.
+    pub(crate) fn fitted(
+        &self,
+        candidate: &CatalogueCandidate,
+        environment: &Variables,
+        store: Option<&Store>,
+    ) -> Result<Fitted, String> {
+        match (&self.started, &self.executable.unfit) {
+            _ if candidate.is_system() => Ok(candidate.clone()),
+            (Some((command, executable)), _) if candidate.runtime.is_some() => {
+                RuntimeCommand { command, executable, environment }.fitted(candidate, store)
+            }
+            (None, _) if candidate.runtime.is_some() => Err("its command is started by a shell".to_owned()),
+            (_, Some(why)) => Err(why.clone()),
+            (_, None) => Ok(candidate.clone()),
+        }
+    }
 }
 
 /// Looks at the executable itself, as `imas run` would.
@@ -26,11 +71,21 @@ pub(crate) fn fit(program: &SuiteProgram, place: &Place) -> Fit {
         return Fit::No(why.clone());
     }
     let Ok(command) = resolve(&[program.executable()], place) else { return Fit::Absent };
-    match command.inspect() {
-        Ok((_, Some(unfit))) => Fit::No(unfit.why().to_owned()),
-        Ok((elf, None)) => Fit::Yes { build_id: elf.build_id.unwrap_or_default() },
-        Err(error) => Fit::No(error.to_string()),
+    let executable = match inspect::command(&command, None) {
+        Ok(executable) => executable,
+        Err(error) => return Fit::No(format!("{error:#}")),
+    };
+    let measurable = Measurable { executable, started: started(program, place) };
+    match &measurable.executable.unfit {
+        Some(why) if measurable.runtime().is_none() => Fit::No(why.clone()),
+        _ => Fit::Yes(Box::new(measurable)),
     }
+}
+
+fn started(program: &SuiteProgram, place: &Place) -> Option<(Command, ExecutableFacts)> {
+    let command = resolve(&words(&program.command)?, place).ok()?;
+    let facts = inspect::command(&command, None).ok()?;
+    Some((command, facts))
 }
 
 /// The command that these words name in the suite's PATH.
