@@ -68,7 +68,7 @@ impl<'a> MeasuredPrograms<'a> {
         for (program, measurable) in measurable {
             let measured = measured(program, *measurable, &candidates, place, context);
             let is_alone = measured.fitted.iter().flatten().count() < 2;
-            if measured.is_bare && is_alone && candidates.len() > 1 {
+            if is_alone && candidates.len() > 1 {
                 let why = "no candidate of the session is for it".to_owned();
                 message::say(&format!("imas: {}: not run: {why}", program.name));
                 not_run.push((program.name.clone(), why));
