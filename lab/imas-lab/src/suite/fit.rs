@@ -65,6 +65,9 @@ impl Measurable {
     }
 }
 
+/// What cannot be measured: the program's name and why.
+pub(crate) type NotRunHere = (String, String);
+
 /// Looks at the executable itself, as `imas run` would.
 pub(crate) fn fit(program: &SuiteProgram, place: &Place) -> Fit {
     if let Some(why) = &program.excluded {

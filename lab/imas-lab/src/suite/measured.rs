@@ -10,8 +10,7 @@ use imas_linux::catalogue::{CatalogueCandidate, SYSTEM};
 use imas_linux::runtime_start::Fitted;
 use imas_suite::{Place, SuiteProgram};
 
-use super::fit::Measurable;
-use super::session::NotRunHere;
+use super::fit::{Measurable, NotRunHere};
 
 /// Word of `--with` for all candidates that are settings of a program's runtime.
 const SETTINGS: &str = "settings";

@@ -25,7 +25,7 @@ use imas_runs::session::{BegunRound, Sessions};
 use imas_runs::subject::{Subject, Timeout};
 use imas_suite::{Place, Suite, SuiteError, SuiteProgram};
 
-use super::fit::{Fit, Measurable, fit};
+use super::fit::{Fit, Measurable, NotRunHere, fit};
 use super::measured::{MeasuredProgram, MeasuredPrograms, for_every_program};
 use super::once::{Once, RunMode};
 use super::show;
@@ -122,9 +122,6 @@ fn chosen<'a>(suite: &'a Suite, args: &SuiteRunArgs) -> Result<Vec<&'a SuiteProg
     let found: Result<Vec<_>, _> = args.names.iter().map(|name| suite.find(name)).collect();
     found.map_err(super::hinted)
 }
-
-/// What cannot be measured: the program's name and why.
-pub(crate) type NotRunHere = (String, String);
 
 /// Programs that can be measured, and the other programs, which are reported.
 pub(crate) fn usable<'a>(
