@@ -63,7 +63,7 @@ fn loads_something(environment: &Variables) -> bool {
 /// A decision that may be kept: what it is, and for which command it was made.
 pub(crate) struct Kept<'a> {
     pub(crate) of_command: &'a RuntimeCommand<'a>,
-    /// As the catalogue has it. If it is settings of a runtime, that is known to take them.
+    /// The candidate as the catalogue has it. If it is settings of a runtime, that is known to take them.
     pub(crate) candidate: &'a CatalogueCandidate,
     pub(crate) pressure: Pressure,
 }
