@@ -237,6 +237,7 @@ fn crash_text(quarantine: &Quarantine) -> String {
         Ended::Signal { signal } => format!("signal {signal}"),
         Ended::OutOfMemory => "the kernel, which killed it at the limit of its memory,".to_owned(),
         Ended::Clean { status: Some(status) } => format!("exit status {status}"),
+        Ended::Failed { status } => format!("exit status {status} in imas bench"),
         _ => "death before the hook began".to_owned(),
     };
     let verb = if quarantine.is_failure() { "failed" } else { "crashed" };

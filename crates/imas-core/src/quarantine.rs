@@ -82,7 +82,8 @@ impl Quarantine {
     /// Whether the program failed with an exit status.
     #[must_use]
     pub fn is_failure(&self) -> bool {
-        matches!(self.ended, Ended::Clean { .. }) && !self.is_hang() && !self.is_excess()
+        let has_status = matches!(self.ended, Ended::Clean { .. } | Ended::Failed { .. });
+        has_status && !self.is_hang() && !self.is_excess()
     }
 
     /// Whether the program took too much.
@@ -467,6 +468,9 @@ mod tests {
         records.push(record(12.0, "jvm:serial", Ended::OutOfMemory));
         let found = at(&records).unwrap();
         assert_eq!((found.verb(), found.p_value), ("crashed", None), "killed at its limit: at once");
+        records[6].sample.ended = Ended::Failed { status: 3 };
+        let found = at(&records).unwrap();
+        assert_eq!((found.verb(), found.p_value), ("failed", None), "imas bench ran the same command");
     }
 
     #[test]

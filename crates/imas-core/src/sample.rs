@@ -42,6 +42,12 @@ pub enum Ended {
     /// The process took many times the CPU time or memory of any run under `system`, until `imas bench` ended
     /// it.
     Excess,
+    /// The process ended with a status that the same command never had under `system`: `imas bench` saw it, of settings
+    /// of a runtime.
+    Failed {
+        /// Exit status, or 128 + signal.
+        status: i32,
+    },
     /// The kernel killed the process for want of memory, in a control group with a limit.
     OutOfMemory,
     /// Armed, but our constructor was never reached.
@@ -53,11 +59,12 @@ pub enum Ended {
 
 impl Ended {
     /// True for an end that a faulty allocator causes: SIGSEGV, SIGABRT, SIGBUS, SIGILL, SIGSYS, death before
-    /// our constructor, a hang or an excess that `imas bench` ended, or too much memory for its limit.
+    /// our constructor, a hang or an excess that `imas bench` ended, a failure that it saw, or too much memory for its
+    /// limit.
     pub fn is_crash(self) -> bool {
         match self {
             Self::Signal { signal } => is_crash_signal(signal),
-            Self::NeverEntered | Self::Hung | Self::Excess | Self::OutOfMemory => true,
+            Self::NeverEntered | Self::Hung | Self::Excess | Self::Failed { .. } | Self::OutOfMemory => true,
             Self::Clean { .. } | Self::Killed { .. } | Self::Unknown => false,
         }
     }

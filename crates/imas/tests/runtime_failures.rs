@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use imas_core::sample::Ended;
 use serde_json::Value;
 
 use crate::bench::{bench, names, picks};
@@ -66,6 +67,12 @@ fn a_run_that_fails_under_settings_rejects_them() {
         assert!(!picks(&result).contains(&name), "{result:#}");
     }
     assert!(candidate(&result, "go:gogc200")["ineligible"].is_null(), "{result:#}");
+    let ends: Vec<_> =
+        world.trials().into_iter().map(|trial| (trial.sample.candidate, trial.sample.ended)).collect();
+    for (name, status) in [("go:gogc50", 2), ("go:gogc400", 137)] {
+        assert!(ends.contains(&(name.to_owned(), Ended::Failed { status })), "it is remembered: {ends:?}");
+    }
+    assert!(ends.iter().all(|(name, _)| name != "go:gogc200"), "{ends:?}");
 }
 
 /// Keeps 64 MB of objects.

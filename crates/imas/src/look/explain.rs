@@ -251,6 +251,9 @@ fn how_it_ended(quarantine: &Quarantine) -> String {
         (Ended::Signal { signal }, _) => imas_linux::process::signal_name(i32::try_from(signal).unwrap_or(0)),
         (Ended::OutOfMemory, _) => "the kernel killed it at the limit of its memory".to_owned(),
         (Ended::Clean { status: Some(status) }, _) => format!("exit status {status}"),
+        (Ended::Failed { status }, _) => {
+            format!("exit status {status} in imas bench, which it never had under system")
+        }
         _ => "death before its first instruction".to_owned(),
     }
 }

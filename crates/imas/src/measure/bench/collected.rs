@@ -55,6 +55,12 @@ impl CollectedRuns {
         ended_so.filter_map(|run| run.sample.as_ref()).collect()
     }
 
+    /// First exit of the candidate's runs that is not among these. What was ended by us is none.
+    fn other_exit(&self, usual: &BTreeSet<i32>) -> Option<Ended> {
+        let mut exits = self.exits().filter(|exit| !usual.contains(exit));
+        exits.next().filter(|_| !self.timed_out).map(|status| Ended::Failed { status })
+    }
+
     /// First crash, kill for want of memory, hang or excess of the candidate's runs.
     fn harm(&self) -> Option<Ended> {
         let mut signals = self.signals.iter().filter_map(|&signal| u32::try_from(signal).ok());
@@ -185,9 +191,16 @@ impl<'a> Collector<'a> {
         self.named().filter(|(_, collected)| has(collected)).map(|(one, _)| one.name.clone()).collect()
     }
 
-    /// First crash, kill for want of memory, hang or excess of each candidate, `system` included: its crashes are the baseline.
+    /// First crash, kill for want of memory, hang or excess of each candidate, `system` included: its crashes are the
+    /// baseline. Under settings of a runtime an exit that `system` never showed counts too: a heap that is too small
+    /// ends so.
     pub(super) fn harms(&self) -> impl Iterator<Item = (&'a CatalogueCandidate, Ended)> {
-        self.named().filter_map(|(candidate, collected)| Some((candidate, collected.harm()?)))
+        let usual: BTreeSet<i32> = self.system().into_iter().flat_map(CollectedRuns::exits).collect();
+        self.named().filter_map(move |(candidate, collected)| {
+            let may_fail = candidate.runtime.is_some() && !usual.is_empty();
+            let failed = || may_fail.then(|| collected.other_exit(&usual)).flatten();
+            Some((candidate, collected.harm().or_else(failed)?))
+        })
     }
 
     fn failure_of(&self, run: &Execution) -> Option<Failure> {
