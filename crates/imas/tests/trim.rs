@@ -138,6 +138,17 @@ fn what_cannot_be_asked_is_told_what_a_restart_brings() {
     assert!(stdout(&page).contains("a restart under glibc:lean-trim would give them back"));
 }
 
+#[test]
+fn settings_of_a_runtime_have_their_name() {
+    let world = World::new();
+    for name in ["cpython:lean", "cpython:jemalloc"] {
+        let child = held(&world, name, "poll");
+        let row = trimmed(&world, child.id(), "1s");
+        piped::end(child);
+        assert_eq!((&row["candidate"], &row["asked"]), (&name.into(), &false.into()), "{row:#}");
+    }
+}
+
 /// One that is stopped holds nobody up, and answers when it goes on.
 #[test]
 fn a_stopped_process_is_waited_for_no_longer_than_was_said() {

@@ -7,6 +7,7 @@ use super::injected::{Injected, file_name, maps_named};
 use crate::catalogue::CatalogueCandidate;
 use crate::environment::{GIVE_BACK, SETTINGS, has_hidden_settings};
 use crate::running::Running;
+use crate::runtime::Runtime;
 
 /// Beginnings of the file names of allocators that may come from elsewhere than the catalogue.
 const ALLOCATORS: [&str; 8] = [
@@ -86,12 +87,32 @@ impl Running {
     #[must_use]
     pub fn name_of_candidate<'a>(&self, among: &'a RealCandidates) -> Option<&'a str> {
         // Children inherit the variables of some runtimes, and need not be programs of these.
-        let answers = maps_named(&self.mapped, SETTINGS);
-        let may_be = among.0.iter().filter(|one| one.runtime.is_none() || answers);
+        let may_be = among.0.iter().filter(|one| one.runtime.is_none() || self.is_given_settings());
         // A candidate with settings is more specific than the same library without.
         let mut sure: Vec<_> = may_be.filter(|one| self.is_on_real(one, &among.0) == On::Yes).collect();
         sure.sort_by_key(|candidate| std::cmp::Reverse(settings_of(candidate)));
         sure.first().map(|candidate| candidate.name.as_str())
+    }
+
+    /// Whether the library is mapped that answers a runtime which asks for its settings.
+    pub(crate) fn is_given_settings(&self) -> bool {
+        maps_named(&self.mapped, SETTINGS)
+    }
+
+    /// The name of the candidate of this runtime that a process with [`Self::is_given_settings`] is on, where no other of
+    /// the runtime could look like it.
+    pub(crate) fn name_of_settings<'a>(
+        &self,
+        runtime: Runtime,
+        among: &'a RealCandidates,
+    ) -> Option<&'a str> {
+        let is_of = |one: &CatalogueCandidate| one.runtime.as_ref().is_some_and(|of| of.runtime == runtime);
+        let may_be = |one: &&CatalogueCandidate| {
+            is_of(one) && has_hidden_settings(one) && self.is_on_real(one, &among.0) != On::No
+        };
+        let mut found = among.0.iter().filter(may_be);
+        let first = found.next()?;
+        found.next().is_none().then_some(first.name.as_str())
     }
 
     /// The allocator that is mapped: the catalogue's, another one by its file, else that of the C library.
@@ -117,7 +138,7 @@ impl Running {
         if candidate.give_back != maps_named(&self.mapped, GIVE_BACK) {
             return On::No;
         }
-        let (answers, hides) = (maps_named(&self.mapped, SETTINGS), has_hidden_settings(candidate));
+        let (answers, hides) = (self.is_given_settings(), has_hidden_settings(candidate));
         // Without the library that answers, the variables of a runtime are in the environment.
         if answers != hides && (answers || self.has_settings(candidate) != On::Yes) {
             return On::No;
@@ -176,7 +197,7 @@ mod tests {
     use super::*;
     use crate::catalogue::SYSTEM;
     use crate::program::Program;
-    use crate::runtime::{Runtime, RuntimeSettings};
+    use crate::runtime::RuntimeSettings;
 
     fn candidate(name: &str, library: Option<&str>, settings: &[(&str, &str)]) -> CatalogueCandidate {
         CatalogueCandidate {
@@ -254,6 +275,9 @@ mod tests {
         assert_eq!(on(&process(&[guard, "/l/je.so"], &[])).unwrap(), "je");
         let node = process(&[guard, answers], &[]);
         assert_eq!((on(&node), node.is_on("node:x", &all)), (None, On::Unknown), "or another's");
+        let of_runtime = |runtime| node.name_of_settings(runtime, &all);
+        assert_eq!((of_runtime(Runtime::Node), of_runtime(Runtime::Cpython)), (Some("node:x"), None));
+        assert_eq!(of_runtime(Runtime::Go), None, "its variables are not hidden");
         assert_eq!((node.is_on(SYSTEM, &all), node.is_on("cpython:je", &all)), (On::No, On::No));
         let child = process(&["/p"], &["GOGC=200"]);
         assert_eq!(on(&child).unwrap(), SYSTEM, "it need not be a program of Go");

@@ -15,7 +15,7 @@ use imas_linux::heap::figures::{HeapFigures, NotReadable};
 use imas_linux::jvm_heap::JvmHeap;
 use imas_linux::resident::ResidentMemory;
 use imas_linux::running::{self, Running};
-use imas_linux::running_runtime::RunningRuntime;
+use imas_linux::running_runtime::{RunningRuntime, name_of_candidate};
 use imas_linux::runtime::FoundRuntime;
 use imas_linux::serving::candidate::RealCandidates;
 use imas_linux::{named_memory, process, process_heaps};
@@ -139,7 +139,7 @@ fn memory(context: &Context, running: &Running, resident: ResidentMemory) -> Pro
         program: running.program.to_string(),
         unit: running.unit.clone(),
         active: Active::of(running, &candidates),
-        candidate: running.name_of_candidate(&candidates).map(str::to_owned),
+        candidate: name_of_candidate(running, &candidates).map(str::to_owned),
         threads: process::threads(running.pid).unwrap_or(0),
         resident,
         resident_bytes: resident.total(),
