@@ -17,7 +17,9 @@
 //!
 //! Of settings of a runtime, starts that failed count too: a program that is out of memory ends with an exit status.
 //! Such a status may as well be the answer of a program that is asked something else this time. So the candidate is
-//! quarantined when its starts fail significantly more often than those under `system`, however seldom these do.
+//! quarantined when its trials fail significantly more often than those under `system`, however seldom these do. Trials
+//! alone count: they are made in turn with those of `system`, and production goes on through days on which every start
+//! fails.
 //!
 //! Only the trials are stored. The answer is computed from all of them each time, so a crash under `system`
 //! that is recorded later can clear a candidate.
@@ -31,7 +33,7 @@ use crate::candidate::{Candidate, SYSTEM};
 use crate::excess::{self, Excess};
 use crate::hang::{self, Hang, Usual};
 use crate::record::{TrialRecord, in_order_of_time};
-use crate::sample::{Ended, Sample};
+use crate::sample::{Ended, PageKind, Sample};
 
 /// Level at which a candidate's crash rate counts as higher than the system's.
 pub const SIGNIFICANCE: f64 = 0.05;
@@ -148,12 +150,13 @@ pub fn quarantined(
     let of_build: Vec<&TrialRecord> = ordered.into_iter().filter(|r| r.is_of_build(build_id)).collect();
     let under_system: Vec<_> = of_build.iter().copied().filter(|r| r.sample.candidate == SYSTEM).collect();
     let system = Crashes::of(&harms(&under_system, &Reference::default()));
-    let system_failed = Crashes::of(&failures(&under_system));
+    let system_failed = Crashes::of(&failures(&trials(&under_system)));
     let reference = Reference::of(&under_system);
     let judge_one = |candidate: &Candidate| {
         let after_s = unblocked_at.get(&candidate.name).copied().unwrap_or(f64::NEG_INFINITY);
         let starts = starts_under(&of_build, candidate, after_s);
-        let failed = || judge(&starts, &failures(&starts), system_failed, now_unix_s);
+        let trials = trials(&starts);
+        let failed = || judge(&trials, &failures(&trials), system_failed, now_unix_s);
         let harmed = judge(&starts, &harms(&starts, &reference), system, now_unix_s);
         harmed.or_else(|| candidate.of_runtime.then(failed).flatten())
     };
@@ -222,6 +225,10 @@ impl<'a> Reference<'a> {
 /// time.
 fn harms(starts: &[&TrialRecord], reference: &Reference<'_>) -> Vec<Option<Harm>> {
     (0..starts.len()).map(|at| harm(starts, at, reference)).collect()
+}
+
+fn trials<'a>(starts: &[&'a TrialRecord]) -> Vec<&'a TrialRecord> {
+    starts.iter().copied().filter(|start| start.sample.kind == PageKind::Trial).collect()
 }
 
 /// [`Harm::Failure`] for each start that failed, None for the others.
@@ -449,7 +456,7 @@ mod tests {
     fn settings_of_a_runtime_under_which_starts_fail_more_often_are_not_used() {
         const FAILED: Ended = Ended::Clean { status: Some(1) };
         let serial = Candidate { of_runtime: true, ..Candidate::new("jvm:serial", "", &[]) };
-        let candidates = [Candidate::system(""), serial.clone(), Candidate::new("hoard", "1", &["hoard"])];
+        let candidates = [Candidate::system(""), serial, Candidate::new("hoard", "1", &["hoard"])];
         let at = |records: &[TrialRecord]| {
             quarantined(records, &candidates, "b1", &BTreeMap::new(), NOW_S).first().cloned()
         };
@@ -457,7 +464,11 @@ mod tests {
         records.extend([record(10.0, "hoard", FAILED), record(11.0, "hoard", FAILED)]);
         records.push(record(12.0, "jvm:serial", FAILED));
         assert_eq!(at(&records), None, "it may have been asked something else: p = 1/7");
-        records.push(record(13.0, "jvm:serial", FAILED));
+        let mut flight = record(13.0, "jvm:serial", FAILED);
+        flight.sample.kind = PageKind::Flight;
+        records.extend([flight.clone(), flight]);
+        assert_eq!(at(&records), None, "production may fail all day, and under system would too");
+        records.push(record(14.0, "jvm:serial", FAILED));
         let found = at(&records).unwrap(); // p = C(2,2)/C(8,2) = 1/28
         assert_eq!((found.verb(), found.since_unix_s, found.ended), ("failed", 12.0, FAILED));
         assert_eq!(found.under_candidate, Crashes { crashed: 2, starts: 2 });
