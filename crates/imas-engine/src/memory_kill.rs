@@ -2,8 +2,8 @@
 //! Whether the kernel killed a process for want of memory: its page shows that it was killed, and not by whom.
 //!
 //! A start in a control group with a limit notes how many kills the group has counted, in a file beside its page. If
-//! the process was killed, and the group has counted more by the time of the harvest, it was killed at the limit.
-//! Where several processes of one group are killed at about the same time, each counts so.
+//! the process was killed, and the group has counted more by the time of the harvest, it counts as killed at the limit.
+//! So does one that a user killed, where the kernel has killed another process of the group in that time.
 
 use std::path::{Path, PathBuf};
 

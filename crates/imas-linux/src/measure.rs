@@ -237,9 +237,9 @@ impl RunRequest<'_> {
             folder: self.folder,
             leads_group: false,
         };
+        let kills = MemoryKills::now();
         // On a busy machine the child may be far on before we are back from its start.
         let began = Instant::now();
-        let kills = MemoryKills::now();
         let child = self.spawn(&setup)?;
         drop(setup); // the pipes end with the program
         let output = hash_output(output, self.show_output);

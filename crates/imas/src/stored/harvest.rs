@@ -124,5 +124,6 @@ fn remove(path: &Path) -> std::io::Result<()> {
 fn set_aside(path: &Path, why: &str) -> Result<String> {
     let aside = path.with_extension("page.damaged");
     std::fs::rename(path, &aside)?;
+    memory_kill::forget(path);
     Ok(format!("a trial page could not be read ({why}); it was kept as {}", aside.display()))
 }

@@ -58,7 +58,7 @@ impl Measurable {
             (Some((command, executable)), _) if candidate.runtime.is_some() => {
                 RuntimeCommand { command, executable, environment }.fitted(candidate, store)
             }
-            (None, _) if candidate.runtime.is_some() => Err("its command is started by a shell".to_owned()),
+            (None, _) if candidate.runtime.is_some() => Err("its command cannot be read".to_owned()),
             (_, Some(why)) => Err(why.clone()),
             (_, None) => Ok(candidate.clone()),
         }
@@ -73,21 +73,28 @@ pub(crate) fn fit(program: &SuiteProgram, place: &Place) -> Fit {
     if let Some(why) = &program.excluded {
         return Fit::No(why.clone());
     }
-    let Ok(command) = resolve(&[program.executable()], place) else { return Fit::Absent };
-    let executable = match inspect::command(&command, None) {
+    let Ok(working) = resolve(&[program.executable()], place) else { return Fit::Absent };
+    let executable = match inspect::command(&working, None) {
         Ok(executable) => executable,
         Err(error) => return Fit::No(format!("{error:#}")),
     };
-    let measurable = Measurable { executable, started: started(program, place) };
+    let started = started(program, place, (&working, &executable));
+    let measurable = Measurable { executable, started };
     match &measurable.executable.unfit {
         Some(why) if measurable.runtime().is_none() => Fit::No(why.clone()),
         _ => Fit::Yes(Box::new(measurable)),
     }
 }
 
-fn started(program: &SuiteProgram, place: &Place) -> Option<(Command, ExecutableFacts)> {
+/// The command, with facts about its program. Mostly that is the one that does the work, and is not read again.
+fn started(
+    program: &SuiteProgram,
+    place: &Place,
+    (working, known): (&Command, &ExecutableFacts),
+) -> Option<(Command, ExecutableFacts)> {
     let command = resolve(&words(&program.command)?, place).ok()?;
-    let facts = inspect::command(&command, None).ok()?;
+    let is_known = (&command.program.path, command.privileged) == (&working.program.path, working.privileged);
+    let facts = if is_known { known.clone() } else { inspect::command(&command, None).ok()? };
     Some((command, facts))
 }
 

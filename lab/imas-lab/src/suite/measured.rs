@@ -4,6 +4,7 @@
 
 use anyhow::Result;
 use imas_cli::message;
+use imas_core::run::RunKind;
 use imas_engine::compared::{DefaultComparison, of_runtime, usable};
 use imas_engine::context::Context;
 use imas_linux::catalogue::{CatalogueCandidate, SYSTEM};
@@ -20,8 +21,8 @@ pub(super) struct MeasuredProgram<'a> {
     pub(super) program: &'a SuiteProgram,
     /// Build id of its executable, hexadecimal; empty if it has none.
     pub(super) build_id: String,
-    /// Nothing can be loaded into it, so that no call of it is counted.
-    pub(super) is_bare: bool,
+    /// Nothing can be loaded into it.
+    is_bare: bool,
     /// The candidates of the session as the program gets them; None for one that it does not get.
     fitted: Vec<Option<Fitted>>,
 }
@@ -30,6 +31,13 @@ impl MeasuredProgram<'_> {
     /// The candidate of that index as the program gets it; `None` where it does not.
     pub(super) fn fitted(&self, candidate: usize) -> Option<&Fitted> {
         self.fitted.get(candidate)?.as_ref()
+    }
+
+    /// Whether the program has runs of that kind under the candidate of that index. Where nothing of ours is loaded,
+    /// no call is counted.
+    pub(super) fn has_runs(&self, candidate: usize, kind: RunKind) -> bool {
+        let is_bare = |one: &Fitted| self.is_bare || one.runtime.as_ref().is_some_and(|of| of.is_bare);
+        self.fitted(candidate).is_some_and(|one| kind == RunKind::Measured || !is_bare(one))
     }
 }
 

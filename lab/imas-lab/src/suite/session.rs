@@ -242,18 +242,15 @@ impl Session<'_> {
     }
 
     /// Candidates that have not run in this round yet, in its order, as indices; without those that joined
-    /// after it was begun, and those that the program does not get.
+    /// after it was begun, and those that the program does not get in such runs.
     fn todo(&self, measured: &MeasuredProgram<'_>, kind: RunKind, round: u32) -> Vec<usize> {
-        if measured.is_bare && kind == RunKind::Counted {
-            return vec![];
-        }
         let name = measured.program.name.as_str();
         let order = schedule::candidates(name, self.candidates.len(), round, self.args.seed);
         let key = |at: usize| (name.to_owned(), self.candidates[at].name.clone(), kind, round);
         let begun = self.begun().get(&(name.to_owned(), kind, round));
         let is_in = |at: usize| begun.is_none_or(|names| names.contains(&self.candidates[at].name));
         let is_due = |at: usize| is_in(at) && !self.done.contains(&key(at));
-        order.into_iter().filter(|&at| measured.fitted(at).is_some() && is_due(at)).collect()
+        order.into_iter().filter(|&at| measured.has_runs(at, kind) && is_due(at)).collect()
     }
 
     /// Rounds of sessions before, with the candidates of each.
@@ -263,7 +260,7 @@ impl Session<'_> {
 
     fn warn_of_late_candidates(&self) {
         let gets = |round: &BegunRound, at: usize| {
-            self.programs.iter().any(|one| one.program.name == round.0 && one.fitted(at).is_some())
+            self.programs.iter().any(|one| one.program.name == round.0 && one.has_runs(at, round.1))
         };
         let lacks = |at: usize, name: &String| {
             self.begun().iter().any(|(round, names)| gets(round, at) && !names.contains(name))
