@@ -2,34 +2,23 @@
 //! A program that the kernel kills at the memory limit of its control group counts against its candidate.
 
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
 
 use imas_testing::skipped;
 
 use crate::support::{World, built, describe, list, output, real, text};
+use crate::trim::Group;
 
-/// A control group with little memory; removed at the end.
-struct SmallGroup(PathBuf);
-
-impl SmallGroup {
-    fn new() -> Option<Self> {
-        let group = Self(Path::new("/sys/fs/cgroup").join(format!("imas-test-{}", std::process::id())));
-        std::fs::create_dir(&group.0).ok()?;
-        std::fs::write(group.0.join("memory.max"), "67108864").ok()?;
-        let _ = std::fs::write(group.0.join("memory.swap.max"), "0"); // without swap there is no such file
-        Some(group)
-    }
-}
-
-impl Drop for SmallGroup {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir(&self.0);
-    }
+/// A control group with little memory.
+fn small_group() -> Option<Group> {
+    let group = Group::new(&format!("imas-test-memory-{}", std::process::id()))?;
+    std::fs::write(group.0.join("memory.max"), "67108864").ok()?;
+    let _ = std::fs::write(group.0.join("memory.swap.max"), "0"); // without swap there is no such file
+    Some(group)
 }
 
 #[test]
 fn a_start_that_is_killed_at_its_memory_limit_counts() {
-    let Some(group) = SmallGroup::new() else { return skipped("no control group with a limit can be made") };
+    let Some(group) = small_group() else { return skipped("no control group with a limit can be made") };
     let world = World::new();
     world.tests_six("");
     // It reads a line that never ends.

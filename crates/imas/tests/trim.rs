@@ -174,11 +174,11 @@ fn what_is_no_process_and_no_service_is_refused() {
     assert_hinted(&output(&mut world.imas(["trim", "a b"])), "not the name of a service");
 }
 
-/// A control group with the name of a service, as systemd would make it.
-struct Group(std::path::PathBuf);
+/// A control group, with the name of a service as systemd would make it; removed at the end.
+pub(crate) struct Group(pub(crate) std::path::PathBuf);
 
 impl Group {
-    fn new(name: &str) -> Option<Self> {
+    pub(crate) fn new(name: &str) -> Option<Self> {
         let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
         let lines = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
         lines.filter(|words| words.get(2) == Some(&"cgroup2")).find_map(|words| {
