@@ -30,8 +30,8 @@ pub(crate) enum Fit {
 pub(crate) struct Measurable {
     /// Facts about the executable that does the work.
     pub(crate) executable: ExecutableFacts,
-    /// The command, with facts about the program that it starts. That program gets settings of its runtime: behind a
-    /// shell nobody would.
+    /// The command, with facts about the program that it starts. That program gets settings of its runtime; what a
+    /// shell starts in turn does not.
     started: Option<(Command, ExecutableFacts)>,
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn fit(program: &SuiteProgram, place: &Place) -> Fit {
     }
 }
 
-/// The command, with facts about its program. Mostly that is the one that does the work, and is not read again.
+/// The command, with facts about its program. Mostly the program that does the work is meant, and is not read again.
 fn started(
     program: &SuiteProgram,
     place: &Place,
