@@ -3,7 +3,8 @@
 //!
 //! A start in a control group with a limit notes how many kills the group has counted, in a file beside its page. If
 //! the process was killed, and the group has counted more by the time of the harvest, it counts as killed at the limit.
-//! So does one that a user killed, where the kernel has killed another process of the group in that time.
+//! So does one that a user killed, or that became another program by exec, where the kernel has killed a process of the
+//! group in that time.
 
 use std::path::{Path, PathBuf};
 
