@@ -25,6 +25,9 @@ pub struct Candidate {
     /// False when it has left the set of tested candidates: its trials still count, but no more are made.
     #[serde(default = "yes")]
     pub tested: bool,
+    /// True for settings of the program's runtime, under which an exit status may be the candidate's doing.
+    #[serde(default)]
+    pub of_runtime: bool,
 }
 
 fn yes() -> bool {
@@ -35,7 +38,8 @@ impl Candidate {
     /// An available candidate that is tested and must be served by one of `serves`.
     pub fn new(name: &str, version: &str, serves: &[&str]) -> Self {
         let serves = serves.iter().map(|s| (*s).to_owned()).collect();
-        Self { name: name.to_owned(), version: version.to_owned(), serves, available: true, tested: true }
+        let (name, version) = (name.to_owned(), version.to_owned());
+        Self { name, version, serves, available: true, tested: true, of_runtime: false }
     }
 
     /// The candidate `system`: whatever serves is right.

@@ -235,9 +235,13 @@ fn crash_text(quarantine: &Quarantine) -> String {
         Ended::Hung => "a hang that imas bench ended".to_owned(),
         _ if quarantine.is_excess() => "a start that took many times what it takes under system".to_owned(),
         Ended::Signal { signal } => format!("signal {signal}"),
+        Ended::OutOfMemory => "the kernel, which killed it at the limit of its memory,".to_owned(),
+        Ended::Clean { status: Some(status) } => format!("exit status {status}"),
+        Ended::Failed { status } => format!("exit status {status} in imas bench"),
         _ => "death before the hook began".to_owned(),
     };
-    format!("crashed {crashed} of {starts} starts, first by {how} in trial {}", quarantine.trial_id)
+    let verb = if quarantine.is_failure() { "failed" } else { "crashed" };
+    format!("{verb} {crashed} of {starts} starts, first by {how} in trial {}", quarantine.trial_id)
 }
 
 fn ineligible(cause: IneligibleCause) -> Decision {

@@ -15,6 +15,12 @@
 //! A start that hung ([`crate::hang`]) or took many times what it takes under `system` ([`crate::excess`]) counts
 //! as a crash does.
 //!
+//! Of settings of a runtime, starts that failed count too: a program that is out of memory ends with an exit status.
+//! Such a status may as well be the answer of a program that is asked something else this time. So the candidate is
+//! quarantined when its trials fail significantly more often than those under `system`, however seldom these do. Trials
+//! alone count: they are made in turn with those of `system`, and production goes on through days on which every start
+//! fails.
+//!
 //! Only the trials are stored. The answer is computed from all of them each time, so a crash under `system`
 //! that is recorded later can clear a candidate.
 
@@ -27,7 +33,7 @@ use crate::candidate::{Candidate, SYSTEM};
 use crate::excess::{self, Excess};
 use crate::hang::{self, Hang, Usual};
 use crate::record::{TrialRecord, in_order_of_time};
-use crate::sample::{Ended, Sample};
+use crate::sample::{Ended, PageKind, Sample};
 
 /// Level at which a candidate's crash rate counts as higher than the system's.
 pub const SIGNIFICANCE: f64 = 0.05;
@@ -75,6 +81,13 @@ impl Quarantine {
         self.hung.is_some() || self.ended == Ended::Hung
     }
 
+    /// Whether the program failed with an exit status.
+    #[must_use]
+    pub fn is_failure(&self) -> bool {
+        let has_status = matches!(self.ended, Ended::Clean { .. } | Ended::Failed { .. });
+        has_status && !self.is_hang() && !self.is_excess()
+    }
+
     /// Whether the program took too much.
     #[must_use]
     pub fn is_excess(&self) -> bool {
@@ -87,6 +100,7 @@ impl Quarantine {
         match (self.is_hang(), self.is_excess()) {
             (true, _) => "hung",
             (_, true) => "took far too much",
+            _ if self.is_failure() => "failed",
             _ => "crashed",
         }
     }
@@ -118,6 +132,8 @@ enum Harm {
     Hang(Hang),
     Excess(Excess),
     Unexplained,
+    /// A crash or a failing exit status, under settings of a runtime.
+    Failure,
 }
 
 /// Quarantined candidates, in the order of `candidates`. `build_id` is the program's present build;
@@ -134,11 +150,15 @@ pub fn quarantined(
     let of_build: Vec<&TrialRecord> = ordered.into_iter().filter(|r| r.is_of_build(build_id)).collect();
     let under_system: Vec<_> = of_build.iter().copied().filter(|r| r.sample.candidate == SYSTEM).collect();
     let system = Crashes::of(&harms(&under_system, &Reference::default()));
+    let system_failed = Crashes::of(&failures(&trials(&under_system)));
     let reference = Reference::of(&under_system);
     let judge_one = |candidate: &Candidate| {
         let after_s = unblocked_at.get(&candidate.name).copied().unwrap_or(f64::NEG_INFINITY);
         let starts = starts_under(&of_build, candidate, after_s);
-        judge(&starts, &harms(&starts, &reference), system, now_unix_s)
+        let trials = trials(&starts);
+        let failed = || judge(&trials, &failures(&trials), system_failed, now_unix_s);
+        let harmed = judge(&starts, &harms(&starts, &reference), system, now_unix_s);
+        harmed.or_else(|| candidate.of_runtime.then(failed).flatten())
     };
     candidates.iter().filter(|c| !c.is_system()).filter_map(judge_one).collect()
 }
@@ -207,6 +227,15 @@ fn harms(starts: &[&TrialRecord], reference: &Reference<'_>) -> Vec<Option<Harm>
     (0..starts.len()).map(|at| harm(starts, at, reference)).collect()
 }
 
+fn trials<'a>(starts: &[&'a TrialRecord]) -> Vec<&'a TrialRecord> {
+    starts.iter().copied().filter(|start| start.sample.kind == PageKind::Trial).collect()
+}
+
+/// [`Harm::Failure`] for each start that failed, None for the others.
+fn failures(starts: &[&TrialRecord]) -> Vec<Option<Harm>> {
+    starts.iter().map(|start| start.sample.ended.is_failure().then_some(Harm::Failure)).collect()
+}
+
 fn harm(starts: &[&TrialRecord], at: usize, reference: &Reference<'_>) -> Option<Harm> {
     let sample = &starts[at].sample;
     if let Some(hang) = reference.usual.and_then(|usual| hang::hung(sample, &usual)) {
@@ -242,7 +271,8 @@ fn judge(
     let unexplained = harms.iter().flatten().all(|harm| *harm == Harm::Unexplained);
     let until_unix_s = unexplained.then_some(first.sample.made_unix_s + UNEXPLAINED_LASTS_S);
     let under_candidate = Crashes::of(harms);
-    let p_value = (under_system.crashed > 0).then(|| p_value(under_candidate, under_system));
+    let is_tested = under_system.crashed > 0 || harm == Some(Harm::Failure);
+    let p_value = is_tested.then(|| p_value(under_candidate, under_system));
     if p_value.is_some_and(|p| p >= SIGNIFICANCE) || until_unix_s.is_some_and(|until| now_unix_s >= until) {
         return None;
     }
@@ -420,6 +450,38 @@ mod tests {
         for ended in [CLEAN, Ended::Unknown, Ended::Signal { signal: 8 }, Ended::Clean { status: Some(3) }] {
             assert!(judged(&[record(1.0, "hoard", ended)]).is_empty(), "{ended:?}");
         }
+    }
+
+    #[test]
+    fn settings_of_a_runtime_under_which_starts_fail_more_often_are_not_used() {
+        const FAILED: Ended = Ended::Clean { status: Some(1) };
+        let serial = Candidate { of_runtime: true, ..Candidate::new("jvm:serial", "", &[]) };
+        let candidates = [Candidate::system(""), serial, Candidate::new("hoard", "1", &["hoard"])];
+        let at = |records: &[TrialRecord]| {
+            quarantined(records, &candidates, "b1", &BTreeMap::new(), NOW_S).first().cloned()
+        };
+        let mut records: Vec<_> = (0..6).map(|t| record(f64::from(t), SYSTEM, CLEAN)).collect();
+        records.extend([record(10.0, "hoard", FAILED), record(11.0, "hoard", FAILED)]);
+        records.push(record(12.0, "jvm:serial", FAILED));
+        assert_eq!(at(&records), None, "it may have been asked something else: p = 1/7");
+        let mut flight = record(13.0, "jvm:serial", FAILED);
+        flight.sample.kind = PageKind::Flight;
+        records.extend([flight.clone(), flight]);
+        assert_eq!(at(&records), None, "production may fail all day, and under system would too");
+        records.push(record(14.0, "jvm:serial", FAILED));
+        let found = at(&records).unwrap(); // p = C(2,2)/C(8,2) = 1/28
+        assert_eq!((found.verb(), found.since_unix_s, found.ended), ("failed", 12.0, FAILED));
+        assert_eq!(found.under_candidate, Crashes { crashed: 2, starts: 2 });
+        assert!((found.p_value.unwrap() - 1.0 / 28.0).abs() < 1e-12, "{:?}", found.p_value);
+        records[0].sample.ended = FAILED;
+        assert_eq!(at(&records), None, "it fails by itself too");
+        records.truncate(6);
+        records.push(record(12.0, "jvm:serial", Ended::OutOfMemory));
+        let found = at(&records).unwrap();
+        assert_eq!((found.verb(), found.p_value), ("crashed", None), "killed at its limit: at once");
+        records[6].sample.ended = Ended::Failed { status: 3 };
+        let found = at(&records).unwrap();
+        assert_eq!((found.verb(), found.p_value), ("failed", None), "imas bench ran the same command");
     }
 
     #[test]

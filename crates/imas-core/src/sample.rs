@@ -42,6 +42,14 @@ pub enum Ended {
     /// The process took many times the CPU time or memory of any run under `system`, until `imas bench` ended
     /// it.
     Excess,
+    /// The process ended with a status that the same command never had under `system`: `imas bench` saw it, of settings
+    /// of a runtime.
+    Failed {
+        /// Exit status, or 128 + signal.
+        status: i32,
+    },
+    /// The kernel killed the process for want of memory, in a control group with a limit.
+    OutOfMemory,
     /// Armed, but our constructor was never reached.
     NeverEntered,
     /// Killed by SIGKILL, ended by a raw system call, replaced by exec, or still alive.
@@ -51,13 +59,20 @@ pub enum Ended {
 
 impl Ended {
     /// True for an end that a faulty allocator causes: SIGSEGV, SIGABRT, SIGBUS, SIGILL, SIGSYS, death before
-    /// our constructor, or a hang or an excess that `imas bench` ended.
+    /// our constructor, a hang or an excess that `imas bench` ended, a failure that it saw, or too much memory for its
+    /// limit.
     pub fn is_crash(self) -> bool {
         match self {
             Self::Signal { signal } => is_crash_signal(signal),
-            Self::NeverEntered | Self::Hung | Self::Excess => true,
+            Self::NeverEntered | Self::Hung | Self::Excess | Self::Failed { .. } | Self::OutOfMemory => true,
             Self::Clean { .. } | Self::Killed { .. } | Self::Unknown => false,
         }
+    }
+
+    /// True for a crash, and for an exit status other than 0. A runtime that is out of memory ends so: the JVM with 1,
+    /// Go with 2.
+    pub fn is_failure(self) -> bool {
+        self.is_crash() || matches!(self, Self::Clean { status: Some(status) } if status != 0)
     }
 }
 
@@ -299,6 +314,11 @@ mod tests {
             assert!(!Ended::Signal { signal }.is_crash(), "{signal}");
         }
         assert!(Ended::NeverEntered.is_crash() && Ended::Hung.is_crash() && Ended::Excess.is_crash());
+        assert!(Ended::OutOfMemory.is_crash() && Ended::OutOfMemory.is_failure());
+        assert!(
+            Ended::Clean { status: Some(1) }.is_failure() && !Ended::Clean { status: Some(0) }.is_failure()
+        );
+        assert!(!Ended::Clean { status: None }.is_failure() && !Ended::Unknown.is_failure());
         assert!(!Ended::Killed { signal: 6 }.is_crash(), "a watchdog's");
         assert!(!Ended::Clean { status: Some(139) }.is_crash());
         assert!(!Ended::Unknown.is_crash());

@@ -161,7 +161,8 @@ pub fn version(candidate: &catalogue::CatalogueCandidate) -> String {
 fn for_policy(candidate: &catalogue::CatalogueCandidate) -> Candidate {
     let version = candidate.version.clone().unwrap_or_default();
     let serves = names_when_serving(candidate, &version);
-    Candidate { name: candidate.name.clone(), version, serves, available: true, tested: true }
+    let (name, of_runtime) = (candidate.name.clone(), candidate.runtime.is_some());
+    Candidate { name, version, serves, available: true, tested: true, of_runtime }
 }
 
 /// The names under which the allocator reports itself in a trial page when it serves.

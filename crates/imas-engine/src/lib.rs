@@ -9,6 +9,7 @@
 //! - [`conditions`]: the state of the machine, on which decisions depend
 //! - [`under_way`]: a trial that another start makes at this moment
 //! - [`pending`], [`activity`]: pages that are not stored yet, and what was seen of their processes
+//! - [`memory_kill`]: whether the kernel killed such a process for want of memory
 //! - [`start_plan`]: from the profile to the decision: what the next starts are to be
 //! - [`config`]: the settings that decisions depend on, and their files
 //! - [`fleet_key`]: what a program and this machine are to a fleet
@@ -55,6 +56,7 @@ pub mod inspect;
 pub mod lasting;
 pub mod lasting_settings;
 pub mod licences;
+pub mod memory_kill;
 pub mod pending;
 pub mod probe;
 pub mod profile;

@@ -14,7 +14,7 @@ use imas_linux::ingest::{ExpectedPage, ParsedPage, State};
 use imas_linux::{page, process};
 use imas_store::Store;
 
-use crate::activity;
+use crate::{activity, memory_kill};
 
 /// A page younger than this may still be in the making.
 const YOUNG: Duration = Duration::from_secs(60);
@@ -74,7 +74,7 @@ impl Pending {
             Ok(page) if is_finished(path, &page) => {
                 // What the process wrote between the reading and its end counts too.
                 let Ok(page) = imas_linux::ingest::read_page_file(path, expected) else { return };
-                self.finished.push((page, activity::of(path)));
+                self.finished.push((memory_kill::with_kill(path, page), activity::of(path)));
             }
             Ok(_) => self.running += 1,
             Err(_) if !path.exists() => {}

@@ -40,6 +40,17 @@ impl RuntimeCommand<'_> {
         }
     }
 
+    /// What each candidate would set for this command, whether the runtime takes it or not; `None` where the
+    /// command does not get it. Commands of one program with the same answer get the same candidates.
+    #[must_use]
+    pub fn offers(&self, candidates: &[CatalogueCandidate]) -> Vec<Option<String>> {
+        if candidates.is_empty() {
+            return vec![];
+        }
+        let start = self.start();
+        candidates.iter().map(|candidate| question(&fitted(candidate, &start).ok()?, &start)).collect()
+    }
+
     /// Candidate as the command gets it, as far as that is known without a start of the runtime.
     ///
     /// # Errors
@@ -49,6 +60,9 @@ impl RuntimeCommand<'_> {
         candidate: &CatalogueCandidate,
         store: Option<&Store>,
     ) -> Result<Fitted, String> {
+        if candidate.runtime.is_none() {
+            return Ok(candidate.clone());
+        }
         let start = self.start();
         let fitted = fitted(candidate, &start)?;
         let known = question(&fitted, &start).and_then(|kind| recalled(store, start.file, &kind)).flatten();

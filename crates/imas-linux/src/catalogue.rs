@@ -13,7 +13,7 @@ mod obstacle;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::runtime::{Runtime, RuntimeSettings};
 use entry::{Entry, File};
@@ -27,7 +27,7 @@ pub const SYSTEM: &str = "system";
 pub const INSTALLED: &str = "installed";
 
 /// One allocator with its settings, as the catalogue describes it.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CatalogueCandidate {
     /// `allocator` or `allocator:setting`; unique.
     pub name: String,

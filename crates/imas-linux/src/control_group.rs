@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use imas_core::decision::Conditions;
 use procfs::process::Process;
 use procfs::{CpuPressure, FromRead, MemoryPressure, ProcessCGroup};
+use serde::{Deserialize, Serialize};
 
 /// Folder where control groups are mounted.
 const ROOT: &str = "/sys/fs/cgroup";
@@ -56,6 +57,10 @@ fn is_version_2(group: &ProcessCGroup) -> bool {
     group.hierarchy == 0
 }
 
+fn is_of_memory(group: &ProcessCGroup) -> bool {
+    group.controllers.iter().any(|name| name == "memory")
+}
+
 /// Folder of the group that is meant; None where there are no control groups.
 fn own(is_meant: impl Fn(&ProcessCGroup) -> bool, root: &Path) -> Option<PathBuf> {
     let groups = Process::myself().ok()?.cgroups().ok()?;
@@ -76,6 +81,43 @@ pub fn memory_left() -> Option<u64> {
 #[must_use]
 pub fn memory_limit() -> Option<u64> {
     uses().into_iter().map(|one| one.limit).min()
+}
+
+/// Number of processes that the kernel has killed for want of memory in a group, and where it is counted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryKills {
+    file: PathBuf,
+    count: u64,
+}
+
+impl MemoryKills {
+    /// The kills in this process' group until now; None where nothing limits its memory, or nothing counts them.
+    #[must_use]
+    pub fn now() -> Option<Self> {
+        memory_limit()?;
+        let (root_2, root_1) = (Path::new(ROOT), Path::new(ROOT_1));
+        let second = own(is_version_2, root_2).and_then(|group| Self::of(root_2, &group, "memory.events"));
+        let first = || Self::of(root_1, &own(is_of_memory, root_1)?, "memory.oom_control");
+        second.or_else(first)
+    }
+
+    /// In a container the path may be that of the machine outside: then what is mounted there counts.
+    fn of(root: &Path, group: &Path, name: &str) -> Option<Self> {
+        let groups = group.ancestors().take_while(|folder| folder.starts_with(root));
+        let mut files = groups.map(|folder| folder.join(name));
+        files.find_map(|file| Some(Self { count: kills(&file)?, file }))
+    }
+
+    /// Whether there were more since. A group that is gone shows none.
+    #[must_use]
+    pub fn have_grown(&self) -> bool {
+        kills(&self.file).is_some_and(|now| now > self.count)
+    }
+}
+
+fn kills(file: &Path) -> Option<u64> {
+    let text = std::fs::read_to_string(file).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
 }
 
 fn memory_used() -> Option<f64> {
@@ -100,8 +142,7 @@ struct Use {
 fn uses() -> Vec<Use> {
     let (root_2, root_1) = (Path::new(ROOT), Path::new(ROOT_1));
     let second = own(is_version_2, root_2).map(|group| up(root_2, &group, &VERSION_2));
-    let of_memory = |group: &ProcessCGroup| group.controllers.iter().any(|name| name == "memory");
-    let first = || own(of_memory, root_1).map(|group| up(root_1, &group, &VERSION_1));
+    let first = || own(is_of_memory, root_1).map(|group| up(root_1, &group, &VERSION_1));
     second.filter(|uses| !uses.is_empty()).or_else(first).unwrap_or_default()
 }
 
@@ -237,6 +278,24 @@ mod tests {
         assert_eq!(highest(&up(place.path(), place.path(), &VERSION_1)), None);
         group(place.path(), &VERSION_1, "10", "5", "inactive_file 5\ntotal_inactive_file 1");
         assert_eq!(highest(&up(place.path(), place.path(), &VERSION_1)), Some(0.4));
+    }
+
+    #[test]
+    fn kills_for_want_of_memory_are_counted_by_the_nearest_group_that_counts() {
+        let place = tempfile::tempdir().unwrap();
+        let (inner, events) = (place.path().join("not-mounted"), place.path().join("memory.events"));
+        let write = |count: u32| {
+            std::fs::write(&events, format!("max 9\noom 5\noom_kill {count}\noom_group_kill 0\n")).unwrap();
+        };
+        assert_eq!(MemoryKills::of(place.path(), &inner, "memory.events"), None);
+        write(2);
+        let kills = MemoryKills::of(place.path(), &inner, "memory.events").unwrap();
+        assert_eq!(kills, MemoryKills { file: events.clone(), count: 2 });
+        assert!(!kills.have_grown());
+        write(3);
+        assert!(kills.have_grown());
+        std::fs::remove_file(&events).unwrap();
+        assert!(!kills.have_grown(), "the group is gone");
     }
 
     #[test]

@@ -10,6 +10,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 use crate::catalogue::CatalogueCandidate;
 use crate::preload_folder;
 use crate::runtime::{Delivery, RuntimeSettings, list_sign};
@@ -29,7 +31,7 @@ pub const SETTINGS: &str = "libimas-settings.so";
 pub const STUB: &str = "libimas-preload.so";
 
 /// Libraries of ours.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Libraries {
     /// `libimas.so`: counts; trials only.
     pub hook: PathBuf,

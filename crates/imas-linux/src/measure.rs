@@ -19,6 +19,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use siphasher::sip::SipHasher13;
 
+use crate::control_group::MemoryKills;
 use crate::counters::{Counters, HardwareCounts};
 use crate::environment::Variables;
 use crate::one_cpu::OneCpu;
@@ -97,6 +98,8 @@ pub struct RunOutcome {
     pub hung: bool,
     /// The run was killed because it took more than it may.
     pub excess: bool,
+    /// The kernel killed the first process for want of memory, in a control group with a limit.
+    pub out_of_memory: bool,
     /// Processes still running when the first had ended; they were ended.
     pub left_running: u32,
 }
@@ -234,13 +237,14 @@ impl RunRequest<'_> {
             folder: self.folder,
             leads_group: false,
         };
+        let kills = MemoryKills::now();
         // On a busy machine the child may be far on before we are back from its start.
         let began = Instant::now();
         let child = self.spawn(&setup)?;
         drop(setup); // the pipes end with the program
         let output = hash_output(output, self.show_output);
         let errors = keep_tail(errors, self.show_output);
-        Ok(StartedRun { child, began, output, errors })
+        Ok(StartedRun { child, began, kills, output, errors })
     }
 
     fn opened_input(&self) -> Result<File, RunError> {
@@ -260,6 +264,8 @@ impl RunRequest<'_> {
 struct StartedRun {
     child: StartedProgram,
     began: Instant,
+    /// The kills for want of memory before its start.
+    kills: Option<MemoryKills>,
     output: JoinHandle<u64>,
     errors: JoinHandle<String>,
 }
@@ -268,9 +274,11 @@ impl StartedRun {
     /// Outcome of the run, once the whole tree has ended: usage since `before`, output and exit status.
     fn outcome(self, end: &RunEnd, before: &Usage) -> Result<RunOutcome, RunError> {
         let (exit, signal) = exit_of(end.status);
+        let by_another = signal == Some(Signal::SIGKILL as i32) && end.why.is_none();
         Ok(RunOutcome {
             exit,
             signal,
+            out_of_memory: by_another && self.kills.is_some_and(|kills| kills.have_grown()),
             timed_out: end.why == Some(Why::TooLong),
             hung: end.why == Some(Why::Idle),
             excess: end.why == Some(Why::TooMuch),

@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 
 use imas_core::printable;
 
-use crate::elf::{ElfError, ElfImage, Unfit};
 use crate::index::with_templates;
 use crate::interpreter_target::InterpreterTarget;
 use crate::program_file::ProgramFile;
@@ -144,16 +143,6 @@ impl Command {
     #[must_use]
     pub fn is_by_script(&self) -> bool {
         std::fs::canonicalize(&self.file).is_ok_and(|file| file != self.program.path)
-    }
-
-    /// Reads the executable and checks whether anything may be preloaded into it.
-    ///
-    /// # Errors
-    /// When it is not a readable ELF file.
-    pub fn inspect(&self) -> Result<(ElfImage, Option<Unfit>), ElfError> {
-        let elf = ElfImage::read(&self.program.path)?;
-        let unfit = if self.privileged { Some(Unfit::Privileged) } else { elf.unfit() };
-        Ok((elf, unfit))
     }
 }
 

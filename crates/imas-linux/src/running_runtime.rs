@@ -14,6 +14,7 @@ use crate::program_file::ProgramFile;
 use crate::running::Running;
 use crate::runtime::{FoundRuntime, Runtime, only, with_version};
 use crate::runtime_start::{Fitted, StartOfProgram, fitted};
+use crate::serving::candidate::RealCandidates;
 use crate::variables::Variables;
 
 /// Runtime of a process.
@@ -59,6 +60,16 @@ impl RunningRuntime {
         };
         fitted(candidate, &start)
     }
+}
+
+/// The name of the candidate that the process is on: what its files show; else, where it was given settings of its
+/// runtime, the only one of that runtime that it can be.
+#[must_use]
+pub fn name_of_candidate<'a>(running: &Running, among: &'a RealCandidates) -> Option<&'a str> {
+    running.name_of_candidate(among).or_else(|| {
+        let runtime = running.is_given_settings().then(|| RunningRuntime::of(running)).flatten()?;
+        running.name_of_settings(runtime.found.runtime, among)
+    })
 }
 
 /// The executable is read through the process: a container has a file system of its own.

@@ -29,6 +29,9 @@ impl Fault {
                 ("excess", "it took many times what it takes under system and was ended".to_owned())
             }
             _ if outcome.timed_out => ("timeout", "it took too long and was ended".to_owned()),
+            _ if outcome.out_of_memory => {
+                ("crash", "the kernel killed it at the limit of its memory".to_owned())
+            }
             Some(signal) => ("crash", format!("signal {signal}")),
             None if in_child() => ("crash", format!("signal {} in a child", outcome.exit - 128)),
             None if outcome.exit != 0 => ("exit", format!("exit {}", outcome.exit)),
@@ -118,6 +121,8 @@ mod tests {
         let killed = RunOutcome { exit: 137, signal: Some(9), ..plain() };
         assert_eq!(why(RunOutcome { timed_out: true, ..killed.clone() }), Some("timeout"));
         assert_eq!(why(RunOutcome { excess: true, ..killed.clone() }), Some("excess"));
+        let starved = RunOutcome { out_of_memory: true, ..killed.clone() };
+        assert_eq!(Fault::of(&starved).unwrap().message, "the kernel killed it at the limit of its memory");
         assert_eq!(why(RunOutcome { hung: true, ..killed }), Some("hang"));
     }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The candidate to advise where glibc's heaps hold pages that a trim would return.
 
+use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::serving::candidate::RealCandidates;
 
 /// Fewer bytes do not justify a restart.
@@ -10,22 +11,25 @@ pub const LEAST_BYTES: u64 = 8 << 20;
 /// with the most settings, which leave it less to give back. None where the catalogue has none.
 #[must_use]
 pub fn candidate(among: &RealCandidates) -> Option<&str> {
-    let own = among.all().iter().filter(|one| one.allocator == "glibc" && one.give_back);
-    own.max_by_key(|one| one.environment.len()).map(|one| one.name.as_str())
+    own(among).max_by_key(|one| one.environment.len()).map(|one| one.name.as_str())
 }
 
 /// The candidate to be tried unasked: of those, the one with the fewest settings, which changes least beside giving pages
 /// back.
 #[must_use]
 pub fn careful(among: &RealCandidates) -> Option<&str> {
-    let own = among.all().iter().filter(|one| one.allocator == "glibc" && one.give_back);
-    own.min_by_key(|one| one.environment.len()).map(|one| one.name.as_str())
+    own(among).min_by_key(|one| one.environment.len()).map(|one| one.name.as_str())
+}
+
+/// The candidates of glibc, for every program, that give pages back.
+fn own(among: &RealCandidates) -> impl Iterator<Item = &CatalogueCandidate> {
+    let is_own =
+        |one: &&CatalogueCandidate| one.allocator == "glibc" && one.give_back && one.runtime.is_none();
+    among.all().iter().filter(is_own)
 }
 
 #[cfg(test)]
 mod tests {
-    use imas_linux::catalogue::CatalogueCandidate;
-
     use super::*;
 
     fn named(name: &str, give_back: bool, settings: usize) -> CatalogueCandidate {

@@ -75,7 +75,7 @@ impl ProcessObserver {
     pub fn beside(places: &Places, run_dir: &Path) -> Result<Self> {
         let first = Context::beside(places, run_dir)?;
         let kind = if places.system { StoreKind::System } else { StoreKind::Own };
-        let candidates = RealCandidates::of(first.catalogue.candidates());
+        let candidates = RealCandidates::of(first.catalogue.all());
         let mut sources = vec![ProgramSource::new(kind, first)];
         let mut problems = vec![];
         if kind == StoreKind::Own {

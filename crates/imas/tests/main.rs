@@ -20,6 +20,7 @@ mod lasting_settings;
 mod learn;
 mod noise;
 mod one_answer;
+mod out_of_memory;
 mod process_memory;
 mod programs;
 mod reading;

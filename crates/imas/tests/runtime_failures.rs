@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use imas_core::sample::Ended;
 use serde_json::Value;
 
 use crate::bench::{bench, names, picks};
@@ -66,6 +67,12 @@ fn a_run_that_fails_under_settings_rejects_them() {
         assert!(!picks(&result).contains(&name), "{result:#}");
     }
     assert!(candidate(&result, "go:gogc200")["ineligible"].is_null(), "{result:#}");
+    let ends: Vec<_> =
+        world.trials().into_iter().map(|trial| (trial.sample.candidate, trial.sample.ended)).collect();
+    for (name, status) in [("go:gogc50", 2), ("go:gogc400", 137)] {
+        assert!(ends.contains(&(name.to_owned(), Ended::Failed { status })), "it is remembered: {ends:?}");
+    }
+    assert!(ends.iter().all(|(name, _)| name != "go:gogc200"), "{ends:?}");
 }
 
 /// Keeps 64 MB of objects.
@@ -96,4 +103,32 @@ fn a_crash_under_settings_quarantines_them() {
     let quarantined = list(&explained, "/quarantined");
     assert_eq!(quarantined.len(), 1, "{explained:#}");
     assert_eq!(text(&quarantined[0], "/candidate"), "node:tiny");
+}
+
+/// Keeps 64 MB.
+const ARRAYS: &str = "public class Arrays { public static void main(String[] words) { \
+     var kept = new java.util.ArrayList<byte[]>(); for (int i = 0; i < 64; i++) kept.add(new byte[1 << 20]); \
+     System.out.println(kept.size()); } }";
+
+/// A status of 1 may mean anything. So it takes as many failures as are unlikely by chance: three or four, beside as many
+/// starts under `system` that did not fail.
+#[test]
+fn a_heap_that_is_too_small_is_noticed_by_its_exits() {
+    if !Path::new("/usr/bin/javac").exists() {
+        return imas_testing::skipped("javac is not installed");
+    }
+    let world = World::new();
+    let source = world.work().join("Arrays.java");
+    std::fs::write(&source, ARRAYS).unwrap();
+    let made = output(world.command("/usr/bin/javac").arg(&source));
+    assert!(made.status.success(), "{}", describe(&made));
+    let tiny = "schema = 1\n[[candidate]]\nname = 'jvm:tiny'\nruntime = 'jvm'\ndefault = true\n\
+                arguments = ['-Xmx16m']\n";
+    world.add_catalogue("mine.toml", tiny);
+    world.configure("candidates = ['jvm:tiny']\nmax_tests = 6\nretest_s = 0");
+    let work = world.work();
+    let words = ["/usr/bin/java", "-cp", work.to_str().unwrap(), "Arrays"];
+    let ends: Vec<bool> = (0..14).map(|_| world.start(words).status.success()).collect();
+    let failed = ends.iter().filter(|is_good| !**is_good).count();
+    assert!((3..=4).contains(&failed) && ends[0] && ends[10..].iter().all(|is_good| *is_good), "{ends:?}");
 }

@@ -155,7 +155,7 @@ import (
 func main() { fmt.Print(debug.SetGCPercent(100), os.Getenv("LD_PRELOAD"), "\n") }
 "#;
 
-fn go_program(world: &World, name: &str, flags: &[&str]) -> Option<PathBuf> {
+pub(crate) fn go_program(world: &World, name: &str, flags: &[&str]) -> Option<PathBuf> {
     go_program_of(world, name, flags, PERCENT, "0")
 }
 

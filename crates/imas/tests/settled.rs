@@ -6,7 +6,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-use crate::support::{World, build, describe, lib_dir, output, stdout, wait_until};
+use crate::runtimes::go_program;
+use crate::support::{World, build, describe, install, lib_dir, output, stderr, stdout, wait_until};
+use imas_testing::skipped;
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
 /// A program that is pinned to a candidate, in a world of its own.
@@ -23,12 +25,16 @@ impl Pinned {
 
     fn of(source: &str) -> Self {
         let world = World::new();
-        world.tests_six("");
         let program = build::program(source, &world.work());
+        Self::to(world, program, "mimalloc")
+    }
+
+    fn to(world: World, program: PathBuf, candidate: &str) -> Self {
+        world.tests_six("");
         let lib_dir = own_installation(&world);
         let pinned = Self { world, program, lib_dir };
         assert!(output(pinned.run(&[]).arg("10")).status.success());
-        pinned.pin("mimalloc");
+        pinned.pin(candidate);
         pinned
     }
 
@@ -200,4 +206,39 @@ fn a_crash_of_a_settled_start_counts_at_the_next_one() {
     let program = pinned.program.to_str().unwrap();
     let explained = stdout(&output(&mut pinned.imas(&["explain", program])));
     assert!(explained.contains("mimalloc is quarantined"), "{explained}");
+}
+
+/// Prints figures of Python's own allocator to standard error, where it is used.
+const PYTHON: &str = "#!/usr/bin/python3\nimport sys\nsys._debugmallocstats()\n";
+
+#[test]
+fn settings_of_a_runtime_are_settled_while_the_command_would_get_the_same() {
+    let world = World::new();
+    let (source, script) = (world.work().join("source"), world.work().join("script.py"));
+    std::fs::write(&source, PYTHON).unwrap();
+    install(&source, &script);
+    let pinned = Pinned::to(world, script, "cpython:lean");
+    pinned.settle();
+    let is_lean = |done: &Output| !stderr(done).contains("arenas allocated total");
+    let (opened, done) = pinned.opens_the_store(pinned.run(&[]).arg("-E").env("PYTHONUTF8", "1"));
+    assert!(!opened && is_lean(&done), "{}", describe(&done));
+    let (opened, done) = pinned.opens_the_store(pinned.run(&[]).env("PYTHONMALLOC", "pymalloc"));
+    assert!(opened && !is_lean(&done), "the user's own value wins: {}", describe(&done));
+    pinned.settle();
+    assert!(is_lean(&output(&mut pinned.run(&[]))));
+}
+
+#[test]
+fn settings_of_a_program_into_which_nothing_is_loaded_are_settled() {
+    let world = World::new();
+    let Some(program) = go_program(&world, "percent", &[]) else { return skipped("go is not installed") };
+    let pinned = Pinned::to(world, program, "go:gogc400");
+    pinned.settle();
+    let (opened, done) = pinned.opens_the_store(&mut pinned.run(&[]));
+    assert!(!opened && stdout(&done) == "400\n", "{}", describe(&done));
+    assert_eq!(pinned.pages(), 0, "nothing in the program would take a page");
+    let (opened, done) = pinned.opens_the_store(pinned.run(&[]).env("GOGC", "50"));
+    assert!(opened && stdout(&done) == "50\n", "the user's own value wins: {}", describe(&done));
+    pinned.settle();
+    assert_eq!(stdout(&output(&mut pinned.run(&[]))), "400\n");
 }

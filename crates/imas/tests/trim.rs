@@ -138,6 +138,17 @@ fn what_cannot_be_asked_is_told_what_a_restart_brings() {
     assert!(stdout(&page).contains("a restart under glibc:lean-trim would give them back"));
 }
 
+#[test]
+fn settings_of_a_runtime_have_their_name() {
+    let world = World::new();
+    for name in ["cpython:lean", "cpython:jemalloc"] {
+        let child = held(&world, name, "poll");
+        let row = trimmed(&world, child.id(), "1s");
+        piped::end(child);
+        assert_eq!((&row["candidate"], &row["asked"]), (&name.into(), &false.into()), "{row:#}");
+    }
+}
+
 /// One that is stopped holds nobody up, and answers when it goes on.
 #[test]
 fn a_stopped_process_is_waited_for_no_longer_than_was_said() {
@@ -163,11 +174,11 @@ fn what_is_no_process_and_no_service_is_refused() {
     assert_hinted(&output(&mut world.imas(["trim", "a b"])), "not the name of a service");
 }
 
-/// A control group with the name of a service, as systemd would make it.
-struct Group(std::path::PathBuf);
+/// A control group, with the name of a service as systemd would make it; removed at the end.
+pub(crate) struct Group(pub(crate) std::path::PathBuf);
 
 impl Group {
-    fn new(name: &str) -> Option<Self> {
+    pub(crate) fn new(name: &str) -> Option<Self> {
         let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
         let lines = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
         lines.filter(|words| words.get(2) == Some(&"cgroup2")).find_map(|words| {

@@ -99,7 +99,14 @@ pub(crate) fn run(args: &StudyArgs, live: &Data, context: &Context) -> Result<Pa
     suite::left_over::end(&place);
     suite::install::missing(&suite, &programs, &place, args.run.install)?;
     let interruption = Interruption::watch()?;
-    let (usable, not_run) = suite::session::usable(&programs, &place);
+    let (measurable, mut not_run) = suite::session::usable(&programs, &place);
+    let mut usable = vec![];
+    for (program, measurable) in measurable {
+        match measurable.executable.unfit {
+            None => usable.push((program, measurable.executable.build_id)),
+            Some(why) => not_run.push((program.name.clone(), why)),
+        }
+    }
     write(&mut journal, &header(args, &candidates))?;
     for (left_out, why) in not_run {
         write(&mut journal, &NotRun { left_out, why, at_s: now_unix_s() })?;

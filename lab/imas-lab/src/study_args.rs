@@ -254,8 +254,8 @@ pub(crate) struct SuiteRunArgs {
     /// A part of the suite
     #[arg(long, value_enum, default_value_t = SuiteSet::Quick, value_name = "SET", conflicts_with = "names")]
     pub(crate) set: SuiteSet,
-    /// Candidates to compare with system, separated by commas; or `all` [default: the catalogue's default
-    /// set]
+    /// Candidates to compare with system, separated by commas; `all`; `settings`: all that are settings of the
+    /// program's own language runtime [default: the catalogue's default set]
     #[arg(long = "with", value_name = "LIST", value_delimiter = ',')]
     pub(crate) with: Vec<String>,
     /// Measured rounds: each candidate once in each; 0 with --counted makes counted ones alone

@@ -6,6 +6,7 @@ pub(crate) mod install;
 pub(crate) mod left_over;
 pub(crate) mod limit;
 mod listing;
+mod measured;
 pub(crate) mod once;
 mod pack;
 mod progress;

@@ -156,6 +156,43 @@ fn under(library: &str, action: &str) -> String {
     format!("sh -c '{WORK}; if grep -q lib{library} /proc/$$/maps; then {action}; fi; echo done'")
 }
 
+/// Reads the growth at which it collects.
+const GO: &str = "package main\n\nimport (\n\t\"fmt\"\n\t\"runtime/debug\"\n)\n\n\
+                  func main() { fmt.Println(debug.SetGCPercent(-1) > 0) }\n";
+
+#[test]
+fn a_static_program_is_measured_under_settings_of_its_runtime() {
+    let world = World::new();
+    let compilers = ["/usr/local/go/bin/go", "/usr/bin/go"];
+    let Some(compiler) = compilers.into_iter().find(|file| Path::new(file).is_file()) else {
+        return imas_testing::skipped("the Go compiler is not installed");
+    };
+    let (source, built) = (world.work().join("percent.go"), world.work().join("percent"));
+    std::fs::write(&source, GO).unwrap();
+    let mut build = world.command(compiler);
+    build.args(["build", "-o"]).args([&built, &source]).env("CGO_ENABLED", "0").env("GOFLAGS", "");
+    let made = output(build.env("GOCACHE", std::env::temp_dir().join("imas-test-go-cache")));
+    assert!(made.status.success(), "{}", describe(&made));
+    let own = program("percent", built.to_str().unwrap()) + &program("sed", "sed p /etc/passwd");
+    let with = ["--with", "settings,mimalloc", "--rounds", "1", "--counted", "1"];
+    let ran = run_own(&world, &own, &with);
+    assert!(ran.status.success(), "{}", describe(&ran));
+    let all: Vec<_> = runs(&world).iter().map(key).collect();
+    let of = |program: &str, kind: &str| -> BTreeSet<String> {
+        let own = all.iter().filter(|key| key.0 == program && key.2 == kind && key.1 != "go:limit");
+        own.map(|key| key.1.clone()).collect()
+    };
+    let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
+    assert_eq!(of("percent", "measured"), set(&["system", "go:gogc50", "go:gogc200", "go:gogc400"]));
+    assert_eq!(of("percent", "counted"), set(&[]));
+    assert_eq!(of("sed", "measured"), set(&["system", "mimalloc"]));
+    assert_eq!(of("sed", "counted"), set(&["system", "mimalloc"]));
+    std::fs::remove_dir_all(world.work().join("out")).unwrap();
+    let mut alone = suite(&world, "run", &["percent", "--with", "mimalloc"]);
+    let alone = output(alone.env("IMAS_LIB_DIR", world.work().join("lib")));
+    assert!(stderr(&alone).contains("percent: not run"), "{}", describe(&alone));
+}
+
 #[test]
 fn a_failure_under_a_candidate_is_reported_and_left_out() {
     let world = World::new();

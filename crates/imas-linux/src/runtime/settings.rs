@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a candidate sets in a runtime.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Runtime, VersionRange, limit};
 
 /// What a candidate sets in a runtime, beside its environment.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuntimeSettings {
     /// The runtime. No program of another gets the candidate.
     pub runtime: Runtime,

@@ -4,7 +4,7 @@
 
 use std::cmp::Ordering;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Limit for the length of a version.
 const LONGEST: usize = 32;
@@ -19,7 +19,7 @@ pub fn is_version(text: &str) -> bool {
 }
 
 /// A range of versions; the empty one has all.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct VersionRange {
     text: String,

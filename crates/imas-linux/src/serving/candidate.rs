@@ -5,8 +5,9 @@ use std::path::PathBuf;
 
 use super::injected::{Injected, file_name, maps_named};
 use crate::catalogue::CatalogueCandidate;
-use crate::environment::GIVE_BACK;
+use crate::environment::{GIVE_BACK, SETTINGS, has_hidden_settings};
 use crate::running::Running;
+use crate::runtime::Runtime;
 
 /// Beginnings of the file names of allocators that may come from elsewhere than the catalogue.
 const ALLOCATORS: [&str; 8] = [
@@ -39,8 +40,8 @@ pub struct RealCandidates(Vec<CatalogueCandidate>);
 impl RealCandidates {
     /// Looks the paths up.
     #[must_use]
-    pub fn of(candidates: &[CatalogueCandidate]) -> Self {
-        Self(candidates.iter().map(with_real_library).collect())
+    pub fn of<'a>(candidates: impl IntoIterator<Item = &'a CatalogueCandidate>) -> Self {
+        Self(candidates.into_iter().map(with_real_library).collect())
     }
 
     /// Whether a candidate has that name.
@@ -61,6 +62,14 @@ fn settings_of(candidate: &CatalogueCandidate) -> usize {
     candidate.environment.values().map(|value| value.split(':').count()).sum()
 }
 
+/// Whether no other candidate hands a runtime's objects to the same library.
+fn has_its_library_alone(candidate: &CatalogueCandidate, others: &[CatalogueCandidate]) -> bool {
+    let is_like = |one: &&CatalogueCandidate| {
+        (&one.library, one.give_back) == (&candidate.library, candidate.give_back) && has_hidden_settings(one)
+    };
+    others.iter().filter(is_like).count() == 1
+}
+
 fn with_real_library(candidate: &CatalogueCandidate) -> CatalogueCandidate {
     let real = |library: &PathBuf| std::fs::canonicalize(library).unwrap_or_else(|_| library.clone());
     CatalogueCandidate { library: candidate.library.as_ref().map(real), ..candidate.clone() }
@@ -77,11 +86,33 @@ impl Running {
     /// The name of the candidate it is on, as far as that is visible.
     #[must_use]
     pub fn name_of_candidate<'a>(&self, among: &'a RealCandidates) -> Option<&'a str> {
+        // Children inherit the variables of some runtimes, and need not be programs of these.
+        let may_be = among.0.iter().filter(|one| one.runtime.is_none() || self.is_given_settings());
         // A candidate with settings is more specific than the same library without.
-        let mut sure: Vec<_> =
-            among.0.iter().filter(|one| self.is_on_real(one, &among.0) == On::Yes).collect();
+        let mut sure: Vec<_> = may_be.filter(|one| self.is_on_real(one, &among.0) == On::Yes).collect();
         sure.sort_by_key(|candidate| std::cmp::Reverse(settings_of(candidate)));
         sure.first().map(|candidate| candidate.name.as_str())
+    }
+
+    /// Whether the library is mapped that answers a runtime which asks for its settings.
+    pub(crate) fn is_given_settings(&self) -> bool {
+        maps_named(&self.mapped, SETTINGS)
+    }
+
+    /// The name of the candidate of this runtime that a process with [`Self::is_given_settings`] is on, where no other of
+    /// the runtime could look like it.
+    pub(crate) fn name_of_settings<'a>(
+        &self,
+        runtime: Runtime,
+        among: &'a RealCandidates,
+    ) -> Option<&'a str> {
+        let is_of = |one: &CatalogueCandidate| one.runtime.as_ref().is_some_and(|of| of.runtime == runtime);
+        let may_be = |one: &&CatalogueCandidate| {
+            is_of(one) && has_hidden_settings(one) && self.is_on_real(one, &among.0) != On::No
+        };
+        let mut found = among.0.iter().filter(may_be);
+        let first = found.next()?;
+        found.next().is_none().then_some(first.name.as_str())
     }
 
     /// The allocator that is mapped: the catalogue's, another one by its file, else that of the C library.
@@ -107,13 +138,21 @@ impl Running {
         if candidate.give_back != maps_named(&self.mapped, GIVE_BACK) {
             return On::No;
         }
+        let (answers, hides) = (self.is_given_settings(), has_hidden_settings(candidate));
+        // Without the library that answers, the variables of a runtime are in the environment.
+        if answers != hides && (answers || self.has_settings(candidate) != On::Yes) {
+            return On::No;
+        }
         let loaded = self.loaded(others);
         match &candidate.library {
             // Untouched, or settings of glibc: no library of the catalogue is there.
             None if loaded => On::No,
             None if candidate.is_system() => self.without_settings(others),
+            // Arguments alone: they are not looked at.
+            None if candidate.runtime.is_some() && candidate.environment.is_empty() => On::Unknown,
             None => self.has_settings(candidate),
             Some(library) if !self.maps(library) => On::No,
+            Some(_) if answers && has_its_library_alone(candidate, others) => On::Yes,
             Some(_) if candidate.environment.is_empty() => On::Yes,
             Some(_) => self.has_settings(candidate),
         }
@@ -139,8 +178,9 @@ impl Running {
     }
 
     fn without_settings(&self, others: &[CatalogueCandidate]) -> On {
-        let settings =
-            others.iter().filter(|other| other.library.is_none() && !other.is_system() && !other.give_back);
+        let settings = others.iter().filter(|other| {
+            other.library.is_none() && other.runtime.is_none() && !other.is_system() && !other.give_back
+        });
         let set = settings.into_iter().any(|other| self.has_settings(other) == On::Yes);
         match (self.injected(), set) {
             (Injected::Hook | Injected::Guard, _) => On::Unknown,
@@ -157,6 +197,7 @@ mod tests {
     use super::*;
     use crate::catalogue::SYSTEM;
     use crate::program::Program;
+    use crate::runtime::RuntimeSettings;
 
     fn candidate(name: &str, library: Option<&str>, settings: &[(&str, &str)]) -> CatalogueCandidate {
         CatalogueCandidate {
@@ -211,5 +252,35 @@ mod tests {
         assert_eq!(process(&["/l/je.so"], &[]).is_on(SYSTEM, &all), On::No);
         assert_eq!(process(&[], &[]).is_on("je", &all), On::No);
         assert_eq!(process(&["/p"], &[]).is_on("no such candidate", &all), On::No);
+    }
+
+    #[test]
+    fn settings_of_a_runtime_show_by_the_library_that_answers() {
+        let of = |runtime, name: &str, library, settings: &[(&str, &str)]| CatalogueCandidate {
+            runtime: Some(RuntimeSettings::of(runtime)),
+            ..candidate(name, library, settings)
+        };
+        let all = [
+            candidate(SYSTEM, None, &[]),
+            candidate("je", Some("/l/je.so"), &[]),
+            of(Runtime::Jvm, "jvm:x", None, &[]),
+            of(Runtime::Go, "go:x", None, &[("GOGC", "200")]),
+            of(Runtime::Node, "node:x", None, &[("NODE_OPTIONS", "-x")]),
+            of(Runtime::Cpython, "cpython:je", Some("/l/je.so"), &[("PYTHONMALLOC", "malloc")]),
+        ];
+        let all = RealCandidates::of(&all);
+        let on = |process: &Running| process.name_of_candidate(&all).map(str::to_owned);
+        let (guard, answers) = ("/i/libimas-guard.so", "/i/libimas-settings.so");
+        assert_eq!(on(&process(&[guard, "/l/je.so", answers], &[])).unwrap(), "cpython:je");
+        assert_eq!(on(&process(&[guard, "/l/je.so"], &[])).unwrap(), "je");
+        let node = process(&[guard, answers], &[]);
+        assert_eq!((on(&node), node.is_on("node:x", &all)), (None, On::Unknown), "or another's");
+        let of_runtime = |runtime| node.name_of_settings(runtime, &all);
+        assert_eq!((of_runtime(Runtime::Node), of_runtime(Runtime::Cpython)), (Some("node:x"), None));
+        assert_eq!(of_runtime(Runtime::Go), None, "its variables are not hidden");
+        assert_eq!((node.is_on(SYSTEM, &all), node.is_on("cpython:je", &all)), (On::No, On::No));
+        let child = process(&["/p"], &["GOGC=200"]);
+        assert_eq!(on(&child).unwrap(), SYSTEM, "it need not be a program of Go");
+        assert_eq!((child.is_on("go:x", &all), child.is_on("jvm:x", &all)), (On::Yes, On::Unknown));
     }
 }

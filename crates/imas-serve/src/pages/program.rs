@@ -148,6 +148,8 @@ fn how(ended: Ended) -> String {
         }
         Ended::Hung => "hung".to_owned(),
         Ended::Excess => "took far too much".to_owned(),
+        Ended::Failed { status } => format!("exit status {status}"),
+        Ended::OutOfMemory => "killed at its memory limit".to_owned(),
         Ended::NeverEntered => "died before it began".to_owned(),
         Ended::Clean { .. } | Ended::Killed { .. } | Ended::Unknown => dash(),
     }

@@ -20,7 +20,7 @@ const MOST: usize = 16;
 
 /// The candidate for a running service that was left untouched and holds much free memory.
 pub(super) fn candidate(context: &Context, unit: &str) -> Option<String> {
-    let candidates = RealCandidates::of(context.catalogue.candidates());
+    let candidates = RealCandidates::of(context.catalogue.all());
     let careful = keeps_away::careful(&candidates)?.to_owned();
     let of_unit = |process: &Running| process.unit.as_deref() == Some(unit);
     let untouched = |process: &Running| process.is_on(SYSTEM, &candidates) != On::No;

@@ -16,6 +16,7 @@ use imas_cli::{output, table};
 use imas_engine::context::Context;
 use imas_linux::heap::figures::NotReadable;
 use imas_linux::running::{self, Running};
+use imas_linux::running_runtime::name_of_candidate;
 use imas_linux::serving::candidate::RealCandidates;
 use imas_linux::serving::chooser::{Choice, Chooser};
 use imas_linux::trim_word::{Answers, Asked};
@@ -68,7 +69,7 @@ struct Asking {
 }
 
 pub(crate) fn run(args: &TrimArgs, context: &Context) -> Result<ExitCode> {
-    let candidates = RealCandidates::of(context.catalogue.candidates());
+    let candidates = RealCandidates::of(context.catalogue.all());
     let processes = meant(&args.what)?;
     let mut all: Vec<Asking> = processes.iter().map(|process| Asking::begin(process, &candidates)).collect();
     wait_for_answers(&mut all, Duration::from_secs_f64(args.wait));
@@ -116,7 +117,7 @@ impl Asking {
             pid,
             program: process.program.to_string(),
             unit: process.unit.clone(),
-            candidate: process.name_of_candidate(candidates).map(str::to_owned),
+            candidate: name_of_candidate(process, candidates).map(str::to_owned),
             asked: false,
             answered: false,
             returned_bytes: None,

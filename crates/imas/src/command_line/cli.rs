@@ -95,7 +95,7 @@ pub(crate) enum Command {
     WatchUnit { unit: String },
     /// Print what to set for a candidate: for a shell, systemd, an image, compose or Kubernetes
     Env(EnvArgs),
-    /// Put an allocator with all that it needs into one folder, for an image or a read-only volume
+    /// Put a candidate with all that it needs into one folder, for an image or a read-only volume
     Bundle(BundleArgs),
     /// Check what IMAS needs of this machine, and say what to do where something is missing
     Doctor(DoctorArgs),
@@ -253,8 +253,9 @@ pub(crate) struct ForgetArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_long_help = crate::command_line::service_args::SETTINGS_OF_AN_IMAGE)]
 pub(crate) struct BundleArgs {
-    /// Name of the candidate, as `imas list` shows it
+    /// Name of the candidate, as `imas list` shows it: an allocator, or settings of a language runtime
     #[arg(value_name = "CANDIDATE", add = ArgValueCompleter::new(complete::candidates))]
     pub(crate) candidate: String,
     /// The folder to make, or an archive whose name ends in `.tar`

@@ -122,6 +122,7 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
                 "the same, and takes it back if the service crashes or grows",
             ),
             ("sudo imas apply --auto --write", "every service for which a better candidate is known"),
+            ("imas apply etcd --candidate go:gogc200", "a setting of its runtime; nothing is loaded into it"),
         ],
     ),
     ("unapply", &[("sudo imas unapply --all --write --now", "every service as it was")]),
@@ -134,6 +135,7 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
                 "imas env --candidate jemalloc --format dockerfile --bundle /opt/imas",
                 "for an image, see 'imas bundle'",
             ),
+            ("imas env --candidate node:semi8 --format dockerfile", "settings of Node.js, for any image"),
         ],
     ),
     (
@@ -141,6 +143,7 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         &[
             ("imas bundle jemalloc --out imas", "a folder for a Dockerfile's COPY"),
             ("imas bundle mimalloc --out imas.tar --at /srv/imas", "an archive, to be found at /srv/imas"),
+            ("imas bundle cpython:jemalloc --out imas", "all objects of Python in jemalloc"),
         ],
     ),
     (

@@ -24,8 +24,14 @@ const JSON_DOCUMENT: &str = "With --json, standard output is one document, and m
 \x20 problem    why the service was left alone or what failed, or null\n\n\
 Where the command fails (exit status 2), there is no document.";
 
+/// At the end of `imas apply --help` and of its man page.
+const SETTINGS_OF_A_UNIT: &str = "Candidates that are settings of a language runtime (jvm:serial, go:gogc200, node:semi8 and others: 'imas list' says for whom) become \
+variables of the unit, where its program has that runtime and takes them. What the unit sets itself wins: the candidate is not offered \
+then, and the reason is said. Programs of Go and .NET hand the variables on to what they start. A JVM prints \"Picked up \
+JAVA_TOOL_OPTIONS\"; so its settings are written where --candidate names them, and never by --auto or unasked.";
+
 #[derive(Debug, Clone, Args)]
-#[command(after_long_help = JSON_DOCUMENT)]
+#[command(after_long_help = format!("{SETTINGS_OF_A_UNIT}\n\n{JSON_DOCUMENT}"))]
 pub(crate) struct ApplyArgs {
     /// The service, as systemctl names it
     #[arg(value_name = "UNIT", required_unless_present = "auto", conflicts_with = "auto")]
@@ -38,8 +44,8 @@ pub(crate) struct ApplyArgs {
     /// more often or takes more memory than before [default with --auto: 24h]
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "root")]
     pub(crate) watch: Option<f64>,
-    /// This candidate, or an allocator with settings as 'jemalloc?narenas:1' [default: what was learned about
-    /// the unit's program]
+    /// This candidate, as 'imas list' names it (jemalloc, go:gogc200), or an allocator with settings as
+    /// 'jemalloc?narenas:1' [default: what was learned about the unit's program]
     #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(complete::candidates))]
     pub(crate) candidate: Option<String>,
     /// What the service starts in turn runs under it too
@@ -122,13 +128,21 @@ pub(crate) enum Format {
     Kubernetes,
 }
 
+/// At the end of the help of `imas env` and `imas bundle`, and of their man pages.
+pub(crate) const SETTINGS_OF_AN_IMAGE: &str = "Candidates that are settings of a language runtime (jvm:serial, go:gogc200, node:semi8 and others: 'imas list' says for whom) need no \
+library, unless they have an allocator (cpython:jemalloc). They are variables alone, for any image, one with musl too. What the program \
+starts inherits them. The image is not looked at: whether its runtime takes the settings, and whether the image sets the same variables, \
+is for you to see. Settings that follow the memory limit (go:limit, node:limit) are refused, because the limit is the container's.";
+
 #[derive(Debug, Args)]
+#[command(after_long_help = SETTINGS_OF_AN_IMAGE)]
 pub(crate) struct EnvArgs {
     /// What was learned about this program: a path, a name found in PATH, or the number that `imas show`
     /// prints
     #[arg(value_name = "PROGRAM", required_unless_present = "candidate", conflicts_with = "candidate", add = ArgValueCompleter::new(complete::programs))]
     pub(crate) program: Option<OsString>,
-    /// This candidate, or an allocator with settings as 'jemalloc?narenas:1'
+    /// This candidate, as 'imas list' names it (jemalloc, go:gogc200), or an allocator with settings as
+    /// 'jemalloc?narenas:1'
     #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(complete::candidates))]
     pub(crate) candidate: Option<String>,
     /// In whose words

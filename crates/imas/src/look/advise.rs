@@ -86,7 +86,7 @@ pub(crate) fn run(args: JsonArgs, context: &Context) -> Result<ExitCode> {
 
 fn advice(context: &Context, store: &Store) -> Result<Advice> {
     let running = imas_linux::running::all();
-    let candidates = RealCandidates::of(context.catalogue.candidates());
+    let candidates = RealCandidates::of(context.catalogue.all());
     // Looks at large heaps may use up the time that the helper has for an owner's processes.
     let runtimes = runtime_advice::rows(context, &running, &candidates);
     let heaps = heap_advice::rows(context, &running, &candidates);

@@ -230,6 +230,7 @@ fn quarantined(quarantine: &Quarantine, program: i64, context: &Context) -> Stri
         match (quarantine.is_hang(), quarantine.is_excess()) {
             (true, _) => " or hung",
             (_, true) => " or took far too much",
+            _ if quarantine.is_failure() => " or failed",
             _ => "",
         },
         system.crashed,
@@ -248,6 +249,11 @@ fn how_it_ended(quarantine: &Quarantine) -> String {
             "took many times what it takes under system, until imas bench ended it".to_owned()
         }
         (Ended::Signal { signal }, _) => imas_linux::process::signal_name(i32::try_from(signal).unwrap_or(0)),
+        (Ended::OutOfMemory, _) => "the kernel killed it at the limit of its memory".to_owned(),
+        (Ended::Clean { status: Some(status) }, _) => format!("exit status {status}"),
+        (Ended::Failed { status }, _) => {
+            format!("exit status {status} in imas bench, which it never had under system")
+        }
         _ => "death before its first instruction".to_owned(),
     }
 }

@@ -15,7 +15,7 @@ use imas_linux::heap::figures::{HeapFigures, NotReadable};
 use imas_linux::jvm_heap::JvmHeap;
 use imas_linux::resident::ResidentMemory;
 use imas_linux::running::{self, Running};
-use imas_linux::running_runtime::RunningRuntime;
+use imas_linux::running_runtime::{RunningRuntime, name_of_candidate};
 use imas_linux::runtime::FoundRuntime;
 use imas_linux::serving::candidate::RealCandidates;
 use imas_linux::{named_memory, process, process_heaps};
@@ -132,14 +132,14 @@ fn memory(context: &Context, running: &Running, resident: ResidentMemory) -> Pro
     let live_bytes = trial_page::live_bytes(running);
     let heaps = process_heaps::of(running.pid);
     let verdict = verdict(&resident, live_bytes, heaps.as_ref().ok());
-    let candidates = RealCandidates::of(context.catalogue.candidates());
+    let candidates = RealCandidates::of(context.catalogue.all());
     ProcessMemory {
         schema: 1,
         pid: running.pid,
         program: running.program.to_string(),
         unit: running.unit.clone(),
         active: Active::of(running, &candidates),
-        candidate: running.name_of_candidate(&candidates).map(str::to_owned),
+        candidate: name_of_candidate(running, &candidates).map(str::to_owned),
         threads: process::threads(running.pid).unwrap_or(0),
         resident,
         resident_bytes: resident.total(),

@@ -34,6 +34,7 @@ use imas_core::adaptive::{Objective, weight};
 use imas_core::decision::{Conditions, Decision};
 use imas_engine::inline_candidate::{has_settings, inline_candidate};
 use imas_engine::inspect;
+use imas_engine::memory_kill;
 use imas_engine::profile;
 use imas_engine::runtime_command::{RuntimeCommand, is_served_by_settings};
 use imas_engine::start_plan::{StartPlan, decided};
@@ -214,6 +215,7 @@ impl Start {
     fn discard(&self) {
         if let Some(page) = &self.page {
             let _ = std::fs::remove_file(page); // a leftover is harvested as a start that never was
+            memory_kill::forget(page);
         }
     }
 }
@@ -228,7 +230,7 @@ fn plan(request: Request<'_>, places: &Places, command: &Command) -> Result<Star
     if environment.get(OsStr::new("LD_AUDIT")).is_some_and(|auditors| !auditors.is_empty()) {
         return Ok(Start::untouched_because(request, "LD_AUDIT is set"));
     }
-    if let Some(settled) = settled::find(args, places, &command.program, environment) {
+    if let Some(settled) = settled::find(args, places, command, environment) {
         return settled_start(request, places, command, &settled);
     }
     if let Some(why) = user_preloads::own_malloc(environment) {
@@ -247,29 +249,26 @@ fn settled_start(
     request: Request<'_>,
     places: &Places,
     command: &Command,
-    settled: &SettledStart,
+    (settled, candidate): &(SettledStart, Fitted),
 ) -> Result<Start> {
-    let candidate = settled.candidate();
     let trial_id = page::new_trial_id()?;
     let ticket = Ticket {
         kind: page_kind::FLIGHT,
         trial_id: &trial_id,
         candidate: &candidate.name,
         program: &command.program,
-        build_id: &settled.build_id,
+        build_id: settled.build_id(),
         pid: std::process::id(),
     };
     let store = store_place::real(&store_place::path(places.store.as_deref())?);
-    let watched = !candidate.is_system();
+    let is_bare = candidate.runtime.as_ref().is_some_and(|settings| settings.is_bare);
+    let watched = !candidate.is_system() && !is_bare;
     let page = watched.then(|| make_page(page::folder_of_store(&store), &ticket)).flatten();
-    let injection = Injection {
-        candidate: &candidate,
-        mode: Mode::Production,
-        reach: Reach::Program,
-        page: page.as_deref(),
-    };
-    let variables = injection.variables(request.environment, &settled.libraries())?;
-    Ok(Start { candidate: candidate.name, because: "settled".to_owned(), words: None, variables, page })
+    let injection =
+        Injection { candidate, mode: Mode::Production, reach: Reach::Program, page: page.as_deref() };
+    let variables = injection.variables(request.environment, &settled.libraries)?;
+    let words = words(candidate, &command.argv);
+    Ok(Start { candidate: candidate.name.clone(), because: "settled".to_owned(), words, variables, page })
 }
 
 /// A start by the store: pages are harvested, the policy decides, and what is settled is kept for the next start.
@@ -288,14 +287,12 @@ fn decided_anew(
         false => context.open_store_within(STORE_TIMEOUT)?,
     };
     let executable = inspect::command(command, Some(&store))?;
-    let kept = |candidate, pressure| Kept {
-        program: &command.program,
-        executable: &executable,
-        candidate,
-        pressure,
-    };
     let of_runtime = RuntimeCommand { command, executable: &executable, environment: request.environment };
-    if let Some(start) = pinned_settings(request, (context, &store), &of_runtime)? {
+    let kept = |candidate, pressure| Kept { of_command: &of_runtime, candidate, pressure };
+    if let Some((pinned, start)) = pinned_settings(request, (context, &store), &of_runtime)? {
+        if let Some(candidate) = pinned {
+            settled::keep(context, basis_of_file, &kept(candidate, Pressure::Any));
+        }
         return Ok(start);
     }
     if let Some(why) = &executable.unfit {
@@ -331,6 +328,7 @@ fn decided_anew(
         known.note_checks(&store, &profile)?;
     }
     let trial_id = page::new_trial_id()?;
+    let mut settles = None;
     let decision = if args.dry_run {
         under_way::next((context, &store), (&known.program, seen), &profile, &conditions)?.0
     } else {
@@ -341,10 +339,8 @@ fn decided_anew(
         if plan.decision.trial && fitted(args, &of_runtime, of_trial, Some(&store)).is_err() {
             plan.decision = plan.production.clone();
         }
-        if let Some(pressure) = settled::pressure(&profile, &plan, &conditions) {
-            let candidate = context.candidate(&plan.production.candidate)?;
-            settled::keep(context, basis.map(|basis| basis.until(&profile)), &kept(candidate, pressure));
-        }
+        settles = settled::pressure(&profile, &plan, &conditions)
+            .map(|pressure| (pressure, basis.map(|basis| basis.until(&profile))));
         take(&store, (program_id, seen), &plan, (trial_id.clone(), context.limits.retest_s))?
     };
     let ticket = Ticket {
@@ -355,7 +351,8 @@ fn decided_anew(
         build_id: &known.build_id,
         pid: std::process::id(),
     };
-    let candidate = match fitted(args, &of_runtime, context.candidate(&decision.candidate)?, Some(&store)) {
+    let chosen = context.candidate(&decision.candidate)?;
+    let candidate = match fitted(args, &of_runtime, chosen, Some(&store)) {
         Ok(candidate) => candidate,
         // It is known from now on, and the next start gets another.
         Err(why) => {
@@ -363,6 +360,9 @@ fn decided_anew(
             return Ok(Start::untouched_because(request, why));
         }
     };
+    if let Some((pressure, basis)) = settles {
+        settled::keep(context, basis, &kept(chosen, pressure));
+    }
     let mut start = prepare(request, context, (&decision, &candidate), command, &ticket)?;
     for (name, why) in known.left_out() {
         start.because.push_str(&format!(" {name} is left out: {why}."));
@@ -500,13 +500,13 @@ fn words(candidate: &CatalogueCandidate, argv: &[OsString]) -> Option<Vec<OsStri
     adds.then(|| with_arguments(candidate, argv))
 }
 
-/// The start of a program into which nothing can be loaded, under the settings that its user pinned it to. There are no
-/// trials of it: nothing would count them.
-fn pinned_settings(
+/// The start of a program into which nothing can be loaded, under the settings that its user pinned it to, with these
+/// settings where the program gets them. There are no trials of it: nothing would count them.
+fn pinned_settings<'a>(
     request: Request<'_>,
-    (context, store): (&Context, &Store),
+    (context, store): (&'a Context, &Store),
     of_runtime: &RuntimeCommand<'_>,
-) -> Result<Option<Start>> {
+) -> Result<Option<(Option<&'a CatalogueCandidate>, Start)>> {
     if !is_served_by_settings(of_runtime.executable) {
         return Ok(None);
     }
@@ -520,16 +520,17 @@ fn pinned_settings(
         Ok(fitted) => fitted,
         Err(why) => {
             let why = format!("{} is not offered: {why}", candidate.name);
-            return Ok(Some(Start::untouched_because(request, why)));
+            return Ok(Some((None, Start::untouched_because(request, why))));
         }
     };
-    Ok(Some(Start {
+    let start = Start {
         candidate: candidate.name.clone(),
         because: "pinned".to_owned(),
         words: words(&fitted, &of_runtime.command.argv),
         variables: variables(request, context, &fitted, Mode::Production, None)?,
         page: None,
-    }))
+    };
+    Ok(Some((Some(candidate), start)))
 }
 
 /// Keeps the weight between CPU and memory for the hysteresis of the next start, when it moved.
@@ -593,5 +594,7 @@ fn variables(
 /// The page of this start: in a trial calls are counted in it; in production it only distinguishes a crash from a clean end.
 fn make_page(folder: Result<PathBuf, PageFileError>, ticket: &Ticket<'_>) -> Option<PathBuf> {
     let made = folder.and_then(|folder| page::create(&folder, ticket));
-    made.inspect_err(|error| message::warning(&format!("no trial page: {error}"))).ok()
+    let page = made.inspect_err(|error| message::warning(&format!("no trial page: {error}"))).ok()?;
+    memory_kill::note(&page);
+    Some(page)
 }

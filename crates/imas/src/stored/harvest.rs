@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use imas_engine::activity::{self, ActivityLooks};
+use imas_engine::memory_kill;
 use imas_engine::pending::{PendingView, expected, is_finished, is_young, keep};
 use imas_linux::page;
 use imas_store::Store;
@@ -37,9 +38,10 @@ pub(crate) fn harvest(context: &Context, store: &Store) -> Result<Harvest> {
             Ok(page) if is_finished(&path, &page) => {
                 // What the process wrote between the reading and its end counts too.
                 let Ok(page) = imas_linux::ingest::read_page_file(&path, &expected) else { continue };
-                keep(context, store, &page, activity::of(&path))?;
+                keep(context, store, &memory_kill::with_kill(&path, page), activity::of(&path))?;
                 remove(&path)?;
                 activity::forget(&path);
+                memory_kill::forget(&path);
                 harvest.stored += 1;
             }
             Ok(page) => {
@@ -122,5 +124,6 @@ fn remove(path: &Path) -> std::io::Result<()> {
 fn set_aside(path: &Path, why: &str) -> Result<String> {
     let aside = path.with_extension("page.damaged");
     std::fs::rename(path, &aside)?;
+    memory_kill::forget(path);
     Ok(format!("a trial page could not be read ({why}); it was kept as {}", aside.display()))
 }

@@ -280,10 +280,11 @@ impl World {
         (store, program)
     }
 
-    /// Names of the files in the folder of pages.
+    /// Names of the files in the folder of pages. Those that are only there where memory is limited are left out.
     pub(crate) fn page_files(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.pages()).into_iter().flatten().flatten();
-        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names.filter(|name| !name.ends_with(".kills")).collect()
     }
 }
 

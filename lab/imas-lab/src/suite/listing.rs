@@ -61,7 +61,7 @@ fn row<'a>(program: &'a SuiteProgram, suite: &Suite, installed: &BTreeSet<String
     let excluded = match fit(program, place) {
         Fit::No(why) => Some(why),
         Fit::Absent if here => Some(format!("its packages have no {}", program.executable())),
-        Fit::Yes { .. } | Fit::Absent => None,
+        Fit::Yes(_) | Fit::Absent => None,
     };
     let registries = [&program.pip, &program.npm, &program.cargo].into_iter().flatten().cloned();
     Row {

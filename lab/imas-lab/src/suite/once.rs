@@ -11,6 +11,7 @@ use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::environment::{Injection, Mode, Reach, Variables};
 use imas_linux::measure::{self, RunOutcome};
 use imas_linux::one_cpu::steady_cpu;
+use imas_linux::runtime_start::with_arguments;
 use imas_suite::{Place, Server, Shell, ShellOutput, SuiteProgram, words};
 use nix::sys::signal::Signal;
 use siphasher::sip::SipHasher13;
@@ -99,7 +100,7 @@ impl Once<'_> {
         let input = self.program.input.as_ref().map(|input| shell.folder.join(input));
         let run = measure::RunRequest {
             file: &command.file,
-            argv: &command.argv,
+            argv: &with_arguments(candidate, &command.argv),
             variables: &variables,
             input: input.as_deref(),
             folder: Some(shell.folder),

@@ -25,13 +25,13 @@ use imas_runs::session::{BegunRound, Sessions};
 use imas_runs::subject::{Subject, Timeout};
 use imas_suite::{Place, Suite, SuiteError, SuiteProgram};
 
-use super::fit::{Fit, fit};
+use super::fit::{Fit, Measurable, NotRunHere, fit};
+use super::measured::{MeasuredProgram, MeasuredPrograms, for_every_program};
 use super::once::{Once, RunMode};
 use super::show;
 use super::watcher::{Planned, Watcher};
 use crate::study_args::SuiteRunArgs;
 use imas_cli::message::{self, Hinted};
-use imas_engine::compared::{DefaultComparison, usable as usable_candidates};
 use imas_engine::context::Context;
 
 /// A run may take at least this time, and this multiple of the time that the suite expects.
@@ -54,15 +54,17 @@ pub(crate) fn measure(args: &SuiteRunArgs, context: &Context) -> Result<PathBuf>
     let suite = super::read(context)?;
     let place = super::place(args.places.cache.as_deref(), context)?;
     let programs = chosen(&suite, args)?;
-    let candidates = usable_candidates(&args.with, DefaultComparison::DefaultSet, context)?;
+    let for_every = for_every_program(&args.with, context)?;
     let folder = super::out(&args.places)?;
     let _alone = place.lock().map_err(super::hinted)?;
     super::left_over::end(&place);
     let (mut journal, earlier) = journal(&folder.join(super::FILE), args.resume)?;
     super::install::missing(&suite, &programs, &place, args.install)?;
     let interruption = Interruption::watch()?;
-    let (usable, not_run) = usable(&programs, &place);
-    if usable.is_empty() {
+    let (measurable, mut not_run) = usable(&programs, &place);
+    let measured = MeasuredPrograms::of(for_every, &args.with, measurable, &place, context);
+    not_run.extend(measured.not_run);
+    if measured.programs.is_empty() {
         return Err(Hinted::error(
             "none of these programs can be run here",
             "'imas-lab suite list' says why",
@@ -70,8 +72,16 @@ pub(crate) fn measure(args: &SuiteRunArgs, context: &Context) -> Result<PathBuf>
     }
     say_if_busy();
     let done = earlier.runs.iter().map(RawRun::key).collect();
-    let session =
-        Session { args, context, suite: &suite, place: &place, candidates, programs: usable, done, earlier };
+    let session = Session {
+        args,
+        context,
+        suite: &suite,
+        place: &place,
+        candidates: measured.candidates,
+        programs: measured.programs,
+        done,
+        earlier,
+    };
     session.warn_of_late_candidates();
     write(&mut journal, &session.header())?;
     for (left_out, why) in not_run {
@@ -113,19 +123,16 @@ fn chosen<'a>(suite: &'a Suite, args: &SuiteRunArgs) -> Result<Vec<&'a SuiteProg
     found.map_err(super::hinted)
 }
 
-/// What cannot be measured: the program's name and why.
-pub(crate) type NotRunHere = (String, String);
-
-/// Programs that can be measured, with their build ids, and the other programs, which are reported.
+/// Programs that can be measured, and the other programs, which are reported.
 pub(crate) fn usable<'a>(
     programs: &[&'a SuiteProgram],
     place: &Place,
-) -> (Vec<(&'a SuiteProgram, String)>, Vec<NotRunHere>) {
+) -> (Vec<(&'a SuiteProgram, Box<Measurable>)>, Vec<NotRunHere>) {
     let (mut usable, mut not_run) = (Vec::new(), Vec::new());
     for program in programs {
         let why = match fit(program, place) {
-            Fit::Yes { build_id } => {
-                usable.push((*program, build_id));
+            Fit::Yes(measurable) => {
+                usable.push((*program, measurable));
                 continue;
             }
             Fit::No(why) => why,
@@ -153,8 +160,7 @@ struct Session<'a> {
     suite: &'a Suite,
     place: &'a Place,
     candidates: Vec<&'a CatalogueCandidate>,
-    /// Programs with their build ids.
-    programs: Vec<(&'a SuiteProgram, String)>,
+    programs: Vec<MeasuredProgram<'a>>,
     done: BTreeSet<RunKey>,
     /// Runs of earlier sessions.
     earlier: Sessions,
@@ -180,12 +186,12 @@ impl Session<'_> {
     fn all(&self, journal: Journal, interruption: &Interruption) -> Result<SessionEnd> {
         let planned = self.planned();
         let candidates: Vec<String> = self.candidates.iter().map(|one| one.name.clone()).collect();
-        let subjects = self.programs.iter().map(|(program, _)| self.subject(program)).collect();
+        let subjects = self.programs.iter().map(|one| self.subject(one.program)).collect();
         let rules = Rules { elimination: Elimination::Failures(CHANCES), warmup_must_succeed: true };
         let mut runner = Runner::new(candidates.clone(), subjects, rules, interruption);
         runner.journal = Some(journal);
         let steps: Vec<Step> = planned.iter().map(|planned| planned.step).collect();
-        let expected = self.programs.iter().map(|(program, _)| (program.name.clone(), program.seconds));
+        let expected = self.programs.iter().map(|one| (one.program.name.clone(), one.program.seconds));
         let mut watcher = Watcher::start(planned, expected.collect(), candidates, self.args.time_limit);
         let mut executor = SuiteExecutor { session: self, prepared: vec![false; self.programs.len()] };
         let ended = runner.run(steps, &mut executor, &mut watcher);
@@ -217,12 +223,12 @@ impl Session<'_> {
     /// Every run that is not there yet; before the first of a program in a round its warm-up. Other programs ran
     /// meanwhile, and without one the first run had 3 % less memory and 2 % more CPU time than the others.
     fn planned(&self) -> Vec<Planned> {
-        let names: Vec<&str> = self.programs.iter().map(|(program, _)| program.name.as_str()).collect();
+        let names: Vec<&str> = self.programs.iter().map(|one| one.program.name.as_str()).collect();
         let mut warm = BTreeSet::new();
         let mut planned = Vec::new();
         for (kind, round) in self.rounds() {
             for subject in schedule::subjects(&names, round, self.args.seed) {
-                let todo = self.todo(names[subject], kind, round);
+                let todo = self.todo(&self.programs[subject], kind, round);
                 let mut add = |candidate, of| {
                     planned.push(Planned { step: Step { subject, candidate, kind: of }, kind, round });
                 };
@@ -236,13 +242,15 @@ impl Session<'_> {
     }
 
     /// Candidates that have not run in this round yet, in its order, as indices; without those that joined
-    /// after it was begun.
-    fn todo(&self, name: &str, kind: RunKind, round: u32) -> Vec<usize> {
+    /// after it was begun, and those that the program does not get in such runs.
+    fn todo(&self, measured: &MeasuredProgram<'_>, kind: RunKind, round: u32) -> Vec<usize> {
+        let name = measured.program.name.as_str();
         let order = schedule::candidates(name, self.candidates.len(), round, self.args.seed);
         let key = |at: usize| (name.to_owned(), self.candidates[at].name.clone(), kind, round);
         let begun = self.begun().get(&(name.to_owned(), kind, round));
         let is_in = |at: usize| begun.is_none_or(|names| names.contains(&self.candidates[at].name));
-        order.into_iter().filter(|&at| is_in(at) && !self.done.contains(&key(at))).collect()
+        let is_due = |at: usize| is_in(at) && !self.done.contains(&key(at));
+        order.into_iter().filter(|&at| measured.has_runs(at, kind) && is_due(at)).collect()
     }
 
     /// Rounds of sessions before, with the candidates of each.
@@ -251,12 +259,15 @@ impl Session<'_> {
     }
 
     fn warn_of_late_candidates(&self) {
-        let is_asked = |round: &BegunRound| self.programs.iter().any(|(program, _)| program.name == round.0);
-        let lacks = |name: &String| {
-            self.begun().iter().any(|(round, names)| is_asked(round) && !names.contains(name))
+        let gets = |round: &BegunRound, at: usize| {
+            self.programs.iter().any(|one| one.program.name == round.0 && one.has_runs(at, round.1))
         };
-        let names = self.candidates.iter().map(|one| &one.name);
-        let joined: Vec<&str> = names.filter(|name| lacks(name)).map(String::as_str).collect();
+        let lacks = |at: usize, name: &String| {
+            self.begun().iter().any(|(round, names)| gets(round, at) && !names.contains(name))
+        };
+        let names = self.candidates.iter().map(|one| &one.name).enumerate();
+        let joined: Vec<&str> =
+            names.filter(|(at, name)| lacks(*at, name)).map(|(_, name)| name.as_str()).collect();
         if !joined.is_empty() {
             message::warning(&format!(
                 "{} joined after rounds were begun, and those stay without: runs of a round are made next to each other\nhint: --rounds above those that are done makes rounds with all; they are compared once more than half of the rounds have all",
@@ -275,13 +286,16 @@ struct SuiteExecutor<'a, 'b> {
 
 impl Executor for SuiteExecutor<'_, '_> {
     fn execute(&mut self, step: &Step, limits: &RunLimits) -> Result<Execution> {
-        let Session { context, place, suite, candidates, programs, .. } = self.session;
-        let (program, build_id) = &programs[step.subject];
+        let Session { context, place, suite, programs, .. } = self.session;
+        let measured = &programs[step.subject];
+        let MeasuredProgram { program, build_id, .. } = measured;
+        let candidate =
+            measured.fitted(step.candidate).context("a candidate that the program does not get")?;
         if !std::mem::replace(&mut self.prepared[step.subject], true) {
             place.prepare(suite, program)?;
         }
         let once = Once { context, place, program, build_id, limits: *limits };
         let is_counted = matches!(step.kind, RoundKind::Counted { .. });
-        once.run(candidates[step.candidate], if is_counted { RunMode::Counted } else { RunMode::Measured })
+        once.run(candidate, if is_counted { RunMode::Counted } else { RunMode::Measured })
     }
 }

@@ -31,6 +31,8 @@ pub(super) struct CollectedRuns {
     pub(super) hung: bool,
     /// A run of the candidate took many times what any took under `system`, and was ended.
     pub(super) excess: bool,
+    /// The kernel killed a run of the candidate at the limit of its memory.
+    out_of_memory: bool,
     /// A run of the candidate did not end in time.
     pub(super) timed_out: bool,
 }
@@ -53,12 +55,23 @@ impl CollectedRuns {
         ended_so.filter_map(|run| run.sample.as_ref()).collect()
     }
 
-    /// First crash, hang or excess of the candidate's runs.
+    /// First exit of the candidate's runs that is not among these. What was ended by us is none.
+    fn other_exit(&self, usual: &BTreeSet<i32>) -> Option<Ended> {
+        let mut exits = self.exits().filter(|exit| !usual.contains(exit));
+        exits.next().filter(|_| !self.timed_out).map(|status| Ended::Failed { status })
+    }
+
+    /// First crash, kill for want of memory, hang or excess of the candidate's runs.
     fn harm(&self) -> Option<Ended> {
         let mut signals = self.signals.iter().filter_map(|&signal| u32::try_from(signal).ok());
         let crash = signals.find(|&signal| is_crash_signal(signal));
-        let ended = || self.hung.then_some(Ended::Hung).or_else(|| self.excess.then_some(Ended::Excess));
-        crash.map(|signal| Ended::Signal { signal }).or_else(ended)
+        let others = [
+            (self.out_of_memory, Ended::OutOfMemory),
+            (self.hung, Ended::Hung),
+            (self.excess, Ended::Excess),
+        ];
+        let other = || others.into_iter().find_map(|(is_so, ended)| is_so.then_some(ended));
+        crash.map(|signal| Ended::Signal { signal }).or_else(other)
     }
 }
 
@@ -178,9 +191,16 @@ impl<'a> Collector<'a> {
         self.named().filter(|(_, collected)| has(collected)).map(|(one, _)| one.name.clone()).collect()
     }
 
-    /// First crash, hang or excess of each candidate, `system` included: its crashes are the baseline.
+    /// First crash, kill for want of memory, hang or excess of each candidate, `system` included: its crashes are the
+    /// baseline. Under settings of a runtime an exit that `system` never showed counts too: a heap that is too small
+    /// ends so.
     pub(super) fn harms(&self) -> impl Iterator<Item = (&'a CatalogueCandidate, Ended)> {
-        self.named().filter_map(|(candidate, collected)| Some((candidate, collected.harm()?)))
+        let usual: BTreeSet<i32> = self.system().into_iter().flat_map(CollectedRuns::exits).collect();
+        self.named().filter_map(move |(candidate, collected)| {
+            let may_fail = candidate.runtime.is_some() && !usual.is_empty();
+            let failed = || may_fail.then(|| collected.other_exit(&usual)).flatten();
+            Some((candidate, collected.harm().or_else(failed)?))
+        })
     }
 
     fn failure_of(&self, run: &Execution) -> Option<Failure> {
@@ -227,6 +247,7 @@ impl Observer for Collector<'_> {
         into.signals.extend(run.outcome.signal);
         into.hung |= run.outcome.hung;
         into.excess |= run.outcome.excess;
+        into.out_of_memory |= run.outcome.out_of_memory;
         into.timed_out |= run.outcome.timed_out;
         self.notes.extend(run.notes);
         self.notes.extend(odd(&run.outcome, candidate));

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The contents of the small file: one program's decision. A line with a check sum, then JSON.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use imas_engine::inspect::ExecutableFacts;
+use imas_engine::runtime_command::RuntimeCommand;
 use imas_linux::catalogue::CatalogueCandidate;
-use imas_linux::environment::Libraries;
+use imas_linux::environment::{Libraries, Variables};
 use imas_linux::fnv::fnv64;
-use imas_linux::program::Program;
+use imas_linux::program::{Command, Program};
+use imas_linux::runtime_start::Fitted;
 use serde::{Deserialize, Serialize};
 
-use super::Kept;
 use super::basis::Basis;
 
 /// The decision for the next starts of a program, with all that is needed to make one.
@@ -18,32 +19,32 @@ use super::basis::Basis;
 pub(crate) struct SettledStart {
     path: PathBuf,
     detail: String,
-    pub(crate) build_id: String,
-    candidate: String,
-    library: Option<PathBuf>,
-    gives_back: bool,
-    environment: BTreeMap<String, String>,
-    hook: PathBuf,
-    guard: PathBuf,
-    give_back: PathBuf,
-    preload_folder: Option<PathBuf>,
+    executable: ExecutableFacts,
+    candidate: CatalogueCandidate,
+    /// The candidates of the program's runtime, and what each would set for the command of the decision.
+    of_runtime: Vec<CatalogueCandidate>,
+    offers: Vec<Option<String>>,
+    pub(crate) libraries: Libraries,
     pub(super) basis: Basis,
 }
 
 impl SettledStart {
-    pub(super) fn new(kept: &Kept<'_>, libraries: &Libraries, basis: Basis) -> Self {
+    pub(super) fn new(
+        of_command: &RuntimeCommand<'_>,
+        candidate: &CatalogueCandidate,
+        of_runtime: Vec<CatalogueCandidate>,
+        libraries: &Libraries,
+        basis: Basis,
+    ) -> Self {
+        let Program { path, detail } = of_command.command.program.clone();
         Self {
-            path: kept.program.path.clone(),
-            detail: kept.program.detail.clone(),
-            build_id: kept.executable.build_id.clone(),
-            candidate: kept.candidate.name.clone(),
-            library: kept.candidate.library.clone(),
-            gives_back: kept.candidate.give_back,
-            environment: kept.candidate.environment.clone(),
-            hook: libraries.hook.clone(),
-            guard: libraries.guard.clone(),
-            give_back: libraries.give_back.clone(),
-            preload_folder: libraries.preload_folder.clone(),
+            path,
+            detail,
+            executable: of_command.executable.clone(),
+            candidate: candidate.clone(),
+            offers: of_command.offers(&of_runtime),
+            of_runtime,
+            libraries: libraries.clone(),
             basis,
         }
     }
@@ -57,26 +58,16 @@ impl SettledStart {
         self.path == program.path && self.detail == program.detail
     }
 
-    /// The candidate, with what a start needs of it.
-    pub(crate) fn candidate(&self) -> CatalogueCandidate {
-        CatalogueCandidate {
-            name: self.candidate.clone(),
-            library: self.library.clone(),
-            give_back: self.gives_back,
-            environment: self.environment.clone(),
-            ..CatalogueCandidate::default()
-        }
+    pub(crate) fn build_id(&self) -> &str {
+        &self.executable.build_id
     }
 
-    pub(crate) fn libraries(&self) -> Libraries {
-        Libraries {
-            hook: self.hook.clone(),
-            guard: self.guard.clone(),
-            give_back: self.give_back.clone(),
-            // No candidate with settings of a runtime is kept.
-            settings: PathBuf::new(),
-            preload_folder: self.preload_folder.clone(),
-        }
+    /// The candidate as this command gets it. None where a candidate of the runtime, the decided one or another,
+    /// would set something else for it than for the command of the decision.
+    pub(crate) fn fitted(&self, command: &Command, environment: &Variables) -> Option<Fitted> {
+        let of_command = RuntimeCommand { command, executable: &self.executable, environment };
+        let is_offered_the_same = of_command.offers(&self.of_runtime) == self.offers;
+        is_offered_the_same.then(|| of_command.fitted_unasked(&self.candidate, None).ok()).flatten()
     }
 
     /// None for what JSON cannot express, such as a path that is not UTF-8.
