@@ -332,14 +332,12 @@ impl<'a> Session<'a> {
         if pick == imas_core::SYSTEM {
             return Ok(String::new());
         }
-        let words: Vec<String> =
-            report.command.iter().map(|word| shell_words::quote(word).into_owned()).collect();
+        let words = shell_words::join(&report.command);
         let program = pinnable(&self.command()?);
         let program = shell_words::quote(&program);
         Ok(format!(
             "to use it:  imas apply UNIT --candidate {pick} --write      (UNIT: its systemd service)\n\
-             by hand:    imas run --follow --candidate {pick} -- {}\nfor good:   imas pin {program} {pick}\n",
-            words.join(" ")
+             by hand:    imas run --follow --candidate {pick} -- {words}\nfor good:   imas pin {program} {pick}\n"
         ))
     }
 
