@@ -12,6 +12,12 @@ use procfs::process::{MMapPath, MemoryMap, MemoryMaps, Process, Stat};
 use crate::environment::{Injection, Libraries, Variables};
 use crate::foreign_process::{self, ForeignFile, mappings};
 
+/// State of a process as the kernel counts it; None when it is gone.
+#[must_use]
+pub fn stat(pid: u32) -> Option<Stat> {
+    open(pid).ok()?.stat().ok()
+}
+
 /// Start time of a process in clock ticks since boot: with the pid, its identity.
 ///
 /// # Errors
@@ -23,7 +29,7 @@ pub fn start_ticks(pid: u32) -> ProcResult<u64> {
 /// Number of threads of a process; None when it is gone.
 #[must_use]
 pub fn threads(pid: u32) -> Option<u64> {
-    u64::try_from(open(pid).ok()?.stat().ok()?.num_threads).ok()
+    u64::try_from(stat(pid)?.num_threads).ok()
 }
 
 /// Identity of this boot.
@@ -37,7 +43,7 @@ pub fn boot_id() -> ProcResult<String> {
 /// Resident bytes of a process, those of files included.
 #[must_use]
 pub fn resident_bytes(pid: u32) -> Option<u64> {
-    Some(Process::new(i32::try_from(pid).ok()?).ok()?.stat().ok()?.rss * procfs::page_size())
+    Some(stat(pid)?.rss * procfs::page_size())
 }
 
 /// Whether the process of that id and start still runs (a zombie does not).
