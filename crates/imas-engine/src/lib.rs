@@ -44,6 +44,7 @@ pub mod config;
 pub mod context;
 pub mod daemon_status;
 pub mod difference;
+pub mod entry;
 pub mod exclusions;
 pub mod flags;
 pub mod fleet_key;

@@ -39,32 +39,14 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::CommandFactory;
 use imas_cli::manual;
-use imas_cli::message;
-use imas_engine::probe;
+use imas_engine::entry;
 use imas_view::ProcessObserver;
 
 use crate::cli::{Cli, Made};
 use crate::listing::Listing;
 
 fn main() -> ExitCode {
-    if let Some(answer) = probe::answer() {
-        return answer;
-    }
-    let cli = match Cli::read() {
-        Ok(cli) => cli,
-        Err(usage) => {
-            let _ = usage.print(); // if this fails, the error cannot be reported either
-            return ExitCode::from(if usage.use_stderr() { 2 } else { 0 });
-        }
-    };
-    match run(cli) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) if message::is_broken_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => {
-            message::error(&imas_engine::store_damage::advised(error));
-            ExitCode::from(2)
-        }
-    }
+    entry::main_of(Cli::read, |cli| run(cli).map(|()| ExitCode::SUCCESS))
 }
 
 fn run(cli: Cli) -> Result<()> {
