@@ -8,6 +8,7 @@ pub(crate) mod limit;
 mod listing;
 pub(crate) mod once;
 mod pack;
+mod packed;
 mod progress;
 pub(crate) mod session;
 mod show;
