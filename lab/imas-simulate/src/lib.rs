@@ -5,6 +5,7 @@
 pub mod assess;
 pub mod contender;
 pub mod cost;
+pub mod deconvolution;
 pub mod fleet;
 pub mod floor;
 pub mod predictions;
