@@ -10,6 +10,7 @@ pub mod fleet;
 pub mod floor;
 pub mod predictions;
 pub mod program;
+pub mod reliability;
 pub mod replayed;
 pub mod store;
 pub mod synthetic;
