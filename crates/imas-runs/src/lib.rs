@@ -8,8 +8,7 @@
 //!   program in it
 //! - [`handing_on`]: signals that are meant for the program
 //! - [`interruption`]: a signal ends the run, and keeps what was measured
-//! - [`record`]: the one record of a run; [`journal`]: a file of such lines; [`session`]: what a journal of
-//!   records says
+//! - [`record`]: the one record of a run; [`journal`]: a file of such lines
 //! - [`counted`]: the trial pages of a counted run, and its memory through time
 //! - [`prefault`]: free memory that is touched before each run
 //! - [`packed`]: such files made small, and read again
@@ -30,7 +29,6 @@ pub mod record;
 pub mod runner;
 pub mod schedule;
 pub mod service;
-pub mod session;
 pub mod subject;
 
 mod watch;

@@ -11,6 +11,7 @@ mod pack;
 mod packed;
 mod progress;
 pub(crate) mod session;
+mod sessions;
 mod show;
 mod watcher;
 
