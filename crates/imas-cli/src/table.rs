@@ -34,18 +34,6 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// The table without the columns in which no cell says anything.
-    #[must_use]
-    pub fn without_empty_columns(self) -> Self {
-        let says = |at: usize| self.rows.iter().any(|row| !matches!(row[at].trim(), "" | "-"));
-        let kept: Vec<bool> = (0..self.columns.len()).map(says).collect();
-        let of = |cells: Vec<String>| {
-            cells.into_iter().zip(&kept).filter(|(_, kept)| **kept).map(|(cell, _)| cell).collect()
-        };
-        let Self { id, title, columns, rows } = self;
-        Self { id, title, columns: of(columns), rows: rows.into_iter().map(of).collect() }
-    }
-
     /// RFC 4180, column names first.
     ///
     /// # Errors
