@@ -2,15 +2,6 @@
 //! `imas-top`, which `imas top` runs: the running processes with their allocators, and what IMAS knows of
 //! them.
 //!
-//! - [`cli`]: what may be typed
-//! - [`mod@column`], [`words`]: what is shown of a process
-//! - [`listing`]: which processes, in which order
-//! - [`history`]: memory since the start
-//! - [`app`]: the state of the page; [`keys`]: what keys do to it; [`command`]: what they have `imas` do
-//! - [`page`], [`pane`], [`theme`]: the page drawn
-//! - [`terminal`], [`live`]: the terminal and the loop
-//! - [`once`]: the table on standard output
-//!
 //! ```text
 //! words -> column -> listing -> app -> keys
 //! history, command ------------^  ^--- pane -> page
