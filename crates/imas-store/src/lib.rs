@@ -38,23 +38,14 @@ pub struct Store {
 
 /// Errors of the store. None of them may keep a program from starting.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the texts of the errors say it")]
 pub enum StoreError {
     /// The folder could not be made or the file not reached.
     #[error("{}: {error}", .path.display())]
-    Io {
-        /// The file or folder.
-        path: PathBuf,
-        /// The system's error.
-        error: std::io::Error,
-    },
+    Io { path: PathBuf, error: std::io::Error },
     /// SQLite returned an error.
     #[error("{}: {error}", .path.display())]
-    Open {
-        /// The database file.
-        path: PathBuf,
-        /// SQLite's error.
-        error: rusqlite::Error,
-    },
+    Open { path: PathBuf, error: rusqlite::Error },
     /// A database of another program.
     #[error("{}: no store of imas", .0.display())]
     Foreign(PathBuf),
