@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::bench::{bench, names, picks};
-use crate::support::{World, candidate, list, output, real, succeeded, text};
+use crate::support::{World, candidate, describe, list, output, real, text};
 
 /// Ends as a program that runs out of memory under GOGC=50, and as one that is killed at its limit under GOGC=400.
 const GO: &str = r#"package main
@@ -47,7 +47,8 @@ fn go_program(folder: &Path) -> Option<PathBuf> {
     let (source, program) = (folder.join("fails.go"), folder.join("fails"));
     std::fs::write(&source, GO).unwrap();
     let mut build = Command::new(compiler);
-    succeeded(output(build.args(["build", "-o"]).args([&program, &source]).env("CGO_ENABLED", "0")));
+    let made = output(build.args(["build", "-o"]).args([&program, &source]).env("CGO_ENABLED", "0"));
+    assert!(made.status.success(), "{}", describe(&made));
     Some(program)
 }
 
