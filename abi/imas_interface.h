@@ -8,8 +8,8 @@
  * SWI-Prolog has predicates and a flag that tell what MallocExtension_GetNumericProperty says of its whole heap.
  * Neither is the scalable_malloc of libtbbmalloc: its manual keeps that heap apart from malloc's.
  *
- * Each name ends with a space; one that ends in * stands for all names that begin so. crates/imas-linux/src/interface.rs has the
- * same lists; a test there reads this file.
+ * Each name ends with a space; one that ends in * stands for all names that begin so.
+ * crates/imas-linux/src/elf/interface.rs reads the texts of this file: it holds no other double quotes.
  */
 #ifndef IMAS_INTERFACE_H
 #define IMAS_INTERFACE_H

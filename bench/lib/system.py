@@ -29,7 +29,7 @@ class _Runs:
     def __init__(self, place):
         self.place = place
         self.library = place.library("mimalloc")
-        subprocess.run(["cargo", "build", "-q", "--locked", "-p", "imas-linux", "--example", "publish"], cwd=ROOT, check=True)
+        subprocess.run(["cargo", "build", "-q", "--locked", "-p", "imas-testing", "--example", "publish"], cwd=ROOT, check=True)
         self.publish = ROOT / "target/debug/examples/publish"
         self.folders = {
             "absent": self._folder("absent"),

@@ -34,18 +34,6 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// The table without the columns in which no cell says anything.
-    #[must_use]
-    pub fn without_empty_columns(self) -> Self {
-        let says = |at: usize| self.rows.iter().any(|row| !matches!(row[at].trim(), "" | "-"));
-        let kept: Vec<bool> = (0..self.columns.len()).map(says).collect();
-        let of = |cells: Vec<String>| {
-            cells.into_iter().zip(&kept).filter(|(_, kept)| **kept).map(|(cell, _)| cell).collect()
-        };
-        let Self { id, title, columns, rows } = self;
-        Self { id, title, columns: of(columns), rows: rows.into_iter().map(of).collect() }
-    }
-
     /// RFC 4180, column names first.
     ///
     /// # Errors
@@ -75,20 +63,21 @@ impl Table {
         self.columns.iter().map(String::as_str).collect()
     }
 
-    /// For each column whether every cell is a figure or a dash, and at least one a figure: those stand to
-    /// the right.
+    /// For each column whether it is one of figures.
     pub fn figure_columns(&self) -> Vec<bool> {
-        let is_dash = |text: &str| text.is_empty() || text == "-";
-        let is_figure = |text: &str| {
-            let digits = text.trim_start_matches(['+', '-', '<', ' ']);
-            digits.starts_with(|c: char| c.is_ascii_digit())
-        };
-        let column = |at: usize| {
-            let cells = || self.rows.iter().filter_map(|row| row.get(at)).map(|cell| cell.trim());
-            cells().all(|cell| is_dash(cell) || is_figure(cell)) && cells().any(is_figure)
-        };
-        (0..self.columns.len()).map(column).collect()
+        (0..self.columns.len()).map(|at| is_of_figures(&self.rows, at)).collect()
     }
+}
+
+/// Whether every cell of the column is a figure or a dash, and at least one a figure: it stands to the right.
+fn is_of_figures(rows: &[Vec<String>], column: usize) -> bool {
+    let is_dash = |text: &str| text.is_empty() || text == "-";
+    let is_figure = |text: &str| {
+        let digits = text.trim_start_matches(['+', '-', '<', ' ']);
+        digits.starts_with(|c: char| c.is_ascii_digit())
+    };
+    let cells = || rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.trim());
+    cells().all(|cell| is_dash(cell) || is_figure(cell)) && cells().any(is_figure)
 }
 
 /// A table without borders; numbers stand to the right.
@@ -116,10 +105,13 @@ pub fn wrapped(head: &[&str], rows: impl Iterator<Item = Vec<String>>, last: Opt
     let mut table = comfy_table::Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(head.iter().copied());
-    for row in rows {
-        table.add_row(one_line(row));
+    let rows: Vec<Vec<String>> = rows.collect();
+    for row in &rows {
+        table.add_row(row.iter().map(|cell| printable::name(cell).into_owned()));
     }
-    align(&mut table);
+    for (_, column) in table.column_iter_mut().enumerate().filter(|(at, _)| is_of_figures(&rows, *at)) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
     if let (Some(width), Some(column)) = (last, table.column_mut(head.len().saturating_sub(1))) {
         column.set_constraint(ColumnConstraint::UpperBoundary(Width::Fixed(width)));
     }
@@ -153,29 +145,6 @@ pub fn markdown_code(text: &str) -> String {
 /// Cells hold names of others: none may end its row or steer the terminal.
 fn one_line(row: Vec<String>) -> impl Iterator<Item = String> {
     row.into_iter().map(|cell| printable::name(&cell).into_owned())
-}
-
-/// Right-aligns every column whose cells all begin like a number.
-fn align(table: &mut comfy_table::Table) {
-    let numeric = |text: &str| {
-        let text = text.trim();
-        text.is_empty()
-            || text == "-"
-            || text.starts_with(|c: char| c.is_ascii_digit() || c == '+' || c == '-')
-    };
-    let columns = table.column_count();
-    let right: Vec<bool> = (0..columns)
-        .map(|column| {
-            table
-                .row_iter()
-                .all(|row| row.cell_iter().nth(column).is_none_or(|cell| numeric(&cell.content())))
-        })
-        .collect();
-    for (column, right) in right.into_iter().enumerate() {
-        if let Some(column) = table.column_mut(column).filter(|_| right) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
 }
 
 #[cfg(test)]

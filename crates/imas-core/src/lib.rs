@@ -23,7 +23,6 @@ pub mod bench;
 pub mod candidate;
 pub mod compare;
 pub mod conditions;
-pub mod cost;
 pub mod curve;
 pub mod decision;
 pub mod excess;

@@ -3,165 +3,86 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Reasons of a decision. Serialised as their id.
-#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[serde(rename_all = "kebab-case")]
-pub enum Reason {
-    /// The operator keeps IMAS away from the program.
-    Excluded,
-    /// The operator chose.
-    Pinned,
-    /// The operator chose a candidate that crashes the program.
-    PinnedQuarantined,
-    /// The operator chose a candidate that is not available here.
-    PinnedUnavailable,
-    /// The program brings a malloc of its own.
-    OwnMalloc,
-    /// The program calls functions of its allocator's own beside malloc.
-    AllocatorInterface,
-    /// The program is built with a sanitizer.
-    Sanitizer,
-    /// The hook did nothing in the program's last trials: a seccomp filter, a limit of its address space, a
-    /// switch.
-    StoodAside,
-    /// A candidate has tests left.
-    TrialDue,
-    /// CPU is short.
-    FastestCpuShort,
-    /// Memory is short.
-    LeanestMemoryShort,
-    /// Neither CPU nor memory is short, or both are.
-    Balanced,
-    /// The user's objective is CPU time.
-    FastestWanted,
-    /// The user's objective is memory.
-    LeanestWanted,
-    /// The user's objective weighs both alike.
-    BalancedWanted,
-    /// No candidate is proven better than `system`.
-    NothingProven,
-    /// The pick crashed the program; the next best is used.
-    Quarantined,
-    /// The pick is not available any more; the next best is used.
-    PickUnavailable,
-    /// Nothing has been measured yet.
-    NoData,
-    /// No candidate may be used.
-    NoCandidate,
+macro_rules! reasons {
+    ($($name:ident, $id:literal, $undo:expr, $sentence:literal;)*) => {
+        /// Reasons of a decision. Serialised as their id.
+        #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        #[serde(rename_all = "kebab-case")]
+        pub enum Reason {
+            $(#[doc = $sentence] $name,)*
+        }
+
+        impl Reason {
+            /// Every reason.
+            pub const ALL: [Self; 20] = [$(Self::$name),*];
+
+            /// Stable kebab-case word for stores, JSON and logs.
+            pub fn id(self) -> &'static str {
+                match self {
+                    $(Self::$name => $id,)*
+                }
+            }
+
+            /// The reason as one sentence for people.
+            pub fn sentence(self) -> &'static str {
+                match self {
+                    $(Self::$name => $sentence,)*
+                }
+            }
+
+            /// The command that undoes or changes the decision, with PROGRAM for the program; None where nothing
+            /// can be changed.
+            pub fn undo(self) -> Option<&'static str> {
+                match self {
+                    $(Self::$name => $undo,)*
+                }
+            }
+        }
+    };
 }
 
-impl Reason {
-    /// Every reason.
-    pub const ALL: [Self; 20] = [
-        Self::Excluded,
-        Self::Pinned,
-        Self::PinnedQuarantined,
-        Self::PinnedUnavailable,
-        Self::OwnMalloc,
-        Self::AllocatorInterface,
-        Self::Sanitizer,
-        Self::StoodAside,
-        Self::TrialDue,
-        Self::FastestCpuShort,
-        Self::LeanestMemoryShort,
-        Self::Balanced,
-        Self::FastestWanted,
-        Self::LeanestWanted,
-        Self::BalancedWanted,
-        Self::NothingProven,
-        Self::Quarantined,
-        Self::PickUnavailable,
-        Self::NoData,
-        Self::NoCandidate,
-    ];
-
-    /// Stable kebab-case word for stores, JSON and logs.
-    pub fn id(self) -> &'static str {
-        match self {
-            Self::Excluded => "excluded",
-            Self::Pinned => "pinned",
-            Self::PinnedQuarantined => "pinned-quarantined",
-            Self::PinnedUnavailable => "pinned-unavailable",
-            Self::OwnMalloc => "own-malloc",
-            Self::AllocatorInterface => "allocator-interface",
-            Self::Sanitizer => "sanitizer",
-            Self::StoodAside => "stood-aside",
-            Self::TrialDue => "trial-due",
-            Self::FastestCpuShort => "fastest-cpu-short",
-            Self::LeanestMemoryShort => "leanest-memory-short",
-            Self::Balanced => "balanced",
-            Self::FastestWanted => "fastest-wanted",
-            Self::LeanestWanted => "leanest-wanted",
-            Self::BalancedWanted => "balanced-wanted",
-            Self::NothingProven => "nothing-proven",
-            Self::Quarantined => "quarantined",
-            Self::PickUnavailable => "pick-unavailable",
-            Self::NoData => "no-data",
-            Self::NoCandidate => "no-candidate",
-        }
-    }
-
-    /// The reason as one sentence for people.
-    pub fn sentence(self) -> &'static str {
-        match self {
-            Self::Excluded => "The program is excluded: it runs untouched and is not measured.",
-            Self::Pinned => "The program is pinned to this candidate.",
-            Self::PinnedQuarantined => {
-                "The program is pinned to a candidate that crashed it; it runs untouched instead."
-            }
-            Self::PinnedUnavailable => {
-                "The program is pinned to a candidate that cannot be used here; it runs untouched instead."
-            }
-            Self::OwnMalloc => "The program brings a malloc of its own, which no candidate can replace.",
-            Self::AllocatorInterface => {
-                "The program calls its allocator's own functions beside malloc, and no other allocator can free what they return."
-            }
-            Self::Sanitizer => "The program runs under a sanitizer, which needs its own malloc.",
-            Self::StoodAside => {
-                "The hook stood aside in the program's last three trials, so that nothing can be measured for now."
-            }
-            Self::TrialDue => "This candidate is due for a trial.",
-            Self::FastestCpuShort => "CPU is short and memory suffices, so the fastest candidate is used.",
-            Self::LeanestMemoryShort => "Memory is short and CPU is not, so the leanest candidate is used.",
-            Self::Balanced => {
-                "CPU and memory both suffice, or both are short, so the balanced candidate is used."
-            }
-            Self::FastestWanted => "The objective is CPU time, so the fastest candidate is used.",
-            Self::LeanestWanted => "The objective is memory, so the leanest candidate is used.",
-            Self::BalancedWanted => {
-                "The objective is CPU and memory alike, so the balanced candidate is used."
-            }
-            Self::NothingProven => {
-                "No candidate is proven better than system, so the program runs untouched."
-            }
-            Self::Quarantined => "The best candidate crashed the program, so the next best stands in.",
-            Self::PickUnavailable => "The best candidate cannot be used here, so the next best stands in.",
-            Self::NoData => "Nothing has been measured yet, so the program runs untouched.",
-            Self::NoCandidate => "No candidate may be used, so the program runs untouched.",
-        }
-    }
-
-    /// The command that undoes or changes the decision, with PROGRAM for the program; None where nothing can
-    /// be changed.
-    pub fn undo(self) -> Option<&'static str> {
-        match self {
-            Self::Excluded => Some("imas exclude remove PROGRAM"),
-            Self::Pinned | Self::PinnedQuarantined | Self::PinnedUnavailable => Some("imas unpin PROGRAM"),
-            Self::OwnMalloc | Self::AllocatorInterface | Self::Sanitizer | Self::StoodAside => None,
-            Self::NoCandidate => Some("imas doctor"),
-            Self::TrialDue
-            | Self::FastestCpuShort
-            | Self::LeanestMemoryShort
-            | Self::Balanced
-            | Self::FastestWanted
-            | Self::LeanestWanted
-            | Self::BalancedWanted
-            | Self::NothingProven
-            | Self::Quarantined
-            | Self::PickUnavailable
-            | Self::NoData => Some("imas pin PROGRAM system"),
-        }
-    }
+reasons! {
+    Excluded, "excluded", Some("imas exclude remove PROGRAM"),
+        "The program is excluded: it runs untouched and is not measured.";
+    Pinned, "pinned", Some("imas unpin PROGRAM"),
+        "The program is pinned to this candidate.";
+    PinnedQuarantined, "pinned-quarantined", Some("imas unpin PROGRAM"),
+        "The program is pinned to a candidate that crashed it; it runs untouched instead.";
+    PinnedUnavailable, "pinned-unavailable", Some("imas unpin PROGRAM"),
+        "The program is pinned to a candidate that cannot be used here; it runs untouched instead.";
+    OwnMalloc, "own-malloc", None,
+        "The program brings a malloc of its own, which no candidate can replace.";
+    AllocatorInterface, "allocator-interface", None,
+        "The program calls its allocator's own functions beside malloc, and no other allocator can free what they return.";
+    Sanitizer, "sanitizer", None,
+        "The program runs under a sanitizer, which needs its own malloc.";
+    // By a seccomp filter, a limit of the program's address space, or a switch.
+    StoodAside, "stood-aside", None,
+        "The hook stood aside in the program's last three trials, so that nothing can be measured for now.";
+    TrialDue, "trial-due", Some("imas pin PROGRAM system"),
+        "This candidate is due for a trial.";
+    FastestCpuShort, "fastest-cpu-short", Some("imas pin PROGRAM system"),
+        "CPU is short and memory suffices, so the fastest candidate is used.";
+    LeanestMemoryShort, "leanest-memory-short", Some("imas pin PROGRAM system"),
+        "Memory is short and CPU is not, so the leanest candidate is used.";
+    Balanced, "balanced", Some("imas pin PROGRAM system"),
+        "CPU and memory both suffice, or both are short, so the balanced candidate is used.";
+    FastestWanted, "fastest-wanted", Some("imas pin PROGRAM system"),
+        "The objective is CPU time, so the fastest candidate is used.";
+    LeanestWanted, "leanest-wanted", Some("imas pin PROGRAM system"),
+        "The objective is memory, so the leanest candidate is used.";
+    BalancedWanted, "balanced-wanted", Some("imas pin PROGRAM system"),
+        "The objective is CPU and memory alike, so the balanced candidate is used.";
+    NothingProven, "nothing-proven", Some("imas pin PROGRAM system"),
+        "No candidate is proven better than system, so the program runs untouched.";
+    Quarantined, "quarantined", Some("imas pin PROGRAM system"),
+        "The best candidate crashed the program, so the next best stands in.";
+    PickUnavailable, "pick-unavailable", Some("imas pin PROGRAM system"),
+        "The best candidate cannot be used here, so the next best stands in.";
+    NoData, "no-data", Some("imas pin PROGRAM system"),
+        "Nothing has been measured yet, so the program runs untouched.";
+    NoCandidate, "no-candidate", Some("imas doctor"),
+        "No candidate may be used, so the program runs untouched.";
 }
 
 impl std::fmt::Display for Reason {

@@ -7,14 +7,14 @@
 //! candidates: each level counts as `BORROWED` programs in the level below. A host's own predictions, once live
 //! trials have judged them, correct the table ([`ReliabilityTable::corrected_by`]).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
 use crate::stats::{Interval, Moments, mad, median, t_quantile};
 
 /// Number of programs that the wider group counts as.
-const BORROWED: f64 = 4.0;
+pub const BORROWED: f64 = 4.0;
 /// Number of programs of the host that a cell of the table counts as, where the host's own correct it.
 const STUDIED: f64 = 8.0;
 /// The part of the live figures that an interval is made for: four of five.
@@ -187,13 +187,6 @@ fn unknown(figure: PredictedFigure) -> PredictionSpread {
 }
 
 impl ReliabilityTable {
-    /// The table of these predictions, of `programs` programs.
-    #[must_use]
-    pub fn learn(source: &str, programs: u32, checked: &[CheckedPrediction]) -> Self {
-        let entries = PredictedFigure::ALL.into_iter().flat_map(|figure| entries_of(figure, checked));
-        Self { schema: 1, source: source.to_owned(), programs, entries: entries.collect() }
-    }
-
     /// Table from JSON.
     ///
     /// # Errors
@@ -256,7 +249,7 @@ impl ReliabilityTable {
             let of_cell = own.iter().filter(|one| cells(one).contains(&(figure, candidate, class)));
             let offs: Vec<f64> = of_cell.map(|one| one.off).filter(|off| off.is_finite()).collect();
             let count = u32::try_from(offs.len()).unwrap_or(u32::MAX);
-            let error = spread(offs, self.of_class(figure, candidate, class), STUDIED);
+            let error = PredictionSpread::of(offs, self.of_class(figure, candidate, class), STUDIED);
             let is_it = |one: &&mut ReliabilityEntry| {
                 one.figure == figure && one.candidate.as_deref() == Some(candidate) && one.class == class
             };
@@ -277,52 +270,18 @@ fn cells(one: &CheckedPrediction) -> [(PredictedFigure, &str, Option<ProgramClas
     [None, Some(one.figure.class(&one.run))].map(|class| (one.figure, one.candidate.as_str(), class))
 }
 
-/// Entries for a figure: of all candidates together, then of each candidate, each followed by its classes.
-/// Empty where nothing was predicted.
-fn entries_of(figure: PredictedFigure, checked: &[CheckedPrediction]) -> Vec<ReliabilityEntry> {
-    let learn = |candidate: Option<&str>, class, of_cell: &[&CheckedPrediction], wider| {
-        let offs: Vec<f64> = of_cell.iter().map(|one| one.off).collect();
-        ReliabilityEntry {
-            figure,
-            candidate: candidate.map(str::to_owned),
-            class,
-            count: u32::try_from(offs.len()).unwrap_or(u32::MAX),
-            error: spread(offs, wider, BORROWED),
-        }
-    };
-    let counts = |one: &&CheckedPrediction| one.figure == figure && one.off.is_finite();
-    let everything: Vec<&CheckedPrediction> = checked.iter().filter(counts).collect();
-    if everything.is_empty() {
-        return vec![];
+impl PredictionSpread {
+    /// Mean and deviation of these, beside a wider group that counts as `borrowed` of them.
+    #[must_use]
+    pub fn of(offs: Vec<f64>, wider: Self, borrowed: f64) -> Self {
+        let offs = limited(offs, wider);
+        let seen: Moments = offs.iter().map(|&off| (off, 0.0)).collect();
+        let count = f64::from(seen.count);
+        let mean = (count * seen.mean_x + borrowed * wider.mean) / (count + borrowed);
+        let squares: f64 = offs.iter().map(|off| (off - mean).powi(2)).sum();
+        let of_wider = borrowed * (wider.deviation.powi(2) + (wider.mean - mean).powi(2));
+        Self { mean, deviation: ((squares + of_wider) / (count + borrowed)).sqrt().max(LEAST) }
     }
-    let all = learn(None, None, &everything, unknown(figure));
-    let wider = all.error;
-    let mut entries = vec![all];
-    let mut by_candidate: BTreeMap<&str, Vec<&CheckedPrediction>> = BTreeMap::new();
-    everything.iter().for_each(|one| by_candidate.entry(&one.candidate).or_default().push(one));
-    for (name, of_it) in by_candidate {
-        let of_all = learn(Some(name), None, &of_it, wider);
-        let wider = of_all.error;
-        entries.push(of_all);
-        let mut classes: BTreeMap<ProgramClass, Vec<&CheckedPrediction>> = BTreeMap::new();
-        of_it.iter().for_each(|one| classes.entry(figure.class(&one.run)).or_default().push(one));
-        let of_class = |(class, of_class): (ProgramClass, Vec<&CheckedPrediction>)| {
-            learn(Some(name), Some(class), &of_class, wider)
-        };
-        entries.extend(classes.into_iter().map(of_class));
-    }
-    entries
-}
-
-/// Mean and deviation of these, beside a wider group that counts as `borrowed` of them.
-fn spread(offs: Vec<f64>, wider: PredictionSpread, borrowed: f64) -> PredictionSpread {
-    let offs = limited(offs, wider);
-    let seen: Moments = offs.iter().map(|&off| (off, 0.0)).collect();
-    let count = f64::from(seen.count);
-    let mean = (count * seen.mean_x + borrowed * wider.mean) / (count + borrowed);
-    let squares: f64 = offs.iter().map(|off| (off - mean).powi(2)).sum();
-    let of_wider = borrowed * (wider.deviation.powi(2) + (wider.mean - mean).powi(2));
-    PredictionSpread { mean, deviation: ((squares + of_wider) / (count + borrowed)).sqrt().max(LEAST) }
 }
 
 /// One program for which a replay fails altogether must not hide how well it does with the others.
@@ -349,21 +308,16 @@ mod tests {
         memory.iter().flat_map(of).collect()
     }
 
-    #[test]
-    fn each_candidate_and_class_has_its_own_once_there_are_programs() {
-        let mut all = errors("lean", LARGE, &[0.0; 40]);
-        all.extend(errors("fat", LARGE, &[0.3, 0.5].repeat(20)));
-        all.extend(errors("fat", SMALL, &[0.4]));
-        let table = ReliabilityTable::learn("a test", 1, &all);
-        let memory = |candidate, run| table.of(PredictedFigure::Memory, candidate, &run);
-        let (lean, fat) = (memory("lean", LARGE), memory("fat", LARGE));
-        assert!(lean.mean.abs() < 0.03 && lean.deviation < 0.08, "{lean:?}");
-        assert!((fat.mean - 0.4).abs() < 0.03 && (fat.deviation - 0.1).abs() < 0.05, "{fat:?}");
-        let of_one = memory("fat", SMALL);
-        assert!(of_one.mean > 0.3 && of_one.deviation > 0.5 * fat.deviation, "it borrows: {of_one:?}");
-        assert!(memory("fat", THREADED).mean > 0.3, "of all classes");
-        assert!(memory("new", SMALL).deviation > fat.deviation, "as wide as all together");
-        assert_eq!(table.of(PredictedFigure::Cpu, "fat", &SMALL).mean, 0.0, "the other figure");
+    /// Memory of these candidates: mean and deviation, from a hundred programs.
+    fn table(memory: &[(&str, f64, f64)]) -> ReliabilityTable {
+        let entry = |&(candidate, mean, deviation): &(&str, f64, f64)| ReliabilityEntry {
+            figure: PredictedFigure::Memory,
+            candidate: Some(candidate.to_owned()),
+            class: None,
+            count: 100,
+            error: PredictionSpread { mean, deviation },
+        };
+        ReliabilityTable { schema: 1, entries: memory.iter().map(entry).collect(), ..Default::default() }
     }
 
     #[test]
@@ -376,32 +330,21 @@ mod tests {
     }
 
     #[test]
-    fn one_failed_replay_does_not_hide_the_others() {
-        let mut memory = [0.01, -0.01].repeat(10);
-        memory.push(3.0);
-        let table = ReliabilityTable::learn("a test", 1, &errors("a", SMALL, &memory));
-        let of_it = table.of(PredictedFigure::Memory, "a", &SMALL);
-        assert!(of_it.deviation < 0.1 && of_it.mean < 0.05, "{of_it:?}");
-    }
-
-    #[test]
     fn a_table_is_read_back_and_a_foreign_one_refused() {
-        let table = ReliabilityTable::learn("a test", 1, &errors("a", SMALL, &[0.1, 0.2]));
+        let table = table(&[("a", 0.15, 0.05)]);
         let text = serde_json::to_string(&table).unwrap();
         let again = ReliabilityTable::parse(&text).unwrap();
-        assert_eq!(again.entries.len(), table.entries.len());
+        assert_eq!(again, table);
         let foreign = ReliabilityTable::parse(&text.replace("\"schema\":1", "\"schema\":9"));
         assert!(foreign.unwrap_err().contains('9'));
         assert!(ReliabilityTable::parse("{}").is_err());
-        let none = ReliabilityTable::learn("nothing", 0, &[]);
+        let none = ReliabilityTable::default();
         assert!((none.of(PredictedFigure::Cpu, "a", &SMALL).deviation - 0.11).abs() < 1e-9);
     }
 
     #[test]
     fn the_interval_reaches_to_where_live_figures_were() {
-        let mut all = errors("a", SMALL, &[0.08, 0.12].repeat(50));
-        all.extend(errors("b", SMALL, &[-0.1, 0.1].repeat(50)));
-        let table = ReliabilityTable::learn("a test", 100, &all);
+        let table = table(&[("a", 0.1, 0.03), ("b", 0.0, 0.1)]);
         let of = |candidate| table.factors(PredictedFigure::Memory, candidate, &SMALL).unwrap();
         let (biased, wide) = (of("a"), of("b"));
         assert!(biased.lo == 1.0 && biased.contains(0.12_f64.exp()) && !biased.contains(1.2), "{biased:?}");
@@ -412,9 +355,7 @@ mod tests {
     /// On this host the predictions for one candidate are a tenth too low; the study knows nothing of that.
     #[test]
     fn a_hosts_own_predictions_correct_their_cells_alone() {
-        let mut studied = errors("a", LARGE, &[-0.02, 0.02].repeat(50));
-        studied.extend(errors("b", LARGE, &[-0.02, 0.02].repeat(50)));
-        let shipped = ReliabilityTable::learn("a test", 100, &studied);
+        let shipped = table(&[("a", 0.0, 0.02), ("b", 0.0, 0.02)]);
         let of = |table: &ReliabilityTable, candidate| table.of(PredictedFigure::Memory, candidate, &LARGE);
         assert_eq!(shipped.corrected_by(&[]), shipped);
         let few = shipped.corrected_by(&errors("a", LARGE, &[0.1; 2]));

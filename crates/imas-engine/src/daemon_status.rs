@@ -17,62 +17,78 @@ const MOST_BYTES: usize = 64 << 20;
 /// The file for root, in the state folder.
 const INELIGIBLE: &str = "ineligible.json";
 
-/// Everything that was counted since the start of imasd. Only grows.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct DaemonCounters {
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// Everything that was counted since the start of imasd. Only grows.
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(default)]
+        pub struct DaemonCounters {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl std::ops::Add for DaemonCounters {
+            type Output = Self;
+
+            fn add(self, other: Self) -> Self {
+                Self { $($name: self.$name.saturating_add(other.$name),)* }
+            }
+        }
+    };
+}
+
+counters! {
     /// Trials stored.
-    pub trials_stored: u64,
+    trials_stored,
     /// Ends of production starts stored.
-    pub flights_stored: u64,
+    flights_stored,
     /// Pages dropped: their process ended before it was seen.
-    pub dropped_unwitnessed: u64,
+    dropped_unwitnessed,
     /// Pages dropped: they cannot be read as a page.
-    pub dropped_damaged: u64,
+    dropped_damaged,
     /// Pages dropped: they name a process, program or candidate that is not the one seen.
-    pub dropped_forged: u64,
+    dropped_forged,
     /// Pages dropped: no trial of that name was on offer.
-    pub dropped_unknown: u64,
+    dropped_unknown,
     /// Pages dropped: of another boot.
-    pub dropped_stale: u64,
+    dropped_stale,
     /// Pages dropped: their folder, or all together, had too many.
-    pub dropped_too_many: u64,
+    dropped_too_many,
     /// Times the kernel's events came faster than they were read; everything is looked for then.
-    pub events_lost: u64,
+    events_lost,
     /// Processes not looked at because too many came at once.
-    pub processes_overlooked: u64,
+    processes_overlooked,
     /// Programs not taken in because the number of programs is limited.
-    pub programs_refused: u64,
+    programs_refused,
     /// Programs looked at and found ineligible.
-    pub programs_left_alone: u64,
+    programs_left_alone,
     /// Programs forgotten because others of the same owner needed their place.
-    pub programs_evicted: u64,
+    programs_evicted,
     /// Windows of the lives of services stored.
-    pub windows_stored: u64,
+    windows_stored,
     /// Crashes under a candidate.
-    pub crashes: u64,
+    crashes,
     /// Looks at placed processes, for whether they hang.
-    pub looks: u64,
+    looks,
     /// Times the store failed to read or write.
-    pub store_refusals: u64,
+    store_refusals,
     /// Processes asked to give free pages back, since memory was short.
-    pub trims_asked: u64,
+    trims_asked,
     /// Answers of such processes.
-    pub trims_answered: u64,
+    trims_answered,
     /// Memory that they gave back, MiB.
-    pub trimmed_mib: u64,
+    trimmed_mib,
     /// Times an index was published.
-    pub published: u64,
+    published,
     /// Messages to the fleet written into the exchange folder.
-    pub fleet_written: u64,
+    fleet_written,
     /// Messages to the fleet dropped: too many waited.
-    pub fleet_dropped: u64,
+    fleet_dropped,
     /// Statistics of the fleet taken over.
-    pub fleet_received: u64,
+    fleet_received,
     /// Statistics of the fleet refused: not readable, or not of the program and machine that they were for.
-    pub fleet_refused: u64,
+    fleet_refused,
     /// Programs whose statistics were dropped, since the fleet has none of them any more.
-    pub fleet_forgotten: u64,
+    fleet_forgotten,
 }
 
 impl DaemonCounters {
@@ -84,41 +100,6 @@ impl DaemonCounters {
         named
             .filter_map(|(name, value)| Some((name.clone(), value.as_u64().filter(|count| *count > 0)?)))
             .collect()
-    }
-}
-
-impl std::ops::Add for DaemonCounters {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self {
-            trials_stored: self.trials_stored + other.trials_stored,
-            flights_stored: self.flights_stored + other.flights_stored,
-            dropped_unwitnessed: self.dropped_unwitnessed + other.dropped_unwitnessed,
-            dropped_damaged: self.dropped_damaged + other.dropped_damaged,
-            dropped_forged: self.dropped_forged + other.dropped_forged,
-            dropped_unknown: self.dropped_unknown + other.dropped_unknown,
-            dropped_stale: self.dropped_stale + other.dropped_stale,
-            dropped_too_many: self.dropped_too_many + other.dropped_too_many,
-            events_lost: self.events_lost + other.events_lost,
-            processes_overlooked: self.processes_overlooked + other.processes_overlooked,
-            programs_refused: self.programs_refused + other.programs_refused,
-            programs_left_alone: self.programs_left_alone + other.programs_left_alone,
-            programs_evicted: self.programs_evicted + other.programs_evicted,
-            windows_stored: self.windows_stored + other.windows_stored,
-            crashes: self.crashes + other.crashes,
-            looks: self.looks + other.looks,
-            store_refusals: self.store_refusals + other.store_refusals,
-            trims_asked: self.trims_asked + other.trims_asked,
-            trims_answered: self.trims_answered + other.trims_answered,
-            trimmed_mib: self.trimmed_mib.saturating_add(other.trimmed_mib),
-            published: self.published + other.published,
-            fleet_written: self.fleet_written + other.fleet_written,
-            fleet_dropped: self.fleet_dropped + other.fleet_dropped,
-            fleet_received: self.fleet_received + other.fleet_received,
-            fleet_refused: self.fleet_refused + other.fleet_refused,
-            fleet_forgotten: self.fleet_forgotten + other.fleet_forgotten,
-        }
     }
 }
 

@@ -57,27 +57,14 @@ pub struct Written {
 
 /// Why no table could be written, or one is not sound.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the texts of the errors say it")]
 pub enum TableError {
-    /// The file system refused.
     #[error("{}: {error}", .path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// The error of the system.
-        error: std::io::Error,
-    },
-    /// Hook or guard cannot be trusted.
+    Io { path: PathBuf, error: std::io::Error },
     #[error("{}: {why}", .path.display())]
-    Library {
-        /// The library.
-        path: PathBuf,
-        /// Reason, one clause for people.
-        why: String,
-    },
-    /// More candidates than a table holds.
+    Library { path: PathBuf, why: String },
     #[error("{0} candidates; a table holds {max}", max = imas_abi::CATALOGUE_MAX)]
     TooMany(usize),
-    /// What is read is not a sound table.
     #[error("not a sound catalogue table: {0}")]
     Unsound(&'static str),
 }

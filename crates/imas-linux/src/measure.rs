@@ -117,30 +117,18 @@ impl RunOutcome {
 
 /// Why a run could not be made.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the texts of the errors say it")]
 pub enum RunError {
     /// The input file could not be opened.
     #[error("{}: {error}", .path.display())]
-    Input {
-        /// The file.
-        path: PathBuf,
-        /// The error of the system.
-        error: std::io::Error,
-    },
+    Input { path: PathBuf, error: std::io::Error },
     /// The command could not be started.
     #[error("{}: {error}", .file.display())]
-    Start {
-        /// The command's file.
-        file: PathBuf,
-        /// The error of the system.
-        error: std::io::Error,
-    },
-    /// The program's output could not be caught.
+    Start { file: PathBuf, error: std::io::Error },
     #[error("cannot make a pipe: {0}")]
     Pipe(std::io::Error),
-    /// The system refused what measuring needs.
     #[error("cannot measure: {0}")]
     System(#[from] nix::Error),
-    /// The end of the process could not be waited for.
     #[error("cannot wait for the program: {0}")]
     Wait(std::io::Error),
 }

@@ -31,22 +31,15 @@ pub struct Ticket<'a> {
 
 /// Why no page could be made; the start goes on without.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the texts of the errors say it")]
 pub enum PageFileError {
     /// The file system refused.
     #[error("{}: {error}", .path.display())]
-    Io {
-        /// The file or folder.
-        path: PathBuf,
-        /// The error of the system.
-        error: std::io::Error,
-    },
-    /// The folder of pages is not ours alone.
+    Io { path: PathBuf, error: std::io::Error },
     #[error("{}: not a folder of this user with mode 0700", .0.display())]
     Untrusted(PathBuf),
-    /// The facts do not fit the page.
     #[error("{0} is too long for a trial page")]
     TooLong(&'static str),
-    /// /proc could not be read.
     #[error("/proc cannot be read: {0}")]
     Proc(#[from] procfs::ProcError),
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Single questions about processes, answered from /proc, and the probe that shows whether a library loads.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,6 +11,12 @@ use procfs::process::{MMapPath, MemoryMap, MemoryMaps, Process, Stat};
 
 use crate::environment::{Injection, Libraries, Variables};
 use crate::foreign_process::{self, ForeignFile, mappings};
+
+/// State of a process as the kernel counts it; None when it is gone.
+#[must_use]
+pub fn stat(pid: u32) -> Option<Stat> {
+    open(pid).ok()?.stat().ok()
+}
 
 /// Start time of a process in clock ticks since boot: with the pid, its identity.
 ///
@@ -23,7 +29,7 @@ pub fn start_ticks(pid: u32) -> ProcResult<u64> {
 /// Number of threads of a process; None when it is gone.
 #[must_use]
 pub fn threads(pid: u32) -> Option<u64> {
-    u64::try_from(open(pid).ok()?.stat().ok()?.num_threads).ok()
+    u64::try_from(stat(pid)?.num_threads).ok()
 }
 
 /// Identity of this boot.
@@ -37,7 +43,7 @@ pub fn boot_id() -> ProcResult<String> {
 /// Resident bytes of a process, those of files included.
 #[must_use]
 pub fn resident_bytes(pid: u32) -> Option<u64> {
-    Some(Process::new(i32::try_from(pid).ok()?).ok()?.stat().ok()?.rss * procfs::page_size())
+    Some(stat(pid)?.rss * procfs::page_size())
 }
 
 /// Whether the process of that id and start still runs (a zombie does not).
@@ -76,19 +82,6 @@ fn memory_maps(pid: u32) -> ProcResult<MemoryMaps> {
     let tasks = open(pid)?.tasks().into_iter().flatten().flatten().take(MOST_THREADS);
     let mut others = tasks.filter_map(|task| mappings(u32::try_from(task.tid).ok()?, ForeignFile::Maps).ok());
     others.find(|maps| !maps.0.is_empty()).map_or(own, Ok)
-}
-
-/// Processes that work in a folder or below it and have it as HOME. A suite's session that was killed leaves
-/// such processes.
-#[must_use]
-pub fn at_home_in(folder: &Path) -> Vec<u32> {
-    let home = [OsStr::new("HOME="), folder.as_os_str()].into_iter().collect::<OsString>();
-    let works_there = |pid: u32| open(pid).and_then(|process| process.cwd());
-    let is_one = |pid: &u32| {
-        works_there(*pid).is_ok_and(|cwd| cwd.starts_with(folder))
-            && environment(*pid).is_ok_and(|variables| variables.contains(&home))
-    };
-    pids().unwrap_or_default().into_iter().filter(is_one).collect()
 }
 
 /// The processes there are now.

@@ -70,17 +70,15 @@ pub struct Command {
 
 /// Why a command cannot be started at all.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the texts of the errors say it")]
 pub enum CommandError {
-    /// No words were given.
     #[error("no command was given")]
     Empty,
     /// Neither a file of that path nor one of that name in `PATH`.
     #[error("{}: not found", .0.display())]
     NotFound(PathBuf),
-    /// The file is there but may not be executed.
     #[error("{}: not executable: {why}", .file.display())]
     NotExecutable {
-        /// The file.
         file: PathBuf,
         /// The error of the system or what is missing.
         why: String,

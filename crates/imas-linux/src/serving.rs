@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which allocator serves a process, and who chose it. The answer is here alone: it is read from the files that the
 //! process has mapped and from the environment it was started with.
-//!
-//! - [`injected`]: whether the process has the hook or the guard
-//! - [`candidate`]: the candidate and the allocator of a process
-//! - [`chooser`]: who chose that allocator
-//! - [`census`]: the processes of this moment, counted by the allocator that serves them
 
 pub mod candidate;
 pub mod census;

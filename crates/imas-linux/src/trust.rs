@@ -6,36 +6,16 @@ use std::path::{Path, PathBuf};
 
 /// Why a file may not be loaded into other people's processes: another user could change it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the texts of the errors say it")]
 pub enum Untrusted {
-    /// The path is not absolute.
     #[error("{}: a relative path", .0.display())]
     Relative(PathBuf),
-    /// The path, or a folder above it, cannot be looked at.
     #[error("{}: {why}", path.display())]
-    Unreadable {
-        /// The file, or a folder above it.
-        path: PathBuf,
-        /// The error of the system.
-        why: String,
-    },
-    /// Belongs to another user.
+    Unreadable { path: PathBuf, why: String },
     #[error("{}: belongs to user {owner}, not to user {wanted}", path.display())]
-    Owner {
-        /// The file, or a folder above it.
-        path: PathBuf,
-        /// Owner of the file or folder.
-        owner: u32,
-        /// Owner that it has to have.
-        wanted: u32,
-    },
-    /// A group or everybody may write it.
+    Owner { path: PathBuf, owner: u32, wanted: u32 },
     #[error("{}: may be written by others than its owner (mode {mode:03o})", path.display())]
-    Writable {
-        /// The file, or a folder above it.
-        path: PathBuf,
-        /// Permission bits of the file or folder.
-        mode: u32,
-    },
+    Writable { path: PathBuf, mode: u32 },
 }
 
 /// Judgement of a folder that all may write to, but where only owners may delete (`/tmp`).

@@ -32,17 +32,14 @@ pub struct WorkCounter {
 
 /// Why a counter could not be read.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the texts of the errors say it")]
 pub enum WorkError {
-    /// The shell could not be started, or its output not be read.
     #[error("the command cannot be run: {0}")]
     Run(#[from] std::io::Error),
-    /// The command took too long, and was ended.
     #[error("the command printed no number within {} s", LIMIT.as_secs())]
     Late,
-    /// The command failed.
     #[error("the command failed ({0})")]
     Failed(String),
-    /// The first word of the output is no number.
     #[error("the command printed no number: {0:?}")]
     NoNumber(String),
 }

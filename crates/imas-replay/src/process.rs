@@ -9,47 +9,39 @@ const LEAST_SHARE: f64 = 0.5;
 
 /// Why no process of a trace stands for the program.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
+#[allow(missing_docs, reason = "the texts of the errors say it")]
 pub enum NoProcess {
-    /// The raw files reached their limit.
     #[error("the trace reached its limit")]
     Limit,
-    /// The recording ended before the program.
     #[error("the recording ended before the program")]
     Time,
-    /// A raw file could not be written.
     #[error("the trace could not be written: the disk is full, or files may not grow so large")]
     File,
     /// Some processes left no raw file.
     #[error("the trace could not be written: its limit was reached, or the disk is full")]
     LeftOut,
-    /// The recorder could not go on.
     #[error("the program entered a sandbox that the recorder cannot write from")]
     Sandbox,
     /// The calls of the program do not reach the recorder.
     #[error("the program has an allocator of its own")]
     Unfit,
-    /// No process was recorded, or none made a call.
     #[error("no call of malloc was recorded: the program is static, or drops LD_PRELOAD")]
     Nothing,
-    /// Most of the work was done by other processes.
     #[error(
         "the process with the most recorded calls ({calls}), with its repetitions, used {:.0} % of the CPU time; \
          the rest is in other processes, or in static ones, which cannot be recorded",
         share * 100.0
     )]
     Minor {
-        /// Calls of the process.
         calls: u64,
         /// [`cpu_share`].
         share: f64,
     },
-    /// The work is in many processes.
     #[error(
         "its calls are spread over {processes} processes; those with the most made {:.0} % of them",
         share * 100.0
     )]
     Spread {
-        /// Recorded processes.
         processes: usize,
         /// Part of all calls that the busiest ones made, from 0 to 1.
         share: f64,

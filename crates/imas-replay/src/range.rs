@@ -52,18 +52,17 @@ pub fn with_ranges(
 
 #[cfg(test)]
 mod tests {
-    use imas_core::reliability::CheckedPrediction;
-
     use super::*;
 
     #[test]
     fn the_interval_of_each_figure_is_its_own() {
         let facts = RecordedRunFacts { allocator_share: 0.05, peak_bytes: 1e6, threads: 1 };
-        let off = |figure, off| CheckedPrediction { figure, candidate: "a".to_owned(), run: facts, off };
-        let swing = |i: i32| if i % 2 == 0 { 0.01 } else { -0.01 };
-        let both = |i| [off(PredictedFigure::Cpu, swing(i)), off(PredictedFigure::Memory, 20.0 * swing(i))];
-        let checked: Vec<_> = (0..200).flat_map(both).collect();
-        let table = ReliabilityTable::learn("a test", 200, &checked);
+        let table = ReliabilityTable::parse(
+            r#"{"schema": 1, "source": "a test", "entries": [
+                {"figure": "cpu", "count": 200, "mean": 0.0, "deviation": 0.015},
+                {"figure": "memory", "count": 200, "mean": 0.0, "deviation": 0.2}]}"#,
+        );
+        let table = table.unwrap();
         let figures = Figures { cpu_s: 2.0, peak_bytes: 300.0, mean_bytes: 200.0, end_bytes: 100.0 };
         let all = with_ranges(&figures, "a", &facts, &table);
         assert!(all.cpu_s.low > 1.95 && all.cpu_s.low < 2.0 && all.cpu_s.high < 2.05, "{:?}", all.cpu_s);

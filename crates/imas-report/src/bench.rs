@@ -234,56 +234,22 @@ impl<Host: Serialize> BenchReport<Host> {
     /// # Errors
     /// When a value cannot be written as CSV.
     pub fn csv(reports: &[Self]) -> Result<Vec<u8>, csv::Error> {
-        #[derive(Serialize)]
-        struct Line<'a> {
-            candidate: &'a str,
-            version: &'a str,
-            round: u32,
-            exit: i32,
-            user_s: f64,
-            system_s: f64,
-            wall_s: f64,
-            peak_bytes: u64,
-            mean_bytes: u64,
-            minor_faults: u64,
-            major_faults: u64,
-            voluntary_switches: u64,
-            involuntary_switches: u64,
-            instructions: Option<u64>,
-            cycles: Option<u64>,
-            dtlb_misses: Option<u64>,
-            cache_misses: Option<u64>,
-            outlier: Option<bool>,
-            even_cpu_s: Option<f64>,
-            command: &'a str,
-        }
-        let mut writer = csv::Writer::from_writer(Vec::new());
+        const HEADS: &str = "candidate,version,round,exit,user_s,system_s,wall_s,peak_bytes,mean_bytes,\
+                             minor_faults,major_faults,voluntary_switches,involuntary_switches,\
+                             instructions,cycles,dtlb_misses,cache_misses,outlier,even_cpu_s,command";
+        let mut writer = csv::WriterBuilder::new().has_headers(false).from_writer(Vec::new());
+        writer.write_record(HEADS.split(','))?;
         for report in reports {
             let command = report.command.join(" ");
             for candidate in &report.candidates {
                 for run in &candidate.runs {
-                    writer.serialize(Line {
-                        candidate: &candidate.name,
-                        version: &candidate.version,
-                        round: run.round,
-                        exit: run.exit,
-                        user_s: run.user_s,
-                        system_s: run.system_s,
-                        wall_s: run.wall_s,
-                        peak_bytes: run.peak_bytes,
-                        mean_bytes: run.mean_bytes,
-                        minor_faults: run.minor_faults,
-                        major_faults: run.major_faults,
-                        voluntary_switches: run.voluntary_switches,
-                        involuntary_switches: run.involuntary_switches,
-                        instructions: run.instructions,
-                        cycles: run.cycles,
-                        dtlb_misses: run.dtlb_misses,
-                        cache_misses: run.cache_misses,
-                        outlier: run.outlier,
-                        even_cpu_s: run.even_cpu_s,
-                        command: &command,
-                    })?;
+                    let step = (&candidate.name, &candidate.version, run.round, run.exit);
+                    let times = (run.user_s, run.system_s, run.wall_s);
+                    let memory = (run.peak_bytes, run.mean_bytes, run.minor_faults, run.major_faults);
+                    let switches = (run.voluntary_switches, run.involuntary_switches);
+                    let counters = (run.instructions, run.cycles, run.dtlb_misses, run.cache_misses);
+                    let noise = (run.outlier, run.even_cpu_s);
+                    writer.serialize((step, times, memory, switches, counters, noise, &command))?;
                 }
             }
         }

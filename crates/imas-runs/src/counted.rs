@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The pages of one counted run: a private folder on tmpfs, one page per process of the tree.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use imas_abi::page_kind;
@@ -12,14 +12,15 @@ use imas_linux::clock::now_unix_s;
 use imas_linux::ingest::{ExpectedPage, ParsedPage};
 use imas_linux::page::{self, Ticket};
 use imas_linux::program::Command;
+use imas_linux::watcher::Watcher;
 
-use crate::watch::Watch;
+use crate::watch;
 
 /// A private folder for the pages of one counted run.
 #[derive(Debug)]
 pub struct Folder {
     folder: tempfile::TempDir,
-    watch: Watch,
+    watch: Watcher<Curve>,
 }
 
 /// What a counted run brought.
@@ -40,7 +41,7 @@ impl Folder {
         let parent = page::folder()?;
         let folder = tempfile::Builder::new().prefix("bench-").tempdir_in(parent);
         let folder = folder.context("a folder for trial pages")?;
-        Ok(Self { watch: Watch::start(folder.path()), folder })
+        Ok(Self { watch: watch::start(folder.path()), folder })
     }
 
     /// The page from which the processes of the tree copy user, program and candidate. Its pid is ours, which
@@ -69,28 +70,28 @@ impl Folder {
     ///
     /// # Errors
     /// When a page cannot be read, or no process left one.
-    pub fn counted(mut self) -> Result<CountedRun> {
-        let curve = self.watch.stop();
-        Ok(CountedRun { sample: self.sample()?, curve })
+    pub fn counted(self) -> Result<CountedRun> {
+        let curve = self.watch.stop().filter(|curve| !curve.ms.is_empty());
+        Ok(CountedRun { sample: sample(self.folder.path())?, curve })
     }
+}
 
-    fn sample(&self) -> Result<Sample> {
-        let expected = ExpectedPage { uid: nix::unistd::getuid().as_raw(), now_unix_s: now_unix_s() };
-        let me = std::process::id();
-        let mut pages = Vec::new();
-        for path in page::list(self.folder.path())? {
-            let page = imas_linux::ingest::read_page_file(&path, &expected)
-                .with_context(|| path.display().to_string())?;
-            if page.pid != me {
-                pages.push(page);
-            }
+fn sample(folder: &Path) -> Result<Sample> {
+    let expected = ExpectedPage { uid: nix::unistd::getuid().as_raw(), now_unix_s: now_unix_s() };
+    let me = std::process::id();
+    let mut pages = Vec::new();
+    for path in page::list(folder)? {
+        let page = imas_linux::ingest::read_page_file(&path, &expected)
+            .with_context(|| path.display().to_string())?;
+        if page.pid != me {
+            pages.push(page);
         }
-        // The first process is the root of the tree; the others follow in the order they began.
-        // Within a clock tick the time of its page says so, and not its number: those begin anew at 32768.
-        pages.sort_by(|a: &ParsedPage, b: &ParsedPage| {
-            let by_page = a.made_unix_s.total_cmp(&b.made_unix_s);
-            a.process_start_ticks.cmp(&b.process_start_ticks).then(by_page).then(a.pid.cmp(&b.pid))
-        });
-        imas_linux::ingest::merge(&pages).context("no process of the tree was counted")
     }
+    // The first process is the root of the tree; the others follow in the order they began.
+    // Within a clock tick the time of its page says so, and not its number: those begin anew at 32768.
+    pages.sort_by(|a: &ParsedPage, b: &ParsedPage| {
+        let by_page = a.made_unix_s.total_cmp(&b.made_unix_s);
+        a.process_start_ticks.cmp(&b.process_start_ticks).then(by_page).then(a.pid.cmp(&b.pid))
+    });
+    imas_linux::ingest::merge(&pages).context("no process of the tree was counted")
 }

@@ -8,15 +8,14 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use imas_core::curve::{Curve, MemorySnapshot, evenly};
 use imas_linux::clock::now_unix_s;
 use imas_linux::footprint::Footprint;
 use imas_linux::ingest::{ExpectedPage, ParsedPage};
+use imas_linux::watcher::Watcher;
 use imas_linux::{page, process};
 use nix::time::{ClockId, clock_gettime};
 
@@ -29,36 +28,11 @@ const MOST_LOOK_GAP_FACTOR: u32 = 49;
 /// How much the factor grows with each look.
 const STEP: u32 = 2;
 
-/// A thread that looks until it is stopped, or dropped.
-#[derive(Debug)]
-pub(crate) struct Watch {
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Curve>>,
-}
-
-impl Watch {
-    /// Looks at every process that has a page in the folder, from its first page on; pages of this process do
-    /// not count.
-    pub(crate) fn start(folder: &Path) -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
-        let (seen, folder) = (Arc::clone(&stop), folder.to_owned());
-        let thread = std::thread::spawn(move || watch(&seen, &folder));
-        Self { stop, thread: Some(thread) }
-    }
-
-    /// Ends the watch. Returns what was seen, None when nothing was.
-    pub(crate) fn stop(&mut self) -> Option<Curve> {
-        self.stop.store(true, Ordering::Relaxed);
-        let thread = self.thread.take()?;
-        thread.thread().unpark();
-        thread.join().ok().filter(|curve| !curve.ms.is_empty())
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        let _ = self.stop(); // nobody asked
-    }
+/// Looks at every process that has a page in the folder, from its first page on; pages of this process do
+/// not count.
+pub(crate) fn start(folder: &Path) -> Watcher<Curve> {
+    let folder = folder.to_owned();
+    Watcher::start(move |stop| watch(stop, &folder))
 }
 
 fn watch(stop: &AtomicBool, folder: &Path) -> Curve {

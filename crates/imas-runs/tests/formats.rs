@@ -5,9 +5,9 @@
 
 use std::path::{Path, PathBuf};
 
+use imas_core::raw_runs::data::{self, Line};
 use imas_core::run::RunKind;
 use imas_runs::journal::Journal;
-use imas_runs::session::Sessions;
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
@@ -15,15 +15,13 @@ fn fixture(name: &str) -> PathBuf {
 
 /// `imas-lab suite run` of a program under two candidates: two measured rounds and a counted one.
 #[test]
-fn a_journal_of_the_suite_is_gone_on_with() {
-    let sessions = Sessions::of(&std::fs::read_to_string(fixture("suite.jsonl")).unwrap());
-    assert_eq!(sessions.runs.len(), 6);
-    assert!(sessions.runs.iter().all(|run| run.ok && run.output.is_some() && run.load1.is_some()));
-    let counted: Vec<_> = sessions.runs.iter().filter(|run| run.kind == RunKind::Counted).collect();
+fn runs_of_the_suite_are_read() {
+    let runs = imas_runs::data::read_data(&[fixture("suite.jsonl")]).unwrap().runs;
+    assert_eq!(runs.len(), 6);
+    assert!(runs.iter().all(|run| run.ok && run.output.is_some() && run.load1.is_some()));
+    let counted: Vec<_> = runs.iter().filter(|run| run.kind == RunKind::Counted).collect();
     assert!(counted.iter().all(|run| run.ns_per_op.unwrap() > 0.0 && run.heap_bytes.unwrap() > 0));
-    let round = ("lit-phases".to_owned(), RunKind::Measured, 0);
-    assert_eq!(sessions.begun[&round].iter().collect::<Vec<_>>(), ["mimalloc", "system"]);
-    assert!(sessions.runs[0].voluntary_switches > 0);
+    assert!(runs[0].voluntary_switches > 0);
 }
 
 /// `imas bench --export-runs` of a command that writes something else under mimalloc.
@@ -40,7 +38,7 @@ fn exported_runs_of_a_bench_are_read() {
 #[test]
 fn the_message_of_an_old_line_is_read() {
     let line = r#"{"program":"p","candidate":"a","ok":false,"why":"crash","said":"signal 11"}"#;
-    assert_eq!(Sessions::of(line).runs[0].message.as_deref(), Some("signal 11"));
+    assert_eq!(data::read(line).runs[0].message.as_deref(), Some("signal 11"));
 }
 
 /// A journal that today's program goes on with keeps every line of before.
@@ -50,10 +48,10 @@ fn an_old_journal_is_appended_to() {
     let before = std::fs::read_to_string(fixture("suite.jsonl")).unwrap();
     std::fs::write(file.path(), &before).unwrap();
     let mut journal = Journal::open(file.path()).unwrap();
-    let mut run = Sessions::of(journal.text()).runs.remove(0);
+    let mut run = data::read(journal.text()).runs.remove(0);
     run.round = 9;
     journal.append(&run).unwrap();
     let after = std::fs::read_to_string(file.path()).unwrap();
-    assert!(after.starts_with(&before));
-    assert_eq!(Sessions::of(&after).runs.len(), 7);
+    let added = after.strip_prefix(&before).unwrap();
+    assert_eq!(Line::parse(added.trim_end()), Ok(Line::Run(Box::new(run))));
 }

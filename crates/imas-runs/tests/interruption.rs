@@ -15,11 +15,10 @@ use imas_runs::journal::Journal;
 use imas_runs::record::record;
 use imas_runs::runner::{Elimination, Runner, SessionEnd};
 use imas_runs::schedule::Step;
-use imas_runs::session::Sessions;
 use imas_runs::subject::{Subject, Timeout};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use support::{Log, names, output, rounds, rules};
+use support::{Log, names, output, rounds, rules, runs_of};
 
 /// An executor whose third run asks this process to end, as a terminal or a service manager does. That run
 /// waits for a process that would go on.
@@ -80,6 +79,6 @@ fn a_signal_ends_the_run_and_earlier_runs_are_kept() {
         let ended = runner.run(rounds(5), &mut executor, &mut log).unwrap();
         assert_eq!(ended, SessionEnd::Interrupted(signal as i32));
         assert_eq!((executor.runs, log.runs.len()), (3, 2), "the run that was cut short is not kept");
-        assert_eq!(Sessions::of(&std::fs::read_to_string(&path).unwrap()).runs, log.runs);
+        assert_eq!(runs_of(&path), log.runs);
     }
 }

@@ -17,9 +17,8 @@ use imas_runs::interruption::Interruption;
 use imas_runs::journal::Journal;
 use imas_runs::runner::{Elimination, Rules, Runner, SessionEnd};
 use imas_runs::schedule::{RoundKind, Step};
-use imas_runs::session::Sessions;
 use imas_runs::subject::{Subject, Timeout};
-use support::{Fake, Log, Script, killed, measured, names, output, rounds, rules};
+use support::{Fake, Log, Script, killed, measured, names, output, rounds, rules, runs_of};
 
 fn runner(interruption: &Interruption, elimination: Elimination) -> Runner<'_> {
     let subject = Subject::new("p", Timeout::ByFirstRun);
@@ -266,7 +265,7 @@ fn a_run_that_cannot_be_made_ends_the_session_and_keeps_what_was() {
     let error = runner.run(rounds(3), &mut fake, &mut log).unwrap_err();
     assert!(error.to_string().contains("memory"), "{error}");
     assert_eq!(log.runs.len(), 3);
-    assert_eq!(Sessions::of(&std::fs::read_to_string(&path).unwrap()).runs, log.runs);
+    assert_eq!(runs_of(&path), log.runs);
 }
 
 #[test]
@@ -283,7 +282,7 @@ fn a_subject_that_cannot_be_run_costs_no_other() {
     let steps = [measured(0, 0, 0), measured(0, 0, 1), measured(1, 0, 0)];
     assert_eq!(runner.run(steps, &mut fake, &mut log).unwrap(), SessionEnd::Finished);
     assert_eq!((log.runs.len(), log.skipped.len(), log.left_out.len()), (1, 1, 1));
-    let read = Sessions::of(&std::fs::read_to_string(&path).unwrap());
+    let read = data::read(&std::fs::read_to_string(&path).unwrap());
     assert!(read.dropped.reasons()["p"].contains("memory"));
 }
 
@@ -305,7 +304,7 @@ fn a_session_goes_on_after_a_torn_line() {
         let mut runner = runner(&interruption, Elimination::Never);
         runner.journal = Some(Journal::open(&path).unwrap());
         runner.run(rounds, &mut Fake::always(&[&[output(1), output(1)]]), &mut Log::default()).unwrap();
-        Sessions::of(&std::fs::read_to_string(&path).unwrap()).runs
+        runs_of(&path)
     };
     assert_eq!(session(rounds(2)).len(), 4);
     let whole = std::fs::read(&path).unwrap();

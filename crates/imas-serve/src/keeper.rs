@@ -243,8 +243,7 @@ fn store_facts(context: &Context, store: Option<&Store>) -> StoreFacts {
 
 fn daemon(run_dir: &Path) -> DaemonFacts {
     let status = DaemonStatus::read(run_dir);
-    let process = status.as_ref().and_then(|status| i32::try_from(status.pid).ok());
-    let stat = process.and_then(|pid| procfs::process::Process::new(pid).ok()?.stat().ok());
+    let stat = status.as_ref().and_then(|status| imas_linux::process::stat(status.pid));
     let seconds = |ticks: u64| ticks as f64 / procfs::ticks_per_second() as f64;
     DaemonFacts {
         ineffective: published::ineffective(run_dir),

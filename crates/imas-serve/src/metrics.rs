@@ -67,10 +67,18 @@ fn text(known: &ServedState, look: &LiveSnapshot) -> anyhow::Result<String> {
     Ok(text)
 }
 
-fn figure(registry: &mut Registry, name: &str, help: &str, value: f64) {
-    let gauge = Figure::default();
-    gauge.set(value);
-    registry.register(name, help, gauge);
+/// Registers figures that have one value each: name, help, value.
+fn single<const N: usize>(registry: &mut Registry, figures: [(&str, &str, f64); N]) {
+    for (name, help, value) in figures {
+        let gauge = Figure::default();
+        gauge.set(value);
+        registry.register(name, help, gauge);
+    }
+}
+
+/// The value of a figure that says yes or no.
+fn flag(is: bool) -> f64 {
+    f64::from(u8::from(is))
 }
 
 fn figures(registry: &mut Registry, name: &str, help: &str, values: impl Iterator<Item = (Labels, f64)>) {
@@ -117,33 +125,22 @@ fn of_store(registry: &mut Registry, known: &ServedState) {
         "Known programs, by what their next starts are about",
         states.into_iter().map(|(state, count)| (vec![("state", state.to_owned())], count)),
     );
-    figure(registry, "trials", "Trials in the store", trials as f64);
-    figure(registry, "samples", "Samples in the store: of trials and of other starts", samples as f64);
-    figure(registry, "crashes", "Starts in the store that crashed or hung", crashes as f64);
-    figure(
-        registry,
-        "quarantines",
-        "Candidates in quarantine, added up over the programs",
-        quarantines as f64,
-    );
-    figure(
-        registry,
-        "disabled_allocators",
-        "Allocators that are given to nobody",
-        known.store.disabled.len() as f64,
-    );
-    figure(registry, "store_size_bytes", "Size of the store's files", known.store.bytes as f64);
-    let is_readable = if known.store.obstacle.is_none() { 1.0 } else { 0.0 };
-    figure(registry, "store_readable", "1 if the store can be read", is_readable);
-    let [offers, processes, pages] = known.store.queue.map(|count| count as f64);
+    let store = &known.store;
+    let values = [
+        ("trials", "Trials in the store", trials as f64),
+        ("samples", "Samples in the store: of trials and of other starts", samples as f64),
+        ("crashes", "Starts in the store that crashed or hung", crashes as f64),
+        ("quarantines", "Candidates in quarantine, added up over the programs", quarantines as f64),
+        ("disabled_allocators", "Allocators that are given to nobody", store.disabled.len() as f64),
+        ("store_size_bytes", "Size of the store's files", store.bytes as f64),
+        ("store_readable", "1 if the store can be read", flag(store.obstacle.is_none())),
+    ];
+    single(registry, values);
+    let [offers, processes, pages] = store.queue.map(|count| count as f64);
     let queue = [("offers", offers), ("processes", processes), ("pages", pages)];
     let labelled = queue.into_iter().map(|(of, count)| (vec![("of", of.to_owned())], count));
-    figures(
-        registry,
-        "queue",
-        "What waits: trials on offer, processes not processed, pages to be collected",
-        labelled,
-    );
+    let help = "What waits: trials on offer, processes not processed, pages to be collected";
+    figures(registry, "queue", help, labelled);
     ages(registry, known);
 }
 
@@ -161,23 +158,20 @@ fn ages(registry: &mut Registry, known: &ServedState) {
 
 fn of_daemon(registry: &mut Registry, known: &ServedState) {
     let daemon = &known.daemon;
-    figure(registry, "daemon_up", "1 if imasd runs", if daemon.status.is_some() { 1.0 } else { 0.0 });
-    let is_effective = if daemon.ineffective.is_none() { 1.0 } else { 0.0 };
-    figure(registry, "daemon_effective", "0 if programs ignore what imasd has published", is_effective);
+    let help = "0 if programs ignore what imasd has published";
+    let values = [
+        ("daemon_up", "1 if imasd runs", flag(daemon.status.is_some())),
+        ("daemon_effective", help, flag(daemon.ineffective.is_none())),
+    ];
+    single(registry, values);
     let Some(status) = &daemon.status else { return };
-    figure(
-        registry,
-        "daemon_emergency",
-        "1 if every program starts untouched",
-        f64::from(u8::from(status.emergency.is_some())),
-    );
-    figure(registry, "trials_running", "Processes that run a trial of imasd", status.trials_running as f64);
-    figure(
-        registry,
-        "placed_processes",
-        "Processes in production that imasd watches",
-        status.flights_watched as f64,
-    );
+    let help = "Processes in production that imasd watches";
+    let values = [
+        ("daemon_emergency", "1 if every program starts untouched", flag(status.emergency.is_some())),
+        ("trials_running", "Processes that run a trial of imasd", status.trials_running as f64),
+        ("placed_processes", help, status.flights_watched as f64),
+    ];
+    single(registry, values);
     let family = Family::<Labels, Counter>::default();
     for (event, count) in status.counters.counted() {
         family.get_or_create(&vec![("event", event)]).inc_by(count);
@@ -190,7 +184,7 @@ fn of_daemon(registry: &mut Registry, known: &ServedState) {
         total(registry, "daemon_cpu", "CPU time of imasd", Some(Unit::Seconds), cpu_s);
     }
     if let Some(bytes) = daemon.resident_bytes {
-        figure(registry, "daemon_resident_bytes", "Resident memory of imasd", bytes as f64);
+        single(registry, [("daemon_resident_bytes", "Resident memory of imasd", bytes as f64)]);
     }
 }
 
@@ -201,12 +195,8 @@ fn of_machine(registry: &mut Registry, look: &LiveSnapshot) {
     }
     let labelled = processes.into_iter().map(|(name, count)| (vec![("allocator", name)], count));
     figures(registry, "processes", "Running processes by the allocator that serves them", labelled);
-    figure(
-        registry,
-        "processes_hidden",
-        "Processes of others that may not be looked into",
-        look.hidden as f64,
-    );
+    let help = "Processes of others that may not be looked into";
+    single(registry, [("processes_hidden", help, look.hidden as f64)]);
 }
 
 /// Registers the free pages in the heaps of each service, of those that hold most.
@@ -222,12 +212,8 @@ fn of_units(registry: &mut Registry, look: &LiveSnapshot) {
     let other = (OTHER, others.iter().map(|(_, bytes)| bytes).sum());
     let all = own.iter().copied().chain((!others.is_empty()).then_some(other));
     let labelled = all.map(|(unit, bytes)| (vec![("unit", printable::name(unit).into_owned())], bytes));
-    figures(
-        registry,
-        "unit_returnable_bytes",
-        "Free pages in glibc's heaps of a service that malloc_trim(0) would return",
-        labelled,
-    );
+    let help = "Free pages in glibc's heaps of a service that malloc_trim(0) would return";
+    figures(registry, "unit_returnable_bytes", help, labelled);
 }
 
 /// A program with the sums over its processes.
@@ -255,32 +241,16 @@ fn of_programs(registry: &mut Registry, known: &ServedState, look: &LiveSnapshot
         let other = (vec![("program", OTHER.to_owned())], others.iter().map(get).sum());
         own.iter().map(move |one| (labels(one.line), get(one))).chain((!others.is_empty()).then_some(other))
     };
-    figures(
-        registry,
-        "program_resident_bytes",
-        "Resident memory of a program's running processes",
-        sum(|one| one.resident_bytes),
-    );
-    figures(
-        registry,
-        "program_saved_bytes",
-        "What they would hold more under system, by the program's trials",
-        sum(saved_bytes),
-    );
+    let help = "Resident memory of a program's running processes";
+    figures(registry, "program_resident_bytes", help, sum(|one| one.resident_bytes));
+    let help = "What they would hold more under system, by the program's trials";
+    figures(registry, "program_saved_bytes", help, sum(saved_bytes));
+    let help = "CPU time and memory saved together, as a fraction, by what is in use";
     let gains = own.iter().map(|one| (labels(one.line), one.line.gained_together()));
-    figures(
-        registry,
-        "program_gain_ratio",
-        "CPU time and memory saved together, as a fraction, by what is in use",
-        gains,
-    );
+    figures(registry, "program_gain_ratio", help, gains);
+    let help = "The same under the best candidate that is not in use";
     let gains = own.iter().map(|one| (labels(one.line), one.line.possible_together()));
-    figures(
-        registry,
-        "program_expected_gain_ratio",
-        "The same under the best candidate that is not in use",
-        gains,
-    );
+    figures(registry, "program_expected_gain_ratio", help, gains);
     let allocators = own.iter().map(|one| {
         let mut labels = labels(one.line);
         labels.push(("candidate", printable::name(&one.line.candidate).into_owned()));
@@ -308,10 +278,6 @@ fn of_ourselves(registry: &mut Registry) {
     let Ok(stat) = stat else { return };
     let seconds = (stat.utime + stat.stime) as f64 / procfs::ticks_per_second() as f64;
     total(registry, "serve_cpu", "CPU time of imas serve", Some(Unit::Seconds), seconds);
-    figure(
-        registry,
-        "serve_resident_bytes",
-        "Resident memory of imas serve",
-        (stat.rss * procfs::page_size()) as f64,
-    );
+    let bytes = (stat.rss * procfs::page_size()) as f64;
+    single(registry, [("serve_resident_bytes", "Resident memory of imas serve", bytes)]);
 }

@@ -147,8 +147,9 @@ impl Store {
         Ok(())
     }
 
-    /// In one transaction: stores the record of a page, and removes its witness and the offer of that name.
-    /// The transaction is committed on return.
+    /// In one transaction: stores the sample of a process, and removes the offer of that name and, where the
+    /// process `has_ended`, its witness. Returns `false` if that trial is stored already. The transaction is
+    /// committed on return.
     ///
     /// # Errors
     /// When SQLite returns an error: the page must be kept then.
@@ -157,41 +158,17 @@ impl Store {
         witness: &Witness,
         trial: &TrialRecord,
         token: Option<&str>,
+        has_ended: bool,
     ) -> Result<bool, StoreError> {
         let transaction = self.connection().unchecked_transaction()?;
-        let added = self.add_offered(witness, trial, token)?;
-        self.forget_witness(witness.uid, &witness.page)?;
-        transaction.commit()?;
-        Ok(added)
-    }
-
-    /// In one transaction: stores the sample of a process that keeps running, and removes the offer of that
-    /// name. The witness stays. Returns `false` if that trial is stored already.
-    ///
-    /// # Errors
-    /// When SQLite returns an error.
-    pub fn settle_span(
-        &self,
-        witness: &Witness,
-        trial: &TrialRecord,
-        token: Option<&str>,
-    ) -> Result<bool, StoreError> {
-        let transaction = self.connection().unchecked_transaction()?;
-        let added = self.add_offered(witness, trial, token)?;
-        transaction.commit()?;
-        Ok(added)
-    }
-
-    fn add_offered(
-        &self,
-        witness: &Witness,
-        trial: &TrialRecord,
-        token: Option<&str>,
-    ) -> Result<bool, StoreError> {
         let added = self.add_trial(witness.program, trial)?;
         if let Some(token) = token {
             self.withdraw(token)?;
         }
+        if has_ended {
+            self.forget_witness(witness.uid, &witness.page)?;
+        }
+        transaction.commit()?;
         Ok(added)
     }
 
@@ -283,10 +260,12 @@ mod tests {
         assert_eq!(store.witnesses().unwrap(), [witness(program)]);
         let sample = Sample { trial_id: "1".into(), candidate: "jemalloc".into(), ..Sample::default() };
         let trial = TrialRecord { sample, ..TrialRecord::default() };
-        assert!(store.settle(&witness(program), &trial, Some("1")).unwrap());
+        assert!(store.settle(&witness(program), &trial, Some("1"), true).unwrap());
         assert!(store.offers().unwrap().is_empty() && store.witnesses().unwrap().is_empty());
         assert_eq!(store.trials(program).unwrap().len(), 1);
-        assert!(!store.settle(&witness(program), &trial, Some("1")).unwrap(), "stored once");
+        store.add_witness(&witness(program)).unwrap();
+        assert!(!store.settle(&witness(program), &trial, Some("1"), false).unwrap(), "stored once");
+        assert_eq!(store.witnesses().unwrap(), [witness(program)], "its process goes on");
     }
 
     #[test]

@@ -3,21 +3,8 @@
 //!
 //! One SQLite file, which several processes may use at once. Samples are appended and never changed.
 //! `imas-core` computes every conclusion (profile, picks, quarantine) anew from them, so a better policy can
-//! be replayed over old samples.
-//!
-//! - [`Store`]: opens the file and sets a damaged one aside. [`Store::view`]: a copy in memory for commands
-//!   that only read
-//! - [`samples`]: programs and their trials
-//! - [`domain`]: trust domains of programs and samples
-//! - [`daemon`]: state of imasd: offered trials, witnessed processes, disabled allocators
-//! - [`fleet`]: what was published to a fleet, and the statistics received from it
-//! - [`decisions`]: stored decisions and their reasons
-//! - [`lives`]: processes of services that live on
-//! - [`predictions`]: what replays of a recorded run predicted
-//! - [`recordings`]: starts that are to be recorded, and recordings that wait for their replay
-//! - [`overrides`]: pins, exclusions, quarantines ended by hand
-//! - [`revision`]: whether anything about a program has changed
-//! - [`memory`]: cached facts about files: whether a library loads, whether an executable may be preloaded
+//! be replayed over old samples. [`Store`] opens the file and sets a damaged one aside; [`Store::view`] is a copy in
+//! memory for commands that only read.
 
 pub mod daemon;
 pub mod decisions;
@@ -51,23 +38,14 @@ pub struct Store {
 
 /// Errors of the store. None of them may keep a program from starting.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the texts of the errors say it")]
 pub enum StoreError {
     /// The folder could not be made or the file not reached.
     #[error("{}: {error}", .path.display())]
-    Io {
-        /// The file or folder.
-        path: PathBuf,
-        /// The system's error.
-        error: std::io::Error,
-    },
+    Io { path: PathBuf, error: std::io::Error },
     /// SQLite returned an error.
     #[error("{}: {error}", .path.display())]
-    Open {
-        /// The database file.
-        path: PathBuf,
-        /// SQLite's error.
-        error: rusqlite::Error,
-    },
+    Open { path: PathBuf, error: rusqlite::Error },
     /// A database of another program.
     #[error("{}: no store of imas", .0.display())]
     Foreign(PathBuf),

@@ -64,21 +64,8 @@ impl Store {
         made.ok_or(StoreError::Sql(rusqlite::Error::QueryReturnedNoRows))
     }
 
-    /// The row of a program that is started now, in the owner's own store. An earlier version kept one history for all
+    /// The row of a program that is started now, in the store of `domain`. An earlier version kept one history for all
     /// names of a file: the name by which it is started first has that history from now on.
-    ///
-    /// # Errors
-    /// When SQLite returns an error.
-    pub fn started_program(
-        &self,
-        path: &str,
-        detail: &str,
-        is_by_name: bool,
-    ) -> Result<StoredProgram, StoreError> {
-        self.started_program_in(Domain::Own, path, detail, is_by_name)
-    }
-
-    /// The row of a program that is started now, in the store of `domain`. See [`Store::started_program`].
     ///
     /// # Errors
     /// When SQLite returns an error.

@@ -404,8 +404,10 @@ mod tests {
         .unwrap();
         drop(old);
         let store = crate::Store::open(&path).unwrap();
-        let started =
-            |path, detail| store.started_program(path, detail, detail.starts_with("as ")).unwrap().id;
+        let started = |path, detail: &str| {
+            let is_by_name = detail.starts_with("as ");
+            store.started_program_in(crate::domain::Domain::Own, path, detail, is_by_name).unwrap().id
+        };
         assert_eq!((started("/bin/m", "as one"), started("/bin/m", "as one")), (7, 7));
         let (two, file) = (started("/bin/m", "as two"), started("/bin/m", ""));
         assert!(two != 7 && file != 7 && two != file, "it is the first one's");

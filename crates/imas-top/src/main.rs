@@ -2,15 +2,6 @@
 //! `imas-top`, which `imas top` runs: the running processes with their allocators, and what IMAS knows of
 //! them.
 //!
-//! - [`cli`]: what may be typed
-//! - [`mod@column`], [`words`]: what is shown of a process
-//! - [`listing`]: which processes, in which order
-//! - [`history`]: memory since the start
-//! - [`app`]: the state of the page; [`keys`]: what keys do to it; [`command`]: what they have `imas` do
-//! - [`page`], [`pane`], [`theme`]: the page drawn
-//! - [`terminal`], [`live`]: the terminal and the loop
-//! - [`once`]: the table on standard output
-//!
 //! ```text
 //! words -> column -> listing -> app -> keys
 //! history, command ------------^  ^--- pane -> page
@@ -39,32 +30,14 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::CommandFactory;
 use imas_cli::manual;
-use imas_cli::message;
-use imas_engine::probe;
+use imas_engine::entry;
 use imas_view::ProcessObserver;
 
 use crate::cli::{Cli, Made};
 use crate::listing::Listing;
 
 fn main() -> ExitCode {
-    if let Some(answer) = probe::answer() {
-        return answer;
-    }
-    let cli = match Cli::read() {
-        Ok(cli) => cli,
-        Err(usage) => {
-            let _ = usage.print(); // if this fails, the error cannot be reported either
-            return ExitCode::from(if usage.use_stderr() { 2 } else { 0 });
-        }
-    };
-    match run(cli) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) if message::is_broken_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => {
-            message::error(&imas_engine::store_damage::advised(error));
-            ExitCode::from(2)
-        }
-    }
+    entry::main_of(Cli::read, |cli| run(cli).map(|()| ExitCode::SUCCESS))
 }
 
 fn run(cli: Cli) -> Result<()> {

@@ -2,17 +2,6 @@
 //! What is known of a program now, and one typed snapshot of the running processes with what is known of each.
 //!
 //! # A program
-//! - [`program_view`]: profile and present decision of one program
-//! - [`picks`]: the picks by the stored trials, and what they are expected to gain
-//! - [`words`]: where the candidates stand, in words and rows
-//! - [`settled`]: whether the candidate of a program is settled
-//! - [`sharing`]: how a fleet shares out a program's trials, in words
-//! - [`forecast`]: what replays of a recorded run predicted
-//! - [`lives`]: how the processes of a service lived on
-//! - [`section`]: a program as a part of a page
-//! - [`runs`]: a program of a file of raw runs as a part of a page
-//! - [`published`]: what imasd has published, and why it may have no effect
-//!
 //! ```text
 //! program_view -> words -> section
 //!      picks ------^
@@ -33,18 +22,6 @@
 //!
 //! A program that uses a [`ProcessObserver`] must begin with [`imas_engine::probe::answer`]: to find out whether a
 //! candidate can be used here, the library may start the running executable once more.
-//!
-//! - [`observer`]: the loop's state
-//! - [`snapshot`]: what a look shows
-//! - [`memory_point`]: where the memory of one process is
-//! - `reading`, `identity`, `tracked`: a process at a look, what does not change of it, and over several looks
-//! - [`followed_store`], [`program_cache`]: a store that others write, and what was worked out of its programs
-//! - `program_source`, `program_facts`: a store with its programs, and what is decided of one
-//! - `unfit_files`: executables that cannot be served
-//! - [`machine`]: the machine's pressure
-//! - [`restart`]: what a restart would change, by trials
-//! - [`keeps_away`]: what to advise where free pages are held
-//! - [`trial_page`]: the page of a running trial
 //!
 //! ```text
 //! reading, identity -> tracked ------------+

@@ -5,7 +5,9 @@
 use std::path::Path;
 use std::process::Output;
 
-use crate::support::{World, assert_hinted, build, candidate, describe, list, output, stderr, stdout, text};
+use crate::support::{
+    World, assert_hinted, build, candidate, describe, list, output, stderr, stdout, succeeded, text,
+};
 use imas_testing::skipped;
 use serde_json::Value;
 
@@ -31,8 +33,7 @@ fn the_columns_are_those_that_were_named_and_sorted_by_one() {
     let world = World::new();
     let flags =
         ["-n", "3", "--with", "hoard,mimalloc", "--columns", "wall,user,system,peak", "--sort", "peak"];
-    let output = bench(&world, &flags, &["perl", "-e", WORK]);
-    assert!(output.status.success(), "{}", describe(&output));
+    let output = succeeded(bench(&world, &flags, &["perl", "-e", WORK]));
     let printed = stdout(&output);
     let lines: Vec<&str> = printed.lines().skip_while(|line| !line.contains("candidate")).collect();
     let head: Vec<&str> = lines[0].split_whitespace().collect();
@@ -157,8 +158,7 @@ fn lines_are_run_around_the_runs_and_the_session() {
     let lines = ["--setup", "echo s >>log", "--prepare", "echo p >>log", "--conclude", "echo c >>log"];
     let flags =
         [&["-n", "2", "--warmup", "1", "--with", "hoard", "--cleanup", "echo e >>log"][..], &lines].concat();
-    let output = bench(&world, &flags, &["sh", "-c", "echo r >>log"]);
-    assert!(output.status.success(), "{}", describe(&output));
+    succeeded(bench(&world, &flags, &["sh", "-c", "echo r >>log"]));
     // A warm-up, and two rounds of two candidates.
     assert_eq!(read(&world, "log").replace('\n', ""), format!("s{}e", "prc".repeat(5)));
 }
@@ -182,8 +182,7 @@ fn several_commands_and_parameters_are_measured_one_after_the_other() {
     let exports = ["--export-json", &all, "--export-csv", &csv, "--export-markdown", &page];
     let parameters = ["--parameter-list", "word", "a,b", "--parameter-scan", "n", "1", "3", "-D", "2"];
     let flags = [&["-n", "1", "--shell", "none", "--with", "hoard"][..], &parameters, &exports].concat();
-    let output = bench(&world, &flags, &["echo {word} {n}"]);
-    assert!(output.status.success(), "{}", describe(&output));
+    let output = succeeded(bench(&world, &flags, &["echo {word} {n}"]));
     let results: Value = serde_json::from_str(&read(&world, "all.json")).unwrap();
     let commands: Vec<String> = list(&results, "/results")
         .iter()
@@ -234,8 +233,7 @@ fn a_figure_that_has_grown_beyond_its_limit_fails_in_ci() {
     let (old, junit, page) = (file("old.json"), file("junit.xml"), file("page.md"));
     // Uses the same memory each time, and runs long enough for sampling from outside.
     let command = ["perl", "-e", "my $a = 'x' x 30_000_000; select undef, undef, undef, 0.3"];
-    let first = bench(&world, &["-n", "4", "--with", "mimalloc", "--export-json", &old], &command);
-    assert!(first.status.success(), "{}", describe(&first));
+    succeeded(bench(&world, &["-n", "4", "--with", "mimalloc", "--export-json", &old], &command));
     let exports = ["--export-junit", &junit, "--export-markdown", &page];
     let again = |rule: &str| {
         let flags = ["-n", "4", "--with", "mimalloc", "--baseline", &old, "--fail-if", rule];
@@ -258,8 +256,7 @@ fn a_figure_that_has_grown_beyond_its_limit_fails_in_ci() {
 fn a_baseline_that_does_not_fit_is_refused_before_anything_is_measured() {
     let world = World::new();
     let old = world.work().join("old.json").to_string_lossy().into_owned();
-    let first = bench(&world, &["-n", "1", "--with", "hoard", "--export-json", &old], &["true"]);
-    assert!(first.status.success(), "{}", describe(&first));
+    succeeded(bench(&world, &["-n", "1", "--with", "hoard", "--export-json", &old], &["true"]));
     let refused = |flags: &[&str], why: &str| {
         let refused = bench(&world, flags, &["sh", "-c", "echo r >>log"]);
         assert_eq!(refused.status.code(), Some(2), "{}", describe(&refused));
@@ -316,8 +313,7 @@ fn an_allocator_is_measured_with_settings_of_the_command_line() {
     let script = "tr '\\0' '\\n' </proc/$$/environ | grep -E '^(MALLOC_CONF|GLIBC_TUNABLES)=' >>seen; true";
     let flags = ["-n", "1", "--warmup", "0", "--json", "--with", "jemalloc?narenas:1,dirty_decay_ms:1000"];
     let flags = [&flags[..], &["--with", "glibc?mmap_threshold=65536"]].concat();
-    let output = bench(&world, &flags, &["sh", "-c", script]);
-    assert!(output.status.success(), "{}", describe(&output));
+    let output = succeeded(bench(&world, &flags, &["sh", "-c", script]));
     let result = json(&output);
     let names: Vec<&str> = list(&result, "/candidates").iter().map(|one| text(one, "/name")).collect();
     assert_eq!(names, ["system", "jemalloc?narenas:1,dirty_decay_ms:1000", "glibc?mmap_threshold=65536"]);
@@ -360,8 +356,7 @@ fn each_command_of_a_call_has_a_name_in_raw_runs() {
     let world = World::new();
     let names = |flags: &[&str], words: &[&str]| {
         let few = ["bench", "-n", "1", "--trials", "0", "--with", "mimalloc", "--export-runs", "-"];
-        let runs = output(world.imas(few).args(flags).arg("--").args(words));
-        assert!(runs.status.success(), "{}", describe(&runs));
+        let runs = succeeded(output(world.imas(few).args(flags).arg("--").args(words)));
         let data = imas_core::raw_runs::data::read(&stdout(&runs));
         let mut names: Vec<String> = data.runs.into_iter().map(|run| run.program).collect();
         names.dedup();

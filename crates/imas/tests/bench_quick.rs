@@ -3,7 +3,9 @@
 
 use std::process::Output;
 
-use crate::support::{World, assert_hinted, build, describe, input, json, list, output, stderr, text};
+use crate::support::{
+    World, assert_hinted, build, describe, input, json, list, output, stderr, succeeded, text,
+};
 use serde_json::Value;
 
 const FOUR: &str = "jemalloc,mimalloc,tcmalloc,hoard";
@@ -67,8 +69,7 @@ fn a_real_program_has_its_prediction_and_its_measurement() {
 #[test]
 fn the_table_has_both() {
     let world = World::new();
-    let output = quick(&world, &["--objective", "memory"], &[&behave(&world), "200000"]);
-    assert!(output.status.success(), "{}", describe(&output));
+    let output = succeeded(quick(&world, &["--objective", "memory"], &[&behave(&world), "200000"]));
     let text = crate::support::stdout(&output);
     assert!(text.contains("beside each prediction the live figure"), "{text}");
     assert!(text.contains("the predicted score (memory)"), "{text}");

@@ -4,7 +4,7 @@
 use std::process::{Command, Output, Stdio};
 
 use crate::support::{
-    World, assert_hinted, candidate, describe, list, output, real, stderr, text, wait_until,
+    World, assert_hinted, candidate, describe, list, output, real, stderr, succeeded, text, wait_until,
 };
 use serde_json::Value;
 
@@ -115,8 +115,7 @@ fn files_of_the_callers_folder_are_named_in_full() {
         imas.args(["tcp:$PORT", "--load", load, "--with", "glibc:arena1", "--"]);
         output(imas.arg(&python).args(["server.py", "$PORT"]))
     };
-    let found = bench(&place.load(2, "/"));
-    assert!(found.status.success(), "{}", describe(&found));
+    let found = succeeded(bench(&place.load(2, "/")));
     assert!(stderr(&found).contains("as paths of this one: server.py"), "{}", describe(&found));
     let lost = bench(&format!("{} load.py $PORT 2 /", python.display()));
     assert_eq!(lost.status.code(), Some(1), "{}", describe(&lost));
@@ -147,8 +146,7 @@ fn without_names_the_default_set_of_services_is_measured() {
 fn a_server_is_measured_and_no_process_or_file_remains() {
     let place = Place::new();
     let page = place.world.work().join("page.html");
-    let done = place.bench(&["--html", page.to_str().unwrap()], &place.load(5, "/"));
-    assert!(done.status.success(), "{}", describe(&done));
+    let done = succeeded(place.bench(&["--html", page.to_str().unwrap()], &place.load(5, "/")));
     let html = std::fs::read_to_string(page).unwrap();
     assert!(html.contains("Resident anonymous memory of the server") && html.contains("glibc:arena1"));
     let at = |part: &str| html.find(part).unwrap_or_else(|| panic!("no {part}"));
@@ -202,8 +200,7 @@ fn the_load_is_not_under_the_candidate() {
     let place = Place::new();
     let note = place.script("load-env");
     let load = format!("env >> {note}; {}", place.load(2, "/"));
-    let done = place.bench(&["--with", "jemalloc", "--prepare", &format!("env >> {note}")], &load);
-    assert!(done.status.success(), "{}", describe(&done));
+    succeeded(place.bench(&["--with", "jemalloc", "--prepare", &format!("env >> {note}")], &load));
     let seen = std::fs::read_to_string(&note).unwrap();
     assert!(seen.contains("PORT=") && seen.contains("WORK="), "{seen}");
     assert!(!seen.contains("LD_PRELOAD"), "{seen}");
@@ -227,8 +224,7 @@ fn a_load_that_fails_is_reported_with_the_servers_last_line() {
 fn a_load_that_fails_can_be_ignored() {
     let place = Place::new();
     let load = format!("{}; exit 3", place.load(2, "/"));
-    let done = place.bench(&["--ignore-failure"], &load);
-    assert!(done.status.success(), "{}", describe(&done));
+    let done = succeeded(place.bench(&["--ignore-failure"], &load));
     let result = result(&done);
     assert_eq!(compared(&result, "system")["rounds"], 1);
     let p99 = compared(&result, "system")["figures"]["p99"]["median"].as_f64().unwrap();
@@ -269,8 +265,7 @@ fn a_server_can_be_kept_on_one_cpu() {
     let of = |pid: &str, file: &str| format!("grep Cpus_allowed_list /proc/{pid}/status > {file}");
     let found = format!("$(pgrep -f -n -- '{} '$PORT)", place.script("server.py"));
     let load = format!("{}; {}; {}", of("self", &mine), of(&found, &servers), place.load(1, "/"));
-    let done = place.bench(&["--one-cpu", "always"], &load);
-    assert!(done.status.success(), "{}", describe(&done));
+    let done = succeeded(place.bench(&["--one-cpu", "always"], &load));
     let allowed =
         |file: &str| std::fs::read_to_string(file).unwrap().split_once('\t').unwrap().1.trim().to_owned();
     let cpu: usize = allowed(&servers).parse().expect("one CPU, no list");
@@ -334,7 +329,7 @@ fn a_server_that_dies_under_a_candidate_is_reported_and_the_others_go_on() {
     );
     std::fs::write(&script, text_of).unwrap();
     let load = place.load(2, "/");
-    let done = output(&mut place.world.imas([
+    let done = succeeded(output(&mut place.world.imas([
         "bench",
         "--json",
         "-n",
@@ -353,8 +348,7 @@ fn a_server_that_dies_under_a_candidate_is_reported_and_the_others_go_on() {
         "sh",
         &script,
         "$PORT",
-    ]));
-    assert!(done.status.success(), "{}", describe(&done));
+    ])));
     let result = result(&done);
     let lost = compared(&result, "jemalloc");
     assert_eq!((lost["rounds"].as_u64(), list(lost, "/failures").len()), (Some(0), 1), "{lost}");
@@ -376,8 +370,7 @@ fn daemon(place: &Place, wrap: &[&str]) -> Value {
     let mut words: Vec<&str> = wrap.to_vec();
     words.push(&imas);
     words.extend(bench.iter().chain(&server));
-    let done = output(place.world.command(words[0]).args(&words[1..]));
-    assert!(done.status.success(), "{}", describe(&done));
+    let done = succeeded(output(place.world.command(words[0]).args(&words[1..])));
     let result = result(&done);
     let figures = &compared(&result, "system")["figures"];
     let memory = figures["memory_peak"]["median"].as_f64().unwrap();
@@ -496,8 +489,7 @@ fn a_server_with_a_certificate_of_its_own_gets_ready() {
         ["--json", "-n", "1", "--idle", "0", "--cycles", "1", "--with", "glibc:arena1", "--load", "true"];
     let mut bench = place.world.imas(["bench", "--ready", "https://127.0.0.1:$PORT/"]);
     bench.args(flags).args(["--", &python, &place.script("tls.py"), "$PORT", &place.script("own.pem")]);
-    let done = output(&mut bench);
-    assert!(done.status.success(), "{}", describe(&done));
+    let done = succeeded(output(&mut bench));
     let result = result(&done);
     let system = compared(&result, "system");
     assert!(system["figures"]["ready"]["median"].is_number(), "{system}");

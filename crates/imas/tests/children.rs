@@ -5,7 +5,9 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use crate::support::{World, build, default_set, describe, lib_dir, list, output, stderr, stdout, workspace};
+use crate::support::{
+    World, build, default_set, describe, lib_dir, list, output, stderr, stdout, succeeded, workspace,
+};
 use imas_testing::skipped;
 
 /// The variants of `plain.c`: name, compiler, and the flags after the source.
@@ -91,8 +93,7 @@ fn children_start_in_measured_and_in_counted_runs() {
     let errors = world.work().join("errors");
     let script = format!("exec 2>>{}; {} ls / ", errors.display(), script(&programs(&world.work())));
     let mut imas = world.imas(["bench", "--json", "-n", "1", "--trials", "1", "--warmup", "0", "--"]);
-    let bench = output(imas.args(["sh", "-c", &script]));
-    assert!(bench.status.success(), "{}", describe(&bench));
+    let bench = succeeded(output(imas.args(["sh", "-c", &script])));
     let result: serde_json::Value = serde_json::from_slice(&bench.stdout).unwrap();
     for candidate in list(&result, "/candidates") {
         assert_eq!(list(candidate, "/runs")[0]["exit"], 0, "{candidate:#}");

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use crate::support::trial::trial;
-use crate::support::{World, build, candidate, describe, lib_dir, list, output, stderr, text};
+use crate::support::{World, build, candidate, describe, lib_dir, list, output, stderr, succeeded, text};
 use imas_core::TrialRecord;
 use imas_core::sample::PageKind;
 use imas_linux::clock::now_unix_s;
@@ -82,8 +82,7 @@ impl User {
     }
 
     fn json(&self, verb: &str, policy: &str) -> Value {
-        let output = self.imas(&[verb, "--json"], policy);
-        assert!(output.status.success(), "{}", describe(&output));
+        let output = succeeded(self.imas(&[verb, "--json"], policy));
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
@@ -91,8 +90,7 @@ impl User {
     fn starts(&self, policy: &str) -> Output {
         let mut imas = self.world.imas(["run", "-v", "--"]);
         imas.env("IMAS_LIB_DIR", &self.lib).env("IMAS_POLICY", policy).arg(&self.program);
-        let output = output(imas.arg("20000"));
-        assert!(output.status.success(), "{}", describe(&output));
+        let output = succeeded(output(imas.arg("20000")));
         output
     }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `imas explain` of a program that forks its workers without exec: they cannot get different candidates.
 
-use crate::support::{World, describe, output, piped, real, stdout};
+use crate::support::{World, output, piped, real, stdout, succeeded};
 
 const FORKS: &str = "
 import os, sys
@@ -22,8 +22,7 @@ fn workers_that_only_fork_are_counted() {
     let script = world.work().join("server.py");
     std::fs::write(&script, format!("#!{}\n{FORKS}", real("python3").display())).unwrap();
     std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let pinned = output(world.imas(["pin"]).arg(&script).arg("hoard"));
-    assert!(pinned.status.success(), "{}", describe(&pinned));
+    succeeded(output(world.imas(["pin"]).arg(&script).arg("hoard")));
     let explain = || stdout(&output(world.imas(["explain"]).arg(&script)));
     assert!(!explain().contains("workers"), "no worker runs");
     let server = piped::start(world.command(real("python3")).arg(&script));

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::{World, build, describe, list, output, stderr, stdout, text};
+use crate::support::{World, build, describe, list, output, stderr, stdout, succeeded, text};
 
 fn who(world: &World) -> String {
     build::program("who", &world.work()).to_string_lossy().into_owned()
@@ -18,8 +18,7 @@ fn a_trial_page_belongs_to_its_store() {
     let store = |name: &str| world.work().join(name).to_string_lossy().into_owned();
     let (a, b) = (store("a.db"), store("b.db"));
     let on = |store: &str, words: &[&str]| {
-        let output = output(world.imas(["--store", store]).args(words));
-        assert!(output.status.success(), "{}", describe(&output));
+        let output = succeeded(output(world.imas(["--store", store]).args(words)));
         output
     };
     on(&a, &["run", "--", &who]);
@@ -263,8 +262,7 @@ fn a_bundle_is_all_that_is_needed() {
         ("glibc:lean-trim", "libc"),
     ] {
         let mut imas = world.imas(["bundle", candidate, "--at", &at_text, "--out"]);
-        let made = output(imas.arg(&out));
-        assert!(made.status.success(), "{}", describe(&made));
+        let made = succeeded(output(imas.arg(&out)));
         std::fs::create_dir_all(at.parent().unwrap()).unwrap();
         std::fs::rename(&out, &at).unwrap();
         assert!(with_bundle(&who, &at).starts_with(serves), "{candidate}: {}", describe(&made));
@@ -277,8 +275,7 @@ fn a_bundle_is_all_that_is_needed() {
         std::fs::remove_dir_all(&at).unwrap();
     }
     let archive = world.work().join("imas.tar");
-    let archived = output(world.imas(["bundle", "mimalloc", "--out"]).arg(&archive));
-    assert!(archived.status.success(), "{}", describe(&archived));
+    succeeded(output(world.imas(["bundle", "mimalloc", "--out"]).arg(&archive)));
     let held = stdout(&output(Command::new("tar").arg("-tf").arg(&archive)));
     for file in ["libimas-guard.so", "libmimalloc.so", "LICENCES", "README", "imas.env"] {
         assert!(held.lines().any(|line| line == format!("./{file}")), "{file}: {held}");
@@ -310,8 +307,7 @@ fn env_prints_paths_of_a_bundle_or_of_an_installation() {
     let world = World::new();
     let of_bundle = |format: &str| {
         let words = ["env", "--candidate", "jemalloc", "--bundle", "/opt/imas", "--format", format];
-        let output = output(&mut world.imas(words));
-        assert!(output.status.success(), "{}", describe(&output));
+        let output = succeeded(output(&mut world.imas(words)));
         stdout(&output)
     };
     let checkout = crate::support::workspace().to_string_lossy().into_owned();

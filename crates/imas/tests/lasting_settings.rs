@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::{World, assert_hinted, describe, output, real, stderr, stdout};
+use crate::support::{World, assert_hinted, describe, output, real, stderr, stdout, succeeded};
 
 /// Prints the growth at which it collects, and which of its variables it sees.
 const GO: &str = r#"package main
@@ -28,8 +28,7 @@ fn go_program(folder: &Path) -> Option<PathBuf> {
     std::fs::write(folder.join("web.go"), GO).unwrap();
     let mut build = Command::new(compiler);
     build.args(["build", "-o"]).arg(&program).arg(folder.join("web.go")).env("CGO_ENABLED", "0");
-    let made = build.env("GOFLAGS", "-mod=mod").env("GOTOOLCHAIN", "local").output().unwrap();
-    assert!(made.status.success(), "{}", describe(&made));
+    succeeded(build.env("GOFLAGS", "-mod=mod").env("GOTOOLCHAIN", "local").output().unwrap());
     Some(program)
 }
 
@@ -101,8 +100,7 @@ fn a_unit_of_go_gets_a_variable_and_nothing_is_loaded() {
         "its own drop-in is not the user's value: {}",
         describe(&again)
     );
-    let other = image.apply("go:gogc50", &[]);
-    assert!(other.status.success(), "{}", describe(&other));
+    succeeded(image.apply("go:gogc50", &[]));
     assert_eq!(image.variables(), [("GOGC".to_owned(), "50".to_owned())]);
     assert!(image.ask(&["unapply", "web", "--write"]).status.success() && image.drop_in().is_none());
 }

@@ -4,7 +4,7 @@
 use std::process::Output;
 
 use crate::support::{
-    World, assert_hinted, build, describe, input, list, output, stderr, stdout, text, wait_until,
+    World, assert_hinted, build, describe, input, list, output, stderr, stdout, succeeded, text, wait_until,
 };
 use serde_json::Value;
 
@@ -198,8 +198,7 @@ fn a_trace_is_learned_from_and_what_says_nothing_is_refused() {
     let program = behave(&world);
     let trace = world.work().join("run.trace");
     let trace = trace.to_str().unwrap();
-    let made = output(world.imas(["record", "-o", trace, "--"]).args([&program, "200000"]));
-    assert!(made.status.success(), "{}", describe(&made));
+    succeeded(output(world.imas(["record", "-o", trace, "--"]).args([&program, "200000"])));
     let answer = learned(&world, &[&program, "--trace", trace, "--with", "jemalloc"]);
     assert_eq!(names(&answer, "/predictions"), ["jemalloc"], "{answer:#}");
     std::fs::write(trace, "no trace at all").unwrap();

@@ -2,7 +2,7 @@
 //! `imas doctor --noise`: a real program compared with itself. The figures depend on the machine; the form of
 //! the output does not.
 
-use crate::support::{World, assert_hinted, describe, list, output, stderr, stdout, text};
+use crate::support::{World, assert_hinted, describe, list, output, stderr, stdout, succeeded, text};
 use serde_json::Value;
 
 const ROWS: [&str; 7] = [
@@ -30,8 +30,7 @@ fn work(world: &World) -> String {
 #[test]
 fn the_page_names_every_measure_and_what_a_comparison_takes() {
     let world = World::new();
-    let measured_here = noise(&world, &["--pairs", "3", "--", "sh", "-c", &work(&world)]);
-    assert!(measured_here.status.success(), "{}", describe(&measured_here));
+    let measured_here = succeeded(noise(&world, &["--pairs", "3", "--", "sh", "-c", &work(&world)]));
     let page = stdout(&measured_here);
     assert!(page.starts_with("sh against itself under system, 3 pairs\n"), "{page}");
     for row in ROWS {
@@ -58,8 +57,7 @@ fn the_page_names_every_measure_and_what_a_comparison_takes() {
 fn json_has_the_same_figures() {
     let world = World::new();
     let pairs = ["--pairs", "6", "--json", "--", "sh", "-c"];
-    let found = noise(&world, &[&pairs[..], &[&work(&world)]].concat());
-    assert!(found.status.success(), "{}", describe(&found));
+    let found = succeeded(noise(&world, &[&pairs[..], &[&work(&world)]].concat()));
     let found: Value = serde_json::from_slice(&found.stdout).unwrap();
     assert_eq!(
         (&found["schema"], &found["pairs"], &found["difference"]),

@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::process::Output;
 
-use crate::support::{World, build, describe, list, output, stdout, text};
+use crate::support::{World, build, describe, list, output, stdout, succeeded, text};
 use serde_json::Value;
 
 /// The cells of each row of a page's tables of candidates, as text.
@@ -39,8 +39,7 @@ fn change(ratio: &Value) -> String {
 fn page_of(world: &World, words: &[&str]) -> String {
     let file = world.work().join("page.html");
     let mut imas = world.imas(["report", "--html"]);
-    let made = output(imas.arg(&file).args(words).env("IMAS_POLICY", "adaptive"));
-    assert!(made.status.success(), "{}", describe(&made));
+    succeeded(output(imas.arg(&file).args(words).env("IMAS_POLICY", "adaptive")));
     std::fs::read_to_string(&file).unwrap()
 }
 
@@ -124,8 +123,7 @@ fn show_explain_and_the_page_name_the_same_picks() {
     let world = World::new();
     let number = learned(&world).to_string();
     let json = |verb: &str| -> Value {
-        let output = output(world.imas([verb, &number, "--json"]).env("IMAS_POLICY", "adaptive"));
-        assert!(output.status.success(), "{}", describe(&output));
+        let output = succeeded(output(world.imas([verb, &number, "--json"]).env("IMAS_POLICY", "adaptive")));
         serde_json::from_slice(&output.stdout).unwrap()
     };
     let (shown, explained) = (json("show"), json("explain"));

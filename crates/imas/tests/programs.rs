@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::support::witness::{Testimony, Witness};
-use crate::support::{LIBRARIES, World, build, default_set, describe, input, names_of, output, real};
+use crate::support::{
+    LIBRARIES, World, build, default_set, describe, input, names_of, output, real, succeeded,
+};
 use imas_core::sample::Ended;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_testing::skipped;
@@ -346,8 +348,7 @@ mod redis {
         wait_until("the server", || ask(world, port, &["PING"]) == "PONG\n");
         let mut load = world.command(real("redis-benchmark"));
         load.args(["-h", "127.0.0.1", "-p", port, "-q", "-n", "3000", "-c", "20", "-P", "8", "-r", "1000"]);
-        let loaded = output(load.args(["-t", "set,get,lpush,hset,zadd,mset"]));
-        assert!(loaded.status.success(), "{}", describe(&loaded));
+        succeeded(output(load.args(["-t", "set,get,lpush,hset,zadd,mset"])));
         let mut answers = ask(world, port, &["FLUSHALL"]);
         answers += &ask(world, port, &["EVAL", FILL, "0"]);
         answers += &ask(world, port, &["SORT", "l", "LIMIT", "0", "9"]);

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::support::{World, describe, list, output, piped, real, stdout};
+use crate::support::{World, describe, list, output, piped, real, stdout, succeeded};
 
 /// Makes much that dies young and keeps nothing. Prints a letter then, and ends when its standard input is closed.
 const WASTE: &str = r#"
@@ -26,8 +26,7 @@ fn compiled(world: &World) -> bool {
     }
     let source = world.work().join("Waste.java");
     std::fs::write(&source, WASTE).unwrap();
-    let made = output(world.command(real("javac")).arg(&source));
-    assert!(made.status.success(), "{}", describe(&made));
+    succeeded(output(world.command(real("javac")).arg(&source)));
     true
 }
 

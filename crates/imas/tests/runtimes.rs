@@ -6,7 +6,7 @@ use std::process::Output;
 
 use imas_testing::skipped;
 
-use crate::support::{World, build, describe, install, output, printed, stderr, stdout};
+use crate::support::{World, build, describe, install, output, printed, stderr, stdout, succeeded};
 
 /// A runtime of this machine; None where it is not there.
 fn runtime(name: &str) -> Option<PathBuf> {
@@ -170,8 +170,7 @@ fn go_program_of(world: &World, name: &str, flags: &[&str], text: &str, cgo: &st
         .env("GOCACHE", std::env::temp_dir().join("imas-test-go-cache"))
         .env("CGO_ENABLED", cgo)
         .env("GOFLAGS", "");
-    let made = output(&mut command);
-    assert!(made.status.success(), "{}", describe(&made));
+    succeeded(output(&mut command));
     Some(to)
 }
 
@@ -219,9 +218,7 @@ fn a_static_program_of_go_is_measured() {
     let world = World::new();
     let Some(program) = go_program(&world, "percent", &[]) else { return skipped("go is not installed") };
     let file = world.work().join("bench.json");
-    let measured =
-        output(world.imas(["bench", "-n", "1", "--export-json"]).arg(&file).arg("--").arg(&program));
-    assert!(measured.status.success(), "{}", describe(&measured));
+    succeeded(output(world.imas(["bench", "-n", "1", "--export-json"]).arg(&file).arg("--").arg(&program)));
     let report: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
     let of =
         |name: &str| report["candidates"].as_array().unwrap().iter().find(|one| one["name"] == name).cloned();

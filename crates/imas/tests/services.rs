@@ -6,7 +6,8 @@ use std::process::Stdio;
 
 use crate::support::trial::trial;
 use crate::support::{
-    Running, SIX, World, assert_hinted, build, describe, list, output, piped, real, stderr, stdout, text,
+    Running, SIX, World, assert_hinted, build, describe, list, output, piped, real, stderr, stdout,
+    succeeded, text,
 };
 use imas_store::Store;
 use imas_store::domain::Domain;
@@ -41,14 +42,12 @@ fn written(root: &Path, variable: &str) -> Option<String> {
 fn a_drop_in_is_shown_then_written_then_taken_away() {
     let world = World::new();
     let root = image(&world, "ExecStart=/usr/bin/web\nEnvironment=LD_PRELOAD=/opt/their.so \"OTHER=a b\"");
-    let shown = with_root(&world, &root, &["apply", "web", "--candidate", "hoard"]);
-    assert!(shown.status.success(), "{}", describe(&shown));
+    let shown = succeeded(with_root(&world, &root, &["apply", "web", "--candidate", "hoard"]));
     assert!(stdout(&shown).contains("+Environment=\"LD_PRELOAD="), "{}", describe(&shown));
     assert!(stderr(&shown).contains("nothing was written"), "{}", describe(&shown));
     assert!(!drop_in(&root).exists(), "a dry run must write nothing");
 
-    let done = with_root(&world, &root, &["apply", "web", "--candidate", "hoard", "--write"]);
-    assert!(done.status.success(), "{}", describe(&done));
+    succeeded(with_root(&world, &root, &["apply", "web", "--candidate", "hoard", "--write"]));
     let lib = world.lib_dir();
     let preload = format!("{0}/libimas-guard.so:{0}/allocators/libhoard.so:/opt/their.so", lib.display());
     assert_eq!(
@@ -79,8 +78,7 @@ fn a_drop_in_is_shown_then_written_then_taken_away() {
 
     let shown = with_root(&world, &root, &["unapply", "--all"]);
     assert!(shown.status.success() && drop_in(&root).exists(), "{}", describe(&shown));
-    let gone = with_root(&world, &root, &["unapply", "--all", "--write"]);
-    assert!(gone.status.success(), "{}", describe(&gone));
+    succeeded(with_root(&world, &root, &["unapply", "--all", "--write"]));
     assert!(!drop_in(&root).parent().unwrap().exists(), "the folder of the drop-in must be removed");
     let nothing = with_root(&world, &root, &["unapply", "web", "--write"]);
     assert_eq!(nothing.status.code(), Some(1), "{}", describe(&nothing));
@@ -149,8 +147,8 @@ fn boot_answers_in_json() {
     let preload_file = world.work().join("ld.so.preload");
     std::fs::write(&preload_file, "").unwrap();
     let mut imas = world.imas(["system", "boot", "--json", "--run-dir"]);
-    let booted = output(imas.arg(world.work().join("run")).arg("--preload-file").arg(&preload_file));
-    assert!(booted.status.success(), "{}", describe(&booted));
+    let booted =
+        succeeded(output(imas.arg(world.work().join("run")).arg("--preload-file").arg(&preload_file)));
     let document: serde_json::Value = serde_json::from_slice(&booted.stdout).unwrap();
     assert_eq!(document, serde_json::json!({ "schema": 1, "enabled": false, "wrong": [] }));
 }
@@ -213,8 +211,7 @@ fn a_service_gets_what_its_program_was_pinned_to() {
     let unsettled = with_root(&world, &root, &["apply", "web"]);
     assert_hinted(&unsettled, "nothing is settled yet");
     assert!(output(world.imas(["pin"]).arg(&program).arg("tcmalloc")).status.success());
-    let done = with_root(&world, &root, &["apply", "web", "--write"]);
-    assert!(done.status.success(), "{}", describe(&done));
+    succeeded(with_root(&world, &root, &["apply", "web", "--write"]));
     assert!(written(&root, "LD_PRELOAD").unwrap().ends_with("allocators/libtcmalloc.so"));
     // The history of the service itself has priority.
     let store = Store::open(&world.store_path()).unwrap();
@@ -224,8 +221,7 @@ fn a_service_gets_what_its_program_was_pinned_to() {
         let service = store.program_in(Domain::Own, &path, &detail).unwrap();
         store.pin(service.id, candidate, 1.0).unwrap();
     }
-    let done = with_root(&world, &root, &["apply", "web", "--write"]);
-    assert!(done.status.success(), "{}", describe(&done));
+    succeeded(with_root(&world, &root, &["apply", "web", "--write"]));
     assert!(written(&root, "LD_PRELOAD").unwrap().ends_with("allocators/libhoard.so"));
 }
 
@@ -256,8 +252,7 @@ fn settings_of_the_command_line_are_applied_and_printed() {
     let world = World::new();
     let root = image(&world, "ExecStart=/usr/bin/web");
     let typed = "jemalloc?narenas:1,dirty_decay_ms:100";
-    let done = with_root(&world, &root, &["apply", "web", "--candidate", typed, "--write"]);
-    assert!(done.status.success(), "{}", describe(&done));
+    succeeded(with_root(&world, &root, &["apply", "web", "--candidate", typed, "--write"]));
     let settings = written(&root, "MALLOC_CONF").unwrap();
     assert!(settings.contains("narenas:1") && settings.contains("dirty_decay_ms:100"), "{settings}");
     let again = with_root(&world, &root, &["apply", "web", "--candidate", typed, "--write"]);
@@ -277,8 +272,8 @@ fn settings_of_the_command_line_are_applied_and_printed() {
 fn each_format_has_what_its_tool_wants() {
     let world = World::new();
     let printed = |words: &[&str]| {
-        let got = output(&mut world.imas([&["env", "--candidate", "jemalloc:mem"], words].concat()));
-        assert!(got.status.success(), "{}", describe(&got));
+        let got =
+            succeeded(output(&mut world.imas([&["env", "--candidate", "jemalloc:mem"], words].concat())));
         got
     };
     let systemd = stdout(&printed(&["--format", "systemd"]));
@@ -421,21 +416,18 @@ fn advice_rests_on_trials_and_on_nothing_else() {
 fn a_candidate_that_gives_back_is_applied_and_printed_with_its_library() {
     let world = World::new();
     let root = image(&world, "ExecStart=/usr/bin/web");
-    let done = with_root(&world, &root, &["apply", "web", "--candidate", "glibc:lean-trim", "--write"]);
-    assert!(done.status.success(), "{}", describe(&done));
+    succeeded(with_root(&world, &root, &["apply", "web", "--candidate", "glibc:lean-trim", "--write"]));
     let lib = world.lib_dir().display().to_string();
     let preload = format!("{lib}/libimas-giveback.so:{lib}/libimas-guard.so");
     assert_eq!(written(&root, "LD_PRELOAD").unwrap(), preload);
     assert!(written(&root, "GLIBC_TUNABLES").unwrap().contains("arena_max=1"));
     let with_share = "jemalloc?give_back:1,give_back_share:3";
-    let typed = with_root(&world, &root, &["apply", "web", "--candidate", with_share, "--write"]);
-    assert!(typed.status.success(), "{}", describe(&typed));
+    succeeded(with_root(&world, &root, &["apply", "web", "--candidate", with_share, "--write"]));
     assert_eq!(written(&root, "IMAS_GIVE_BACK_SHARE").unwrap(), "3");
     assert!(written(&root, "IMAS_UNSET").unwrap().contains("IMAS_GIVE_BACK_SHARE"));
     for format in ["sh", "systemd", "dockerfile", "compose", "kubernetes"] {
         let words = ["env", "--candidate", "glibc:lean-trim", "--format", format];
-        let printed = output(&mut world.imas(words));
-        assert!(printed.status.success(), "{}", describe(&printed));
+        let printed = succeeded(output(&mut world.imas(words)));
         let names_it = stdout(&printed).contains("libimas-giveback.so");
         assert!(names_it, "{format}: {}", stdout(&printed));
     }
@@ -447,8 +439,7 @@ fn a_bundle_of_a_candidate_that_gives_back_can_be_asked() {
     let world = World::new();
     let place = tempfile::tempdir().unwrap(); // not the world's: its path has a space
     let at = place.path().join("bundle").display().to_string();
-    let made = output(&mut world.imas(["bundle", "glibc:lean-trim", "--out", &at, "--at", &at]));
-    assert!(made.status.success(), "{}", describe(&made));
+    succeeded(output(&mut world.imas(["bundle", "glibc:lean-trim", "--out", &at, "--at", &at])));
     let variables = std::fs::read_to_string(place.path().join("bundle/imas.env")).unwrap();
     let mut command = world.command(real("python3"));
     let code = "import select\nprint('x', flush=True)\nwhile not select.select([0], [], [], 0.1)[0]: pass";

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::support::{World, build, describe, list, output, text};
+use crate::support::{World, build, list, output, succeeded, text};
 
 struct Links {
     world: World,
@@ -28,8 +28,7 @@ impl Links {
     }
 
     fn start(&self, name: &str) {
-        let started = self.world.start([self.path(name)]);
-        assert!(started.status.success(), "{}", describe(&started));
+        succeeded(self.world.start([self.path(name)]));
     }
 
     /// Programs that are known, by number: path and detail.
@@ -60,8 +59,7 @@ fn the_names_of_a_file_are_programs_of_their_own() {
         ["server", "sentinel", "check-rdb"].map(|name| links.shown(name)),
         ["as server", "as sentinel", ""]
     );
-    let pinned = output(&mut links.world.imas(["pin", &links.path("server"), "jemalloc"]));
-    assert!(pinned.status.success(), "{}", describe(&pinned));
+    let pinned = succeeded(output(&mut links.world.imas(["pin", &links.path("server"), "jemalloc"])));
     let serves = |name: &str| crate::support::stdout(&links.world.start([links.path(name)]));
     assert!(serves("server").starts_with("jemalloc "));
     assert!(!links.world.json(["show", "--json", &links.path("sentinel")])["pinned"].is_string());

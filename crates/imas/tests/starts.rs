@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::support::build::program;
-use crate::support::{World, built, describe, output, printed, real, stdout};
+use crate::support::{World, built, describe, output, printed, real, stdout, succeeded};
 
 fn imas() -> String {
     built("imas").display().to_string()
@@ -15,8 +15,7 @@ fn imas() -> String {
 
 fn compile_source(world: &World, name: &str, source: &Path, flags: &[&str]) -> PathBuf {
     let file = world.work().join(name);
-    let made = output(Command::new("cc").args(flags).arg("-o").arg(&file).arg(source));
-    assert!(made.status.success(), "{}", describe(&made));
+    succeeded(output(Command::new("cc").args(flags).arg("-o").arg(&file).arg(source)));
     file
 }
 
@@ -68,8 +67,7 @@ fn the_environment_of_a_measured_program_is_as_it_was() {
     let (imas, file) = (imas(), world.work().join("environment"));
     let file = file.display().to_string();
     let entries = |words: &[&str]| {
-        let started = output(world.command(&show).args(words).args([&show, "-o", &file]));
-        assert!(started.status.success(), "{}", describe(&started));
+        succeeded(output(world.command(&show).args(words).args([&show, "-o", &file])));
         std::fs::read_to_string(&file).unwrap()
     };
     let untouched = entries(&[]);

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::support::{Running, World, build, describe, json, list, output, real, wait_until};
+use crate::support::{Running, World, build, json, list, output, real, succeeded, wait_until};
 
 /// `imas` as a user with that home folder has it: nothing names a store but the home.
 fn at_home(world: &World, home: &str, words: &[&str]) -> Command {
@@ -26,8 +26,7 @@ fn at_home_known(world: &World, home: &str) -> Vec<String> {
 }
 
 fn start(world: &World, home: &str, program: &str) {
-    let started = output(&mut at_home(world, home, &["run", "--retest", "0", "--", program]));
-    assert!(started.status.success(), "{}", describe(&started));
+    succeeded(output(&mut at_home(world, home, &["run", "--retest", "0", "--", program])));
 }
 
 #[test]

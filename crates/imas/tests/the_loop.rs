@@ -10,7 +10,7 @@ use std::process::Stdio;
 
 use crate::support::{
     LIBRARIES, Running, SIX, World, build, candidate, default_set, describe, input, keys, list, names_of,
-    output, real, stderr, stdout, text, wait_until,
+    output, real, stderr, stdout, succeeded, text, wait_until,
 };
 use imas_core::sample::{Ended, PageKind};
 use serde_json::Value;
@@ -29,8 +29,7 @@ fn write_script(file: &Path, text: &str) {
 fn settle(world: &World, command: &[&str]) {
     world.tests_six(ONE_TEST);
     for _ in SIX {
-        let output = world.start(command);
-        assert!(output.status.success(), "{}", describe(&output));
+        succeeded(world.start(command));
     }
 }
 
@@ -38,8 +37,7 @@ fn settle(world: &World, command: &[&str]) {
 
 fn sqlite_at_work(world: &World) -> String {
     let mut command = world.imas(["run", "--retest", "0", "--", "sqlite3", ":memory:"]);
-    let output = output(command.stdin(std::fs::File::open(input("work.sql")).unwrap()));
-    assert!(output.status.success(), "{}", describe(&output));
+    let output = succeeded(output(command.stdin(std::fs::File::open(input("work.sql")).unwrap())));
     stdout(&output)
 }
 
@@ -405,8 +403,7 @@ fn eight_starts_at_once_lose_nothing() {
             })
             .collect();
         for start in starts {
-            let output = start.wait_with_output().unwrap();
-            assert!(output.status.success(), "{}", describe(&output));
+            let output = succeeded(start.wait_with_output().unwrap());
             // A start waits half a second for the store at most. On a busy machine the other processes may
             // keep it locked that long.
             untouched += usize::from(stderr(&output).contains("the program is started untouched"));

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use crate::support::{World, build, describe, list, output, stderr, stdout, text};
+use crate::support::{World, build, describe, list, output, stderr, stdout, succeeded, text};
 
 /// A world without waiting time, and the path of a program that prints the name of its allocator.
 fn world() -> (World, String) {
@@ -128,8 +128,7 @@ fn each_code_on_the_command_line_is_a_program() {
         ["sh", "-c", "echo 3; echo 4"],
         ["python3", "-c", "print(1)"],
     ] {
-        let output = world.start(words);
-        assert!(output.status.success(), "{}", describe(&output));
+        succeeded(world.start(words));
     }
     let known = known(&world);
     let trials: Vec<_> = known.iter().map(|(_, _, trials)| *trials).collect();
@@ -208,8 +207,7 @@ fn a_shim_leads_to_its_program() {
     let (world, who) = world();
     let shim = manager(&world, &who).to_string_lossy().into_owned();
     for _ in 0..2 {
-        let output = world.start([&shim]);
-        assert!(output.status.success(), "{}", describe(&output));
+        succeeded(world.start([&shim]));
     }
     assert_eq!(known(&world), [(who, String::new(), 2)]);
     let env = manager(&world, "/usr/bin/env").to_string_lossy().into_owned();

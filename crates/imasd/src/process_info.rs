@@ -14,8 +14,9 @@ use imas_linux::index::{
     Detail, Executable, detail_of_unit, template_of_unit, unit_of_cgroup, unit_of_detail,
 };
 use imas_linux::interpreter_target::{Interpreter, InterpreterTarget};
+use imas_linux::process::stat;
 use imas_linux::started_name;
-use procfs::process::{Process, Stat};
+use procfs::process::Process;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::{Deserialize, Serialize};
 
@@ -99,10 +100,6 @@ pub(crate) fn life(pid: u32) -> Option<Life> {
         cpu_s: (stat.utime + stat.stime) as f64 / ticks_s,
         age_s: (now_s - stat.starttime as f64 / ticks_s).max(0.0),
     })
-}
-
-fn stat(pid: u32) -> Option<Stat> {
-    Process::new(i32::try_from(pid).ok()?).ok()?.stat().ok()
 }
 
 /// What the kernel has accounted to the process until now.

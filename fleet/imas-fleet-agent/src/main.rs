@@ -10,6 +10,7 @@ use anyhow::Result;
 use clap::{CommandFactory as _, Parser as _};
 use imas_cli::manual;
 use imas_cli::{message, output, table};
+use imas_engine::entry;
 use imas_exchange::AgentRecord;
 use imas_exchange::exchange::Exchange;
 use imas_fleet_agent::agent::Agent;
@@ -27,25 +28,10 @@ use serde::Serialize;
 use crate::cli::{Cli, RightsArgs, Verb};
 
 fn main() -> ExitCode {
-    if let Some(answer) = imas_engine::probe::answer() {
-        return answer;
-    }
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(usage) => {
-            let _ = usage.print(); // if this fails, the error cannot be reported either
-            return ExitCode::from(if usage.use_stderr() { 2 } else { 0 });
-        }
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(2).build();
-    match runtime.map_err(Into::into).and_then(|runtime| runtime.block_on(run(cli))) {
-        Ok(code) => code,
-        Err(error) if message::is_broken_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => {
-            message::error(&imas_engine::store_damage::advised(error));
-            ExitCode::from(2)
-        }
-    }
+    entry::main_of(Cli::try_parse, |cli| {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.enable_all().max_blocking_threads(2).build()?.block_on(run(cli))
+    })
 }
 
 async fn run(cli: Cli) -> Result<ExitCode> {

@@ -22,26 +22,18 @@ use clap::CommandFactory;
 use cli::{Cli, Command};
 use imas_cli::manual;
 use imas_cli::message;
-use imas_engine::probe;
+use imas_engine::entry;
 use imas_runs::interruption::InterruptedBy;
 
 fn main() -> ExitCode {
-    if let Some(answer) = probe::answer() {
-        return answer;
-    }
-    let cli = match Cli::read() {
-        Ok(cli) => cli,
-        Err(usage) => return usage_error(&usage),
-    };
-    match dispatch(cli) {
-        Ok(code) => code,
-        Err(error) if message::is_broken_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => {
-            let interrupted = error.downcast_ref::<InterruptedBy>().map(|by| by.exit_status());
-            message::error(&imas_engine::store_damage::advised(error));
-            ExitCode::from(interrupted.unwrap_or(2))
-        }
-    }
+    entry::main_of(Cli::read, |cli| dispatch(cli).or_else(interrupted))
+}
+
+/// Exit status of a program that the signal ended.
+fn interrupted(error: anyhow::Error) -> Result<ExitCode> {
+    let Some(by) = error.downcast_ref::<InterruptedBy>() else { return Err(error) };
+    message::error(&error);
+    Ok(ExitCode::from(by.exit_status()))
 }
 
 /// Does what was asked.
@@ -56,10 +48,4 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Manpages { folder } => manual::manpages(Cli::command(), &folder)?,
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Help and version are data; anything else is a usage error.
-fn usage_error(usage: &clap::Error) -> ExitCode {
-    let _ = usage.print(); // if this fails, the error cannot be reported either
-    if usage.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS }
 }

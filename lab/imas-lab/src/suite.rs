@@ -9,8 +9,10 @@ mod listing;
 mod measured;
 pub(crate) mod once;
 mod pack;
+mod packed;
 mod progress;
 pub(crate) mod session;
+mod sessions;
 mod show;
 mod watcher;
 

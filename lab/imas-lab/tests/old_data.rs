@@ -18,7 +18,7 @@ use imas_core::sample::PageKind;
 use imas_store::Store;
 use imas_store::samples::StoredProgram;
 use serde_json::Value;
-use support::{World, built, describe, keys, lib_dir, list, output, stdout, text};
+use support::{World, built, describe, keys, lib_dir, list, output, stdout, succeeded, text};
 
 /// Time after both candidates had crashed their programs, and some months before they are judged anew for
 /// their age; seconds since 1970.
@@ -30,8 +30,7 @@ fn fixture(name: &str) -> PathBuf {
 
 /// A store for the test to write in, unpacked.
 fn store(name: &str, to: &Path) {
-    let unpacked = output(Command::new("zcat").arg(fixture(name)));
-    assert!(unpacked.status.success(), "{}", describe(&unpacked));
+    let unpacked = succeeded(output(Command::new("zcat").arg(fixture(name))));
     std::fs::write(to, unpacked.stdout).unwrap();
 }
 

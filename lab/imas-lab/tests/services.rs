@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
-use support::{World, describe, output, real, stderr, wait_until};
+use support::{World, describe, output, real, stderr, succeeded, wait_until};
 
 /// A web server, and a load that waits in the second run until it is ended.
 fn recipes(world: &World) -> PathBuf {
@@ -88,8 +88,7 @@ fn an_interrupted_session_keeps_its_runs_and_goes_on() {
     assert_eq!(kept.len(), 1, "the run that was cut short is not kept: {kept:?}");
     assert_eq!(lines(&world.work().join("cleanups")), 1, "a clean-up would be killed half-way");
 
-    let again = output(&mut run(&["--resume"]));
-    assert!(again.status.success(), "{}", describe(&again));
+    let again = succeeded(output(&mut run(&["--resume"])));
     let mut all = runs(&journal);
     assert_eq!(all[..1], kept[..]);
     all.remove(0);
@@ -140,8 +139,7 @@ fn journal(world: &World, rounds: u32) -> PathBuf {
 fn a_journal_is_judged() {
     let world = World::new();
     let said = |verb: &str, rounds: u32, flags: &[&str]| {
-        let done = output(world.lab(["services", verb]).arg(journal(&world, rounds)).args(flags));
-        assert!(done.status.success(), "{}", describe(&done));
+        let done = succeeded(output(world.lab(["services", verb]).arg(journal(&world, rounds)).args(flags)));
         String::from_utf8(done.stdout).unwrap()
     };
     let one = said("judge", 1, &[]);

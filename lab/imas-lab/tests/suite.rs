@@ -13,7 +13,8 @@ use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 use support::{
-    World, assert_hinted, describe, installation, keys, list, output, stderr, stdout, text, wait_until,
+    World, assert_hinted, describe, installation, keys, list, output, stderr, stdout, succeeded, text,
+    wait_until,
 };
 
 /// `imas-lab suite ACTION` with folders in this world.
@@ -67,12 +68,11 @@ fn the_list_has_what_it_should() {
 #[test]
 fn real_programs_run_and_are_recorded() {
     let world = World::new();
-    let ran = output(&mut suite(
+    let ran = succeeded(output(&mut suite(
         &world,
         "run",
         &["sed", "lit-phases", "--with", "mimalloc", "--rounds", "2", "--counted", "1"],
-    ));
-    assert!(ran.status.success(), "{}", describe(&ran));
+    )));
     let runs = runs(&world);
     assert_eq!(runs.len(), 2 * 2 * 3, "{}", describe(&ran));
     for run in &runs {
@@ -103,8 +103,7 @@ fn assert_can_be_packed_and_shown(world: &World) {
     let mut pack = world.lab(["suite", "pack"]);
     pack.arg(world.work().join("out/runs.jsonl")).arg("--to").arg(&packed);
     pack.arg("--json").env("IMAS_LIB_DIR", world.work().join("nothing"));
-    let packing = output(&mut pack);
-    assert!(packing.status.success(), "{}", describe(&packing));
+    let packing = succeeded(output(&mut pack));
     let written: Value = serde_json::from_slice(&packing.stdout).unwrap();
     assert_eq!(written["runs"], 12, "{written:#}");
     let report = |program: &str| {
@@ -112,8 +111,7 @@ fn assert_can_be_packed_and_shown(world: &World) {
         report.arg(&page).arg("--data").arg(&packed).env("IMAS_LIB_DIR", world.work().join("nothing"));
         output(&mut report)
     };
-    let reporting = report("lit-phases");
-    assert!(reporting.status.success(), "{}", describe(&reporting));
+    succeeded(report("lit-phases"));
     let text = std::fs::read_to_string(&page).unwrap();
     assert!(!text.contains(">sed<") && text.contains("<title>lit-phases</title>"));
     for drawing in [
@@ -205,9 +203,11 @@ fn a_failure_under_a_candidate_is_reported_and_left_out() {
         program("random", "sh -c 'cat /proc/sys/kernel/random/uuid'"),
         program("slow", &under("mimalloc", "sleep 1000")),
     ];
-    let ran =
-        run_own(&world, &own.concat(), &["--with", "mimalloc,jemalloc", "--rounds", "4", "--timeout", "10"]);
-    assert!(ran.status.success(), "{}", describe(&ran));
+    let ran = succeeded(run_own(
+        &world,
+        &own.concat(),
+        &["--with", "mimalloc,jemalloc", "--rounds", "4", "--timeout", "10"],
+    ));
     let summary: Value =
         serde_json::from_slice(&output(&mut suite(&world, "show", &["--json"])).stdout).unwrap();
     let troubles: BTreeSet<(&str, &str, &str)> = list(&summary, "/summary/troubles")
@@ -246,8 +246,7 @@ fn a_candidate_rejected_before_the_output_varied_is_accepted_again() {
         log = log.display()
     );
     let own = program("turns", &format!("sh -c '{body}'"));
-    let ran = run_own(&world, &own, &["--with", "mimalloc", "--rounds", "5", "--counted", "0"]);
-    assert!(ran.status.success(), "{}", describe(&ran));
+    let ran = succeeded(run_own(&world, &own, &["--with", "mimalloc", "--rounds", "5", "--counted", "0"]));
     let rejected = runs(&world).iter().filter(|run| run["why"] == "output").count();
     assert!((1..=2).contains(&rejected), "{}", describe(&ran));
     let record = std::fs::read_to_string(world.work().join("out/runs.jsonl")).unwrap();
@@ -262,8 +261,7 @@ fn a_candidate_rejected_before_the_output_varied_is_accepted_again() {
     // What was skipped meanwhile is made now.
     let lib = world.work().join("lib");
     let again = ["--with", "mimalloc", "--rounds", "5", "--counted", "0", "--resume"];
-    let resumed = output(suite(&world, "run", &again).env("IMAS_LIB_DIR", lib));
-    assert!(resumed.status.success(), "{}", describe(&resumed));
+    let resumed = succeeded(output(suite(&world, "run", &again).env("IMAS_LIB_DIR", lib)));
     assert_eq!(runs(&world).len(), 10, "{}", describe(&resumed));
     // In a record from before there were such lines, the output of system shows the same.
     let file = world.work().join("out/runs.jsonl");
@@ -279,8 +277,7 @@ fn a_candidate_rejected_before_the_output_varied_is_accepted_again() {
 fn assert_in_the_study(world: &World, why: &str) {
     let out = world.work().join("study");
     let mut study = world.lab(["study", "selector", "--data"]);
-    let studied = output(study.arg(world.work().join("out/runs.jsonl")).arg("--out").arg(&out));
-    assert!(studied.status.success(), "{}", describe(&studied));
+    succeeded(output(study.arg(world.work().join("out/runs.jsonl")).arg("--out").arg(&out)));
     let table = std::fs::read_to_string(out.join("selector-left-out.csv")).unwrap();
     for row in
         [format!("never,all,{why}"), "slow,mimalloc,2 x timeout".into(), "differs,mimalloc,2 x output".into()]
@@ -297,8 +294,7 @@ fn assert_in_the_study(world: &World, why: &str) {
 fn a_set_up_that_fails_costs_its_own_program_only() {
     let world = World::new();
     let own = program("bad", "true") + "setup = 'echo broken >&2; false; true'\n" + &program("good", "true");
-    let ran = run_own(&world, &own, &["--with", "mimalloc", "--rounds", "1"]);
-    assert!(ran.status.success(), "{}", describe(&ran));
+    let ran = succeeded(run_own(&world, &own, &["--with", "mimalloc", "--rounds", "1"]));
     assert!(
         stderr(&ran).contains("the input of bad could not be made (exit 1): broken"),
         "{}",
@@ -321,8 +317,7 @@ while True:
         + "[program.server]\nready = 'test -S s'\nload = 'false'\n";
     let own =
         own.replace("ready = 'test -S s'\nload = 'false'", "ready = 'true'\nload = 'echo refused; false'");
-    let ran = run_own(&world, &own, &["--with", "mimalloc", "--rounds", "1"]);
-    assert!(ran.status.success(), "{}", describe(&ran));
+    let ran = succeeded(run_own(&world, &own, &["--with", "mimalloc", "--rounds", "1"]));
     assert!(
         stderr(&ran).contains("deaf: left out: it fails under system (load): exit 1: refused"),
         "{}",
@@ -366,8 +361,7 @@ fn a_killed_run_goes_on_where_it_was() {
     let refused = output(&mut run(&[]));
     assert_eq!(refused.status.code(), Some(2));
     assert_hinted(&refused, "has runs already");
-    let resumed = output(&mut run(&["--resume"]));
-    assert!(resumed.status.success(), "{}", describe(&resumed));
+    let resumed = succeeded(output(&mut run(&["--resume"])));
     let keys: Vec<_> = runs(&world).iter().map(key).collect();
     assert_eq!(keys.len(), 24, "{}", describe(&resumed));
     assert_eq!(keys.iter().collect::<BTreeSet<_>>().len(), 24, "a run was made twice");
@@ -407,13 +401,11 @@ fn a_time_limit_ends_it_with_whole_programs() {
         let mut run = suite(&world, "run", &["--with", "mimalloc", "--rounds", "2"]);
         output(run.args(more).env("IMAS_LIB_DIR", &lib))
     };
-    let ran = run(&["--time-limit", "1s"]);
-    assert!(ran.status.success(), "{}", describe(&ran));
+    let ran = succeeded(run(&["--time-limit", "1s"]));
     assert!(stderr(&ran).contains("time limit of 1 second: round 1 is not finished"), "{}", describe(&ran));
     let programs: BTreeSet<String> = runs(&world).iter().map(|run| key(run).0).collect();
     assert_eq!((programs.len(), runs(&world).len()), (1, 2), "{}", describe(&ran));
-    let resumed = run(&["--resume"]);
-    assert!(resumed.status.success(), "{}", describe(&resumed));
+    let resumed = succeeded(run(&["--resume"]));
     assert_eq!(runs(&world).iter().map(key).collect::<BTreeSet<_>>().len(), 8, "{}", describe(&resumed));
 
     let wrong = run(&["--resume", "--time-limit", "soon"]);

@@ -17,12 +17,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::contender::Contender;
 use crate::cost::{best, cost};
+use crate::deconvolution::{MeasuredValue, true_share_at_most};
 use crate::program::SimulatedProgram;
 use crate::turns::{Turn, shuffled, turns};
 use imas_core::adaptive::{Point, Settings};
-use imas_core::stats::{
-    Interval, MeasuredValue, Moments, bootstrap, more, saved, t_quantile, true_share_at_most,
-};
+use imas_core::stats::{Interval, Moments, bootstrap, more, saved, t_quantile};
 
 /// The regret that a program is to stay within.
 const WITHIN: f64 = 0.03;

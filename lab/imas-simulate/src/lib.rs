@@ -5,10 +5,12 @@
 pub mod assess;
 pub mod contender;
 pub mod cost;
+pub mod deconvolution;
 pub mod fleet;
 pub mod floor;
 pub mod predictions;
 pub mod program;
+pub mod reliability;
 pub mod replayed;
 pub mod store;
 pub mod synthetic;

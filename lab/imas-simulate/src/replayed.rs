@@ -11,6 +11,7 @@ use crate::contender::checks_of;
 use crate::cost::cost;
 use crate::predictions::{PredictionLine, Predictions};
 use crate::program::SimulatedProgram;
+use crate::reliability::learned;
 use imas_core::adaptive::Point;
 use imas_core::candidate::SYSTEM;
 use imas_core::reliability::{CheckedPrediction, PredictedFigure, RecordedRunFacts, ReliabilityTable};
@@ -81,7 +82,7 @@ impl Replays {
             let (run, predicted) = self.programs.get(&program.name)?;
             let others = checked.iter().enumerate().filter(|(other, _)| *other != at);
             let others: Vec<CheckedPrediction> = others.flat_map(|(_, of_it)| of_it.clone()).collect();
-            let table = ReliabilityTable::learn("the other programs", 0, &others);
+            let table = learned("the other programs", 0, &others);
             let based = |one: &PredictedDifference| {
                 let [cpu, memory] = basis.predicted(one);
                 PredictedDifference { cpu, memory, ..one.clone() }
@@ -116,7 +117,7 @@ impl Replays {
                 programs.iter().enumerate().partition(|(at, _)| at % 2 == half);
             let studied: Vec<_> =
                 studied.into_iter().flat_map(|(_, one)| self.checked(one, PriorBasis::Replay)).collect();
-            let table = ReliabilityTable::learn("the study", 0, &studied);
+            let table = learned("the study", 0, &studied);
             let own: Vec<&SimulatedProgram> = own.into_iter().map(|(_, program)| program).collect();
             self.half_host(&own, &table, correction, seed)
         };

@@ -14,6 +14,8 @@
 //! Nothing is printed here and no C code is linked. Charts and pages are those of `imas-report`.
 
 mod band;
+mod columns;
+mod correlation;
 mod error;
 mod fit;
 mod freelist;
@@ -30,6 +32,7 @@ mod verdict;
 mod wording;
 mod write;
 
+pub use columns::without_empty_columns;
 pub use error::{StudyError, StudyResult};
 pub use fit::{FitOptions, fit};
 pub use freelist::{FreelistOptions, freelist};

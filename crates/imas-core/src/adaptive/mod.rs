@@ -30,25 +30,6 @@
 //!
 //! A candidate that joins later gets as many rounds as the first ones had. One that has left the set
 //! ([`Role::Kept`]) gets no further trials, but stays the pick until another one is proven better.
-//!
-//! - [`settings`]: margins, confidence, limits
-//! - [`mod@weight`]: the machine's pressure as a weight between CPU and memory
-//! - [`point`]: the two figures of a trial
-//! - [`adaptive_state`]: the policy's state from stored trials
-//! - [`trial`]: one trial
-//! - [`turn`]: the trials of one host where a fleet shares them out
-//! - [`board`]: rounds and pairs
-//! - `round`: trials that ran side by side, and trials that followed one another
-//! - `lives`: figures of trials whose processes lived on
-//! - [`untouched`]: how much replicas under one allocator differ
-//! - `checked`: what the trials say of predictions
-//! - [`steady`]: outlying runs, limited
-//! - [`noise`]: error of a mean of pairs
-//! - [`worth`]: what further trials of a candidate are worth
-//! - [`mod@judge`]: which candidates are eliminated, which trial is next, which candidate is picked
-//! - [`mod@expected`]: expected gain of each pick
-//! - [`evidence`]: what the trials show, trial by trial, for other hosts
-//! - [`overrides`]: the policy's settings in a configuration file
 
 pub mod adaptive_state;
 pub mod board;

@@ -192,7 +192,8 @@ impl Warning {
         }
     }
 
-    fn candidate(&self) -> Option<&str> {
+    /// The candidate that the warning is of; None for one of all runs.
+    pub fn candidate(&self) -> Option<&str> {
         match self {
             Self::Outliers { candidate, .. }
             | Self::ExitDiffers { candidate, .. }

@@ -1,10 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The figures of a server's run, beside those of every run ([`crate::run::RawRun`]).
-//!
-//! - [`figure`]: a figure with its unit and direction
-//! - [`day`]: a load with busy and quiet parts
-//! - [`failure`]: the reason why a run is not valid
-//! - [`work`]: memory by the work that was done, whatever time it took
 
 pub mod day;
 pub mod failure;

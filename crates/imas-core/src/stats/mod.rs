@@ -3,7 +3,6 @@
 //! interval of a figure of paired rounds.
 
 mod bootstrap;
-mod deconvolution;
 mod fraction;
 mod median;
 mod noise;
@@ -15,7 +14,6 @@ mod spending;
 mod t_test;
 
 pub use bootstrap::{CONFIDENCE, Interval, RESAMPLES, attainable_confidence, bootstrap, relative_spread};
-pub use deconvolution::{MeasuredValue, true_share_at_most};
 pub use fraction::{more, saved};
 pub use median::{mad, median};
 pub use noise::{Steadiness, steadiness};

@@ -51,13 +51,6 @@ impl Moments {
         }
     }
 
-    /// Correlation of x and y, from -1 to 1; None with fewer than three points, or where one of them does not
-    /// vary.
-    pub fn correlation(&self) -> Option<f64> {
-        let spread = (self.xx * self.yy).sqrt();
-        (self.count > 2 && spread > 0.0).then(|| (self.xy / spread).clamp(-1.0, 1.0))
-    }
-
     /// Mean of a x + b y.
     pub fn mean(&self, a: f64, b: f64) -> f64 {
         a * self.mean_x + b * self.mean_y

@@ -1,111 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What it means for a program when a fact of the conformance kit does not hold.
 
+/// Each fact of the programs that are run on the user's machine, in their order, and its words after a tab.
+const WORDS: &str = include_str!("words.tsv");
+
 /// The words for the fact; None for one that the quick part of the kit does not have.
 pub(super) fn of(fact: &str) -> Option<&'static str> {
-    WORDS.iter().find(|(name, _)| *name == fact).map(|(_, words)| *words)
+    let mut words = WORDS.lines().filter_map(|line| line.split_once('\t'));
+    words.find(|(name, _)| *name == fact).map(|(_, words)| words)
 }
-
-/// Each fact of the programs that are run on the user's machine, in their order.
-const WORDS: &[(&str, &str)] = &[
-    (
-        "malloc-0-unique",
-        "malloc(0) gives NULL or the same block twice, and many programs take NULL for a lack of memory",
-    ),
-    (
-        "malloc-0-aligned",
-        "malloc(0) gives a block that is not aligned to 16 bytes; programs that keep flags in the low bits of a pointer rely on it",
-    ),
-    ("calloc-0-unique", "calloc(0, n) gives NULL, which many programs take for a lack of memory"),
-    ("malloc-any-size", "malloc fails for some ordinary size"),
-    ("aligned-16", "blocks are not aligned to 16 bytes, and compiled code that uses SSE crashes on them"),
-    ("usable-covers", "malloc_usable_size reports less than was asked for"),
-    ("usable-stable", "malloc_usable_size changes its answer for the same block"),
-    ("blocks-apart", "two live blocks overlap: data is destroyed"),
-    ("big-blocks", "a block of many megabytes is refused, too small or not aligned"),
-    ("malloc-refuses", "malloc accepts a size that cannot exist"),
-    ("malloc-refusal-enomem", "a refused malloc does not set errno to ENOMEM"),
-    ("calloc-refuses", "calloc accepts a size that cannot exist, or does not set errno to ENOMEM"),
-    ("calloc-overflow", "calloc does not notice that count times size overflows: the block is too small"),
-    (
-        "reallocarray-overflow",
-        "reallocarray does not notice that count times size overflows: the block is too small",
-    ),
-    ("calloc-clears", "calloc gives memory that is not zero"),
-    ("calloc-clears-locked", "calloc gives memory that is not zero where the program keeps it locked"),
-    ("calloc-leaves-others", "calloc of a large block changes blocks beside it: data is destroyed"),
-    ("calloc-aligned", "blocks of calloc are not aligned to 16 bytes"),
-    ("free-null", "free(NULL) changes errno"),
-    ("free-keeps-errno", "free changes errno, which code after a failed call relies on"),
-    ("usable-null-0", "malloc_usable_size(NULL) is not 0"),
-    ("libc-asprintf", "asprintf of the C library does not work with it"),
-    ("libc-strdup", "strdup of the C library does not take its block from it"),
-    ("realloc-null-allocates", "realloc(NULL, n) does not allocate"),
-    (
-        "realloc-0-frees",
-        "realloc(p, 0) does not free the block and give NULL, as glibc's does; programs may lose memory",
-    ),
-    ("realloc-null-0-unique", "realloc(NULL, 0) gives NULL, which many programs take for a lack of memory"),
-    ("realloc-any-size", "realloc fails for some ordinary size"),
-    ("realloc-keeps-bytes", "realloc loses data"),
-    ("realloc-aligned-16", "blocks of realloc are not aligned to 16 bytes"),
-    ("realloc-usable-covers", "after realloc, malloc_usable_size reports less than was asked for"),
-    ("realloc-growth", "a block that grows step by step loses data"),
-    ("realloc-refuses", "realloc accepts a size that cannot exist, or does not set errno to ENOMEM"),
-    ("realloc-refusal-keeps", "a refused realloc changes the block that it should have kept"),
-    ("realloc-of-aligned", "realloc of an aligned block loses data"),
-    ("realloc-of-large-aligned", "realloc of a large aligned block loses data or keeps far too much"),
-    ("reallocarray-keeps-bytes", "reallocarray loses data"),
-    ("aligned-usable-covers", "malloc_usable_size of an aligned block reports less than was asked for"),
-    ("posix_memalign-0", "posix_memalign refuses a size of 0 or an ordinary one"),
-    ("huge-alignment", "memalign does not serve large alignments"),
-    ("posix_memalign-einval", "posix_memalign accepts an alignment that is none"),
-    ("posix_memalign-keeps-pointer", "a refused posix_memalign writes the caller's pointer"),
-    ("posix_memalign-keeps-errno", "posix_memalign changes errno"),
-    ("posix_memalign-enomem", "a posix_memalign of a size that cannot exist does not answer ENOMEM"),
-    (
-        "memalign-odd-rounds-up",
-        "memalign with an alignment that is no power of two gives a block that is not aligned",
-    ),
-    (
-        "aligned_alloc-any-size",
-        "aligned_alloc refuses sizes that are no multiple of the alignment, which glibc accepts",
-    ),
-    ("memalign-refuses", "memalign accepts a size that cannot exist, or does not set errno to ENOMEM"),
-    ("memalign-einval", "memalign accepts an alignment that cannot exist, or does not set errno to EINVAL"),
-    (
-        "aligned_alloc-refuses",
-        "aligned_alloc accepts a size that cannot exist, or does not set errno to ENOMEM",
-    ),
-    ("valloc-refuses", "valloc accepts a size that cannot exist, or does not set errno to ENOMEM"),
-    ("pvalloc-refuses", "pvalloc accepts a size that cannot exist, or does not set errno to ENOMEM"),
-    ("free_sized-frees", "free_sized does not free"),
-    ("mallopt-accepts", "mallopt refuses settings that glibc accepts"),
-    ("mallinfo2-sane", "mallinfo2 reports impossible figures"),
-    ("malloc_trim-0-or-1", "malloc_trim answers neither 0 nor 1"),
-    ("malloc_trim-keeps-errno", "malloc_trim changes errno"),
-    ("malloc_stats-to-stderr", "malloc_stats writes elsewhere than to standard error"),
-    ("malloc_info-xml", "malloc_info writes no XML"),
-    ("malloc_info-einval", "malloc_info accepts options that do not exist"),
-    ("fork-in-threads", "a child that a program with threads forks fails or hangs"),
-    ("fork-by-a-new-thread", "the child of a thread that has not allocated before it forks fails or hangs"),
-    ("fork-while-blocks-are-freed", "a child fails or hangs when other threads freed blocks during the fork"),
-    ("posix_spawn-in-threads", "a program with threads cannot start another one"),
-    ("vfork-exec-in-threads", "a child of vfork in a program with threads fails"),
-    ("parent-lives-on", "the parent fails after it has forked"),
-    ("cross-thread-frees", "blocks that another thread frees are damaged"),
-    ("thread-churn-bounded", "threads that end leave their memory behind"),
-    ("c11-threads", "threads of C11 fail"),
-    ("detached-threads", "detached threads fail"),
-    ("malloc-in-last-destructor", "allocating while a thread ends fails"),
-    ("pthread_exit", "a block does not survive the end of its thread"),
-    ("small-stacks", "threads with small stacks cannot be started"),
-    ("many-live-threads", "thousands of threads take too long"),
-    ("sizes-ends", "a program that allocates and frees blocks of all sizes crashes or hangs"),
-    ("realloc-ends", "a program that uses realloc crashes or hangs"),
-    ("aligned-ends", "a program that uses posix_memalign, memalign, valloc and pvalloc crashes or hangs"),
-    ("tuning-ends", "a program that calls mallopt, mallinfo and their kind crashes or hangs"),
-    ("forks-ends", "a program with threads that forks crashes or hangs"),
-    ("newborns-ends", "a program whose new threads fork crashes or hangs"),
-    ("threads-ends", "a program with threads crashes or hangs"),
-];

@@ -107,14 +107,6 @@ mod tests {
     }
 
     #[test]
-    fn the_mean_is_weighted_and_less_the_empty_pair() {
-        // Two calls sampled at 1 in 64: weights 16384 each; 100 and 140 ticks.
-        let weight = 64 * 256;
-        let figures = figures_of(&op(2, 2 * weight, 64 * 100 + 64 * 140), 130, &clock(), 0).unwrap();
-        assert_eq!((figures.calls, figures.sampled, figures.mean_ns), (130, 2, 50.0));
-    }
-
-    #[test]
     fn without_a_rate_nothing_was_timed() {
         let clock = Clock { ns_per_tick: None, ..clock() };
         let figures = figures_of(&op(2, 512, 240), 130, &clock, 0).unwrap();

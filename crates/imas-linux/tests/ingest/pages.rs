@@ -103,6 +103,7 @@ fn fields_out_of_range_are_named() {
     assert_eq!(field(|p| p.header.snapshots = u64::MAX), "snapshots");
     assert_eq!(field(|p| p.header.heap_bytes_peak = u64::MAX), "heap_bytes_peak");
     assert_eq!(field(|p| p.header.user_us = u64::MAX), "user_us");
+    assert_eq!(field(|p| p.header.max_rss_bytes = u64::MAX), "max_rss_bytes");
     assert_eq!(field(|p| p.slot[9].calls[3] = u64::MAX), "calls[free]");
     assert_eq!(field(|p| p.slot[9].bytes_requested = 1 << 63), "bytes_requested");
     assert_eq!(field(|p| p.sampled.op[0].sampled = u64::MAX), "sampled");

@@ -70,26 +70,21 @@ pub enum Event {
 
 /// The reason why bytes are not an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the texts of the errors say it")]
 pub enum EventError {
-    /// The bytes end within an event.
     #[error("an event is cut off")]
     Torn,
-    /// No event begins with this byte.
     #[error("{0} is no kind of event")]
     Kind(u8),
-    /// A number is too large.
     #[error("a number is too large")]
     Number,
-    /// The event names a block that is not alive.
     #[error("an event names a block that does not exist")]
     Block,
-    /// More blocks are alive than any machine can hold.
     #[error("too many blocks are alive at once")]
     Live,
     /// The events are far more than any program's events that fit into so small a file.
     #[error("so few bytes unpack to too many events")]
     Unpacked,
-    /// The frame cannot be unpacked.
     #[error("the events cannot be unpacked")]
     Packed,
 }

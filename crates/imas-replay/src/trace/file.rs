@@ -75,26 +75,20 @@ pub struct TraceProcess {
 
 /// The reason why a file is not a trace.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the texts of the errors say it")]
 pub enum TraceError {
-    /// The file cannot be read.
     #[error("cannot be read: {0}")]
     Io(#[from] std::io::Error),
-    /// The file has another format.
     #[error("not a trace: it was not written by 'imas record'")]
     Foreign,
-    /// The file has another version of the format.
     #[error("a trace of version {0}; this imas reads version {VERSION}")]
     Version(u32),
-    /// The header is damaged.
     #[error("its header is damaged")]
     Header,
-    /// The file is cut off.
     #[error("it is cut off")]
     Torn,
-    /// The trace has no such process.
     #[error("it has no process {0}")]
     Process(u32),
-    /// The events are damaged.
     #[error("damaged: {0}")]
     Event(#[from] EventError),
 }

@@ -32,17 +32,14 @@ pub struct Look {
 
 /// The reason why a trace cannot be replayed.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the texts of the errors say it")]
 pub enum ProgramError {
-    /// The trace is damaged.
     #[error("damaged: {0}")]
     Event(#[from] EventError),
-    /// The program cannot be written.
     #[error("the replay cannot be prepared: {0}")]
     Io(#[from] std::io::Error),
-    /// The program would exceed the replayer's limit.
     #[error("it has too many calls to be replayed")]
     Long,
-    /// More threads than can be started.
     #[error("it has too many threads to be replayed")]
     Threads,
 }

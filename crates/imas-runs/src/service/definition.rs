@@ -186,31 +186,17 @@ fn one() -> u32 {
 
 /// The reason why a file does not define a service.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the texts of the errors say it")]
 pub enum ServiceFileError {
     /// The file cannot be read.
     #[error("{}: {error}", .file.display())]
-    Read {
-        /// The file.
-        file: PathBuf,
-        /// Why.
-        error: std::io::Error,
-    },
+    Read { file: PathBuf, error: std::io::Error },
     /// The file is not valid TOML, or a key is wrong.
     #[error("{}: {error}", .file.display())]
-    Parse {
-        /// The file.
-        file: PathBuf,
-        /// Where and why.
-        error: Box<toml::de::Error>,
-    },
+    Parse { file: PathBuf, error: Box<toml::de::Error> },
     /// The service cannot be measured.
     #[error("{}: {why}", .file.display())]
-    Wrong {
-        /// The file.
-        file: PathBuf,
-        /// Why.
-        why: String,
-    },
+    Wrong { file: PathBuf, why: String },
 }
 
 impl Service {

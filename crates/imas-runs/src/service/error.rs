@@ -10,8 +10,8 @@ use imas_linux::program::CommandError;
 
 /// The reason why no run could be made.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the texts of the errors say it")]
 pub enum ServiceError {
-    /// The definition of the service is wrong.
     #[error("{0}")]
     Definition(String),
     /// The server's command cannot be started.
@@ -22,29 +22,16 @@ pub enum ServiceError {
     Path(#[from] UnusablePath),
     /// A file or folder of the run cannot be used.
     #[error("{}: {error}", .path.display())]
-    File {
-        /// The file or folder.
-        path: PathBuf,
-        /// Why.
-        error: std::io::Error,
-    },
-    /// The kernel refused an operation that a run needs.
+    File { path: PathBuf, error: std::io::Error },
     #[error("cannot measure: {0}")]
     System(#[from] std::io::Error),
     /// The shared library code could not make a run.
     #[error(transparent)]
     Run(#[from] RunError),
-    /// A signal asked this program to end.
     #[error("interrupted by signal {0}")]
     Interrupted(i32),
-    /// The set-up line failed.
     #[error("the set-up failed ({how}): {last}")]
-    Setup {
-        /// Exit status or signal.
-        how: String,
-        /// Last line that the set-up printed.
-        last: String,
-    },
+    Setup { how: String, last: String },
 }
 
 impl ServiceError {

@@ -3,8 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use imas_linux::process::stat;
 use imas_linux::sampler;
-use procfs::process::{ProcState, Process, Stat};
+use procfs::process::{ProcState, Stat};
 
 use crate::service::group::Group;
 
@@ -155,10 +156,6 @@ impl Tree {
         let is_top = |pid: &u32| parent(*pid).is_none_or(|parent| !pids.contains(&parent));
         pids.iter().copied().filter(is_top).collect()
     }
-}
-
-fn stat(pid: u32) -> Option<Stat> {
-    Process::new(i32::try_from(pid).ok()?).ok()?.stat().ok()
 }
 
 fn parent(pid: u32) -> Option<u32> {

@@ -4,8 +4,10 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::collections::VecDeque;
+use std::path::Path;
 
 use anyhow::Result;
+use imas_core::raw_runs::data::Line;
 use imas_core::run::RawRun;
 use imas_linux::measure::RunOutcome;
 use imas_runs::executor::{Execution, Executor, RunLimits};
@@ -107,4 +109,14 @@ pub(crate) fn output(output_hash: u64) -> RunOutcome {
 
 pub(crate) fn killed(signal: i32) -> RunOutcome {
     RunOutcome { exit: 128 + signal, signal: Some(signal), ..output(1) }
+}
+
+/// The runs of a journal.
+pub(crate) fn runs_of(journal: &Path) -> Vec<RawRun> {
+    let text = std::fs::read_to_string(journal).unwrap();
+    let run = |line: &str| match Line::parse(line) {
+        Ok(Line::Run(run)) => Some(*run),
+        _ => None,
+    };
+    text.lines().filter_map(run).collect()
 }

@@ -7,21 +7,23 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 
-use super::{Labels, figure};
+use super::{Labels, flag, single};
 
 /// Registers the figures of the fleet that imasd takes part in.
 pub(super) fn register(registry: &mut Registry, fleet: &FleetState) {
-    let is_connected = f64::from(u8::from(fleet.connected));
-    figure(registry, "fleet_connected", "1 if the agent of the fleet is connected", is_connected);
-    figure(registry, "fleet_outbox_messages", "Messages that wait for the agent", fleet.waiting as f64);
-    figure(registry, "fleet_outbox_bytes", "Bytes of them", fleet.waiting_bytes as f64);
     let help = "Messages in the store that cannot be written into the exchange folder";
-    figure(registry, "fleet_unwritten_messages", help, fleet.unwritten as f64);
-    figure(registry, "fleet_wanted_programs", "Programs of which statistics are wanted", fleet.wanted as f64);
+    let values = [
+        ("fleet_connected", "1 if the agent of the fleet is connected", flag(fleet.connected)),
+        ("fleet_outbox_messages", "Messages that wait for the agent", fleet.waiting as f64),
+        ("fleet_outbox_bytes", "Bytes of them", fleet.waiting_bytes as f64),
+        ("fleet_unwritten_messages", help, fleet.unwritten as f64),
+        ("fleet_wanted_programs", "Programs of which statistics are wanted", fleet.wanted as f64),
+    ];
+    single(registry, values);
     let Some(agent) = fleet.agent_record() else { return };
     if let Some(since) = agent.connected_since_unix_s.filter(|_| fleet.connected) {
         let help = "When the agent's connection was made, Unix time";
-        figure(registry, "fleet_connected_since_seconds", help, since as f64);
+        single(registry, [("fleet_connected_since_seconds", help, since as f64)]);
     }
     let family = Family::<Labels, Counter>::default();
     for (event, count) in counts(&agent) {

@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `imas learn`: predicts by replays of one recorded run which candidates a program's trials may leave out.
-//!
-//! - [`recordings`]: starts that are recorded, until they are replayed
-//! - [`lesson`]: from a trace to the predictions in the store
-//! - [`shown`]: what is printed
 
 mod lesson;
 pub(crate) mod recordings;

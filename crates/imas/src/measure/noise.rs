@@ -10,7 +10,6 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use imas_cli::format;
 use imas_core::candidate::SYSTEM;
-use imas_core::cost::{Priced, cost_by_others};
 use imas_core::pace::{PaceCorrection, Paced};
 use imas_core::stats::{Steadiness, steadiness};
 use imas_linux::measure::{RunOutcome, RunRequest};
@@ -134,24 +133,10 @@ fn rows(runs: &[RunOutcome], kept: &[RunOutcome]) -> Vec<(String, Option<Steadin
         (format!("{CPU_SECONDS}, on one CPU"), of_pairs(kept.iter().map(CPU.1))),
         (format!("normalised {CPU_SECONDS}"), of_pairs(even(runs))),
         (format!("{CPU_SECONDS}, better of two"), of_better_of_two(plain)),
-        (COST.to_owned(), cost(runs).and_then(|costs| of_pairs(costs.into_iter()))),
     ]
     .into_iter()
     .chain(MEASURES.iter().map(of))
     .collect()
-}
-
-/// Name of the cost computed from performance counters.
-const COST: &str = "instructions, faults and misses, priced";
-
-/// None if one of the counters is missing.
-fn cost(runs: &[RunOutcome]) -> Option<Vec<f64>> {
-    let priced = |run: &RunOutcome| {
-        let counts =
-            [run.counts.instructions?, run.minor_faults, run.counts.cache_misses?, run.counts.dtlb_misses?];
-        Some(Priced { cpu_s: CPU.1(run), counts: counts.map(|count| count as f64) })
-    };
-    cost_by_others(&runs.iter().map(priced).collect::<Option<Vec<_>>>()?)
 }
 
 /// Normalised CPU time.

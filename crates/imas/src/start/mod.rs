@@ -51,6 +51,7 @@ use imas_linux::start_program::ProgramStart;
 use imas_linux::started_name::name_of_detail;
 use imas_linux::user_preloads;
 use imas_store::decisions::Decided;
+use imas_store::domain::Domain;
 use imas_store::recordings::AskedRecording;
 use imas_store::samples::StoredProgram;
 use imas_store::{RowId, Store};
@@ -372,7 +373,8 @@ fn decided_anew(
 
 fn started_program(store: &Store, program: &Program) -> Result<StoredProgram> {
     let is_by_name = name_of_detail(&program.detail).is_some();
-    Ok(store.started_program(&program.path.to_string_lossy(), &program.detail, is_by_name)?)
+    let path = program.path.to_string_lossy();
+    Ok(store.started_program_in(Domain::Own, &path, &program.detail, is_by_name)?)
 }
 
 /// The start whose calls are recorded, where that is asked for. Where it cannot be, the program starts as

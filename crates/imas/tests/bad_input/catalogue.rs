@@ -4,7 +4,9 @@
 use std::path::{Path, PathBuf};
 
 use super::who;
-use crate::support::{World, build, candidate, describe, lib_dir, list, output, stderr, stdout, text};
+use crate::support::{
+    World, build, candidate, describe, lib_dir, list, output, stderr, stdout, succeeded, text,
+};
 
 const WHOLE_KIT: [&str; 7] = ["sizes", "realloc", "aligned", "tuning", "forks", "newborns", "threads"];
 
@@ -16,8 +18,7 @@ fn add(world: &World, entry: &str) {
 /// The output of `imas list` for the entry: all of standard error, and the row, if there is one.
 fn listed(world: &World, entry: &str) -> (String, Option<serde_json::Value>) {
     add(world, entry);
-    let listed = output(&mut world.imas(["list", "--json"]));
-    assert!(listed.status.success(), "{}", describe(&listed));
+    let listed = succeeded(output(&mut world.imas(["list", "--json"])));
     let listing: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
     let row = list(&listing, "/candidates").iter().find(|row| row["name"] == "mine").cloned();
     assert_eq!(
@@ -161,8 +162,7 @@ fn a_library_that_crashes_is_withheld() {
     )
     .unwrap();
     let made = world.work().join("libcrash.so");
-    let compiled = output(world.command("cc").args(["-shared", "-fPIC", "-o"]).arg(&made).arg(&source));
-    assert!(compiled.status.success(), "{}", describe(&compiled));
+    succeeded(output(world.command("cc").args(["-shared", "-fPIC", "-o"]).arg(&made).arg(&source)));
     let (_, row) = listed(&world, &library(&made));
     let row = row.unwrap();
     assert!(text(&row, "/reason").contains("contract: "), "{row:#}");
@@ -251,8 +251,7 @@ fn the_kit_runs_once_for_a_library() {
     std::fs::write(&script, format!("#!/bin/sh\necho run >>{}\n", runs.display())).unwrap();
     crate::support::install(&script, &program);
     for _ in 0..3 {
-        let started = output(&mut world.imas(["run", "--candidate", "distro-jemalloc", "--", "true"]));
-        assert!(started.status.success(), "{}", describe(&started));
+        succeeded(output(&mut world.imas(["run", "--candidate", "distro-jemalloc", "--", "true"])));
     }
     assert_eq!(std::fs::read_to_string(&runs).unwrap(), "run\n");
 }

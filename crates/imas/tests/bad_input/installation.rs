@@ -9,7 +9,8 @@ use imas_core::sample::Ended;
 
 use super::{assert_started_untouched, who};
 use crate::support::{
-    World, assert_hinted, candidate, describe, lib_dir, list, output, stderr, stdout, text, wait_until,
+    World, assert_hinted, candidate, describe, lib_dir, list, output, stderr, stdout, succeeded, text,
+    wait_until,
 };
 
 #[test]
@@ -24,8 +25,7 @@ fn a_broken_catalogue_entry_is_named_and_the_rest_is_used() {
          [[candidate]]\nname = \"gone\"\nlibrary = \"/no/such/libgone.so\"\n",
     );
     world.add_catalogue("ignored.txt", "not looked at");
-    let listed = output(&mut world.imas(["list", "--json"]));
-    assert!(listed.status.success(), "{}", describe(&listed));
+    let listed = succeeded(output(&mut world.imas(["list", "--json"])));
     let listing: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
     let problems: Vec<_> = list(&listing, "/problems").iter().map(|p| p.as_str().unwrap()).collect();
     for (problem, place) in
@@ -196,8 +196,7 @@ fn no_home_is_no_reason_not_to_start() {
         .env("IMAS_LIB_DIR", lib_dir())
         .env("PATH", crate::support::PATH)
         .env("HOME", "relative");
-    let started = output(imas.env("XDG_RUNTIME_DIR", world.runtime()));
-    assert!(started.status.success(), "{}", describe(&started));
+    succeeded(output(imas.env("XDG_RUNTIME_DIR", world.runtime())));
 }
 
 /// If the reader of the output goes away, that is not an error.

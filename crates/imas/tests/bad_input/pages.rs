@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use super::{assert_started_untouched, who};
-use crate::support::{World, describe, list, output, stderr, stdout, text};
+use crate::support::{World, describe, list, output, stderr, stdout, succeeded, text};
 
 /// Path of the only page.
 pub(crate) fn page(world: &World) -> PathBuf {
@@ -78,8 +78,7 @@ fn only_a_regular_file_is_read_as_a_page() {
     symlink("/no/such/file", pages.join("dangling.page")).unwrap();
     let made = output(world.command("mkfifo").arg(pages.join("pipe.page")));
     assert!(made.status.success());
-    let started = world.start([&program]);
-    assert!(started.status.success(), "{}", describe(&started));
+    let started = succeeded(world.start([&program]));
     assert!(stdout(&started).starts_with("libc"), "{}", describe(&started));
     assert_eq!(world.trials().len(), 2);
     assert!(Path::new("/etc/passwd").is_file());

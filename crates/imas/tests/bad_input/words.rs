@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 use super::{assert_started_untouched, who};
-use crate::support::{World, assert_hinted, describe, output, real, stderr, stdout};
+use crate::support::{World, assert_hinted, describe, output, real, stderr, stdout, succeeded};
 
 #[test]
 fn unknown_words_are_refused() {
@@ -68,8 +68,7 @@ fn the_verbs_of_the_laboratory_say_where_they_went() {
 fn a_script_of_this_folder_is_found_by_its_bare_name() {
     let world = World::new();
     std::fs::write(world.work().join("look.sh"), ":\n").unwrap();
-    let run = output(world.imas(["run", "--", "sh", "look.sh"]).current_dir(world.work()));
-    assert!(run.status.success(), "{}", describe(&run));
+    succeeded(output(world.imas(["run", "--", "sh", "look.sh"]).current_dir(world.work())));
     let shown = output(world.imas(["explain", "look.sh"]).current_dir(world.work()));
     assert!(shown.status.success() && stdout(&shown).contains("/look.sh"), "{}", describe(&shown));
 }

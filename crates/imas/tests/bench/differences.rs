@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use super::{behave, bench, picks, warnings};
-use crate::support::{World, candidate, describe, list, text};
+use crate::support::{World, candidate, describe, list, succeeded, text};
 use serde_json::Value;
 
 /// A candidate that cannot be loaded is listed with the reason. The others are measured.
@@ -62,8 +62,7 @@ fn a_crash_under_a_candidate_is_flagged_and_quarantined() {
     let explained = world.json(["explain", &behave, "--json"]);
     assert_eq!(text(&explained, "/quarantined/0/candidate"), "hoard");
     for _ in 0..8 {
-        let started = world.start([behave.as_str(), "1000", "segv", "hoard"]);
-        assert!(started.status.success(), "{}", describe(&started));
+        succeeded(world.start([behave.as_str(), "1000", "segv", "hoard"]));
     }
 }
 

@@ -4,7 +4,9 @@
 use std::path::Path;
 
 use super::{behave, bench, picks, warnings};
-use crate::support::{World, assert_hinted, build, candidate, describe, list, output, stdout, text};
+use crate::support::{
+    World, assert_hinted, build, candidate, describe, list, output, stdout, succeeded, text,
+};
 use serde_json::Value;
 
 #[test]
@@ -167,8 +169,7 @@ fn redirected_input_reaches_every_run() {
     let file = world.work().join("lines");
     std::fs::write(&file, "one\ntwo\n").unwrap();
     let words = ["bench", "-n", "2", "--trials", "0", "--with", "hoard", "--", "sh", "-c", "wc -l >>made"];
-    let from_file = output(world.imas(words).stdin(std::fs::File::open(&file).unwrap()));
-    assert!(from_file.status.success(), "{}", describe(&from_file));
+    succeeded(output(world.imas(words).stdin(std::fs::File::open(&file).unwrap())));
     let mut child = world.imas(words).stdin(std::process::Stdio::piped()).spawn().unwrap();
     std::io::Write::write_all(&mut child.stdin.take().unwrap(), b"one\ntwo\n").unwrap();
     assert!(child.wait().unwrap().success());

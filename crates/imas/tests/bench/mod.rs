@@ -8,7 +8,7 @@ use std::process::Output;
 
 use crate::support::{
     World, assert_hinted, build, candidate, default_set, describe, input, keys, list, names_of, output,
-    stdout, text,
+    stdout, succeeded, text,
 };
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_testing::skipped;
@@ -148,9 +148,9 @@ fn check_csv(file: &Path, result: &Value) {
 #[test]
 fn people_get_a_table_a_sentence_and_no_json() {
     let world = World::new();
-    let output =
-        output(world.imas(["bench", "-n", "2", "--with", "hoard", "--"]).args([&behave(&world), "20000"]));
-    assert!(output.status.success(), "{}", describe(&output));
+    let output = succeeded(output(
+        world.imas(["bench", "-n", "2", "--with", "hoard", "--"]).args([&behave(&world), "20000"]),
+    ));
     let text = stdout(&output);
     for word in ["candidate", "CPU", "peak MiB", "mean MiB", "system", "hoard"] {
         assert!(text.contains(word), "no {word} in\n{text}");
@@ -233,8 +233,7 @@ fn a_dash_is_standard_output_and_the_table_is_not_on_it() {
         let words = ["bench", "-n", "2", "--trials", "1", "--with", "hoard"];
         output(world.imas(words).args(flags).args(["--", &behave, "20000"]))
     };
-    let runs = bench(&["--export-runs", "-"]);
-    assert!(runs.status.success(), "{}", describe(&runs));
+    let runs = succeeded(bench(&["--export-runs", "-"]));
     let data = imas_core::raw_runs::data::read(&stdout(&runs));
     assert_eq!(
         (data.headers.len(), data.runs.len(), data.unreadable.len()),

@@ -258,9 +258,7 @@ impl World {
 
     /// Standard output of a command that only reads and must succeed, as JSON.
     pub(crate) fn json<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Value {
-        let output = output(&mut self.imas(arguments));
-        assert!(output.status.success(), "{}", describe(&output));
-        serde_json::from_slice(&output.stdout).unwrap()
+        json(&output(&mut self.imas(arguments)))
     }
 
     /// All stored trials, ordered by program and time. Finished pages are harvested first.
@@ -291,13 +289,18 @@ impl World {
 /// Copies a file to an executable file. Another process does the writing: a file that is open for writing
 /// cannot be executed (ETXTBSY), and a child that another thread forks holds the open file until its exec.
 pub(crate) fn install(from: &Path, to: &Path) {
-    let made = output(Command::new("install").args(["-m", "755"]).arg(from).arg(to));
-    assert!(made.status.success(), "{}", describe(&made));
+    succeeded(output(Command::new("install").args(["-m", "755"]).arg(from).arg(to)));
 }
 
 /// Runs the command to its end.
 pub(crate) fn output(command: &mut Command) -> Output {
     command.output().unwrap()
+}
+
+/// All output of a command that must succeed.
+pub(crate) fn succeeded(output: Output) -> Output {
+    assert!(output.status.success(), "{}", describe(&output));
+    output
 }
 
 /// Output of a command that must succeed.

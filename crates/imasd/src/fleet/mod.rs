@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What this host is to its fleet, and what it publishes (docs/decisions/0032). [`crate::mailbox`] has the
 //! files.
-//!
-//! - [`settings`]: the section `[fleet]` of the configuration
-//! - [`host`]: the name of this host
-//! - [`message`]: from evidence to messages
-//! - [`program`]: what a program is to the fleet
 
 pub(crate) mod host;
 pub(crate) mod message;

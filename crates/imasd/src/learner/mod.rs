@@ -3,15 +3,6 @@
 //!
 //! It owns the store, the program table and the settings, and writes them alone. Pages come to it as finished
 //! records; it returns what others must know of as [`LearnerEvents`].
-//!
-//! - [`mod@self`]: its state, reading and re-reading it
-//! - `admission`: taking programs in
-//! - `decisions`: judging programs, offering their trials
-//! - `lives`: how processes live on
-//! - `results`: what pages bring: witnesses, samples, crashes, trials that come to nothing
-//! - `room`: the limit on the number of programs, and whose share it is
-//! - `disabled`: allocators that no program is offered
-//! - [`fleet`]: what is published to a fleet, and the statistics received from it
 
 mod admission;
 mod decisions;

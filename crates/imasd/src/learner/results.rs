@@ -63,7 +63,7 @@ impl Learner {
     /// store failed, and then the page must be kept.
     pub(crate) fn settle(&mut self, watch: &Watch, record: &TrialRecord) -> Option<bool> {
         let ends = self.offered_token(watch);
-        let settled = self.parts.store.get().settle(&watch.witness, record, ends);
+        let settled = self.parts.store.get().settle(&watch.witness, record, ends, true);
         self.stored(settled)
     }
 
@@ -89,7 +89,7 @@ impl Learner {
     /// it.
     pub(crate) fn settle_span(&mut self, watch: &Watch, record: &TrialRecord) -> bool {
         let ends = self.offered_token(watch);
-        let settled = self.parts.store.get().settle_span(&watch.witness, record, ends);
+        let settled = self.parts.store.get().settle(&watch.witness, record, ends, false);
         match self.stored(settled) {
             Some(true) => self.counts.trials_stored += 1,
             Some(false) => {} // stored before our last start

@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use imas_core::service_life::MemoryLook;
 use imas_linux::foreign_process::{ForeignFile, ForeignReader, anonymous_bytes};
+use imas_linux::process::stat;
 use imas_linux::running::copies;
 use imas_linux::standstill::age_s;
-use procfs::process::{Process, Stat};
+use procfs::process::Stat;
 
 use crate::process_info::{Identity, is_running};
 
@@ -86,7 +87,6 @@ pub(crate) fn cpu_s(pid: u32) -> Option<f64> {
 
 /// CPU time of the processes and of the children that these have waited for, seconds.
 fn cpu_of(family: &[u32]) -> Option<f64> {
-    let stat = |pid: u32| Process::new(i32::try_from(pid).ok()?).ok()?.stat().ok();
     let first = stat(*family.first()?)?;
     let others = family.iter().skip(1).filter_map(|pid| stat(*pid));
     let ticks: f64 = std::iter::once(first).chain(others).map(|stat| ticks(&stat)).sum();

@@ -5,13 +5,6 @@
 //! memory levels off. So processes on trial are looked at for as long as they live, in windows that double
 //! with age ([`imas_core::service_life`]). Replicas that run untouched are looked at as well: they show how
 //! much processes under one and the same allocator differ.
-//!
-//! - [`mod@self`]: which processes are looked at, and when
-//! - `watched_life`: the windows of one process
-//! - `places`: who gets the places, where processes are many
-//! - `looker`: looks beside the loop
-//! - `look`: one look at a process
-//! - `counter_reader`: the user's counters of work, read beside the loop
 
 mod counter_reader;
 mod look;

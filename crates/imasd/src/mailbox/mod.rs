@@ -8,8 +8,6 @@
 //! learner --subjects---------> Mailbox --wanted.json--> agent
 //! learner <--statistics------- Mailbox <--inbox/---- agent
 //! ```
-//! - [`watch`]: notices deliveries
-//! - [`agent`]: the agent's record of itself
 
 mod agent;
 mod watch;

@@ -7,12 +7,6 @@
 //! them alone. It asks the
 //! [`crate::learner::Learner`] which programs and trials there are, changes nothing there, and returns what
 //! happened as a [`PageEvent`].
-//!
-//! - [`mod@self`]: its state, pages that are removed, the daemon's start
-//! - `queue`: pages that were written, in the order of work
-//! - `identify`: the program of a page's process
-//! - `running`: watched processes while they live
-//! - `ended`: the record of a process that has ended
 
 mod ended;
 mod identify;

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Where memory is short, on the machine or in the control group of a service, running processes are asked to give
 //! their free pages back. Nothing is done as long as it is not.
-//!
-//! - [`mod@self`]: when a round begins, and what came of it
-//! - `round`: one round, in a thread of its own: who could return most, and their answers
 
 mod round;
 

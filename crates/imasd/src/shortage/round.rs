@@ -12,8 +12,7 @@ use std::time::{Duration, Instant};
 use imas_core::printable;
 use imas_linux::foreign_process::{ForeignFile, ForeignReader, owner_of};
 use imas_linux::trim_word::{Answers, Asked, parsed};
-use imas_linux::{control_group, process_heaps};
-use procfs::process::Process;
+use imas_linux::{control_group, process, process_heaps};
 
 /// Processes with fewer resident bytes are not looked at.
 const LEAST_RESIDENT: u64 = 16 << 20;
@@ -109,7 +108,7 @@ pub(super) fn ask(place: &Place, tree: Option<&Path>) -> Outcome {
     let mut asked: Vec<Asking> = vec![];
     for one in worth_it(able) {
         let word = read(&mut reader, one.pid, ForeignFile::TrimRequest);
-        let most = resident(one.pid).unwrap_or(0);
+        let most = process::resident_bytes(one.pid).unwrap_or(0);
         asked.extend(word.map(|word| Asking { pid: one.pid, request: word.request, most }));
     }
     let number = asked.len() as u64;
@@ -125,15 +124,10 @@ fn largest(place: &Place) -> Vec<u32> {
         }
         Place::Group(folder) => control_group::processes(folder),
     };
-    let sized = pids.into_iter().filter_map(|pid| Some((resident(pid)?, pid)));
+    let sized = pids.into_iter().filter_map(|pid| Some((process::resident_bytes(pid)?, pid)));
     let mut sized: Vec<(u64, u32)> = sized.filter(|(bytes, _)| *bytes >= LEAST_RESIDENT).collect();
     sized.sort_by_key(|(bytes, _)| Reverse(*bytes));
     sized.into_iter().take(MOST_LOOKED_AT).map(|(_, pid)| pid).collect()
-}
-
-fn resident(pid: u32) -> Option<u64> {
-    let stat = Process::new(i32::try_from(pid).ok()?).ok()?.stat().ok()?;
-    Some(stat.rss.saturating_mul(rustix::param::page_size() as u64))
 }
 
 /// Processes that can answer and are not asked already.
@@ -197,8 +191,7 @@ fn answers(reader: &mut ForeignReader, mut asked: Vec<Asking>) -> Vec<Answer> {
 }
 
 fn comm(pid: u32) -> String {
-    let stat = i32::try_from(pid).ok().and_then(|pid| Process::new(pid).ok()?.stat().ok());
-    stat.map_or_else(String::new, |stat| stat.comm)
+    process::stat(pid).map_or_else(String::new, |stat| stat.comm)
 }
 
 fn read(reader: &mut ForeignReader, pid: u32, file: ForeignFile) -> Option<Asked> {

@@ -2,6 +2,7 @@
 //! The journal of `imas-lab services`: lines of JSON, a header for each session and one for each run.
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
@@ -75,6 +76,16 @@ pub(super) fn read_whole(path: &Path) -> Result<ServiceJournal> {
     Ok(ServiceJournal { runs, counted, own_allocator: own.map(|service| service.name).collect() })
 }
 
+/// Appends a line durably. A run takes minutes: it is on the disk before the next begins. Pipes and terminals
+/// have nothing to wait for.
+pub(super) fn append(journal: &mut Journal, line: &impl Serialize) -> Result<()> {
+    let mut appended = journal.append(line);
+    if appended.is_ok() && journal.path().is_file() {
+        appended = File::open(journal.path()).and_then(|file| file.sync_data());
+    }
+    appended.with_context(|| journal.path().display().to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::Write as _;
@@ -90,14 +101,14 @@ mod tests {
         let run = |round| RawRun { program: "s".into(), candidate: "c".into(), round, ..RawRun::default() };
         let (mut journal, runs) = open(&path, false).unwrap();
         assert_eq!(runs, []);
-        journal.append_durably(&run(0)).unwrap();
+        append(&mut journal, &run(0)).unwrap();
         drop(journal);
         let mut file = std::fs::File::options().append(true).open(&path).unwrap();
         file.write_all(b"{\"service\":\"s\",\"cand").unwrap();
         assert!(open(&path, false).is_err(), "it has a run");
         let (mut journal, runs) = open(&path, true).unwrap();
         assert_eq!(runs, [run(0)], "what is not made again");
-        journal.append_durably(&run(1)).unwrap();
+        append(&mut journal, &run(1)).unwrap();
         assert_eq!(read(&path).unwrap(), [run(0), run(1)]);
         let text = std::fs::read_to_string(&path).unwrap();
         assert!(text.lines().count() == 2 && text.ends_with('\n'), "the torn line is cut off: {text}");

@@ -143,7 +143,7 @@ fn services(services: &[ServiceJudgement]) -> String {
         table.push(cells.collect());
     }
     // A service whose pick is `system` has no change of a figure that nobody measured.
-    table.without_empty_columns().plain()
+    imas_study::without_empty_columns(table).plain()
 }
 
 fn note(one: &ServiceJudgement) -> String {

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::{Args, ValueHint};
 use imas_cli::message::{self, Hinted};
 use imas_core::run::{RawRun, RunKind};
@@ -96,7 +96,7 @@ pub(super) fn measure(args: &RunArgs, context: &Context) -> Result<ExitCode> {
     }
     let (mut journal, earlier) = journal::open(&args.out, args.resume)?;
     let interruption = Interruption::watch()?;
-    append(&mut journal, &header(args, &services, &candidates))?;
+    journal::append(&mut journal, &header(args, &services, &candidates))?;
     let rates = rates(&order, &earlier);
     let subject = |service: &Service| {
         // A server that hangs ends its run by the time limits of its own lines.
@@ -203,11 +203,6 @@ fn header(args: &RunArgs, services: &[Service], candidates: &[&CatalogueCandidat
     }
 }
 
-/// Appends a line durably. A run takes minutes: it is on the disk before the next begins.
-fn append(journal: &mut Journal, line: &impl serde::Serialize) -> Result<()> {
-    journal.append_durably(line).with_context(|| journal.path().display().to_string())
-}
-
 /// The laboratory's services.
 struct Servers<'a> {
     context: &'a Context,
@@ -270,7 +265,7 @@ impl Observer for Log {
             run.program,
             run.candidate
         ));
-        append(&mut self.journal, &run)?;
+        journal::append(&mut self.journal, &run)?;
         self.runs.borrow_mut().push(run);
         Ok(NextStep::Make)
     }

@@ -68,7 +68,7 @@ pub(super) fn replay(args: &ReplayArgs, context: &Context) -> Result<ExitCode> {
             return Ok(ExitCode::from(InterruptedBy(signal).exit_status()));
         }
         for line in lines {
-            journal.append_durably(&line).with_context(|| args.out.display().to_string())?;
+            super::journal::append(&mut journal, &line)?;
         }
     }
     Ok(ExitCode::SUCCESS)

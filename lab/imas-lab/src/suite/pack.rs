@@ -4,9 +4,9 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use imas_runs::packed;
 use serde_json::json;
 
+use super::packed;
 use crate::study_args::SuitePackArgs;
 use imas_cli::message::{self, Hinted};
 use imas_cli::output;

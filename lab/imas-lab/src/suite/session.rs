@@ -21,13 +21,13 @@ use imas_runs::interruption::{InterruptedBy, Interruption};
 use imas_runs::journal::Journal;
 use imas_runs::runner::{Elimination, Rules, Runner, SessionEnd};
 use imas_runs::schedule::{self, RoundKind, Step};
-use imas_runs::session::{BegunRound, Sessions};
 use imas_runs::subject::{Subject, Timeout};
 use imas_suite::{Place, Suite, SuiteError, SuiteProgram};
 
 use super::fit::{Fit, Measurable, NotRunHere, fit};
 use super::measured::{MeasuredProgram, MeasuredPrograms, for_every_program};
 use super::once::{Once, RunMode};
+use super::sessions::{BegunRound, Sessions};
 use super::show;
 use super::watcher::{Planned, Watcher};
 use crate::study_args::SuiteRunArgs;

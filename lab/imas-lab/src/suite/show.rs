@@ -9,10 +9,10 @@ use imas_cli::{format, table};
 use imas_core::bench::{CandidateResult, Word};
 use imas_core::candidate::SYSTEM;
 use imas_core::run::RunKind;
-use imas_runs::session::Sessions;
 use imas_suite::{ProgramSummary, SuiteError, SuiteSummary, Trouble};
 use serde_json::json;
 
+use super::sessions::Sessions;
 use crate::study_args::SuiteShowArgs;
 use imas_cli::message::Hinted;
 use imas_cli::{message, output};

@@ -5,6 +5,7 @@ use imas_core::reliability::{PredictedFigure, ReliabilityTable};
 use imas_core::stats::Moments;
 
 use super::judged::{JudgedCandidate, JudgedProgram, reliability};
+use crate::correlation::correlation;
 
 /// Predictions of one figure beside the live runs.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -34,7 +35,7 @@ impl Agreement {
         let near = pairs.iter().filter(|(predicted, live)| (live - predicted).abs() <= TENTH.ln()).count();
         Some(Self {
             pairs: moments.count,
-            correlation: moments.correlation(),
+            correlation: correlation(&moments),
             mean: moments.mean(-1.0, 1.0),
             deviation: (moments.squares(-1.0, 1.0) / freedom).sqrt(),
             within_tenth: near as f64 / pairs.len() as f64,

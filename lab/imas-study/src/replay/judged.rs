@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use imas_core::adaptive::Point;
 use imas_core::raw_runs::data::Data;
 use imas_core::reliability::{CheckedPrediction, PredictedFigure, RecordedRunFacts, ReliabilityTable};
+use imas_simulate::reliability::learned;
 use imas_simulate::{PredictionLine, Predictions, programs};
 
 use super::live::{LiveFigures, live_figures};
@@ -102,5 +103,5 @@ pub(crate) fn reliability<'a>(
         count += 1;
         checked.extend(program.checked());
     }
-    ReliabilityTable::learn(source, count, &checked)
+    learned(source, count, &checked)
 }

@@ -9,6 +9,7 @@ use imas_core::SYSTEM;
 use imas_core::stats::{Interval, mean_and_deviation};
 use serde::Serialize;
 
+use crate::columns::without_empty_columns;
 use crate::services::judge::{HeldOutPicks, JUDGED, geometric_mean, is_proven_above};
 use crate::services::round_changes::RoundChanges;
 use imas_runs::service::margin;
@@ -89,7 +90,7 @@ impl AgainstSingle {
             let own = [one.candidate.clone(), one.services.to_string()];
             table.push(own.into_iter().chain(one.ratios.map(change)).chain(counts).collect());
         }
-        table.without_empty_columns()
+        without_empty_columns(table)
     }
 }
 

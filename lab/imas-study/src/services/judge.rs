@@ -14,6 +14,7 @@ use imas_core::compare::{ERROR, Spread};
 use imas_core::stats::{Interval, RESAMPLES, bootstrap, mean_and_deviation, median};
 use serde::Serialize;
 
+use crate::columns::without_empty_columns;
 use crate::services::pick_rule::PickRule;
 use crate::services::round_changes::RoundChanges;
 use imas_runs::service::margin;
@@ -227,7 +228,7 @@ impl CandidateForAll {
             let counts = counts.map(|count| count.to_string());
             table.push(own.into_iter().chain(one.ratios.map(change)).chain(counts).collect());
         }
-        table.without_empty_columns()
+        without_empty_columns(table)
     }
 
     fn of(name: &str, services: &[&RoundChanges]) -> Self {

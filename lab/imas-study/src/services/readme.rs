@@ -8,6 +8,7 @@ use imas_core::SYSTEM;
 use imas_core::compare::FEWEST_ROUNDS;
 use imas_core::stats::{Interval, attainable_confidence};
 
+use crate::columns::without_empty_columns;
 use crate::services::judge::{CandidateForAll, JUDGED};
 use crate::services::judgement::JournalJudgement;
 use crate::services::no_effect::NoEffect;
@@ -48,7 +49,7 @@ pub fn readme(services: &[MeasuredService<'_>], judgement: &JournalJudgement) ->
     beside_baselines(judgement).for_each(&mut add);
     judgement.for_all.iter().map(row_for_all).for_each(&mut add);
     let notes = not_measured(judgement) + &malloc_of_system(services) + &not_glibc(services);
-    format!("{}{notes}\n\n{}", how(&rows), compact(&table.without_empty_columns()))
+    format!("{}{notes}\n\n{}", how(&rows), compact(&without_empty_columns(table)))
 }
 
 /// What is known of the best candidate of a service.

@@ -39,7 +39,8 @@ pub(super) fn report(collector: &Collector<'_>, around: Context) -> BenchReport<
         .map(|one| one.candidate.name.as_str())
         .collect();
     // What could not be used is listed with its reason; that it has no runs needs no second warning.
-    let warnings = comparison.warnings.into_iter().filter(|w| !names_one_of(w, &unusable)).collect();
+    let is_listed = |warning: &Warning| warning.candidate().is_some_and(|name| unusable.contains(&name));
+    let warnings = comparison.warnings.into_iter().filter(|warning| !is_listed(warning)).collect();
     let with_runs = collector.compared.iter().zip(&collector.collected).zip(runs);
     let rows = with_runs.zip(comparison.candidates).map(|(((compared, collected), ready), result)| {
         let ComparedCandidate { candidate, obstacle } = compared;
@@ -66,19 +67,6 @@ pub(super) fn report(collector: &Collector<'_>, around: Context) -> BenchReport<
         checks: vec![],
         warnings,
         notes,
-    }
-}
-
-fn names_one_of(warning: &Warning, names: &[&str]) -> bool {
-    match warning {
-        Warning::Outliers { candidate, .. }
-        | Warning::ExitDiffers { candidate, .. }
-        | Warning::OutputDiffers { candidate }
-        | Warning::CrashUnder { candidate, .. }
-        | Warning::HangsUnder { candidate }
-        | Warning::ExcessUnder { candidate }
-        | Warning::TimesOutUnder { candidate } => names.contains(&candidate.as_str()),
-        _ => false,
     }
 }
 

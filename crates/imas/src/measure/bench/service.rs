@@ -6,19 +6,17 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use imas_core::Sample;
-use imas_core::TrialRecord;
 use imas_core::run::RawRun;
-use imas_core::sample::{Ended, PageKind};
+use imas_core::sample::Ended;
 use imas_engine::compared::{ComparedCandidate, DefaultComparison, compared_with_inline};
 use imas_engine::inline_candidate::inline_candidates;
 use imas_engine::runtime_command::RuntimeCommand;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::clock::now_unix_s;
+use imas_linux::conditions;
 use imas_linux::environment::Variables;
 use imas_linux::host::Host;
 use imas_linux::program::Command;
-use imas_linux::{conditions, page};
 use imas_runs::interruption::{InterruptedBy, Interruption};
 use imas_runs::runner::{Elimination, Rules, Runner, SessionEnd};
 use imas_runs::schedule;
@@ -33,7 +31,7 @@ use super::caller_folder::CallerFolder;
 use super::of_runtime::OfRuntime;
 use super::service_report::ServiceReport;
 use super::service_rounds::{BenchRounds, OneServer};
-use super::session::refuse_preloads;
+use super::session::{refuse_preloads, remember};
 use super::shown::pinnable;
 use crate::command_line::bench_args::{BenchArgs, OneCpuName};
 use imas_cli::message::{self, Hinted};
@@ -269,22 +267,7 @@ impl<'a> Session<'a> {
                 .filter(|run| run.candidate == candidate.name)
                 .find_map(|run| run.of_server().failure.as_ref().and_then(|failure| failure.signal));
             let Some(signal) = signal.and_then(|signal| u32::try_from(signal).ok()) else { continue };
-            let sample = Sample {
-                trial_id: page::new_trial_id()?,
-                candidate: candidate.name.clone(),
-                made_unix_s: now_unix_s(),
-                ended: Ended::Signal { signal },
-                kind: PageKind::Flight,
-                ..Sample::default()
-            };
-            let record = TrialRecord {
-                sample,
-                build_id: build_id.to_owned(),
-                allocator_version: candidate.version.clone().unwrap_or_default(),
-                retest_s: None,
-            };
-            let program = store.program(&command.program.path.to_string_lossy(), &command.program.detail)?;
-            store.add_trial(program.id, &record)?;
+            remember(store, &command, build_id, candidate, Ended::Signal { signal })?;
         }
         Ok(())
     }
@@ -349,14 +332,12 @@ impl<'a> Session<'a> {
         if pick == imas_core::SYSTEM {
             return Ok(String::new());
         }
-        let words: Vec<String> =
-            report.command.iter().map(|word| shell_words::quote(word).into_owned()).collect();
+        let words = shell_words::join(&report.command);
         let program = pinnable(&self.command()?);
         let program = shell_words::quote(&program);
         Ok(format!(
             "to use it:  imas apply UNIT --candidate {pick} --write      (UNIT: its systemd service)\n\
-             by hand:    imas run --follow --candidate {pick} -- {}\nfor good:   imas pin {program} {pick}\n",
-            words.join(" ")
+             by hand:    imas run --follow --candidate {pick} -- {words}\nfor good:   imas pin {program} {pick}\n"
         ))
     }
 

@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use imas_core::bench::{Floor, Looks, Options, QuickGoal};
 use imas_core::raw_runs::data::DataHeader;
-use imas_core::sample::PageKind;
+use imas_core::sample::{Ended, PageKind};
 use imas_core::{Conditions, Sample, TrialRecord};
 use imas_engine::compared::ComparedCandidate;
 use imas_engine::inline_candidate::has_settings;
 use imas_engine::inspect::ExecutableFacts;
 use imas_engine::runtime_command::RuntimeCommand;
+use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::clock::now_unix_s;
 use imas_linux::host::Host;
 use imas_linux::program::Command;
@@ -377,26 +378,37 @@ impl<'a> CommandSession<'a> {
 
     /// A crash or a hang under a candidate is evidence, and `imas run` must never have to see it again.
     fn remember_harm(&self, store: &Store, collector: &Collector<'_>) -> Result<()> {
-        let program =
-            || store.program(&self.command.program.path.to_string_lossy(), &self.command.program.detail);
         // Candidates of the command line alone are not offered again.
-        for (candidate, ended) in collector.harms().filter(|(candidate, _)| !has_settings(&candidate.name)) {
-            let sample = Sample {
-                trial_id: page::new_trial_id()?,
-                candidate: candidate.name.clone(),
-                made_unix_s: now_unix_s(),
-                ended,
-                kind: PageKind::Flight,
-                ..Sample::default()
-            };
-            let record = TrialRecord {
-                sample,
-                build_id: self.build_id.clone(),
-                allocator_version: candidate.version.clone().unwrap_or_default(),
-                retest_s: None,
-            };
-            store.add_trial(program()?.id, &record)?;
-        }
-        Ok(())
+        let mut harms = collector.harms().filter(|(candidate, _)| !has_settings(&candidate.name));
+        harms.try_for_each(|(candidate, ended)| {
+            remember(store, &self.command, &self.build_id, candidate, ended)
+        })
     }
+}
+
+/// Stores how a run of the command ended under a candidate.
+pub(super) fn remember(
+    store: &Store,
+    command: &Command,
+    build_id: &str,
+    candidate: &CatalogueCandidate,
+    ended: Ended,
+) -> Result<()> {
+    let sample = Sample {
+        trial_id: page::new_trial_id()?,
+        candidate: candidate.name.clone(),
+        made_unix_s: now_unix_s(),
+        ended,
+        kind: PageKind::Flight,
+        ..Sample::default()
+    };
+    let record = TrialRecord {
+        sample,
+        build_id: build_id.to_owned(),
+        allocator_version: candidate.version.clone().unwrap_or_default(),
+        retest_s: None,
+    };
+    let program = store.program(&command.program.path.to_string_lossy(), &command.program.detail)?;
+    store.add_trial(program.id, &record)?;
+    Ok(())
 }

@@ -102,10 +102,11 @@ pub(crate) fn layout(args: &BenchArgs) -> BenchLayout {
 
 /// The command that uses the best pick: the balanced one, else one that suits a shortage.
 fn how_to_use(report: &BenchReport<Host>, command: &Command) -> String {
-    let words: Vec<_> = report.command.iter().map(|word| quoted(word)).collect();
-    let words = words.join(" ");
+    let words = shell_words::join(&report.command);
     let picks = [&report.picks.balanced, &report.picks.fastest, &report.picks.leanest];
-    let start = |candidate: &str| format!("imas run --follow --candidate {} -- {words}", quoted(candidate));
+    let start = |candidate: &str| {
+        format!("imas run --follow --candidate {} -- {words}", shell_words::quote(candidate))
+    };
     if let Some(Outlook::LooksBetter { candidate, .. }) = &report.outlook {
         return format!("to try it:  {}", start(candidate));
     }
@@ -118,7 +119,7 @@ fn how_to_use(report: &BenchReport<Host>, command: &Command) -> String {
         Some(pick) => format!(
             "to use it:  {}\nfor good:   imas pin {} {pick}   (then: imas run --follow -- ...)",
             start(pick),
-            quoted(&pinnable(command))
+            shell_words::quote(&pinnable(command))
         ),
         None => format!("to have it looked at while it works:  imas run --follow -- {words}"),
     }
@@ -147,26 +148,5 @@ fn open_questions(report: &BenchReport<Host>) {
             "imas: note: about {} would settle the CPU times that are still open",
             counted(most, "more run")
         ));
-    }
-}
-
-/// The word, quoted for a shell.
-pub(super) fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', "'\\''"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::quoted;
-
-    #[test]
-    fn words_are_quoted_for_a_shell() {
-        assert_eq!(quoted("a-b=c"), "a-b=c");
-        assert_eq!(quoted("it's 1"), "'it'\\''s 1'");
-        assert_eq!(quoted(""), "''");
     }
 }

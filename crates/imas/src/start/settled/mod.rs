@@ -2,10 +2,6 @@
 //! Settled starts: what was decided for a program's next starts, in one small file, so that such a start reads that
 //! file alone and opens no store (docs/decisions/0036).
 //!
-//! - [`settled_start`]: the file's contents
-//! - [`basis`]: what the decision rests on: files, variables, the time, the machine's pressure
-//! - [`settled_file`]: where the file is, and whose it must be
-//!
 //! A start is settled when it is asked for without options, the file is this user's and unchanged, its basis holds, and
 //! no page waits for a harvest. The command line and the environment may differ, unless the candidates of the program's
 //! runtime would set something else for them. Every other start goes the long way and writes the file anew.

@@ -10,28 +10,27 @@ use imas_core::raw_runs::outputs::Varying;
 use imas_core::run::{RawRun, RunKey, RunKind};
 
 /// A round of a program.
-pub type BegunRound = (String, RunKind, u32);
+pub(crate) type BegunRound = (String, RunKind, u32);
 
 /// What a journal says.
 #[derive(Debug, Default)]
-pub struct Sessions {
+pub(crate) struct Sessions {
     /// Each run once, the first that was written.
-    pub runs: Vec<RawRun>,
+    pub(crate) runs: Vec<RawRun>,
     /// Candidates of the session that began a round, by round. A candidate that joined later has no run in
     /// that round. Hours may lie between, and runs of one round are compared with each other.
-    pub begun: BTreeMap<BegunRound, Rc<BTreeSet<String>>>,
+    pub(crate) begun: BTreeMap<BegunRound, Rc<BTreeSet<String>>>,
     /// Programs that were left out as a whole.
-    pub dropped: Dropped,
+    pub(crate) dropped: Dropped,
     /// Programs whose output varies; no candidate is rejected in their runs.
-    pub varying: Varying,
+    pub(crate) varying: Varying,
     seen: BTreeSet<RunKey>,
     candidates: Rc<BTreeSet<String>>,
 }
 
 impl Sessions {
     /// Reads the lines. Those that are neither header nor run are skipped.
-    #[must_use]
-    pub fn of(text: &str) -> Self {
+    pub(crate) fn of(text: &str) -> Self {
         let mut sessions = Self::default();
         text.lines().for_each(|line| sessions.read(line));
         for run in &mut sessions.runs {
@@ -65,5 +64,22 @@ impl Sessions {
         if self.seen.insert(run.key()) {
             self.runs.push(run);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two candidates: two measured rounds and a counted one.
+    #[test]
+    fn a_journal_of_before_is_gone_on_with() {
+        let text = include_str!("../../../../crates/imas-runs/tests/fixtures/suite.jsonl");
+        let sessions = Sessions::of(text);
+        assert_eq!(sessions.runs.len(), 6);
+        let round = ("lit-phases".to_owned(), RunKind::Measured, 0);
+        assert_eq!(sessions.begun[&round].iter().collect::<Vec<_>>(), ["mimalloc", "system"]);
+        let twice = Sessions::of(&text.repeat(2));
+        assert_eq!(twice.runs, sessions.runs, "each run once");
     }
 }
