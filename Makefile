@@ -88,7 +88,7 @@ conformance: build ## every allocator against the malloc contract, in full
 	@tests/conformance/run --mode full
 
 # The C parts are compiled with warnings as errors wherever they are built.
-lint: ## formatting, clippy, documentation, scripts, cycles of modules, what may depend on what, names of types, tests that return silently
+lint: ## formatting, clippy, documentation, scripts, cycles of modules, what may depend on what, names of types, tests that return silently, bundled versions, lowest glibc
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --workspace --no-deps --document-private-items --locked
@@ -99,6 +99,10 @@ lint: ## formatting, clippy, documentation, scripts, cycles of modules, what may
 	@for house in crates lab fleet; do packaging/module-cycles $$house || exit 1; done
 	@packaging/houses --self-test
 	@packaging/houses
+	@packaging/bill --self-test
+	@packaging/bundled
+	@packaging/lowest-glibc --self-test
+	@packaging/lowest-glibc
 	@$(CARGO) run --quiet --release --locked -p imas-source -- check docs/trust.md crates lab fleet
 	@$(CARGO) metadata --quiet --locked --format-version 1 --manifest-path fuzz/Cargo.toml >/dev/null # its lock file is its own
 
@@ -141,12 +145,18 @@ install: ## install the build below $(DESTDIR)$(PREFIX); as root if root owns th
 uninstall: ## remove the installed files
 	@packaging/uninstall "$(DESTDIR)$(PREFIX)"
 
-.PHONY: deb rpm system-test
-deb: all results ## Debian packages, in build/package
+# The pages of results are made by the laboratory where it runs; a build for another machine takes those that are there.
+RESULTS := $(if $(CROSS),,results)
+
+.PHONY: deb rpm tarball system-test
+deb: all $(RESULTS) ## Debian packages, in build/package (ARCH=arm64: for that machine)
 	@packaging/package deb $(IMAS)
 
-rpm: all results ## RPM packages, in build/package
+rpm: all $(RESULTS) ## RPM packages, in build/package
 	@packaging/package rpm $(IMAS)
+
+tarball: all $(RESULTS) ## what a distribution without a package unpacks in any folder, in build/package
+	@packaging/package tarball $(IMAS)
 
 system-test: all ## a booted Debian: install, enable, break, repair, upgrade, remove (as root; about 10 minutes)
 	@packaging/apt-install packaging/package-packages.txt packaging/machine-packages.txt

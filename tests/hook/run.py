@@ -30,7 +30,6 @@ from followed import children_that_cannot_load
 from give_back import GIVE_BACK, give_back
 from settings import SETTINGS, settings
 from handlers import handlers
-from versions import versions
 from wrapped import wrapped
 
 # ---- what the libraries are ----------------------------------------------------------------------------------
@@ -685,7 +684,6 @@ def main():
         outcome = run([WORK / "unit", WORK / "unit.page"])
         check("unit", outcome.returncode == 0, outcome)
     libraries()
-    versions()
     timed_calls()
     programs(allocators)
     foreign()
