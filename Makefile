@@ -31,7 +31,7 @@ build: hook record tools allocators contract rust ## build the product and its a
 
 # The suite is its data, input generators and C programs; the textbook allocators are for two studies.
 lab: hook record allocators contract need-cargo ## build the laboratory: imas-lab, the suite, the textbook allocators
-	@$(MAKE) --no-print-directory -C lab/textbook BUILD=$(IMAS_BUILD)
+	@$(MAKE) --no-print-directory -C lab/textbook BUILD=$(IMAS_BUILD) $(if $(CROSS),LD=$(CROSS)ld AR=$(CROSS)ar OBJCOPY=$(CROSS)objcopy)
 	@$(MAKE) --no-print-directory -C lab/workloads OUT=$(IMAS_BUILD)/lib/imas/workloads
 	$(CARGO) build --release --locked $(or $(EVERY_CRATE),$(LAB_CRATES))
 
@@ -170,7 +170,7 @@ fleet-test: hook allocators need-cargo ## three real servers, agents, imasd: pro
 .PHONY: arm-test
 arm-test: ## the build for arm64 on an emulated machine, with pages of 4 and of 16 KiB (as root; hours: no processor of that kind is needed)
 	@packaging/apt-install packaging/arm-packages.txt
-	@$(MAKE) --no-print-directory ARCH=arm64 setup build
+	@$(MAKE) --no-print-directory ARCH=arm64 setup tarball
 	@tests/arm/run.py --kernel 4k
 	@tests/arm/run.py --kernel 16k -k smoke
 	@tests/arm/run.py --kernel 16k -k conformance
@@ -192,8 +192,13 @@ fresh-test: ## make demo in a bare Debian 12 and 13, from a clone (as root; abou
 	@tests/fresh/run
 
 .PHONY: glibc-test
-glibc-test: build ## heaps of a process on the glibc of Debian 13, read from outside (as root; the network once)
+glibc-test: build ## heaps of a process on the glibcs of other Debians, read from outside (as root; the network once)
 	@tests/other-glibc $(IMAS)
+
+.PHONY: distribution-test
+distribution-test: tarball rpm ## the packages in roots of other Debians and Ubuntus, as far as apt knows their mirrors (as root; the network once)
+	@packaging/apt-install packaging/package-packages.txt packaging/machine-packages.txt
+	@tests/distributions/run.py
 
 .PHONY: compatibility
 compatibility: build ## real programs under every candidate, compared with untouched runs: docs/compatibility.md (about an hour; resumes)
