@@ -191,6 +191,14 @@ fresh-test: ## make demo in a bare Debian 12 and 13, from a clone (as root; abou
 	@packaging/apt-install packaging/machine-packages.txt
 	@tests/fresh/run
 
+.PHONY: musl musl-test
+musl: hook need-cargo ## guard and two allocators for programs of musl (Alpine), in build/lib/imas/musl
+	@packaging/apt-install packaging/musl-packages.txt
+	@allocators/build.sh --musl --strict
+
+musl-test: build musl ## programs of musl under them, and in a root with musl alone (as root)
+	@tests/musl/run.py $(IMAS)
+
 .PHONY: glibc-test
 glibc-test: build ## heaps of a process on the glibcs of other Debians, read from outside (as root; the network once)
 	@tests/other-glibc $(IMAS)
