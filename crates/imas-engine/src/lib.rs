@@ -25,6 +25,7 @@
 //! - [`lasting`]: a candidate for something that lasts
 //! - [`lasting_settings`]: the same where the candidate is settings of a language runtime
 //! - [`licences`]: licences that come along with a candidate
+//! - [`musl`]: candidates of programs of musl
 //! - [`inline_candidate`]: an allocator with settings of the command line
 //! - [`flags`]: the flags that several commands share
 //! - [`probe`]: how a binary answers when it is started to see whether a library loads
@@ -55,6 +56,7 @@ pub mod inspect;
 pub mod lasting;
 pub mod lasting_settings;
 pub mod licences;
+pub mod musl;
 pub mod pending;
 pub mod probe;
 pub mod profile;

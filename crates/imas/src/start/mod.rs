@@ -34,6 +34,7 @@ use imas_core::adaptive::{Objective, weight};
 use imas_core::decision::{Conditions, Decision};
 use imas_engine::inline_candidate::{has_settings, inline_candidate};
 use imas_engine::inspect;
+use imas_engine::musl;
 use imas_engine::profile;
 use imas_engine::runtime_command::{RuntimeCommand, is_served_by_settings};
 use imas_engine::start_plan::{StartPlan, decided};
@@ -446,7 +447,10 @@ fn forced(request: Request<'_>, context: &Context, command: &Command, name: &str
     };
     let executable = inspect::command(command, None)?;
     if let Some(why) = executable.unfit.as_ref().filter(|_| candidate.runtime.is_none()) {
-        return Ok(Start::untouched_because(request, why));
+        return match executable.fits_musl && !candidate.is_system() {
+            true => of_musl(request, context, candidate, why),
+            false => Ok(Start::untouched_because(request, why)),
+        };
     }
     // A library that we did not build, and settings of a runtime, are tried for a while: once, if the store can be had,
     // and not at every start.
@@ -475,6 +479,34 @@ fn forced(request: Request<'_>, context: &Context, command: &Command, name: &str
         candidate: name.to_owned(),
         because: "named by --candidate".to_owned(),
         words: words(&fitted, &command.argv),
+        variables,
+        page: None,
+    })
+}
+
+/// The start of a program of musl under a candidate that the user named. Nothing is noted of it.
+fn of_musl(
+    request: Request<'_>,
+    context: &Context,
+    candidate: &CatalogueCandidate,
+    why: &str,
+) -> Result<Start> {
+    if request.args.follow {
+        // glibc's loader would load these libraries into children of its own.
+        let because = format!("{why}, and its children may have another (--follow)");
+        return Ok(Start::untouched_because(request, because));
+    }
+    let candidate = match musl::candidate(context, candidate) {
+        Ok(candidate) => candidate,
+        Err(none) => return Ok(Start::untouched_because(request, format!("{why}, and {none}"))),
+    };
+    let injection =
+        Injection { candidate: &candidate, mode: Mode::Production, reach: Reach::Program, page: None };
+    let variables = injection.variables(request.environment, &musl::libraries(&context.lib_dir))?;
+    Ok(Start {
+        candidate: candidate.name,
+        because: "named by --candidate".to_owned(),
+        words: None,
         variables,
         page: None,
     })
