@@ -141,6 +141,7 @@ const EXAMPLES: &[(&str, &[(&str, &str)])] = &[
         &[
             ("imas bundle jemalloc --out imas", "a folder for a Dockerfile's COPY"),
             ("imas bundle mimalloc --out imas.tar --at /srv/imas", "an archive, to be found at /srv/imas"),
+            ("imas bundle jemalloc --musl --out imas", "the same for an image of Alpine"),
         ],
     ),
     (
