@@ -147,15 +147,17 @@ uninstall: ## remove the installed files
 
 # The pages of results are made by the laboratory where it runs; a build for another machine takes those that are there.
 RESULTS := $(if $(CROSS),,results)
+# What is built for programs of musl, for this machine alone.
+MUSL := $(if $(CROSS),,musl)
 
 .PHONY: deb rpm tarball system-test
-deb: all $(RESULTS) ## Debian packages, in build/package (ARCH=arm64: for that machine)
+deb: all $(RESULTS) $(MUSL) ## Debian packages, in build/package (ARCH=arm64: for that machine)
 	@packaging/package deb $(IMAS)
 
-rpm: all $(RESULTS) ## RPM packages, in build/package
+rpm: all $(RESULTS) $(MUSL) ## RPM packages, in build/package
 	@packaging/package rpm $(IMAS)
 
-tarball: all $(RESULTS) ## what a distribution without a package unpacks in any folder, in build/package
+tarball: all $(RESULTS) $(MUSL) ## what a distribution without a package unpacks in any folder, in build/package
 	@packaging/package tarball $(IMAS)
 
 system-test: all ## a booted Debian: install, enable, break, repair, upgrade, remove (as root; about 10 minutes)
