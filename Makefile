@@ -196,7 +196,7 @@ fresh-test: ## make demo in a bare Debian 12 and 13, from a clone (as root; abou
 .PHONY: musl musl-test
 musl: hook need-cargo ## guard and two allocators for programs of musl (Alpine), in build/lib/imas/musl
 	@packaging/apt-install packaging/musl-packages.txt
-	@allocators/build.sh --musl --strict
+	@allocators/build.sh --musl
 
 musl-test: build musl ## programs of musl under them, and in a root with musl alone (as root)
 	@tests/musl/run.py $(IMAS)

@@ -38,7 +38,7 @@ impl OfRuntime {
         Self { candidates, is_named: !names.is_empty(), has_musl: false }
     }
 
-    /// The same with the allocators that are asked for as a program of musl gets them.
+    /// Adds the allocators that are asked for, as a program of musl gets them.
     pub(super) fn with_musl(
         mut self,
         names: &[String],
