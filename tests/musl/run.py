@@ -107,10 +107,24 @@ class Tests:
         check("static: untouched", ended == self.plain and "statically linked" in ended.stderr, ended)
 
     def compared(self):
-        ended = run(self.imas, "bench", "--json", "-n", "3", "--with", "jemalloc,mimalloc", "--", self.program, env=self.env)
+        file = self.work / "bench.json"
+        ended = run(self.imas, "bench", "-n", "3", "--with", "jemalloc,mimalloc,hoard", "--export-json", file, "--", self.program, env=self.env)
         check("bench: it ends well", ended.returncode == 0, ended)
-        names = {one["name"] for one in json.loads(ended.stdout or "{}").get("candidates", [])}
-        check("bench: both are compared with system", {"system", *ALLOCATORS} <= names, ended)
+        found = {one["name"]: one["available"] for one in json.loads(file.read_text())["candidates"]}
+        usable = {name for name, is_usable in found.items() if is_usable}
+        check("bench: both are compared with system, and hoard is not", usable == {"system", *ALLOCATORS}, found)
+
+    def pinned(self):
+        run(self.imas, "pin", self.program, "mimalloc", env=self.env, must=True)
+        said = run(self.imas, "run", "--", self.program, "children", env=self.env).stdout
+        check("a pin is followed", f"malloc: {BUILT}/allocators/libmimalloc.so" in said.splitlines(), said)
+        shown = run(self.imas, "explain", self.program, env=self.env)
+        check("a pin is shown", "pinned" in shown.stdout and "mimalloc" in shown.stdout, shown)
+        run(self.imas, "exclude", "add", self.program, env=self.env, must=True)
+        ended = run(self.imas, "run", "--", self.program, env=self.env)
+        check("an exclusion wins", ended == self.plain, ended)
+        run(self.imas, "exclude", "remove", self.program, env=self.env, must=True)
+        run(self.imas, "unpin", self.program, env=self.env, must=True)
 
     def sqlite(self):
         source = sqlite_source()
@@ -156,6 +170,7 @@ def main():
         case("settings", tests.settings)
         case("left alone", tests.left_alone)
         case("compared", tests.compared)
+        case("pinned", tests.pinned)
         case("sqlite", tests.sqlite)
         case("bundle", tests.bundle)
     finish("musl")

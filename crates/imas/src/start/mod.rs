@@ -296,7 +296,7 @@ fn decided_anew(
         pressure,
     };
     let of_runtime = RuntimeCommand { command, executable: &executable, environment: request.environment };
-    if let Some(start) = pinned_settings(request, (context, &store), &of_runtime)? {
+    if let Some(start) = pinned_unfit(request, (context, &store), &of_runtime)? {
         return Ok(start);
     }
     if let Some(why) = &executable.unfit {
@@ -448,7 +448,7 @@ fn forced(request: Request<'_>, context: &Context, command: &Command, name: &str
     let executable = inspect::command(command, None)?;
     if let Some(why) = executable.unfit.as_ref().filter(|_| candidate.runtime.is_none()) {
         return match executable.fits_musl && !candidate.is_system() {
-            true => of_musl(request, context, candidate, why),
+            true => of_musl(request, context, candidate, (why, "named by --candidate")),
             false => Ok(Start::untouched_because(request, why)),
         };
     }
@@ -484,12 +484,13 @@ fn forced(request: Request<'_>, context: &Context, command: &Command, name: &str
     })
 }
 
-/// The start of a program of musl under a candidate that the user named. Nothing is noted of it.
+/// The start of a program of musl under a candidate that the user named or pinned it to. Nothing is noted of it. `why`
+/// nothing for glibc is loaded into it.
 fn of_musl(
     request: Request<'_>,
     context: &Context,
     candidate: &CatalogueCandidate,
-    why: &str,
+    (why, because): (&str, &str),
 ) -> Result<Start> {
     if request.args.follow {
         // glibc's loader would load these libraries into children of its own.
@@ -503,13 +504,7 @@ fn of_musl(
     let injection =
         Injection { candidate: &candidate, mode: Mode::Production, reach: Reach::Program, page: None };
     let variables = injection.variables(request.environment, &musl::libraries(&context.lib_dir))?;
-    Ok(Start {
-        candidate: candidate.name,
-        because: "named by --candidate".to_owned(),
-        words: None,
-        variables,
-        page: None,
-    })
+    Ok(Start { candidate: candidate.name, because: because.to_owned(), words: None, variables, page: None })
 }
 
 /// The candidate with its settings for this command. A dry run starts nothing, a runtime neither.
@@ -532,21 +527,30 @@ fn words(candidate: &CatalogueCandidate, argv: &[OsString]) -> Option<Vec<OsStri
     adds.then(|| with_arguments(candidate, argv))
 }
 
-/// The start of a program into which nothing can be loaded, under the settings that its user pinned it to. There are no
-/// trials of it: nothing would count them.
-fn pinned_settings(
+/// The start of a program into which no library for glibc can be loaded, under the settings of its runtime or the allocator
+/// built for musl that its user pinned it to. There are no trials of it: nothing would count them.
+fn pinned_unfit(
     request: Request<'_>,
     (context, store): (&Context, &Store),
     of_runtime: &RuntimeCommand<'_>,
 ) -> Result<Option<Start>> {
-    if !is_served_by_settings(of_runtime.executable) {
+    let executable = of_runtime.executable;
+    if !is_served_by_settings(executable) && !executable.fits_musl {
         return Ok(None);
     }
     let program = started_program(store, &of_runtime.command.program)?;
     let pinned = store.pinned(program.id)?.and_then(|name| context.catalogue.find(&name));
-    let Some(candidate) = pinned.filter(|candidate| candidate.runtime.is_some()) else { return Ok(None) };
+    let is_given = |candidate: &&CatalogueCandidate| match candidate.runtime {
+        Some(_) => is_served_by_settings(executable),
+        None => executable.fits_musl && !candidate.is_system(),
+    };
+    let Some(candidate) = pinned.filter(is_given) else { return Ok(None) };
     if store.is_excluded(&program.path, &program.detail)? {
         return Ok(None);
+    }
+    if candidate.runtime.is_none() {
+        let why = executable.unfit.as_deref().unwrap_or_default();
+        return of_musl(request, context, candidate, (why, "pinned")).map(Some);
     }
     let fitted = match fitted(request.args, of_runtime, candidate, Some(store)) {
         Ok(fitted) => fitted,
