@@ -214,7 +214,7 @@ fn warn(args: &BundleArgs) {
     }
     if args.musl {
         return message::warning(&format!(
-            "for images with {MUSL} (Alpine) or later only: in one with glibc each program prints an error of its loader"
+            "for images with {MUSL} (Alpine) or later only: in one with glibc no program would start"
         ));
     }
     message::warning(&format!(

@@ -493,7 +493,7 @@ fn of_musl(
     (why, because): (&str, &str),
 ) -> Result<Start> {
     if request.args.follow {
-        // glibc's loader would load these libraries into children of its own.
+        // A child of glibc would not start: its loader finds no libc.so for these libraries.
         let because = format!("{why}, and its children may have another (--follow)");
         return Ok(Start::untouched_because(request, because));
     }

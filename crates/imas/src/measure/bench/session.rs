@@ -16,7 +16,7 @@ use imas_engine::inspect::ExecutableFacts;
 use imas_engine::musl;
 use imas_engine::runtime_command::RuntimeCommand;
 use imas_linux::clock::now_unix_s;
-use imas_linux::environment::Libraries;
+use imas_linux::environment::{Libraries, Reach};
 use imas_linux::host::Host;
 use imas_linux::program::Command;
 use imas_linux::user_preloads::own_malloc;
@@ -324,6 +324,9 @@ impl<'a> CommandSession<'a> {
         let candidates = compared.iter().map(|compared| compared.candidate).collect();
         let libraries = &self.libraries;
         let mut executor = CommandExecutor::new(&self.command, &self.build_id, candidates, libraries);
+        if self.executable.fits_musl {
+            executor.reach = Reach::Program; // a child of glibc would not start
+        }
         executor.input = self.input.path().map(Path::to_owned);
         executor.show_output = self.args.show_output;
         executor.one_cpu = match self.args.one_cpu {
