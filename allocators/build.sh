@@ -116,7 +116,7 @@ report_failure()
     reason=$(reason_in "$log")
     # The library that is there was built from other inputs than those of the catalogue.
     rm -f "$product"
-    printf '%s; log: build/allocators/%s/build.log\n' "${reason:-the recipe ended with an error}" "$name" >"$failed.part"
+    printf '%s; log: %s\n' "${reason:-the recipe ended with an error}" "${log#"$(dirname "$ALLOCATORS")/"}" >"$failed.part"
     mv "$failed.part" "$failed"
     echo "imas: allocator $name: not built: $(cat "$failed")" >&2
 }

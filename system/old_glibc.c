@@ -28,12 +28,13 @@
 #error "the programs know x86-64 and aarch64"
 #endif
 
-/* The name is a jump to its first version: arguments and results stay where they are. */
+/* The name is a jump to its first version: arguments and results stay where they are. Each has a section, so that the linker
+ * drops those that the program does not call, and the loader has not to look for them. */
 #define FORWARD(name, version)                                                                          \
     __asm__(".symver first_" #name ", " #name "@" version "\n"                                          \
-            ".pushsection .text\n\t.balign 16\n\t.globl " #name "\n\t.hidden " #name "\n\t.type " #name  \
-            ", %function\n" #name ":\n\t" JUMP("first_" #name) ".size " #name ", . - " #name            \
-            "\n.popsection\n");
+            ".pushsection .text." #name ", \"ax\", %progbits\n\t.balign 16\n"                           \
+            "\t.globl " #name "\n\t.hidden " #name "\n\t.type " #name ", %function\n"                   \
+            #name ":\n\t" JUMP("first_" #name) "\t.size " #name ", . - " #name "\n.popsection\n");
 
 FORWARD(pthread_attr_getguardsize, FIRST)
 FORWARD(pthread_attr_getstack, FIRST)
@@ -56,7 +57,7 @@ FORWARD(pthread_setspecific, FIRST)
 FORWARD(pthread_sigmask, FIRST)
 
 #ifdef WITH_LIBM
-/* The first ones set errno in one more case, and answer the same. */
+/* The first ones look whether the program asks for the errors of System V (matherr), and answer the same. */
 FORWARD(exp, FIRST)
 FORWARD(exp2, FIRST)
 FORWARD(log, FIRST)

@@ -17,7 +17,7 @@ extern size_t TCMallocInternalMallocSize(void *block);
 extern void *TCMallocInternalMemalign(size_t alignment, size_t size);
 extern size_t MallocExtension_Internal_ReleaseMemoryToSystem(size_t bytes);
 
-// libm's log2 got a new version in 2.29, which differs in errno alone: this is the first one.
+// libm's log2 got a new version in 2.29, without the errors of System V (matherr): this is the first one.
 #if defined(__x86_64__)
 __asm__(".symver first_log2, log2@GLIBC_2.2.5");
 #else
