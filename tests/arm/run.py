@@ -131,6 +131,8 @@ def main():
     if "tarball" in parts and tarball() is None:
         skipped("tarball", "there is none for arm64 (make ARCH=arm64 tarball)")
         parts.remove("tarball")
+    if not parts:
+        finish(f"arm {options.kernel}")
     log = PROJECT / f"build/test-arm-{options.kernel}.console"
     with tempfile.TemporaryDirectory(prefix="imas-arm-", dir=PROJECT / "build") as folder:
         folder = pathlib.Path(folder)

@@ -2,8 +2,10 @@
 //! The candidates of a comparison that are for its program alone: settings of its runtime, and allocators that are
 //! built for musl.
 
+use anyhow::Result;
 use imas_engine::compared::{ComparedCandidate, for_program};
 use imas_engine::context::Context;
+use imas_engine::inline_candidate::inline_candidates;
 use imas_engine::inspect::ExecutableFacts;
 use imas_engine::musl;
 use imas_engine::runtime_command::RuntimeCommand;
@@ -44,26 +46,26 @@ impl OfRuntime {
         names: &[String],
         context: &Context,
         executable: &ExecutableFacts,
-    ) -> Self {
+    ) -> Result<Self> {
         if !executable.fits_musl {
-            return self;
+            return Ok(self);
         }
         let all = names.iter().any(|name| name == "all");
-        for candidate in context.catalogue.candidates().iter().filter(|one| !one.is_system()) {
-            let is_wanted = match names {
-                [] => context.catalogue.is_default(candidate, false),
-                names => all || names.contains(&candidate.name),
-            };
+        let is_wanted = |candidate: &&CatalogueCandidate| match names {
+            _ if candidate.is_system() => false,
+            [] => context.catalogue.is_default(candidate, false),
+            names => all || names.contains(&candidate.name),
+        };
+        let typed = inline_candidates(names, context)?;
+        for candidate in context.catalogue.candidates().iter().filter(is_wanted).chain(&typed) {
             match musl::candidate(context, candidate) {
-                Ok(built) if is_wanted => self.candidates.push((built, None)),
-                Err(why) if is_wanted && !names.is_empty() => {
-                    self.candidates.push((candidate.clone(), Some(why)));
-                }
-                _ => {}
+                Ok(built) => self.candidates.push((built, None)),
+                Err(why) if !names.is_empty() => self.candidates.push((candidate.clone(), Some(why))),
+                Err(_) => {}
             }
         }
         self.has_musl = true;
-        self
+        Ok(self)
     }
 
     /// Why nothing can be measured but `system`.

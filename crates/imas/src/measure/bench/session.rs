@@ -139,7 +139,7 @@ impl<'a> CommandSession<'a> {
         let of_command =
             RuntimeCommand { command: &command, executable: &executable, environment: &environment };
         let of_runtime = OfRuntime::find(&of_command, &names, context, store);
-        let of_runtime = of_runtime.with_musl(&names, context, &executable);
+        let of_runtime = of_runtime.with_musl(&names, context, &executable)?;
         if let Some(why) = of_runtime.why_nothing(&executable) {
             return Err(Hinted::error(
                 format!("{}: cannot run under another allocator: {why}", command.program.path.display()),
