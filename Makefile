@@ -31,7 +31,7 @@ build: hook record tools allocators contract rust ## build the product and its a
 
 # The suite is its data, input generators and C programs; the textbook allocators are for two studies.
 lab: hook record allocators contract need-cargo ## build the laboratory: imas-lab, the suite, the textbook allocators
-	@$(MAKE) --no-print-directory -C lab/textbook BUILD=$(IMAS_BUILD)
+	@$(MAKE) --no-print-directory -C lab/textbook BUILD=$(IMAS_BUILD) $(if $(CROSS),LD=$(CROSS)ld AR=$(CROSS)ar OBJCOPY=$(CROSS)objcopy)
 	@$(MAKE) --no-print-directory -C lab/workloads OUT=$(IMAS_BUILD)/lib/imas/workloads
 	$(CARGO) build --release --locked $(or $(EVERY_CRATE),$(LAB_CRATES))
 
@@ -88,7 +88,7 @@ conformance: build ## every allocator against the malloc contract, in full
 	@tests/conformance/run --mode full
 
 # The C parts are compiled with warnings as errors wherever they are built.
-lint: ## formatting, clippy, documentation, scripts, cycles of modules, what may depend on what, names of types, tests that return silently
+lint: ## formatting, clippy, documentation, scripts, cycles of modules, what may depend on what, names of types, tests that return silently, bundled versions, lowest glibc
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --workspace --no-deps --document-private-items --locked
@@ -99,6 +99,10 @@ lint: ## formatting, clippy, documentation, scripts, cycles of modules, what may
 	@for house in crates lab fleet; do packaging/module-cycles $$house || exit 1; done
 	@packaging/houses --self-test
 	@packaging/houses
+	@packaging/bill --self-test
+	@packaging/bundled
+	@packaging/lowest-glibc --self-test
+	@packaging/lowest-glibc
 	@$(CARGO) run --quiet --release --locked -p imas-source -- check docs/trust.md crates lab fleet
 	@$(CARGO) metadata --quiet --locked --format-version 1 --manifest-path fuzz/Cargo.toml >/dev/null # its lock file is its own
 
@@ -141,12 +145,20 @@ install: ## install the build below $(DESTDIR)$(PREFIX); as root if root owns th
 uninstall: ## remove the installed files
 	@packaging/uninstall "$(DESTDIR)$(PREFIX)"
 
-.PHONY: deb rpm system-test
-deb: all results ## Debian packages, in build/package
+# The pages of results are made by the laboratory where it runs; a build for another machine takes those that are there.
+RESULTS := $(if $(CROSS),,results)
+# What is built for programs of musl, for this machine alone.
+MUSL := $(if $(CROSS),,musl)
+
+.PHONY: deb rpm tarball system-test
+deb: all $(RESULTS) $(MUSL) ## Debian packages, in build/package (ARCH=arm64: for that machine)
 	@packaging/package deb $(IMAS)
 
-rpm: all results ## RPM packages, in build/package
+rpm: all $(RESULTS) $(MUSL) ## RPM packages, in build/package
 	@packaging/package rpm $(IMAS)
+
+tarball: all $(RESULTS) $(MUSL) ## what a distribution without a package unpacks in any folder, in build/package
+	@packaging/package tarball $(IMAS)
 
 system-test: all ## a booted Debian: install, enable, break, repair, upgrade, remove (as root; about 10 minutes)
 	@packaging/apt-install packaging/package-packages.txt packaging/machine-packages.txt
@@ -160,7 +172,7 @@ fleet-test: hook allocators need-cargo ## three real servers, agents, imasd: pro
 .PHONY: arm-test
 arm-test: ## the build for arm64 on an emulated machine, with pages of 4 and of 16 KiB (as root; hours: no processor of that kind is needed)
 	@packaging/apt-install packaging/arm-packages.txt
-	@$(MAKE) --no-print-directory ARCH=arm64 setup build
+	@$(MAKE) --no-print-directory ARCH=arm64 setup tarball
 	@tests/arm/run.py --kernel 4k
 	@tests/arm/run.py --kernel 16k -k smoke
 	@tests/arm/run.py --kernel 16k -k conformance
@@ -183,9 +195,22 @@ fresh-test: ## make demo in a bare Debian 12 and 13, from a clone (as root; abou
 	@packaging/apt-install packaging/machine-packages.txt
 	@tests/fresh/run
 
+.PHONY: musl musl-test
+musl: hook need-cargo ## guard and two allocators for programs of musl (Alpine), in build/lib/imas/musl
+	@packaging/apt-install packaging/musl-packages.txt
+	@allocators/build.sh --musl
+
+musl-test: build musl ## programs of musl under them, and in a root with musl alone (as root)
+	@tests/musl/run.py $(IMAS)
+
 .PHONY: glibc-test
-glibc-test: build ## heaps of a process on the glibc of Debian 13, read from outside (as root; the network once)
+glibc-test: build ## heaps of a process on the glibcs of other Debians, read from outside (as root; the network once)
 	@tests/other-glibc $(IMAS)
+
+.PHONY: distribution-test
+distribution-test: tarball rpm ## the packages in roots of other Debians and Ubuntus, as far as apt knows their mirrors (as root; the network once)
+	@packaging/apt-install packaging/package-packages.txt packaging/machine-packages.txt
+	@tests/distributions/run.py
 
 .PHONY: compatibility
 compatibility: build ## real programs under every candidate, compared with untouched runs: docs/compatibility.md (about an hour; resumes)

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Builds the packaged allocators: build.sh [--strict] [--force] [--list | --default | NAME...]
+# Builds the packaged allocators: build.sh [--musl] [--strict] [--force] [--list | --default | NAME...]
+# With --musl those for programs of musl (lib/musl.sh), in build/lib/imas/musl.
 #
 # Every recipe (recipes/NAME.sh) becomes build/lib/imas/allocators/libNAME.so, put in place by rename.
 # A recipe whose inputs have not changed is not built again. A recipe that fails writes its reason to
@@ -20,6 +21,7 @@ JOBS=${JOBS:-$(nproc)}
 export ALLOCATORS
 strict=0
 force=0
+musl=0
 
 . "$ALLOCATORS/lib/sources.sh"
 
@@ -73,6 +75,10 @@ build_one()
     OBJECTS=() GLUE_DEFINES=() needs=() glue=() hooks=() exports=() libraries=() loader_tls=no
     . "$ALLOCATORS/lib/recipe.sh"
     . "$ALLOCATORS/recipes/$name.sh"
+    if [ "$musl" = 1 ]; then
+        . "$ALLOCATORS/lib/musl.sh"
+        musl_recipe
+    fi
     local stamp command
     stamp=$(stamp_of)
     if [ "$force" = 0 ] && [ "$(cat "$folder/stamp" 2>/dev/null)" = "$stamp" ] && [ -e "$product" ]; then
@@ -110,7 +116,7 @@ report_failure()
     reason=$(reason_in "$log")
     # The library that is there was built from other inputs than those of the catalogue.
     rm -f "$product"
-    printf '%s; log: build/allocators/%s/build.log\n' "${reason:-the recipe ended with an error}" "$name" >"$failed.part"
+    printf '%s; log: %s\n' "${reason:-the recipe ended with an error}" "${log#"$(dirname "$ALLOCATORS")/"}" >"$failed.part"
     mv "$failed.part" "$failed"
     echo "imas: allocator $name: not built: $(cat "$failed")" >&2
 }
@@ -153,13 +159,14 @@ names=()
 while [ $# -gt 0 ]; do
     case $1 in
     --strict) strict=1 ;;
+    --musl) musl=1 ;;
     --force) force=1 ;;
     --list)
         all_names
         exit 0
         ;;
     --default) mapfile -t names < <(default_names) ;;
-    -*) die "build.sh: unknown option $1" "build.sh [--strict] [--force] [--list | --default | NAME...]" ;;
+    -*) die "build.sh: unknown option $1" "build.sh [--musl] [--strict] [--force] [--list | --default | NAME...]" ;;
     *)
         [ -e "$ALLOCATORS/recipes/$1.sh" ] || die "build.sh: no recipe named $1" "build.sh --list shows them"
         names+=("$1")
@@ -167,6 +174,11 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
+if [ "$musl" = 1 ]; then
+    . "$ALLOCATORS/lib/musl.sh"
+    musl_prepare
+    [ ${#names[@]} -gt 0 ] || names=("${MUSL_NAMES[@]}")
+fi
 [ ${#names[@]} -gt 0 ] || mapfile -t names < <(all_names)
 
 mkdir -p "$WORK" "$SOURCES" "$PRODUCTS/allocators"
@@ -175,9 +187,9 @@ exec 9>"$WORK/lock"
 flock 9
 
 failures=0
-install_catalogue
+[ "$musl" = 1 ] || install_catalogue
 for each in "${names[@]}"; do
     run_recipe "$each"
 done
-"$ALLOCATORS/../packaging/link-preload" "$PRODUCTS"
+[ "$musl" = 1 ] || "$ALLOCATORS/../packaging/link-preload" "$PRODUCTS"
 [ "$strict" = 0 ] || [ "$failures" = 0 ]

@@ -24,6 +24,8 @@ CROSS_PACKAGES := packaging/cross-packages-$(ARCH).txt
 RUST_TARGET := $(ARCH_MACHINE)-unknown-linux-gnu
 RELEASE := $(TARGET)/$(RUST_TARGET)/release
 
+# It runs the programs where the build needs what they print: man pages and completions.
+export IMAS_RUNNER := qemu-$(ARCH_MACHINE)-static -L /usr/$(ARCH_MACHINE)-linux-gnu
 export CC := $(CROSS)gcc
 export CXX := $(CROSS)g++
 export CARGO_BUILD_TARGET := $(RUST_TARGET)
@@ -36,3 +38,4 @@ export AR_x86_64_unknown_linux_gnu := x86_64-linux-gnu-gcc-ar
 endif
 
 export IMAS_BUILD := $(abspath $(BUILD))
+export IMAS_ARCH := $(ARCH)

@@ -17,6 +17,20 @@ extern size_t TCMallocInternalMallocSize(void *block);
 extern void *TCMallocInternalMemalign(size_t alignment, size_t size);
 extern size_t MallocExtension_Internal_ReleaseMemoryToSystem(size_t bytes);
 
+// libm's log2 got a new version in 2.29, without the errors of System V (matherr): this is the first one.
+#if defined(__x86_64__)
+__asm__(".symver first_log2, log2@GLIBC_2.2.5");
+#else
+__asm__(".symver first_log2, log2@GLIBC_2.17");
+#endif
+extern double first_log2(double number);
+__attribute__((visibility("hidden"))) double log2(double number);
+
+double log2(double number)
+{
+    return first_log2(number);
+}
+
 #define HUGE_PAGE ((size_t)1 << 21)
 // What a block mapped apart is aligned to at least. TCMalloc's own may lie there too, by chance.
 #define APART_ALIGNMENT (2 * HUGE_PAGE)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Compiles the only C in the command (each file says why it is there) and links it into the binary, where
+//! Compiles the C that this command alone has (each file says why it is there) and links it into the binary, where
 //! nothing calls it.
 
 /// C files, each with one constructor, which runs before Rust begins.

@@ -22,7 +22,7 @@ use imas_store::domain::Domain;
 use serde::{Deserialize, Serialize};
 
 /// Name of what `imas` found, in the store.
-const FOUND: &str = "executable, its libraries, their functions, runtimes";
+const FOUND: &str = "executable, its libraries, their functions, runtimes, libc";
 /// Name of what `imasd` found, in the store.
 const FOUND_BY_DAEMON: &str = "imasd-executable-runtimes";
 /// Name of the count of readings that `imasd` began and did not end.
@@ -42,18 +42,30 @@ pub struct ExecutableFacts {
     /// Language runtimes that the executable is, or has inside.
     #[serde(default)]
     pub runtimes: Vec<FoundRuntime>,
+    /// Whether an allocator that is built for musl may be preloaded, where `unfit` says that none of ours may
+    /// ([`crate::musl`]).
+    #[serde(default)]
+    pub fits_musl: bool,
 }
 
 impl ExecutableFacts {
     fn unfit(why: String) -> Self {
-        Self { unfit: Some(why), build_id: String::new(), defines: vec![], runtimes: vec![] }
+        Self {
+            unfit: Some(why),
+            build_id: String::new(),
+            defines: vec![],
+            runtimes: vec![],
+            fits_musl: false,
+        }
     }
 
     fn read(file: &ProgramFile, path: &Path) -> Result<Self, ElfError> {
         let elf = ElfImage::of(file.file(), path)?;
         let unfit = elf.unfit().map(|unfit| unfit.why().to_owned());
+        let fits_musl = elf.fits_musl();
         let runtimes = elf.runtimes.into_iter().map(|found| with_version(found, path)).collect();
-        Ok(Self { unfit, build_id: elf.build_id.unwrap_or_default(), defines: elf.defines, runtimes })
+        let build_id = elf.build_id.unwrap_or_default();
+        Ok(Self { unfit, build_id, defines: elf.defines, runtimes, fits_musl })
     }
 }
 

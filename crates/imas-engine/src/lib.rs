@@ -25,6 +25,7 @@ pub mod lasting;
 pub mod lasting_settings;
 pub mod licences;
 pub mod memory_kill;
+pub mod musl;
 pub mod pending;
 pub mod probe;
 pub mod profile;

@@ -221,6 +221,17 @@ impl ElfImage {
             _ => None,
         }
     }
+
+    /// Whether musl's loader starts the program, and nothing keeps an allocator that is built for musl out of it.
+    #[must_use]
+    pub fn fits_musl(&self) -> bool {
+        let loader = self.interpreter.as_ref().and_then(|path| path.file_name()?.to_str());
+        let has_own = self.defines_malloc || self.library_defines_malloc || self.calls_interface;
+        loader.is_some_and(|name| name.starts_with("ld-musl-"))
+            && self.class == Class::Native
+            && self.sanitizer.is_none()
+            && !has_own
+    }
 }
 
 /// Sizes of a library, in bytes.
@@ -388,7 +399,13 @@ mod tests {
             runtimes: vec![],
         };
         assert_eq!(musl.unfit(), Some(Unfit::OtherLibc));
-        assert_eq!(ElfImage { class: Class::Foreign, ..musl }.unfit(), Some(Unfit::Foreign));
+        assert!(musl.fits_musl());
+        assert!(!ElfImage { calls_interface: true, ..musl.clone() }.fits_musl());
+        let other = Some("/lib64/ld-linux-x86-64.so.2".into());
+        assert!(!ElfImage { interpreter: other, ..musl.clone() }.fits_musl());
+        let foreign = ElfImage { class: Class::Foreign, ..musl };
+        assert_eq!(foreign.unfit(), Some(Unfit::Foreign));
+        assert!(!foreign.fits_musl());
     }
 
     #[test]

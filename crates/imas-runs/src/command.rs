@@ -67,6 +67,8 @@ pub struct CommandExecutor<'a> {
     pub candidates: Vec<&'a CatalogueCandidate>,
     /// What is preloaded beside a candidate.
     pub libraries: &'a Libraries,
+    /// Whom the candidate serves where nothing is counted.
+    pub reach: Reach,
     /// Standard input; /dev/null when there is none.
     pub input: Option<PathBuf>,
     /// Pass on what the command prints.
@@ -93,6 +95,7 @@ impl<'a> CommandExecutor<'a> {
             build_id,
             candidates,
             libraries,
+            reach: Reach::Children,
             input: None,
             show_output: false,
             one_cpu: OneCpuRule::Never,
@@ -136,7 +139,7 @@ impl<'a> CommandExecutor<'a> {
         mode: Mode,
         page: Option<&Path>,
     ) -> Result<Variables> {
-        let reach = if mode == Mode::Trial { Reach::Tree } else { Reach::Children };
+        let reach = if mode == Mode::Trial { Reach::Tree } else { self.reach };
         Ok(Injection { candidate, mode, reach, page }.variables(&inherited(), self.libraries)?)
     }
 

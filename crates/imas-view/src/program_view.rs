@@ -8,7 +8,8 @@ use imas_core::{ProfileView, Reason};
 use imas_engine::context::Context;
 use imas_engine::flags::RulesArgs;
 use imas_engine::fleet_turn::TrialSharing;
-use imas_engine::inspect;
+use imas_engine::inspect::{self, ExecutableFacts};
+use imas_engine::musl;
 use imas_engine::runtime_command::is_served_by_settings;
 use imas_engine::start_plan::untouched;
 use imas_engine::state::ProgramState;
@@ -85,9 +86,11 @@ pub fn state_where(
         true => imas_linux::conditions::now()?,
         false => conditions()?,
     };
-    let is_served = executable.as_ref().is_some_and(is_served_by_settings);
+    let pinned = match &executable {
+        Some(executable) => pinned_unfit(context, store, &known, executable)?,
+        None => None,
+    };
     let unfit = executable.and_then(|executable| executable.unfit);
-    let pinned = if is_served { pinned_settings(context, store, &known)? } else { None };
     let (decision, under_way) = match (pinned, &unfit) {
         (Some(pinned), _) => (pinned, None),
         (None, Some(why)) => (untouched(Reason::NoCandidate, why), None),
@@ -111,11 +114,20 @@ pub fn state_where(
     })
 }
 
-/// The settings to which a program was pinned that is started with nothing loaded into it.
-fn pinned_settings(context: &Context, store: &Store, known: &ProgramState) -> Result<Option<Decision>> {
+/// The candidate to which a program was pinned into which no library for glibc can be loaded: settings of its runtime, or
+/// an allocator that is built for musl.
+fn pinned_unfit(
+    context: &Context,
+    store: &Store,
+    known: &ProgramState,
+    executable: &ExecutableFacts,
+) -> Result<Option<Decision>> {
     let pinned = store.pinned(known.program.id)?.and_then(|name| context.catalogue.find(&name));
-    let pinned = pinned.filter(|candidate| candidate.runtime.is_some());
-    Ok(pinned.map(|candidate| Decision {
+    let is_given = |candidate: &&CatalogueCandidate| match candidate.runtime {
+        Some(_) => is_served_by_settings(executable),
+        None => executable.fits_musl && musl::candidate(context, candidate).is_ok(),
+    };
+    Ok(pinned.filter(is_given).map(|candidate| Decision {
         candidate: candidate.name.clone(),
         reason: Reason::Pinned,
         ..untouched(Reason::Pinned, "")

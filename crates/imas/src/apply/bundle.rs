@@ -18,13 +18,16 @@ use crate::command_line::cli::BundleArgs;
 use imas_cli::message::{self, Hinted};
 use imas_cli::output;
 use imas_engine::context::Context;
-use imas_engine::{lasting, lasting_settings, licences};
+use imas_engine::{lasting, lasting_settings, licences, musl};
 
 /// File with the variables, one a line, for `docker run --env-file` and `env_file:` of compose.
 const ENV_FILE: &str = "imas.env";
+/// Version of musl for which allocators are built.
+const MUSL: &str = "musl 1.2.3";
 
 pub(crate) fn run(args: &BundleArgs, context: &Context) -> Result<ExitCode> {
     let candidate = lasting_settings::for_container(&choice::usable(context, &args.candidate)?)?;
+    let candidate = if args.musl { for_musl(context, &candidate)? } else { candidate };
     let bundle = Bundle::new(context, &candidate, args)?;
     if args.out.extension().is_some_and(|extension| extension == "tar") {
         let folder = tempfile::tempdir().context("a temporary folder")?;
@@ -36,7 +39,7 @@ pub(crate) fn run(args: &BundleArgs, context: &Context) -> Result<ExitCode> {
     }
     lasting_settings::remarks(&candidate).iter().for_each(|remark| message::warning(remark));
     if !bundle.files.is_empty() {
-        warn(args.follow);
+        warn(args);
     }
     let out = args.out.display();
     if args.json.json {
@@ -63,12 +66,18 @@ struct Bundle<'a> {
     licences: String,
     variables: Vec<(String, String)>,
     follows: bool,
+    /// Oldest C library with which it works.
+    libc: String,
 }
 
 impl<'a> Bundle<'a> {
     fn new(context: &Context, candidate: &'a CatalogueCandidate, args: &'a BundleArgs) -> Result<Self> {
         lasting::can_be_taken(candidate)?;
-        let files: Vec<_> = choice::files(context, candidate).map(Path::to_owned).collect();
+        let of_musl = || [Some(musl::libraries(&context.lib_dir).guard), candidate.library.clone()];
+        let files: Vec<PathBuf> = match args.musl {
+            true => of_musl().into_iter().flatten().collect(),
+            false => choice::files(context, candidate).map(Path::to_owned).collect(),
+        };
         Ok(Self {
             at: &args.at,
             licences: if files.is_empty() { String::new() } else { licences::of(context, candidate)? },
@@ -81,6 +90,7 @@ impl<'a> Bundle<'a> {
             files,
             candidate,
             follows: args.follow,
+            libc: if args.musl { MUSL.to_owned() } else { imas_linux::host::libc_version() },
         })
     }
 
@@ -151,7 +161,7 @@ impl<'a> Bundle<'a> {
              Or mount it:      docker run -v \"$PWD/THIS_FOLDER:{at}:ro\" --env-file THIS_FOLDER/{ENV_FILE} IMAGE; a program alone: env {} PROGRAM\n\
              {}\n",
             std::env::consts::ARCH,
-            imas_linux::host::libc_version(),
+            self.libc,
             in_image.join(" "),
             set.join(" "),
             self.reach()
@@ -187,9 +197,25 @@ fn pack(folder: &Path, file: &Path) -> Result<()> {
     output_file::write(file, &tar.stdout).with_context(|| file.display().to_string())
 }
 
-fn warn(follows: bool) {
-    if !follows {
+/// The candidate as programs of musl get it.
+fn for_musl(context: &Context, candidate: &CatalogueCandidate) -> Result<CatalogueCandidate> {
+    musl::candidate(context, candidate).map_err(|why| {
+        let name = &candidate.name;
+        Hinted::error(
+            format!("{name} cannot be had for programs of musl: {why}"),
+            "there are 'jemalloc' and 'mimalloc', with their settings",
+        )
+    })
+}
+
+fn warn(args: &BundleArgs) {
+    if !args.follow {
         message::warning(REACH);
+    }
+    if args.musl {
+        return message::warning(&format!(
+            "for images with {MUSL} (Alpine) or later only: in one with glibc no program would start"
+        ));
     }
     message::warning(&format!(
         "for images with {} or later only: in one with musl (Alpine) or an older C library no program would start",

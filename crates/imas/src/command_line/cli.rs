@@ -267,6 +267,9 @@ pub(crate) struct BundleArgs {
     /// What the program starts in turn runs under it too: for an image whose entry point is a script
     #[arg(long)]
     pub(crate) follow: bool,
+    /// For an image whose C library is musl, such as Alpine's
+    #[arg(long)]
+    pub(crate) musl: bool,
     #[command(flatten)]
     pub(crate) json: JsonArgs,
 }

@@ -35,6 +35,7 @@ use imas_core::decision::{Conditions, Decision};
 use imas_engine::inline_candidate::{has_settings, inline_candidate};
 use imas_engine::inspect;
 use imas_engine::memory_kill;
+use imas_engine::musl;
 use imas_engine::profile;
 use imas_engine::runtime_command::{RuntimeCommand, is_served_by_settings};
 use imas_engine::start_plan::{StartPlan, decided};
@@ -290,7 +291,7 @@ fn decided_anew(
     let executable = inspect::command(command, Some(&store))?;
     let of_runtime = RuntimeCommand { command, executable: &executable, environment: request.environment };
     let kept = |candidate, pressure| Kept { of_command: &of_runtime, candidate, pressure };
-    if let Some((pinned, start)) = pinned_settings(request, (context, &store), &of_runtime)? {
+    if let Some((pinned, start)) = pinned_unfit(request, (context, &store), &of_runtime)? {
         if let Some(candidate) = pinned {
             settled::keep(context, basis_of_file, &kept(candidate, Pressure::Any));
         }
@@ -448,7 +449,10 @@ fn forced(request: Request<'_>, context: &Context, command: &Command, name: &str
     };
     let executable = inspect::command(command, None)?;
     if let Some(why) = executable.unfit.as_ref().filter(|_| candidate.runtime.is_none()) {
-        return Ok(Start::untouched_because(request, why));
+        return match executable.fits_musl && !candidate.is_system() {
+            true => of_musl(request, context, candidate, (why, "named by --candidate")),
+            false => Ok(Start::untouched_because(request, why)),
+        };
     }
     // A library that we did not build, and settings of a runtime, are tried for a while: once, if the store can be had,
     // and not at every start.
@@ -482,6 +486,29 @@ fn forced(request: Request<'_>, context: &Context, command: &Command, name: &str
     })
 }
 
+/// The start of a program of musl under a candidate that the user named or pinned it to. Nothing is noted of it. `why`
+/// nothing for glibc is loaded into it.
+fn of_musl(
+    request: Request<'_>,
+    context: &Context,
+    candidate: &CatalogueCandidate,
+    (why, because): (&str, &str),
+) -> Result<Start> {
+    if request.args.follow {
+        // A child of glibc would not start: its loader finds no libc.so for these libraries.
+        let because = format!("{why}, and its children may have another (--follow)");
+        return Ok(Start::untouched_because(request, because));
+    }
+    let candidate = match musl::candidate(context, candidate) {
+        Ok(candidate) => candidate,
+        Err(none) => return Ok(Start::untouched_because(request, format!("{why}, and {none}"))),
+    };
+    let injection =
+        Injection { candidate: &candidate, mode: Mode::Production, reach: Reach::Program, page: None };
+    let variables = injection.variables(request.environment, &musl::libraries(&context.lib_dir))?;
+    Ok(Start { candidate: candidate.name, because: because.to_owned(), words: None, variables, page: None })
+}
+
 /// The candidate with its settings for this command. A dry run starts nothing, a runtime neither.
 fn fitted(
     args: &RunArgs,
@@ -502,21 +529,31 @@ fn words(candidate: &CatalogueCandidate, argv: &[OsString]) -> Option<Vec<OsStri
     adds.then(|| with_arguments(candidate, argv))
 }
 
-/// The start of a program into which nothing can be loaded, under the settings that its user pinned it to, with these
-/// settings where the program gets them. There are no trials of it: nothing would count them.
-fn pinned_settings<'a>(
+/// The start of a program into which no library for glibc can be loaded, under the settings of its runtime or the allocator
+/// built for musl that its user pinned it to; with these settings where the program gets them. There are no trials of it:
+/// nothing would count them.
+fn pinned_unfit<'a>(
     request: Request<'_>,
     (context, store): (&'a Context, &Store),
     of_runtime: &RuntimeCommand<'_>,
 ) -> Result<Option<(Option<&'a CatalogueCandidate>, Start)>> {
-    if !is_served_by_settings(of_runtime.executable) {
+    let executable = of_runtime.executable;
+    if !is_served_by_settings(executable) && !executable.fits_musl {
         return Ok(None);
     }
     let program = started_program(store, &of_runtime.command.program)?;
     let pinned = store.pinned(program.id)?.and_then(|name| context.catalogue.find(&name));
-    let Some(candidate) = pinned.filter(|candidate| candidate.runtime.is_some()) else { return Ok(None) };
+    let is_given = |candidate: &&CatalogueCandidate| match candidate.runtime {
+        Some(_) => is_served_by_settings(executable),
+        None => executable.fits_musl && !candidate.is_system(),
+    };
+    let Some(candidate) = pinned.filter(is_given) else { return Ok(None) };
     if store.is_excluded(&program.path, &program.detail)? {
         return Ok(None);
+    }
+    if candidate.runtime.is_none() {
+        let why = executable.unfit.as_deref().unwrap_or_default();
+        return of_musl(request, context, candidate, (why, "pinned")).map(|start| Some((None, start)));
     }
     let fitted = match fitted(request.args, of_runtime, candidate, Some(store)) {
         Ok(fitted) => fitted,

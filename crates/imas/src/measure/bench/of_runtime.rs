@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The candidates of a comparison that are settings of the program's runtime.
+//! The candidates of a comparison that are for its program alone: settings of its runtime, and allocators that are
+//! built for musl.
 
+use anyhow::Result;
 use imas_engine::compared::{ComparedCandidate, for_program};
 use imas_engine::context::Context;
+use imas_engine::inline_candidate::inline_candidates;
 use imas_engine::inspect::ExecutableFacts;
+use imas_engine::musl;
 use imas_engine::runtime_command::RuntimeCommand;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_store::Store;
@@ -15,6 +19,8 @@ pub(super) struct OfRuntime {
     candidates: Vec<(CatalogueCandidate, Option<String>)>,
     /// Candidates were asked for by name.
     is_named: bool,
+    /// Allocators that are built for musl are among the candidates.
+    has_musl: bool,
 }
 
 impl OfRuntime {
@@ -30,7 +36,36 @@ impl OfRuntime {
             Err(why) => (candidate.clone(), Some(why)),
         };
         let wanted = imas_engine::compared::of_runtime(names, context, command.executable);
-        Self { candidates: wanted.into_iter().map(fitted).collect(), is_named: !names.is_empty() }
+        let candidates = wanted.into_iter().map(fitted).collect();
+        Self { candidates, is_named: !names.is_empty(), has_musl: false }
+    }
+
+    /// Adds the allocators that are asked for, as a program of musl gets them.
+    pub(super) fn with_musl(
+        mut self,
+        names: &[String],
+        context: &Context,
+        executable: &ExecutableFacts,
+    ) -> Result<Self> {
+        if !executable.fits_musl {
+            return Ok(self);
+        }
+        let all = names.iter().any(|name| name == "all");
+        let is_wanted = |candidate: &&CatalogueCandidate| match names {
+            _ if candidate.is_system() => false,
+            [] => context.catalogue.is_default(candidate, false),
+            names => all || names.contains(&candidate.name),
+        };
+        let typed = inline_candidates(names, context)?;
+        for candidate in context.catalogue.candidates().iter().filter(is_wanted).chain(&typed) {
+            match musl::candidate(context, candidate) {
+                Ok(built) => self.candidates.push((built, None)),
+                Err(why) if !names.is_empty() => self.candidates.push((candidate.clone(), Some(why))),
+                Err(_) => {}
+            }
+        }
+        self.has_musl = true;
+        Ok(self)
     }
 
     /// Why nothing can be measured but `system`.
@@ -48,7 +83,7 @@ impl OfRuntime {
         let mut all = for_program(compared, &executable.defines);
         if let Some(why) = &executable.unfit {
             // What was not asked for by name, and cannot be, is not spoken of.
-            all.retain(|one| one.candidate.is_system() || self.is_named);
+            all.retain(|one| one.candidate.is_system() || (self.is_named && !self.has_musl));
             for one in all.iter_mut().filter(|one| !one.candidate.is_system()) {
                 one.obstacle = Some(why.clone());
             }

@@ -13,9 +13,11 @@ use imas_core::{Conditions, Sample, TrialRecord};
 use imas_engine::compared::ComparedCandidate;
 use imas_engine::inline_candidate::has_settings;
 use imas_engine::inspect::ExecutableFacts;
+use imas_engine::musl;
 use imas_engine::runtime_command::RuntimeCommand;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::clock::now_unix_s;
+use imas_linux::environment::{Libraries, Reach};
 use imas_linux::host::Host;
 use imas_linux::program::Command;
 use imas_linux::user_preloads::own_malloc;
@@ -96,6 +98,8 @@ pub(super) struct CommandSession<'a> {
     /// Facts about the program's executable.
     executable: ExecutableFacts,
     of_runtime: OfRuntime,
+    /// What is preloaded beside a candidate.
+    libraries: Libraries,
     /// Before the first run, like the conditions.
     began_unix_s: f64,
     /// Beginning of the session, for `--max-time`.
@@ -136,12 +140,17 @@ impl<'a> CommandSession<'a> {
         let of_command =
             RuntimeCommand { command: &command, executable: &executable, environment: &environment };
         let of_runtime = OfRuntime::find(&of_command, &names, context, store);
+        let of_runtime = of_runtime.with_musl(&names, context, &executable)?;
         if let Some(why) = of_runtime.why_nothing(&executable) {
             return Err(Hinted::error(
                 format!("{}: cannot run under another allocator: {why}", command.program.path.display()),
                 "measure another program, or the program that this one starts",
             ));
         }
+        let libraries = match executable.fits_musl {
+            true => musl::libraries(&context.lib_dir),
+            false => context.libraries.clone(),
+        };
         let build_id = executable.build_id.clone();
         let (began_unix_s, began) = (now_unix_s(), Instant::now());
         let conditions = conditions::now().ok();
@@ -155,6 +164,7 @@ impl<'a> CommandSession<'a> {
             build_id,
             executable,
             of_runtime,
+            libraries,
             began_unix_s,
             began,
             conditions,
@@ -313,8 +323,11 @@ impl<'a> CommandSession<'a> {
 
     pub(super) fn executor<'b>(&'b self, compared: &[ComparedCandidate<'b>]) -> CommandExecutor<'b> {
         let candidates = compared.iter().map(|compared| compared.candidate).collect();
-        let libraries = &self.context.libraries;
+        let libraries = &self.libraries;
         let mut executor = CommandExecutor::new(&self.command, &self.build_id, candidates, libraries);
+        if self.executable.fits_musl {
+            executor.reach = Reach::Program; // a child of glibc would not start
+        }
         executor.input = self.input.path().map(Path::to_owned);
         executor.show_output = self.args.show_output;
         executor.one_cpu = match self.args.one_cpu {
