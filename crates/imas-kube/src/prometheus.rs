@@ -11,8 +11,8 @@ use serde_json::Value;
 use crate::cli::PrometheusArgs;
 use crate::pods::Pod;
 
-/// Longest time for one answer, in seconds.
-const TIMEOUT_S: &str = "30";
+/// Longest time for one answer, in seconds. Meanwhile nobody looks whether pods crash.
+const TIMEOUT_S: &str = "10";
 
 /// Puts CPU time of a request in place of CPU by time, where requests are counted, and adds latencies. What is not
 /// known of a pod is None.

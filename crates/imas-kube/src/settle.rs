@@ -10,7 +10,7 @@ use imas_cli::format::{change, counted};
 use imas_cli::{message, output, table};
 use serde_json::json;
 
-use crate::cli::SettleArgs;
+use crate::cli::{QueryArgs, SettleArgs};
 use crate::kubectl::Kubectl;
 use crate::nodes::{self, Types};
 use crate::pods::{self, Pod};
@@ -65,13 +65,13 @@ pub(crate) fn run(args: &SettleArgs, kubectl: &Kubectl) -> Result<ExitCode> {
         return Err(error);
     }
     let verdicts = seen.verdicts();
-    let by_request = args.prometheus.queries.requests.is_some();
-    let best =
-        verdicts.iter().filter(|one| one.is_better()).min_by(|a, b| a.product().total_cmp(&b.product()));
+    let queries = &args.prometheus.queries;
+    let better = verdicts.iter().filter(|one| one.is_better(queries.latency.is_some()));
+    let best = better.min_by(|a, b| a.product().total_cmp(&b.product()));
     if args.json.json {
-        output::json(&document(&verdicts, best, by_request))?;
+        output::json(&document(&verdicts, best, queries))?;
     } else {
-        output::text(&page(&verdicts, best, by_request))?;
+        output::text(&page(&verdicts, best, queries))?;
     }
     if let (Some(best), true) = (best, args.write) {
         let workload = Workload::read(kubectl, &args.workload)?;
@@ -127,7 +127,7 @@ fn replace(kubectl: &Kubectl, pods: &[Pod], withdrawn: &[String]) {
     }
 }
 
-fn page(verdicts: &[Verdict], best: Option<&Verdict>, by_request: bool) -> String {
+fn page(verdicts: &[Verdict], best: Option<&Verdict>, queries: &QueryArgs) -> String {
     if verdicts.is_empty() {
         return "no pod has a candidate: 'imas kube status' says what pods have, and why\n".to_owned();
     }
@@ -135,7 +135,7 @@ fn page(verdicts: &[Verdict], best: Option<&Verdict>, by_request: bool) -> Strin
     let rows = verdicts.iter().map(|one| {
         let what = match &one.withdraw {
             Some(why) => format!("take it back: {why}"),
-            None if one.is_better() => "better".to_owned(),
+            None if one.is_better(queries.latency.is_some()) => "better".to_owned(),
             None => "no gain shown".to_owned(),
         };
         vec![
@@ -148,6 +148,7 @@ fn page(verdicts: &[Verdict], best: Option<&Verdict>, by_request: bool) -> Strin
             what,
         ]
     });
+    let by_request = queries.requests.is_some();
     let cpu = if by_request { "CPU of a request" } else { "CPU" };
     let head = ["candidate", "pods", "memory", cpu, "latency", "failures", "what was seen"];
     let table = table::plain(&head, rows);
@@ -159,17 +160,17 @@ fn page(verdicts: &[Verdict], best: Option<&Verdict>, by_request: bool) -> Strin
     table + note + &last
 }
 
-fn document(verdicts: &[Verdict], best: Option<&Verdict>, by_request: bool) -> serde_json::Value {
+fn document(verdicts: &[Verdict], best: Option<&Verdict>, queries: &QueryArgs) -> serde_json::Value {
     let candidates: Vec<_> = verdicts
         .iter()
         .map(|one| {
             json!({
                 "candidate": one.candidate, "pods": one.pods, "untouched": one.untouched, "memory": one.memory,
                 "cpu": one.cpu, "latency": one.latency, "failures": one.failures, "withdraw": one.withdraw,
-                "better": one.is_better(),
+                "better": one.is_better(queries.latency.is_some()),
             })
         })
         .collect();
-    let by = if by_request { "request" } else { "time" };
+    let by = if queries.requests.is_some() { "request" } else { "time" };
     json!({ "schema": 1, "cpu_by": by, "candidates": candidates, "best": best.map(|best| &best.candidate) })
 }

@@ -168,20 +168,18 @@ fn reason_to_withdraw(lives: &[&Life], untouched: &[&Life]) -> Option<String> {
 
 impl Verdict {
     /// Whether it is proven better in memory or CPU, costs no more of the other than a pick may, and is not proven
-    /// slower.
-    pub(crate) fn is_better(&self) -> bool {
+    /// slower. Memory and CPU have to be known, and the latency if it was asked for.
+    pub(crate) fn is_better(&self, asks_latency: bool) -> bool {
+        let (Some(memory), Some(cpu)) = (self.memory, self.cpu) else { return false };
         let (margins, limits) = (Margins::USUAL, CostLimits::USUAL);
-        let better = |ratio: Option<Interval>, margin| {
-            ratio.is_some_and(|ratio| Answer::by_interval(ratio, margin) == Answer::Better)
+        let is_gain = |ratio, margin| Answer::by_interval(ratio, margin) == Answer::Better;
+        let is_slower = match self.latency {
+            Some(ratio) => Answer::by_interval(ratio, LATENCY_MARGIN) == Answer::Worse,
+            None => asks_latency,
         };
-        let is_dear =
-            |ratio: Option<Interval>, limit: f64| ratio.is_some_and(|ratio| ratio.mid > 1.0 + limit);
-        let is_slower =
-            self.latency.is_some_and(|ratio| Answer::by_interval(ratio, LATENCY_MARGIN) == Answer::Worse);
-        let gains = better(self.memory, margins.memory) || better(self.cpu, margins.cpu);
-        gains
-            && !is_dear(self.memory, limits.memory)
-            && !is_dear(self.cpu, limits.cpu)
+        (is_gain(memory, margins.memory) || is_gain(cpu, margins.cpu))
+            && memory.mid <= 1.0 + limits.memory
+            && cpu.mid <= 1.0 + limits.cpu
             && !is_slower
             && self.withdraw.is_none()
     }
@@ -240,10 +238,10 @@ mod tests {
     #[test]
     fn less_memory_is_proven_and_no_difference_is_not() {
         let verdict = judged(&ten(0.7));
-        assert!(verdict.is_better() && verdict.memory.unwrap().hi < 0.75, "{verdict:?}");
+        assert!(verdict.is_better(false) && verdict.memory.unwrap().hi < 0.75, "{verdict:?}");
         assert_eq!((verdict.pods, verdict.untouched), (3, 7));
-        assert!(!judged(&ten(1.0)).is_better());
-        assert!(!judged(&ten(1.4)).is_better());
+        assert!(!judged(&ten(1.0)).is_better(false));
+        assert!(!judged(&ten(1.4)).is_better(false));
     }
 
     #[test]
@@ -252,7 +250,7 @@ mod tests {
         pods[8].failures = 1;
         pods[8].last_failure = Some("OOMKilled, exit status 137".into());
         let verdict = judged(&pods);
-        assert!(verdict.withdraw.as_ref().unwrap().contains("OOMKilled") && !verdict.is_better());
+        assert!(verdict.withdraw.as_ref().unwrap().contains("OOMKilled") && !verdict.is_better(false));
         pods.iter_mut().for_each(|pod| pod.failures = 1);
         assert_eq!(judged(&pods).withdraw, None);
     }
@@ -270,16 +268,21 @@ mod tests {
     fn what_costs_more_of_the_other_figure_than_a_pick_may_is_not_better() {
         let mut pods = ten(0.7);
         pods.iter_mut().filter(|pod| has_candidate(pod)).for_each(|pod| pod.cpu = Some(0.2));
-        assert!(!judged(&pods).is_better());
+        assert!(!judged(&pods).is_better(false));
     }
 
     #[test]
     fn a_candidate_that_is_proven_slower_is_not_better() {
         let mut pods = ten(0.7);
         pods.iter_mut().filter(|pod| has_candidate(pod)).for_each(|pod| pod.latency = Some(0.3));
-        assert!(!judged(&pods).is_better());
+        assert!(!judged(&pods).is_better(false));
         pods[9].latency = Some(0.01);
-        assert!(judged(&pods).is_better(), "not proven");
+        assert!(judged(&pods).is_better(false), "not proven");
+        pods.iter_mut().for_each(|pod| pod.latency = None);
+        let verdict = judged(&pods);
+        assert!(verdict.is_better(false) && !verdict.is_better(true), "asked for, and not known");
+        pods.iter_mut().for_each(|pod| pod.cpu = None);
+        assert!(!judged(&pods).is_better(false), "CPU is not known");
     }
 
     /// Pods need half as much on small nodes, and most of the candidate's are there.
@@ -296,24 +299,23 @@ mod tests {
             made.collect::<Vec<_>>()
         };
         let types = Types::from([("s".to_owned(), "small".to_owned()), ("l".to_owned(), "large".to_owned())]);
-        assert!(judged(&pods(1.0)).is_better(), "the types are not known");
-        assert!(!judged_on(&pods(1.0), &types).is_better());
+        assert!(judged(&pods(1.0)).is_better(false), "the types are not known");
+        assert!(!judged_on(&pods(1.0), &types).is_better(false));
         let verdict = judged_on(&pods(0.7), &types);
-        assert!(verdict.is_better() && verdict.memory.unwrap().contains(0.7), "{verdict:?}");
+        assert!(verdict.is_better(false) && verdict.memory.unwrap().contains(0.7), "{verdict:?}");
     }
 
-    /// Old pods need more, and those of the candidate are young.
+    /// Those of the candidate are older now. In the look before they were not, and needed as much.
     #[test]
     fn pods_are_compared_at_the_same_age() {
         let mut pods = ten(0.7);
         pods.iter_mut().filter(|pod| has_candidate(pod)).for_each(|pod| pod.age_s = Some(100_000));
         assert_eq!(judged(&pods).memory, None);
-        // A look before, all were of one age and alike.
         let mut seen = Observations::default();
         seen.add(&ten(1.0), &Types::new());
         seen.add(&pods, &Types::new());
         let verdict = seen.verdicts().pop().unwrap();
-        assert!(!verdict.is_better() && verdict.memory.unwrap().mid > 0.95, "{verdict:?}");
+        assert!(!verdict.is_better(false) && verdict.memory.unwrap().mid > 0.95, "{verdict:?}");
     }
 
     #[test]
