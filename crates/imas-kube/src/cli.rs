@@ -231,7 +231,7 @@ pub(crate) struct PrometheusArgs {
 
 /// What it is asked, in PromQL. The answers have the label `pod`.
 #[derive(Debug, Args)]
-#[group(id = "queries", multiple = true)]
+#[group(id = "queries")]
 pub(crate) struct QueryArgs {
     /// PromQL, requests of each pod in a second: CPU is compared by request then
     #[arg(long, value_name = "QUERY", requires = "url")]
