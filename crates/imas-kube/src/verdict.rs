@@ -302,7 +302,10 @@ mod tests {
         assert!(judged(&pods(1.0)).is_better(false), "the types are not known");
         assert!(!judged_on(&pods(1.0), &types).is_better(false));
         let verdict = judged_on(&pods(0.7), &types);
-        assert!(verdict.is_better(false) && verdict.memory.unwrap().contains(0.7), "{verdict:?}");
+        assert!(
+            verdict.is_better(false) && (0.69..0.73).contains(&verdict.memory.unwrap().mid),
+            "{verdict:?}"
+        );
     }
 
     /// Those of the candidate are older now. In the look before they were not, and needed as much.
