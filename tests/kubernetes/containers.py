@@ -49,6 +49,7 @@ class Runc:
         variables = (bundle / "imas.env").read_text().split("\n") if bundle else []
         spec["process"] |= {"terminal": False, "args": [str(one) for one in command], "user": {"uid": USER, "gid": USER},
                             "env": [OWN, *(one for one in variables if "=" in one and not one.startswith("#"))]}
+        spec["mounts"] = [one for one in spec["mounts"] if one["type"] not in ("cgroup", "mqueue")]  # nothing needs them
         if bundle:
             spec["mounts"].append({"destination": "/opt/imas", "type": "bind", "source": str(bundle), "options": ["bind", "ro"]})
         spec["linux"]["cgroupsPath"] = f"/{self.top}/{pod_group(self.uid)}/cri-containerd-{identity}.scope"

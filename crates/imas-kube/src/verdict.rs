@@ -2,8 +2,8 @@
 //! The pods of a candidate beside the untouched ones of the same workload. No I/O.
 //!
 //! Chance decides which pod gets which candidate, so the load is the same on average. A pod is one figure: the mean of
-//! its looks at one age. It is compared with pods on nodes of the same type at the same age. `imas_core::compare` is the
-//! judge.
+//! its looks at one age. It is compared with pods on nodes of the same type at the same age, by the judge of all
+//! comparisons (`imas_core::compare`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -120,8 +120,8 @@ fn verdict(name: &str, lives: &[&Life], untouched: &[&Life], checks: usize) -> V
     }
 }
 
-/// Untouched pods and those of a candidate, by the type of their nodes, each at the age at which most of both were seen;
-/// at the later one of several.
+/// Untouched pods and those of a candidate, by the type of their nodes. Of each type the age is taken at which most of
+/// both were seen, the later one of several.
 fn alike<'a>(untouched: &[&'a Life], lives: &[&'a Life]) -> Vec<[Vec<&'a Figures>; 2]> {
     let mut seen: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
     for life in lives {
