@@ -182,6 +182,7 @@ kube-test: build ## what 'imas kube' prints, on a real kube-apiserver with its c
 	@packaging/apt-install packaging/kube-packages.txt
 	@tests/kubernetes/image.py $(IMAS)
 	@tests/kubernetes/node.py $(IMAS)
+	@tests/kubernetes/containers.py $(IMAS)
 	@tests/kubernetes/component.py $(IMAS)
 	@tests/kubernetes/run.py $(IMAS)
 	@tests/kubernetes/replicas.py $(IMAS)

@@ -40,6 +40,10 @@ class Kubelet:
         if self.problem:
             raise Failed(f"the kubelet of the test: {self.problem}")
 
+    def started(self, _pod):
+        """When its containers started: long ago, so that all pods are of one age."""
+        return "2026-01-01T00:00:00Z"
+
     def look(self, pods):
         """What is there now: for a kubelet that runs them."""
 
@@ -65,7 +69,7 @@ class Kubelet:
         containers = [{
             "name": one["name"], "image": one["image"], "imageID": "x", "ready": not waits, "started": not waits,
             "restartCount": 0 if waits else restarts,
-            "state": {"waiting": failure} if waits else {"running": {"startedAt": "2026-01-01T00:00:00Z"}},
+            "state": {"waiting": failure} if waits else {"running": {"startedAt": self.started(pod)}},
             **({"lastState": {"terminated": failure}} if failure and not waits else {}),
         } for one in pod["spec"]["containers"]]
         pod["status"] = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}], "containerStatuses": containers}

@@ -46,6 +46,7 @@ class Container:
     def __init__(self, pod, start, group, identity):
         self.group, self.identity, self.port = group, identity, free_port()
         self.start = lambda: start(pod, group, self.port)
+        self.started = time.time()
         self.ends = threading.Event()
         self.restarts, self.failure, self.first_failure = 0, None, None
         self.began = time.monotonic()
@@ -73,7 +74,7 @@ class Container:
             self.first_failure = self.first_failure or time.monotonic()
             self.restarts += 1
             self.failure = {"exitCode": 128 - code if code < 0 else code, "reason": "Error", "restarts": self.restarts}
-            self.child = self.start()
+            self.child, self.started = self.start(), time.time()
 
     def figures(self):
         """Bytes of its processes, millicores since its start, and how it ended last."""
@@ -105,6 +106,9 @@ class Runner(Kubelet):
         super().__init__(here, namespace, lambda pod: self.containers[pod["metadata"]["uid"]].figures())
         self.node, self.start, self.logs = node, start, logs
         self.containers = {}
+
+    def started(self, pod):
+        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.containers[pod["metadata"]["uid"]].started))
 
     def look(self, pods):
         there = {one["metadata"]["uid"]: one for one in pods}

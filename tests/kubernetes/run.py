@@ -27,6 +27,7 @@ from cluster import Cluster  # noqa: E402
 from kubelet import DEFINITION, Kubelet  # noqa: E402
 from groups import Node, new, pod_group, unified  # noqa: E402
 from imas_testing import Failed, Skipped, case, finish, run, skipped, until  # noqa: E402
+from prometheus import Prometheus  # noqa: E402
 
 NAMES = int(os.environ.get("NAMES", 10_000))  # pods by which a share is counted
 THREADS = 8
@@ -388,10 +389,13 @@ class Tests:
         pods = self.trial_pods()
         return len(pods) == REPLICAS and all(one.candidate for one in pods)
 
-    def a_trial_is_begun(self):
+    def metrics_server(self):
         answer = self.here.request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", DEFINITION)
-        expect(answer.status == 201, answer)
+        expect(answer.status in (201, 409), answer)
         until(lambda: self.here.get("/apis/metrics.k8s.io/v1beta1").status == 200)
+
+    def a_trial_is_begun(self):
+        self.metrics_server()
         self.namespace("trial")
         self.configure("trial", {"other": "jemalloc=7"})
         made = template(workload=None, labels={"app": "shop"}, containers=[container(), container("proxy")])
@@ -452,6 +456,7 @@ class Tests:
 
     def deployed(self, namespace, replicas=16):
         """A Deployment of that many pods in a namespace of its own, half of them under jemalloc."""
+        self.metrics_server()
         self.namespace(namespace)
         self.settled(namespace, {})
         spec = {"replicas": replicas, "selector": {"matchLabels": {"app": "shop"}}, "template": template(workload=None, labels={"app": "shop"}),
@@ -480,20 +485,91 @@ class Tests:
                 done = self.kube("settle", "shop", "-n", "images", "--for", "1", "--every", "0.5", status=1)
             expect(said in done.stderr and ("is taken back" in done.stderr) == bool(said), (failure, done))
 
-    def two_architectures(self):
-        pods = self.deployed("nodes")
-        nodes = ("large", "amd64"), ("small", "arm64")
-        for name, architecture in nodes:
-            labels = {"kubernetes.io/arch": architecture}
+    def settled_by(self, namespace, *words, status):
+        """What a short look at the Deployment of that namespace says of jemalloc."""
+        done = self.kube("settle", "shop", "-n", namespace, "--for", "2", "--every", "0.5", "--json", *words, status=status)
+        return json.loads(done.stdout)["candidates"][0], json.loads(done.stdout), done.stderr
+
+    def types_of_nodes(self):
+        """Pods on small nodes need half as much, and most of the candidate's are there: compared on nodes of one type, they are alike."""
+        pods = self.deployed("nodes", 40)
+        for name in ("small", "large"):
+            labels = {"node.kubernetes.io/instance-type": name}
             answer = self.here.request("POST", "/api/v1/nodes", {"metadata": {"name": name, "labels": labels}})
             expect(answer.status == 201, answer)
-        said = lambda: "nodes of two architectures" in self.kube("settle", "shop", "-n", "nodes", "--for", "0.1", status=1).stderr
-        expect(not said(), "no pod is on a node")
-        for number, one in enumerate(pods()):
-            target = {"metadata": {"name": one.pod["metadata"]["name"]}, "target": {"kind": "Node", "name": nodes[number == 0][0]}}
-            answer = self.here.request("POST", f"/api/v1/namespaces/nodes/pods/{target['metadata']['name']}/binding", target)
+        nodes = {}
+        for candidate, few, many in (("jemalloc", "large", "small"), ("system", "small", "large")):
+            own = [one.pod["metadata"]["name"] for one in pods() if one.candidate == candidate]
+            nodes |= {name: few if number < 3 else many for number, name in enumerate(own)}
+        for name, node in nodes.items():
+            target = {"metadata": {"name": name}, "target": {"kind": "Node", "name": node}}
+            answer = self.here.request("POST", f"/api/v1/namespaces/nodes/pods/{name}/binding", target)
             expect(answer.status == 201, answer)
-        expect(said(), "one pod on arm64")
+        factor = {"jemalloc": 1.0, "system": 1.0}
+
+        def figures(one):
+            name = one["metadata"]["name"]
+            size = (50 if nodes[name] == "small" else 100) * factor[Seen(one).candidate] * (1 + sum(map(ord, name)) % 7 / 500)
+            return int(size * 1_000_000), 100, None
+
+        self.here.kubectl("apply", "-f", "-", input=run(self.imas, "kube", "rbac", must=True).stdout)
+        self.here.kubectl("create", "rolebinding", "guest-look", "-n", "nodes", "--clusterrole=imas-look", "--user=guest")
+        with Kubelet(self.here, "nodes", figures) as kubelet:
+            expect(until(lambda: len(kubelet.seen) == 40), kubelet.seen)
+            alike, _, said = self.settled_by("nodes", status=1)
+            expect(abs(alike["memory"][1] - 1) < 0.04 and "across all types" not in said, (alike, said))
+            words = ["settle", "shop", "-n", "nodes", "--for", "1", "--every", "0.5"]
+            expect(until(lambda: self.by("guest", *words).returncode == 0), "who may not list nodes compares across types")
+            said = self.by("guest", *words)
+            expect(said.stderr.count("across all types of nodes") == 1 and "best: jemalloc" in said.stdout, said)
+        factor["jemalloc"] = 0.7
+        with Kubelet(self.here, "nodes", figures) as kubelet:
+            expect(until(lambda: len(kubelet.seen) == 40), kubelet.seen)
+            better = self.settled_by("nodes", status=0)[0]
+            expect(0.66 < better["memory"][0] < better["memory"][2] < 0.74, better)
+
+    def load_by_a_prometheus(self):
+        """A candidate that answers twice as much with half more CPU is better by request; not where its latency is proven longer."""
+        pods = self.deployed("load")
+        given = {one.pod["metadata"]["name"]: one.candidate for one in pods()}
+        began = time.monotonic()
+
+        def exposed():
+            lines = []
+            for name, candidate in given.items():
+                labels = f'pod="{name}",namespace="load"'
+                count = (time.monotonic() - began) * (20 if candidate == "jemalloc" else 10)
+                lines.append(f"requests_total{{{labels}}} {count}")
+                for histogram, slow in (("even", False), ("slow", candidate == "jemalloc")):
+                    for bound in ("0.1", "0.2", "0.4", "+Inf"):
+                        below = 0 if bound == "0.1" or (bound == "0.2" and slow) else count
+                        lines.append(f'{histogram}_bucket{{{labels},le="{bound}"}} {below}')
+            return "\n".join(lines) + "\n"
+
+        def figures(one):
+            return 100_000_000, (150 if Seen(one).candidate == "jemalloc" else 100) + sum(map(ord, one["metadata"]["name"])) % 3, None
+
+        requests = "sum by (pod) (rate(requests_total[10s]))"
+        p99 = "histogram_quantile(0.99, sum by (pod, le) (rate({}_bucket[10s])))"
+        with Prometheus(self.here.work, exposed) as prometheus, Kubelet(self.here, "load", figures) as kubelet:
+            prometheus.has(f"{requests} > 5", len(given))
+            expect(until(lambda: len(kubelet.seen) == len(given)), kubelet.seen)
+            asked = ["--prometheus", prometheus.url, "--requests", requests]
+            by_time, document, _ = self.settled_by("load", status=1)
+            expect(document["cpu_by"] == "time" and 1.4 < by_time["cpu"][1] < 1.6 and by_time["latency"] is None, document)
+            page = self.kube("settle", "shop", "-n", "load", "--for", "0.1", status=1).stdout
+            expect("CPU is by time, not by request" in page, page)
+            by_request, document, _ = self.settled_by("load", *asked, "--latency", p99.format("even"), status=0)
+            print(f"CPU by time {by_time['cpu'][1]:.2f}, by request {by_request['cpu'][1]:.2f}", flush=True)
+            expect(document["cpu_by"] == "request" and 0.7 < by_request["cpu"][1] < 0.8 and document["best"] == "jemalloc", document)
+            expect(abs(by_request["latency"][1] - 1) < 0.01, document)
+            slow, document, _ = self.settled_by("load", *asked, "--latency", p99.format("slow"), status=1)
+            expect(slow["cpu"][1] < 0.8 and 1.9 < slow["latency"][1] < 2.1 and document["best"] is None, document)
+            for query, said in (("sum by (", "parse error"), ("nothing", "no figure of a pod"), ("sum(requests_total)", "without the label pod")):
+                found, _, warned = self.settled_by("load", "--prometheus", prometheus.url, "--requests", query, status=1)
+                expect(found["cpu"] is None and said in warned, (query, found, warned))
+        found, _, warned = self.settled_by("load", *asked, status=1)
+        expect(found["cpu"] is None and found["memory"] and "curl" in warned, (found, warned))  # it is away
 
     def rights_are_the_least(self):
         """With the printed roles each verb works for people who have no other right, and no verb works with those of another."""
@@ -570,6 +646,10 @@ class Tests:
             (["daemonset", "--image", "x\ny: z"], "not an image's reference"),
             (["node", "--metrics", "--json"], "cannot be used with"),
             (["node", "--listen", "nowhere"], "invalid"),
+            (["settle", "shop", "--requests", "x"], "--prometheus <URL>"),
+            (["settle", "shop", "--prometheus", "http://localhost"], "--requests <QUERY>"),
+            (["settle", "shop", "--prometheus", "-x", "--requests", "x"], "--prometheus <URL>"),
+            (["settle", "shop", "--prometheus", "file:///etc/passwd", "--requests", "x"], "begins with http://"),
         )
         for words, said in refused:
             done = self.kube(*words, status=2)
@@ -616,7 +696,7 @@ def main():
             "every_kind_of_pod", "init_containers_and_sidecars", "several_containers", "own_values_win",
             "env_from_may_hold_anything", "places_that_are_taken", "who_did_not_opt_in", "restricted_pods", "real_controllers",
             "admitted_pods_run", "shares", "nothing_failed_so_far", "a_trial_is_begun", "the_better_one_is_found", "images_that_cannot_be_had",
-            "two_architectures", "rights_are_the_least", "the_observer_has_what_it_says", "bad_input",
+            "load_by_a_prometheus", "rights_are_the_least", "types_of_nodes", "the_observer_has_what_it_says", "bad_input",
             "a_hostile_config_map", "with_a_copier", "of_kubernetes_1_34", "it_ends_with_its_binding",
         ):
             case(name.replace("_", " "), getattr(tests, name))

@@ -132,7 +132,9 @@ enum Harm {
     Hang(Hang),
     Excess(Excess),
     Unexplained,
-    /// A crash or a failing exit status, under settings of a runtime.
+    /// What may as well be the answer of a program that is asked something else this time: a kill at the limit of
+    /// its memory and, under settings of a runtime, a failing exit status. It counts where it is significantly more
+    /// frequent than under `system`.
     Failure,
 }
 
@@ -246,6 +248,8 @@ fn harm(starts: &[&TrialRecord], at: usize, reference: &Reference<'_>) -> Option
     }
     match sample.ended {
         Ended::NeverEntered => never_entered(starts, at),
+        // It may be the program's own: it leaks, or is asked for more than usual.
+        Ended::OutOfMemory => Some(Harm::Failure),
         ended => ended.is_crash().then_some(Harm::Crash),
     }
 }
@@ -271,7 +275,8 @@ fn judge(
     let unexplained = harms.iter().flatten().all(|harm| *harm == Harm::Unexplained);
     let until_unix_s = unexplained.then_some(first.sample.made_unix_s + UNEXPLAINED_LASTS_S);
     let under_candidate = Crashes::of(harms);
-    let is_tested = under_system.crashed > 0 || harm == Some(Harm::Failure);
+    let are_failures = harms.iter().flatten().all(|harm| *harm == Harm::Failure);
+    let is_tested = under_system.crashed > 0 || are_failures;
     let p_value = is_tested.then(|| p_value(under_candidate, under_system));
     if p_value.is_some_and(|p| p >= SIGNIFICANCE) || until_unix_s.is_some_and(|until| now_unix_s >= until) {
         return None;
@@ -476,9 +481,13 @@ mod tests {
         records[0].sample.ended = FAILED;
         assert_eq!(at(&records), None, "it fails by itself too");
         records.truncate(6);
-        records.push(record(12.0, "jvm:serial", Ended::OutOfMemory));
+        records.push(record(12.0, "hoard", Ended::OutOfMemory));
+        assert_eq!(at(&records), None, "killed at its limit once: the program may leak");
+        records.push(record(13.0, "hoard", Ended::OutOfMemory));
         let found = at(&records).unwrap();
-        assert_eq!((found.verb(), found.p_value), ("crashed", None), "killed at its limit: at once");
+        assert_eq!((found.candidate.as_str(), found.ended), ("hoard", Ended::OutOfMemory));
+        records.truncate(6);
+        records.push(record(12.0, "jvm:serial", FAILED));
         records[6].sample.ended = Ended::Failed { status: 3 };
         let found = at(&records).unwrap();
         assert_eq!((found.verb(), found.p_value), ("failed", None), "imas bench ran the same command");

@@ -21,7 +21,7 @@ use imas_engine::seconds;
     version,
     max_term_width = 100,
     disable_help_subcommand = true,
-    after_help = "Examples:\n  imas kube image --with jemalloc,glibc:lean-trim --out imas.tar   then: skopeo copy oci-archive:imas.tar:imas docker://REGISTRY/imas:1\n  imas kube policy --with jemalloc,glibc:lean-trim --image REGISTRY/imas:1 | kubectl apply -f -\n  imas kube try web --with jemalloc --share 20%             what would be written\n  imas kube try web --with jemalloc --share 20% --write\n  imas kube status\n  imas kube settle web --for 3600 --write\n  imas kube component --with jemalloc --image REGISTRY/imas:1 --helm charts/imas\n  imas kube node --advise                                   what the workloads here could gain without a trial"
+    after_help = "Examples:\n  imas kube image --with jemalloc,glibc:lean-trim --out imas.tar   then: skopeo copy oci-archive:imas.tar:imas docker://REGISTRY/imas:1\n  imas kube policy --with jemalloc,glibc:lean-trim --image REGISTRY/imas:1 | kubectl apply -f -\n  imas kube try web --with jemalloc --share 20%             what would be written\n  imas kube try web --with jemalloc --share 20% --write\n  imas kube status\n  imas kube settle web --for 3600 --write\n  imas kube settle web --prometheus http://localhost:9090 --requests 'sum by (pod) (rate(http_requests_total[5m]))'\n  imas kube component --with jemalloc --image REGISTRY/imas:1 --helm charts/imas\n  imas kube node --advise                                   what the workloads here could gain without a trial"
 )]
 pub(crate) struct Cli {
     #[command(flatten)]
@@ -208,6 +208,8 @@ pub(crate) struct SettleArgs {
     /// Time between two looks
     #[arg(long, value_name = "SECONDS", default_value = "15", value_parser = duration)]
     pub(crate) every: Duration,
+    #[command(flatten)]
+    pub(crate) prometheus: PrometheusArgs,
     /// Take back what fails, and give every new pod what is proven better; without it, that is only printed
     #[arg(long)]
     pub(crate) write: bool,
@@ -215,6 +217,28 @@ pub(crate) struct SettleArgs {
     pub(crate) json: JsonArgs,
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,
+}
+
+/// A Prometheus that knows the load of the pods.
+#[derive(Debug, Args)]
+pub(crate) struct PrometheusArgs {
+    /// A Prometheus that knows the load of the pods; curl asks it, and ~/.curlrc may have a login
+    #[arg(long = "prometheus", value_name = "URL", value_parser = url, requires = "queries")]
+    pub(crate) url: Option<String>,
+    #[command(flatten)]
+    pub(crate) queries: QueryArgs,
+}
+
+/// What it is asked, in PromQL. The answers have the label `pod`.
+#[derive(Debug, Args)]
+#[group(id = "queries")]
+pub(crate) struct QueryArgs {
+    /// PromQL, requests of each pod in a second: CPU is compared by request then
+    #[arg(long, value_name = "QUERY", requires = "url")]
+    pub(crate) requests: Option<String>,
+    /// PromQL, latency of each pod: a candidate that is proven slower is not better
+    #[arg(long, value_name = "QUERY", requires = "url")]
+    pub(crate) latency: Option<String>,
 }
 
 impl Cli {
@@ -269,6 +293,15 @@ fn plain_name(text: &str) -> Result<String, String> {
     match !text.is_empty() && !text.starts_with('-') && !text.contains(char::is_control) {
         true => Ok(text.to_owned()),
         false => Err("not a name".to_owned()),
+    }
+}
+
+/// An address that curl cannot take for an option.
+fn url(text: &str) -> Result<String, String> {
+    let is_web = text.starts_with("http://") || text.starts_with("https://");
+    match is_web && !text.contains(char::is_control) {
+        true => Ok(text.to_owned()),
+        false => Err("an address that begins with http:// or https://".to_owned()),
     }
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The cluster, by the user's own kubectl: its contexts, logins and rights count.
 
-use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
@@ -40,19 +39,12 @@ impl Kubectl {
         ))
     }
 
-    /// The objects of a kind that have the label.
+    /// The objects of a kind that have the label; all if it is empty.
     pub(crate) fn list(&self, kind: &str, label: &str) -> Result<Vec<Value>> {
         let text = self.run(&["get", kind, "--output=json", "--selector", label], None)?;
         let mut list: Value =
             serde_json::from_str(&text).with_context(|| format!("kubectl's list of {kind}"))?;
         Ok(list["items"].as_array_mut().map(std::mem::take).unwrap_or_default())
-    }
-
-    /// Names of the objects of a kind that have the label; none where they may not be listed.
-    pub(crate) fn names(&self, kind: &str, label: &str) -> BTreeSet<String> {
-        let words = ["get", kind, "--output=jsonpath={.items[*].metadata.name}", "--selector", label];
-        let text = self.run(&words, None).unwrap_or_default();
-        text.split_whitespace().map(str::to_owned).collect()
     }
 
     /// What lies at a path of the apiserver; None if it answers with an error, as where metrics-server is not

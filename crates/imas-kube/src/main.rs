@@ -9,7 +9,8 @@
 //! - [`kubectl`]: the cluster, by the user's kubectl
 //! - [`entry`], [`workload`]: what the pods of a workload get, and where that is written
 //! - [`trial`]: a share of the pods gets a candidate
-//! - [`pods`], [`verdict`]: the pods, and the judge of them
+//! - [`pods`], [`nodes`], [`prometheus`]: the pods, the types of their nodes, their load
+//! - [`verdict`]: the judge of them
 //! - [`status`], [`settle`]: what pods have; what is proven, and what is taken back
 //! - [`node`]: the containers of a node; [`row`]: one of them, by [`container`], [`group`], [`pod_names`], [`libc`];
 //!   [`gains`]: by workload; [`metrics`], [`listen`]: both for a collector
@@ -21,7 +22,7 @@
 //! oci -> image
 //! container -> group, pod_names, libc -> row -> gains -> metrics -> node; listen
 //! kubectl, entry -> workload -> trial -> yaml
-//! kubectl -> pods -> verdict -> settle; status
+//! kubectl -> pods -> nodes -> verdict -> settle; pods -> prometheus -> settle; pods -> status
 //! ```
 
 mod candidate;
@@ -38,10 +39,12 @@ mod listen;
 mod manifests;
 mod metrics;
 mod node;
+mod nodes;
 mod oci;
 mod pod_names;
 mod pods;
 mod policy;
+mod prometheus;
 mod row;
 mod settle;
 mod status;

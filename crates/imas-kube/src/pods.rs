@@ -2,6 +2,7 @@
 //! The pods of a workload, as the apiserver and metrics-server know them.
 
 use anyhow::Result;
+use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::kubectl::Kubectl;
@@ -36,6 +37,8 @@ pub(crate) struct Pod {
     pub(crate) waits_for_us: bool,
     /// The node that it runs on.
     pub(crate) node: Option<String>,
+    /// Seconds since its container started.
+    pub(crate) age_s: Option<u64>,
     /// Number of ends by a failure of a program that ran, that of an exceeded memory limit among them.
     pub(crate) failures: u32,
     pub(crate) oom_kills: u32,
@@ -43,8 +46,10 @@ pub(crate) struct Pod {
     pub(crate) last_failure: Option<String>,
     /// Bytes, by metrics-server.
     pub(crate) memory: Option<f64>,
-    /// Cores, by metrics-server.
+    /// Cores, by metrics-server; CPU seconds of a request, where a Prometheus counts them.
     pub(crate) cpu: Option<f64>,
+    /// Seconds, by a Prometheus.
+    pub(crate) latency: Option<f64>,
 }
 
 /// The workload's pods that are not about to end.
@@ -87,11 +92,13 @@ impl Pod {
             waits_for_us: by_us.is_some() || status.is_some_and(|status| names_our_image(pod, status)),
             waits: status.and_then(waits).or(by_us),
             node: text(&pod["spec"]["nodeName"]),
+            age_s: status.and_then(age_s),
             failures: 0,
             oom_kills: 0,
             last_failure: None,
             memory: used.and_then(|used| quantity(used["memory"].as_str()?)),
             cpu: used.and_then(|used| quantity(used["cpu"].as_str()?)),
+            latency: None,
         };
         // With a reason of its own, the node ended the pod: it was evicted, for example.
         if let Some(status) = status.filter(|_| pod["status"]["reason"].is_null()) {
@@ -131,6 +138,12 @@ fn container(pod: &Value) -> &str {
 
 fn named<'a>(list: &'a Value, name: &str) -> Option<&'a Value> {
     list.as_array()?.iter().find(|one| one["name"] == name)
+}
+
+/// Seconds since the container started, by the clock of this machine; 0 where that one is behind.
+fn age_s(status: &Value) -> Option<u64> {
+    let started: Timestamp = status["state"]["running"]["startedAt"].as_str()?.parse().ok()?;
+    Some(u64::try_from(Timestamp::now().as_second() - started.as_second()).unwrap_or(0))
 }
 
 /// Reasons for which a container does not start, other than that it is about to.
@@ -216,6 +229,14 @@ mod tests {
         let message = "error mounting \"/var/lib/kubelet/x/imas-libraries\" to rootfs at \"/opt/imas\"";
         let end = json!({ "exitCode": 128, "reason": "StartError", "message": message });
         assert_eq!(pod(end, 3).failures, 3, "it cannot mount our volume");
+    }
+
+    #[test]
+    fn the_age_is_that_of_the_container() {
+        let age = |started: &str| age_s(&json!({ "state": { "running": { "startedAt": started } } }));
+        let hour_ago = Timestamp::from_second(Timestamp::now().as_second() - 3600).unwrap();
+        assert!((3600..3660).contains(&age(&hour_ago.to_string()).unwrap()));
+        assert_eq!((age("2999-01-01T00:00:00Z"), age("x"), age_s(&json!({}))), (Some(0), None, None));
     }
 
     #[test]

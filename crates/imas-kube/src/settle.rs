@@ -10,9 +10,11 @@ use imas_cli::format::{change, counted};
 use imas_cli::{message, output, table};
 use serde_json::json;
 
-use crate::cli::SettleArgs;
+use crate::cli::{QueryArgs, SettleArgs};
 use crate::kubectl::Kubectl;
+use crate::nodes::{self, Types};
 use crate::pods::{self, Pod};
+use crate::prometheus;
 use crate::verdict::{Observations, Verdict};
 use crate::workload::Workload;
 
@@ -25,18 +27,12 @@ pub(crate) fn run(args: &SettleArgs, kubectl: &Kubectl) -> Result<ExitCode> {
     let mut workload = Workload::read(kubectl, &args.workload)?;
     let mut seen = Observations::default();
     let mut withdrawn = vec![];
-    let (mut looks, mut problem) = (0, None);
+    let (mut looks, mut problem, mut types) = (0, None, Types::new());
     loop {
-        match pods::all(kubectl, &workload.name, &workload.namespace) {
+        match look(args, kubectl, &workload, &mut types) {
             Ok(pods) => {
                 looks += 1;
-                if looks == 1 {
-                    warn_of_architectures(kubectl, &workload.name, &pods);
-                }
-                if args.write {
-                    replace(kubectl, &pods, &workload.entry().withdrawn);
-                }
-                seen.add(&pods);
+                seen.add(&pods, &types);
             }
             Err(error) => {
                 message::warning(&format!("{error:#}"));
@@ -69,12 +65,13 @@ pub(crate) fn run(args: &SettleArgs, kubectl: &Kubectl) -> Result<ExitCode> {
         return Err(error);
     }
     let verdicts = seen.verdicts();
-    let best =
-        verdicts.iter().filter(|one| one.is_better()).min_by(|a, b| a.product().total_cmp(&b.product()));
+    let queries = &args.prometheus.queries;
+    let better = verdicts.iter().filter(|one| one.is_better(queries.latency.is_some()));
+    let best = better.min_by(|a, b| a.product().total_cmp(&b.product()));
     if args.json.json {
-        output::json(&document(&verdicts, best))?;
+        output::json(&document(&verdicts, best, queries))?;
     } else {
-        output::text(&page(&verdicts, best))?;
+        output::text(&page(&verdicts, best, queries))?;
     }
     if let (Some(best), true) = (best, args.write) {
         let workload = Workload::read(kubectl, &args.workload)?;
@@ -94,17 +91,17 @@ pub(crate) fn run(args: &SettleArgs, kubectl: &Kubectl) -> Result<ExitCode> {
     Ok(if best.is_some() { ExitCode::SUCCESS } else { ExitCode::from(NOT_SHOWN) })
 }
 
-/// Says that nodes of two architectures run the pods. Where nodes may not be listed, nothing is said.
-fn warn_of_architectures(kubectl: &Kubectl, workload: &str, pods: &[Pod]) {
-    let others = kubectl.names("nodes", "kubernetes.io/arch!=amd64");
-    let nodes: Vec<_> = pods.iter().filter_map(|pod| pod.node.as_ref()).collect();
-    let on_others = nodes.iter().filter(|node| others.contains(**node)).count();
-    if on_others > 0 && on_others < nodes.len() {
-        message::warning(&format!(
-            "{workload} runs on nodes of two architectures ({on_others} of {} pods not on amd64): their figures are mixed, and the image with the libraries has to be for both",
-            nodes.len()
-        ));
+/// The pods with what is known of them. Those of a candidate that was taken back are deleted again.
+fn look(args: &SettleArgs, kubectl: &Kubectl, workload: &Workload, types: &mut Types) -> Result<Vec<Pod>> {
+    let mut pods = pods::all(kubectl, &workload.name, &workload.namespace)?;
+    if args.write {
+        replace(kubectl, &pods, &workload.entry().withdrawn);
     }
+    if let Err(error) = nodes::learn(kubectl, &pods, types) {
+        message::warning(&format!("{error:#}: pods are compared across all types of nodes"));
+    }
+    prometheus::add(&args.prometheus, &mut pods, &workload.namespace);
+    Ok(pods)
 }
 
 /// Takes a candidate back: no new pod gets it, and those that have it are replaced.
@@ -130,7 +127,7 @@ fn replace(kubectl: &Kubectl, pods: &[Pod], withdrawn: &[String]) {
     }
 }
 
-fn page(verdicts: &[Verdict], best: Option<&Verdict>) -> String {
+fn page(verdicts: &[Verdict], best: Option<&Verdict>, queries: &QueryArgs) -> String {
     if verdicts.is_empty() {
         return "no pod has a candidate: 'imas kube status' says what pods have, and why\n".to_owned();
     }
@@ -138,7 +135,7 @@ fn page(verdicts: &[Verdict], best: Option<&Verdict>) -> String {
     let rows = verdicts.iter().map(|one| {
         let what = match &one.withdraw {
             Some(why) => format!("take it back: {why}"),
-            None if one.is_better() => "better".to_owned(),
+            None if one.is_better(queries.latency.is_some()) => "better".to_owned(),
             None => "no gain shown".to_owned(),
         };
         vec![
@@ -146,27 +143,34 @@ fn page(verdicts: &[Verdict], best: Option<&Verdict>) -> String {
             format!("{} beside {}", one.pods, one.untouched),
             figure(&one.memory),
             figure(&one.cpu),
+            figure(&one.latency),
             one.failures.to_string(),
             what,
         ]
     });
-    let table = table::plain(&["candidate", "pods", "memory", "CPU", "failures", "what was seen"], rows);
+    let by_request = queries.requests.is_some();
+    let cpu = if by_request { "CPU of a request" } else { "CPU" };
+    let head = ["candidate", "pods", "memory", cpu, "latency", "failures", "what was seen"];
+    let table = table::plain(&head, rows);
+    let note = if by_request { "" } else { "CPU is by time, not by request (--prometheus)\n" };
     let last = match best {
         Some(best) => format!("best: {}\n", best.candidate),
         None => format!("none of {} is proven better\n", counted(verdicts.len(), "candidate")),
     };
-    table + &last
+    table + note + &last
 }
 
-fn document(verdicts: &[Verdict], best: Option<&Verdict>) -> serde_json::Value {
+fn document(verdicts: &[Verdict], best: Option<&Verdict>, queries: &QueryArgs) -> serde_json::Value {
     let candidates: Vec<_> = verdicts
         .iter()
         .map(|one| {
             json!({
                 "candidate": one.candidate, "pods": one.pods, "untouched": one.untouched, "memory": one.memory,
-                "cpu": one.cpu, "failures": one.failures, "withdraw": one.withdraw, "better": one.is_better(),
+                "cpu": one.cpu, "latency": one.latency, "failures": one.failures, "withdraw": one.withdraw,
+                "better": one.is_better(queries.latency.is_some()),
             })
         })
         .collect();
-    json!({ "schema": 1, "candidates": candidates, "best": best.map(|best| &best.candidate) })
+    let by = if queries.requests.is_some() { "request" } else { "time" };
+    json!({ "schema": 1, "cpu_by": by, "candidates": candidates, "best": best.map(|best| &best.candidate) })
 }

@@ -1,16 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The pods of a candidate beside the untouched ones of the same workload. No I/O.
 //!
-//! Chance decides which pod gets which candidate, so nodes, ages and load are the same on average. A pod is one
-//! figure: the mean of its looks. `imas_core::compare` is the judge.
+//! Chance decides which pod gets which candidate, so the load is the same on average. A pod is one figure: the mean of
+//! its looks at one age. It is compared with pods on nodes of the same type at the same age, by the judge of all
+//! comparisons (`imas_core::compare`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use imas_core::SYSTEM;
-use imas_core::compare::{Answer, CostLimits, ERROR, EventCount, Margins, chance_of_events, ratio_after};
+use imas_core::compare::{Answer, CostLimits, ERROR, EventCount, Margins, chance_of_events, ratio_within};
 use imas_core::stats::Interval;
 
+use crate::nodes::Types;
 use crate::pods::Pod;
+
+/// Pods that are younger than two of these are of one age, seconds: they start.
+const YOUNG_S: u64 = 60;
+/// The most that the latency may be proven to cost: 0.05 is 5 %, as in benchmarks of servers (docs/decisions/0025).
+const LATENCY_MARGIN: f64 = 0.05;
 
 /// What was seen of a workload's pods so far.
 #[derive(Debug, Default)]
@@ -22,12 +29,21 @@ pub(crate) struct Observations {
 #[derive(Debug, Default)]
 struct Life {
     candidate: String,
+    /// Type of its node; empty where it is not known.
+    node_type: String,
     looks: u32,
     failures: u32,
     last_failure: Option<String>,
     waits: Option<String>,
+    ages: BTreeMap<u32, Figures>,
+}
+
+/// What was seen of a pod at one age, as logarithms.
+#[derive(Debug, Default)]
+struct Figures {
     memory: Vec<f64>,
     cpu: Vec<f64>,
+    latency: Vec<f64>,
 }
 
 /// A candidate with the untouched pods as its measure.
@@ -39,26 +55,31 @@ pub(crate) struct Verdict {
     /// Memory of a pod by that of an untouched one.
     pub(crate) memory: Option<Interval>,
     pub(crate) cpu: Option<Interval>,
+    pub(crate) latency: Option<Interval>,
     pub(crate) failures: u32,
     /// Why it has to be taken back.
     pub(crate) withdraw: Option<String>,
 }
 
 impl Observations {
-    /// Adds one look.
-    pub(crate) fn add(&mut self, pods: &[Pod]) {
+    /// Adds one look at the pods; `types`: of the nodes.
+    pub(crate) fn add(&mut self, pods: &[Pod], types: &Types) {
         for pod in pods {
             let Some(candidate) = &pod.candidate else { continue };
             let life = self.lives.entry(pod.uid.clone()).or_default();
             life.candidate.clone_from(candidate);
+            life.node_type = pod.node.as_ref().and_then(|node| types.get(node)).cloned().unwrap_or_default();
             life.looks += 1;
             life.failures = pod.failures;
             life.last_failure.clone_from(&pod.last_failure);
             // An image of the application that cannot be had says nothing about the candidate.
             life.waits = pod.waits.clone().filter(|_| pod.waits_for_us);
-            if pod.is_ready {
-                life.memory.extend(pod.memory.filter(|bytes| *bytes > 0.0).map(f64::ln));
-                life.cpu.extend(pod.cpu.filter(|cores| *cores > 0.0).map(f64::ln));
+            if let (true, Some(age_s)) = (pod.is_ready, pod.age_s) {
+                let log = |figure: Option<f64>| figure.filter(|figure| *figure > 0.0).map(f64::ln);
+                let figures = life.ages.entry(age(age_s)).or_default();
+                figures.memory.extend(log(pod.memory));
+                figures.cpu.extend(log(pod.cpu));
+                figures.latency.extend(log(pod.latency));
             }
         }
     }
@@ -75,25 +96,53 @@ impl Observations {
     }
 }
 
+/// The number of an age: each lasts twice as long as the one before.
+fn age(seconds: u64) -> u32 {
+    (seconds / YOUNG_S).max(1).ilog2()
+}
+
 fn verdict(name: &str, lives: &[&Life], untouched: &[&Life], checks: usize) -> Verdict {
-    let ratio = |figure: fn(&Life) -> &Vec<f64>| {
-        ratio_after(&means(untouched, figure), &means(lives, figure), checks)
+    let alike = alike(untouched, lives);
+    let ratio = |figure: fn(&Figures) -> &Vec<f64>| {
+        let groups: Vec<_> =
+            alike.iter().map(|[others, own]| [means(others, figure), means(own, figure)]).collect();
+        ratio_within(&groups, checks)
     };
     Verdict {
         candidate: name.to_owned(),
         pods: lives.len(),
         untouched: untouched.len(),
-        memory: ratio(|life| &life.memory),
-        cpu: ratio(|life| &life.cpu),
+        memory: ratio(|figures| &figures.memory),
+        cpu: ratio(|figures| &figures.cpu),
+        latency: ratio(|figures| &figures.latency),
         failures: lives.iter().map(|life| life.failures).sum(),
         withdraw: reason_to_withdraw(lives, untouched),
     }
 }
 
-/// The mean of each pod's later half: both groups grow alike until then.
-fn means(lives: &[&Life], figure: fn(&Life) -> &Vec<f64>) -> Vec<f64> {
-    let later = |values: &Vec<f64>| values[values.len() / 2..].to_vec();
-    let values = lives.iter().map(|life| later(figure(life))).filter(|values| !values.is_empty());
+/// Untouched pods and those of a candidate, by the type of their nodes. Of each type the age is taken at which most of
+/// both were seen, the later one of several.
+fn alike<'a>(untouched: &[&'a Life], lives: &[&'a Life]) -> Vec<[Vec<&'a Figures>; 2]> {
+    let mut seen: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
+    for life in lives {
+        seen.entry(&life.node_type).or_default().extend(life.ages.keys());
+    }
+    let of_type = |(node_type, ages): (&str, BTreeSet<u32>)| {
+        let groups = ages.into_iter().map(|age| [at(untouched, node_type, age), at(lives, node_type, age)]);
+        groups.max_by_key(|group| group.iter().map(Vec::len).min())
+    };
+    seen.into_iter().filter_map(of_type).collect()
+}
+
+/// What was seen of the pods on nodes of that type at that age.
+fn at<'a>(lives: &[&'a Life], node_type: &str, age: u32) -> Vec<&'a Figures> {
+    let same = lives.iter().filter(|life| life.node_type == node_type);
+    same.filter_map(|life| life.ages.get(&age)).collect()
+}
+
+/// The mean of each pod.
+fn means(pods: &[&Figures], figure: fn(&Figures) -> &Vec<f64>) -> Vec<f64> {
+    let values = pods.iter().map(|pod| figure(pod)).filter(|values| !values.is_empty());
     values.map(|values| values.iter().sum::<f64>() / values.len() as f64).collect()
 }
 
@@ -118,18 +167,20 @@ fn reason_to_withdraw(lives: &[&Life], untouched: &[&Life]) -> Option<String> {
 }
 
 impl Verdict {
-    /// Whether it is proven better in memory or CPU, and costs no more of the other than a pick may.
-    pub(crate) fn is_better(&self) -> bool {
+    /// Whether it is proven better in memory or CPU, costs no more of the other than a pick may, and is not proven
+    /// slower. Memory and CPU have to be known, and the latency if it was asked for.
+    pub(crate) fn is_better(&self, asks_latency: bool) -> bool {
+        let (Some(memory), Some(cpu)) = (self.memory, self.cpu) else { return false };
         let (margins, limits) = (Margins::USUAL, CostLimits::USUAL);
-        let better = |ratio: Option<Interval>, margin| {
-            ratio.is_some_and(|ratio| Answer::by_interval(ratio, margin) == Answer::Better)
+        let is_gain = |ratio, margin| Answer::by_interval(ratio, margin) == Answer::Better;
+        let is_slower = match self.latency {
+            Some(ratio) => Answer::by_interval(ratio, LATENCY_MARGIN) == Answer::Worse,
+            None => asks_latency,
         };
-        let is_dear =
-            |ratio: Option<Interval>, limit: f64| ratio.is_some_and(|ratio| ratio.mid > 1.0 + limit);
-        let gains = better(self.memory, margins.memory) || better(self.cpu, margins.cpu);
-        gains
-            && !is_dear(self.memory, limits.memory)
-            && !is_dear(self.cpu, limits.cpu)
+        (is_gain(memory, margins.memory) || is_gain(cpu, margins.cpu))
+            && memory.mid <= 1.0 + limits.memory
+            && cpu.mid <= 1.0 + limits.cpu
+            && !is_slower
             && self.withdraw.is_none()
     }
 
@@ -152,12 +203,14 @@ mod tests {
             is_ready: true,
             waits: None,
             waits_for_us: false,
-            node: None,
+            node: Some(format!("node-{}", number % 2)),
+            age_s: Some(600),
             failures: 0,
             oom_kills: 0,
             last_failure: None,
             memory: Some(memory),
             cpu: Some(0.1),
+            latency: Some(0.2),
         }
     }
 
@@ -168,19 +221,27 @@ mod tests {
     }
 
     fn judged(pods: &[Pod]) -> Verdict {
+        judged_on(pods, &Types::new())
+    }
+
+    fn judged_on(pods: &[Pod], types: &Types) -> Verdict {
         let mut seen = Observations::default();
-        seen.add(pods);
-        seen.add(pods);
+        seen.add(pods, types);
+        seen.add(pods, types);
         seen.verdicts().pop().unwrap()
+    }
+
+    fn has_candidate(pod: &Pod) -> bool {
+        pod.candidate.as_deref() != Some(SYSTEM)
     }
 
     #[test]
     fn less_memory_is_proven_and_no_difference_is_not() {
         let verdict = judged(&ten(0.7));
-        assert!(verdict.is_better() && verdict.memory.unwrap().hi < 0.75, "{verdict:?}");
+        assert!(verdict.is_better(false) && verdict.memory.unwrap().hi < 0.75, "{verdict:?}");
         assert_eq!((verdict.pods, verdict.untouched), (3, 7));
-        assert!(!judged(&ten(1.0)).is_better());
-        assert!(!judged(&ten(1.4)).is_better());
+        assert!(!judged(&ten(1.0)).is_better(false));
+        assert!(!judged(&ten(1.4)).is_better(false));
     }
 
     #[test]
@@ -189,7 +250,7 @@ mod tests {
         pods[8].failures = 1;
         pods[8].last_failure = Some("OOMKilled, exit status 137".into());
         let verdict = judged(&pods);
-        assert!(verdict.withdraw.as_ref().unwrap().contains("OOMKilled") && !verdict.is_better());
+        assert!(verdict.withdraw.as_ref().unwrap().contains("OOMKilled") && !verdict.is_better(false));
         pods.iter_mut().for_each(|pod| pod.failures = 1);
         assert_eq!(judged(&pods).withdraw, None);
     }
@@ -206,9 +267,62 @@ mod tests {
     #[test]
     fn what_costs_more_of_the_other_figure_than_a_pick_may_is_not_better() {
         let mut pods = ten(0.7);
-        pods.iter_mut()
-            .filter(|pod| pod.candidate.as_deref() != Some(SYSTEM))
-            .for_each(|pod| pod.cpu = Some(0.2));
-        assert!(!judged(&pods).is_better());
+        pods.iter_mut().filter(|pod| has_candidate(pod)).for_each(|pod| pod.cpu = Some(0.2));
+        assert!(!judged(&pods).is_better(false));
+    }
+
+    #[test]
+    fn a_candidate_that_is_proven_slower_is_not_better() {
+        let mut pods = ten(0.7);
+        pods.iter_mut().filter(|pod| has_candidate(pod)).for_each(|pod| pod.latency = Some(0.3));
+        assert!(!judged(&pods).is_better(false));
+        pods[9].latency = Some(0.01);
+        assert!(judged(&pods).is_better(false), "not proven");
+        pods.iter_mut().for_each(|pod| pod.latency = None);
+        let verdict = judged(&pods);
+        assert!(verdict.is_better(false) && !verdict.is_better(true), "asked for, and not known");
+        pods.iter_mut().for_each(|pod| pod.cpu = None);
+        assert!(!judged(&pods).is_better(false), "CPU is not known");
+    }
+
+    /// Pods need half as much on small nodes, and most of the candidate's are there.
+    #[test]
+    fn pods_are_compared_on_nodes_of_one_type() {
+        let pods = |factor: f64| {
+            let made = (0..40).map(|number| {
+                let (node, base, few) = if number < 20 { ("s", 5e7, 0..3) } else { ("l", 1e8, 37..40) };
+                let is_untouched = few.contains(&number) == (number < 20);
+                let (candidate, factor) = if is_untouched { (SYSTEM, 1.0) } else { ("jemalloc", factor) };
+                let noise = 1.0 + (number % 5) as f64 / 100.0;
+                Pod { node: Some(node.to_owned()), ..pod(number, candidate, base * factor * noise) }
+            });
+            made.collect::<Vec<_>>()
+        };
+        let types = Types::from([("s".to_owned(), "small".to_owned()), ("l".to_owned(), "large".to_owned())]);
+        assert!(judged(&pods(1.0)).is_better(false), "the types are not known");
+        assert!(!judged_on(&pods(1.0), &types).is_better(false));
+        let verdict = judged_on(&pods(0.7), &types);
+        assert!(
+            verdict.is_better(false) && (0.69..0.73).contains(&verdict.memory.unwrap().mid),
+            "{verdict:?}"
+        );
+    }
+
+    /// Those of the candidate are older now. In the look before they were not, and needed as much.
+    #[test]
+    fn pods_are_compared_at_the_same_age() {
+        let mut pods = ten(0.7);
+        pods.iter_mut().filter(|pod| has_candidate(pod)).for_each(|pod| pod.age_s = Some(100_000));
+        assert_eq!(judged(&pods).memory, None);
+        let mut seen = Observations::default();
+        seen.add(&ten(1.0), &Types::new());
+        seen.add(&pods, &Types::new());
+        let verdict = seen.verdicts().pop().unwrap();
+        assert!(!verdict.is_better(false) && verdict.memory.unwrap().mid > 0.95, "{verdict:?}");
+    }
+
+    #[test]
+    fn an_age_lasts_twice_as_long_as_the_one_before() {
+        assert_eq!([0, 119, 120, 239, 240, 3600].map(age), [0, 0, 1, 1, 2, 5]);
     }
 }

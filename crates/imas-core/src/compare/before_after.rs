@@ -13,18 +13,33 @@ use super::paired::FEWEST_ROUNDS;
 /// when several different population variances are involved", Biometrika 34, 1947). `checks` intervals share the
 /// error of one (Bonferroni).
 pub fn ratio_after(before: &[f64], after: &[f64], checks: usize) -> Option<Interval> {
-    if before.len().min(after.len()) < FEWEST_ROUNDS {
+    ratio_within(&[[before.to_vec(), after.to_vec()]], checks)
+}
+
+/// The later figures by the earlier ones, each compared with those of its own group: groups may differ from the start.
+/// Groups with fewer than three of either are left out; None if no group is left. Figures are logarithms.
+///
+/// A group weighs as much as its number of figures tells. The interval is Welch's, of the weighted mean of the groups'
+/// differences.
+pub fn ratio_within(groups: &[[Vec<f64>; 2]], checks: usize) -> Option<Interval> {
+    let (mut weights, mut difference, mut variance, mut squares) = (0.0, 0.0, 0.0_f64, 0.0);
+    for group in groups.iter().filter(|group| group.iter().all(|part| part.len() >= FEWEST_ROUNDS)) {
+        let [before, after] = group.each_ref().map(|part| (mean_and_deviation(part), part.len() as f64));
+        let weight = before.1 * after.1 / (before.1 + after.1);
+        weights += weight;
+        difference += weight * (after.0.0 - before.0.0);
+        for ((_, deviation), n) in [before, after] {
+            let part = (weight * deviation).powi(2) / n;
+            variance += part;
+            squares += part.powi(2) / (n - 1.0);
+        }
+    }
+    if weights <= 0.0 {
         return None;
     }
-    let part = |values: &[f64]| {
-        let ((mean, deviation), n) = (mean_and_deviation(values), values.len() as f64);
-        (mean, deviation * deviation / n, n)
-    };
-    let ((mean_0, error_0, n_0), (mean_1, error_1, n_1)) = (part(before), part(after));
-    let (difference, variance) = (mean_1 - mean_0, error_0 + error_1);
-    let freedom = variance.powi(2) / (error_0.powi(2) / (n_0 - 1.0) + error_1.powi(2) / (n_1 - 1.0));
+    let (difference, error) = (difference / weights, variance.sqrt() / weights);
     let tail = (1.0 - CONFIDENCE) / 2.0 / checks.max(1) as f64;
-    let half = if variance > 0.0 { t_quantile(tail, freedom) * variance.sqrt() } else { 0.0 };
+    let half = if error > 0.0 { t_quantile(tail, variance.powi(2) / squares) * error } else { 0.0 };
     Some(Interval { lo: (difference - half).exp(), mid: difference.exp(), hi: (difference + half).exp() })
 }
 
@@ -74,5 +89,25 @@ mod tests {
         assert_eq!(ratio_after(&steady, &[0.2, 0.2], 1), None);
         let wider = ratio_after(&steady, &[0.2, 0.21, 0.19], 8).unwrap();
         assert!(wider.lo < ratio.lo && wider.hi > ratio.hi);
+    }
+
+    /// Twice as much in the second group, which most of the earlier figures are in: together it looks like a gain.
+    #[test]
+    fn groups_that_differ_from_the_start_make_no_difference() {
+        let group = |level: f64, counts: [usize; 2], gain: f64| {
+            let noise = |n: usize| n as f64 / 100.0;
+            let figures = |count: usize, level: f64| (0..count).map(|n| level + noise(n)).collect::<Vec<_>>();
+            [figures(counts[0], level), figures(counts[1], level - gain)]
+        };
+        let groups = |gain| [group(0.0, [4, 8], gain), group(2.0_f64.ln(), [8, 4], gain)];
+        let [[a, b], [c, d]] = groups(0.0);
+        assert!(ratio_after(&[a, c].concat(), &[b, d].concat(), 1).unwrap().mid < 0.85);
+        assert!(ratio_within(&groups(0.0), 1).unwrap().contains(1.0));
+        let gain = ratio_within(&groups(0.3), 1).unwrap();
+        assert!(gain.hi < 0.8 && gain.contains((-0.3_f64).exp()), "{gain:?}");
+        let few = group(5.0, [2, 9], 4.0);
+        assert_eq!(ratio_within(std::slice::from_ref(&few), 1), None);
+        let [first, second] = groups(0.3);
+        assert_eq!(ratio_within(&[first, few, second], 1), Some(gain));
     }
 }

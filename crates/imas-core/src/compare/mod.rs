@@ -20,7 +20,7 @@ pub mod margins;
 pub mod paired;
 pub mod residue;
 
-pub use before_after::{EventCount, chance_of_events, ratio_after};
+pub use before_after::{EventCount, chance_of_events, ratio_after, ratio_within};
 pub use estimate::{Answer, Estimate, Spread};
 pub use looks::Looks;
 pub use margins::{CostLimits, Margins};

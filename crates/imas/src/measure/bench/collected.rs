@@ -66,7 +66,8 @@ impl CollectedRuns {
         let mut signals = self.signals.iter().filter_map(|&signal| u32::try_from(signal).ok());
         let crash = signals.find(|&signal| is_crash_signal(signal));
         let others = [
-            (self.out_of_memory, Ended::OutOfMemory),
+            // 128 + SIGKILL: the same command has no such end under `system`, or nothing would be compared.
+            (self.out_of_memory, Ended::Failed { status: 137 }),
             (self.hung, Ended::Hung),
             (self.excess, Ended::Excess),
         ];

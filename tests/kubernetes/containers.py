@@ -1,0 +1,195 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""tests/kubernetes/containers.py IMAS: a bundle in real containers of runc and podman, as docs/containers.md says.
+
+The image is a program with its libraries alone, so nothing is pulled. Where a runtime cannot start it without a bundle, as in
+many sandboxes, the runtime's own words are the reason why it is SKIPPED."""
+
+import contextlib
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
+
+import imas_testing  # noqa: E402
+import runner  # noqa: E402
+from groups import Node, expect, new, pod_group, unified  # noqa: E402
+from imas_testing import Skipped, case, finish, run, skipped, until  # noqa: E402
+
+HERE = pathlib.Path(__file__).resolve().parent
+LIBRARIES = {"glibc:lean-trim": "libimas-giveback.so", "mimalloc": "libmimalloc.so"}
+USER = 65532  # of no rights
+OWN = "OWN=mine"
+RUN_S = 60
+
+
+class Runc:
+    """runc as kubelet's runtimes call it: they make the file and say where the control group is."""
+
+    name, shown = "runc", "containerd"
+
+    def __init__(self, work, image, top):
+        self.work, self.image, self.top = work / "runc", image, top
+        self.uid = None
+
+    def words(self, bundle, *command):
+        """The command line of a new container, and its id."""
+        self.uid, identity = new()
+        folder = self.work / identity
+        folder.mkdir(parents=True)
+        run("runc", "spec", "--bundle", folder, must=True)
+        file = folder / "config.json"
+        spec = json.loads(file.read_text())
+        spec["root"] = {"path": str(self.image), "readonly": True}
+        variables = (bundle / "imas.env").read_text().split("\n") if bundle else []
+        spec["process"] |= {"terminal": False, "args": [str(one) for one in command], "user": {"uid": USER, "gid": USER},
+                            "env": [OWN, *(one for one in variables if "=" in one and not one.startswith("#"))]}
+        spec["mounts"] = [one for one in spec["mounts"] if one["type"] not in ("cgroup", "mqueue")]  # nothing needs them
+        if bundle:
+            spec["mounts"].append({"destination": "/opt/imas", "type": "bind", "source": str(bundle), "options": ["bind", "ro"]})
+        spec["linux"]["cgroupsPath"] = f"/{self.top}/{pod_group(self.uid)}/cri-containerd-{identity}.scope"
+        file.write_text(json.dumps(spec))
+        return ["runc", "--root", self.work / "state", "run", "--bundle", folder, identity], identity
+
+    def pid(self, identity):
+        return json.loads(run("runc", "--root", self.work / "state", "state", identity, must=True).stdout)["pid"]
+
+    def end(self, identity):
+        run("runc", "--root", self.work / "state", "delete", "--force", identity)
+
+
+class Podman:
+    """podman with places of its own, so that it sees no container of this machine."""
+
+    name, shown, uid = "podman", "podman", None
+
+    def __init__(self, work, image, top):
+        self.work, self.image, self.top = work / "podman", image, top
+        self.podman = ["podman", "--root", self.work / "storage", "--runroot", self.work / "run", "--tmpdir", self.work / "tmp",
+                       "--storage-driver", "vfs", "--cgroup-manager", "cgroupfs", "--events-backend", "none"]
+
+    def words(self, bundle, *command):
+        self.work.mkdir(exist_ok=True)
+        _, name = new()
+        given = ["--volume", f"{bundle}:/opt/imas:ro", "--env-file", bundle / "imas.env"] if bundle else []
+        return [*self.podman, "run", "--rm", "--name", name, "--network", "none", "--no-hosts", "--read-only", "--cap-drop", "ALL",
+                "--user", USER, "--log-driver", "none", "--cgroup-parent", f"/{self.top}", "--env", OWN, *given,
+                "--rootfs", self.image, *command], name
+
+    def pid(self, name):
+        return int(run(*self.podman, "inspect", "--type", "container", "--format", "{{.State.Pid}}", name, must=True).stdout)
+
+    def end(self, name):
+        run(*self.podman, "rm", "--force", "--time", "0", name)
+
+
+class Tests:
+    def __init__(self, imas, work, runtime):
+        self.imas, self.runtime = imas, runtime
+        self.bundles = {}
+        for candidate in LIBRARIES:
+            folder = work / "bundles" / candidate.replace(":", "-")
+            if not folder.exists():
+                folder.parent.mkdir(exist_ok=True)
+                run(imas, "bundle", candidate, "--out", folder, must=True)
+            folder.chmod(0o755)
+            self.bundles[candidate] = folder
+
+    def shown(self, bundle):
+        """What the program says of itself: libraries of the bundle, and its variables."""
+        words, identity = self.runtime.words(bundle, "/app")
+        try:
+            return run(*words, timeout=RUN_S, may_hang=True)
+        finally:
+            self.runtime.end(identity)
+
+    def starts_at_all(self):
+        if not shutil.which(self.runtime.name):
+            raise Skipped(f"{self.runtime.name} is not installed (apt install {self.runtime.name})")
+        done = self.shown(None)
+        if done.returncode != 0:
+            raise Skipped(f"{self.runtime.name} starts no container here: {(done.stderr.strip() or 'it hangs').splitlines()[-1]}")
+        expect("OWN" in done.stdout.split() and "/opt/imas/" not in done.stdout, done)
+
+    def the_candidate_serves(self):
+        for candidate, bundle in self.bundles.items():
+            done = self.shown(bundle)
+            seen = done.stdout.split()
+            libraries = {f"/opt/imas/{file.name}" for file in bundle.glob("*.so")}
+            expect(done.returncode == 0 and f"/opt/imas/{LIBRARIES[candidate]}" in libraries, (candidate, done))
+            expect({one for one in seen if one.startswith("/opt/imas/")} == libraries, (candidate, seen))
+            expect("OWN" in seen and not any(one.startswith(("LD_", "IMAS", "GLIBC")) for one in seen), (candidate, seen))
+
+    @contextlib.contextmanager
+    def running(self, bundle):
+        words, identity = self.runtime.words(bundle, "/app", 8080)
+        child = subprocess.Popen([str(word) for word in words], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        try:
+            pid = until(lambda: self.runtime.pid(identity), ignoring=(Exception,))
+            expect(pid, "it does not start")
+            expect(until(lambda: "app" in pathlib.Path(f"/proc/{pid}/comm").read_text(), ignoring=(OSError,)), pid)
+            yield pid
+        finally:
+            self.runtime.end(identity)
+            child.kill()
+            child.communicate()
+
+    def the_node_finds_it(self):
+        """By the control group that the runtime made, as the program inside its own root."""
+        for candidate, bundle in self.bundles.items():
+            with self.running(bundle) as pid:
+                group = next(line for line in pathlib.Path(f"/proc/{pid}/cgroup").read_text().splitlines() if line.startswith("0::"))
+                if f"/{self.runtime.top}/" not in group:
+                    raise Skipped(f"{self.runtime.name} makes no control group of version 2 here: {group}")
+                rows = json.loads(run(self.imas, "kube", "node", "--json", "--logs", "/nowhere", must=True).stdout)["containers"]
+                found = [one for one in rows if one["id"] in group]
+                expect(len(found) == 1, (candidate, group, rows))
+                row = found[0]
+                expect(row["runtime"] == self.runtime.shown and row["pod_uid"] == self.runtime.uid, row)
+                expect(row["program"] == "/app" and row["libc"] == "glibc" and row["library"] == LIBRARIES[candidate], row)
+
+
+def removed(top):
+    """Takes the groups away that the runtimes made, in each hierarchy."""
+    places = [place for pattern in (top, f"*/{top}") for place in pathlib.Path("/sys/fs/cgroup").glob(pattern)]
+    for place in places:
+        folders = sorted((one for one in place.rglob("*") if one.is_dir()), key=lambda one: -len(one.parts))
+        for folder in (*folders, place):
+            until(lambda folder=folder: not folder.exists() or folder.rmdir() is None, 5, ignoring=(OSError,))
+
+
+def main():
+    arguments = imas_testing.Arguments(__doc__)
+    arguments.add_argument("imas", type=pathlib.Path)
+    imas = arguments.parse_args().imas.resolve()
+    cgroups = unified()
+    if not cgroups:
+        skipped("containers", "control groups of version 2 cannot be made here")
+        finish("kubernetes-containers")
+    top = Node(cgroups).top.name
+    with tempfile.TemporaryDirectory(prefix="imas-containers-", ignore_cleanup_errors=True) as work:
+        work = pathlib.Path(work)
+        work.chmod(0o755)
+        app = work / "app"
+        run("gcc", "-O1", "-pthread", "-o", app, HERE / "app.c", must=True)
+        try:
+            for kind in (Runc, Podman):
+                # An image for each: a runtime makes its mount points there.
+                tests = Tests(imas, work, kind(work, work / f"image-{kind.name}", top))
+                libraries = [file for bundle in tests.bundles.values() for file in bundle.glob("*.so")]
+                runner.image_of(tests.runtime.image, app, *libraries)
+                if not case(f"{kind.name} starts a container", tests.starts_at_all):
+                    continue
+                case(f"{kind.name}: the candidate serves", tests.the_candidate_serves)
+                case(f"{kind.name}: the node finds it", tests.the_node_finds_it)
+        finally:
+            removed(top)
+    finish("kubernetes-containers")
+
+
+main()
