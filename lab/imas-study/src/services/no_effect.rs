@@ -33,12 +33,17 @@ impl NoEffect {
             return loaded.all(|(with, _)| with == 0).then_some(Self::NotLoaded);
         }
         let beside_first = |one: &ArenaHeaps| one.heap_bytes.iter().sum::<u64>();
-        if share(runs, ArenaHeaps::all_heap_bytes)? < LEAST_SHARE {
+        if share_of_glibc(runs)? < LEAST_SHARE {
             return Some(Self::NoHeap);
         }
         let is_number = candidate.starts_with("glibc:arena");
         (is_number && share(runs, beside_first)? < LEAST_SHARE).then_some(Self::OneHeap)
     }
+}
+
+/// Share of the memory under `system` that lies in glibc's heaps; None where they were not looked at.
+pub(super) fn share_of_glibc(runs: &[&RawRun]) -> Option<f64> {
+    share(runs, ArenaHeaps::all_heap_bytes)
 }
 
 /// Share of the memory under `system` that this part takes, middle of all runs.

@@ -11,7 +11,7 @@ use imas_core::stats::{Interval, attainable_confidence};
 use crate::columns::without_empty_columns;
 use crate::services::judge::{CandidateForAll, JUDGED};
 use crate::services::judgement::JournalJudgement;
-use crate::services::no_effect::NoEffect;
+use crate::services::no_effect::{NoEffect, share_of_glibc};
 use imas_runs::service::page::{MeasuredService, best, named};
 use imas_runs::service::{C_LIBRARY, CandidateFigures, ServiceComparison, margin};
 
@@ -166,13 +166,15 @@ fn intervals(rounds: usize) -> String {
     format!("Brackets: intervals of {percent} % at most")
 }
 
-/// What serves malloc under `system`, where that is not the C library.
+/// What serves malloc under `system`, where that is not the C library. A library that is loaded behind a preloaded C
+/// library serves nothing: glibc's heaps then have most of the memory.
 fn malloc_of_system(services: &[MeasuredService<'_>]) -> String {
     let of = |service: &MeasuredService<'_>| {
         let system = service.runs.iter().filter(|run| run.candidate == SYSTEM);
         let malloc =
             system.map(|run| run.of_server().malloc.join(" and ")).find(|malloc| !malloc.is_empty())?;
-        (malloc != C_LIBRARY).then(|| format!("{}: {malloc}", service.name))
+        let is_glibc = malloc == C_LIBRARY || share_of_glibc(&service.runs).is_some_and(|share| share > 0.5);
+        (!is_glibc).then(|| format!("{}: {malloc}", service.name))
     };
     let others: Vec<String> = services.iter().filter_map(of).collect();
     match others.is_empty() {
@@ -271,7 +273,7 @@ mod tests {
     use super::*;
     use crate::services::judgement::JudgeOptions;
     use imas_core::run::RawRun;
-    use imas_core::server_run::{Figure, ServerRun};
+    use imas_core::server_run::{ArenaHeaps, Figure, ServerRun};
     use imas_runs::service::{ServiceOptions, compare_services};
 
     fn runs(service: &str, rounds: u32, leaner: f64) -> Vec<RawRun> {
@@ -308,11 +310,12 @@ mod tests {
     #[test]
     fn another_malloc_and_a_day_are_shown() {
         assert!(!text(4).contains("over the day") && !text(4).contains("Malloc under"));
-        let with = |malloc: &str| {
+        let with = |malloc: &str, heap: Option<&ArenaHeaps>| {
             let mut all = runs("gains", 4, 0.7);
             for run in &mut all {
                 let mut server = run.of_server().clone();
                 server.malloc = vec![malloc.to_owned()];
+                server.heaps = heap.into_iter().cloned().collect();
                 server.record(Figure::lower("memory_day", server.value("memory").unwrap() * 2.0, "B"));
                 run.set_server(server);
             }
@@ -324,10 +327,12 @@ mod tests {
             let options = JudgeOptions { rails: vec![], least_bytes: 0.0, own_allocator: &BTreeSet::new() };
             readme(&services, &JournalJudgement::of(&all, &options))
         };
-        let text = with("libjemalloc.so.2");
+        let text = with("libjemalloc.so.2", None);
         assert!(text.contains("not the C library's in gains: libjemalloc.so.2."), "{text}");
         assert!(text.contains("| over the day |"), "{text}");
-        assert!(!with(C_LIBRARY).contains("not the C library's"));
+        assert!(!with(C_LIBRARY, None).contains("not the C library's"));
+        let heap = ArenaHeaps { bytes: 10, main_bytes: 9, ..ArenaHeaps::default() };
+        assert!(!with("libjemalloc.so.2", Some(&heap)).contains("not the C library's"), "libc is before it");
     }
 
     #[test]
