@@ -35,7 +35,8 @@ fn in_folder(lib_dir: &Path, candidate: &CatalogueCandidate) -> Result<Catalogue
     };
     let guard = libraries(lib_dir).guard;
     let library = lib_dir.join(FOLDER).join("allocators").join(file);
-    match [&guard, &library].into_iter().find(|file| !file.is_file()) {
+    let missing = [&guard, &library].into_iter().find(|file| !file.is_file()).cloned();
+    match missing {
         Some(missing) => Err(format!("{} is missing ('make musl' builds it)", missing.display())),
         None => Ok(CatalogueCandidate { library: Some(library), ..candidate.clone() }),
     }

@@ -7,9 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::support::witness::{Testimony, Witness};
-use crate::support::{
-    LIBRARIES, World, build, default_set, describe, input, names_of, output, real, succeeded,
-};
+use crate::support::{LIBRARIES, World, build, default_set, describe, input, names_of, output, real};
 use imas_core::sample::Ended;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_testing::skipped;
@@ -317,8 +315,8 @@ fn a_silent_fall_back_is_detected() {
 mod redis {
     use std::net::TcpListener;
 
-    use super::{Command, Stdio, Witness, World, check_trials, default_set, describe, output, real};
-    use crate::support::{Running, candidate, stdout, wait_until};
+    use super::{Command, Stdio, Witness, World, check_trials, default_set, output, real};
+    use crate::support::{Running, candidate, stdout, succeeded, wait_until};
 
     /// A port that is free at this moment.
     fn free_port() -> String {

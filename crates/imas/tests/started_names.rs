@@ -59,7 +59,7 @@ fn the_names_of_a_file_are_programs_of_their_own() {
         ["server", "sentinel", "check-rdb"].map(|name| links.shown(name)),
         ["as server", "as sentinel", ""]
     );
-    let pinned = succeeded(output(&mut links.world.imas(["pin", &links.path("server"), "jemalloc"])));
+    succeeded(output(&mut links.world.imas(["pin", &links.path("server"), "jemalloc"])));
     let serves = |name: &str| crate::support::stdout(&links.world.start([links.path(name)]));
     assert!(serves("server").starts_with("jemalloc "));
     assert!(!links.world.json(["show", "--json", &links.path("sentinel")])["pinned"].is_string());

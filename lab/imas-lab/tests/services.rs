@@ -88,7 +88,7 @@ fn an_interrupted_session_keeps_its_runs_and_goes_on() {
     assert_eq!(kept.len(), 1, "the run that was cut short is not kept: {kept:?}");
     assert_eq!(lines(&world.work().join("cleanups")), 1, "a clean-up would be killed half-way");
 
-    let again = succeeded(output(&mut run(&["--resume"])));
+    succeeded(output(&mut run(&["--resume"])));
     let mut all = runs(&journal);
     assert_eq!(all[..1], kept[..]);
     all.remove(0);
