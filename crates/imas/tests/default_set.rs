@@ -90,8 +90,8 @@ impl User {
     fn starts(&self, policy: &str) -> Output {
         let mut imas = self.world.imas(["run", "-v", "--"]);
         imas.env("IMAS_LIB_DIR", &self.lib).env("IMAS_POLICY", policy).arg(&self.program);
-        let output = succeeded(output(imas.arg("20000")));
-        output
+
+        succeeded(output(imas.arg("20000")))
     }
 
     fn trials_of(&self, name: &str) -> usize {

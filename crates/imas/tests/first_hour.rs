@@ -17,10 +17,7 @@ fn a_trial_page_belongs_to_its_store() {
     let who = who(&world);
     let store = |name: &str| world.work().join(name).to_string_lossy().into_owned();
     let (a, b) = (store("a.db"), store("b.db"));
-    let on = |store: &str, words: &[&str]| {
-        let output = succeeded(output(world.imas(["--store", store]).args(words)));
-        output
-    };
+    let on = |store: &str, words: &[&str]| succeeded(output(world.imas(["--store", store]).args(words)));
     on(&a, &["run", "--", &who]);
     for other in [&b, &world.store_path().to_string_lossy().into_owned()] {
         let shown: serde_json::Value =

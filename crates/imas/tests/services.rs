@@ -272,9 +272,7 @@ fn settings_of_the_command_line_are_applied_and_printed() {
 fn each_format_has_what_its_tool_wants() {
     let world = World::new();
     let printed = |words: &[&str]| {
-        let got =
-            succeeded(output(&mut world.imas([&["env", "--candidate", "jemalloc:mem"], words].concat())));
-        got
+        succeeded(output(&mut world.imas([&["env", "--candidate", "jemalloc:mem"], words].concat())))
     };
     let systemd = stdout(&printed(&["--format", "systemd"]));
     assert!(
