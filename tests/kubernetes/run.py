@@ -648,7 +648,7 @@ class Tests:
             (["node", "--listen", "nowhere"], "invalid"),
             (["settle", "shop", "--requests", "x"], "--prometheus <URL>"),
             (["settle", "shop", "--prometheus", "http://localhost"], "--requests <QUERY>"),
-            (["settle", "shop", "--prometheus", "-x", "--requests", "x"], "--prometheus <URL>"),
+            (["settle", "shop", "--prometheus", "-x", "--requests", "x"], "unexpected argument"),
             (["settle", "shop", "--prometheus", "file:///etc/passwd", "--requests", "x"], "begins with http://"),
         )
         for words, said in refused:
