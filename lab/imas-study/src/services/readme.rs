@@ -166,7 +166,7 @@ fn intervals(rounds: usize) -> String {
     format!("Brackets: intervals of {percent} % at most")
 }
 
-/// What serves malloc under `system`, where that is not the C library. A library that is loaded behind a preloaded C
+/// Sentence with the services whose `system` is not the C library's malloc. A library that is loaded behind a preloaded C
 /// library serves nothing: glibc's heaps then have most of the memory.
 fn malloc_of_system(services: &[MeasuredService<'_>]) -> String {
     let of = |service: &MeasuredService<'_>| {
