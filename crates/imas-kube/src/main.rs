@@ -57,32 +57,15 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::CommandFactory;
-use imas_cli::{manual, message};
+use imas_cli::manual;
 use imas_engine::context::Context;
-use imas_engine::probe;
+use imas_engine::entry;
 
 use crate::cli::{Cli, ClusterArgs, Command};
 use crate::kubectl::Kubectl;
 
 fn main() -> ExitCode {
-    if let Some(answer) = probe::answer() {
-        return answer;
-    }
-    let cli = match Cli::read() {
-        Ok(cli) => cli,
-        Err(usage) => {
-            let _ = usage.print(); // if this fails, the error cannot be reported either
-            return ExitCode::from(if usage.use_stderr() { 2 } else { 0 });
-        }
-    };
-    match run(cli) {
-        Ok(code) => code,
-        Err(error) if message::is_broken_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => {
-            message::error(&error);
-            ExitCode::from(2)
-        }
-    }
+    entry::main_of(Cli::read, run)
 }
 
 fn run(cli: Cli) -> Result<ExitCode> {

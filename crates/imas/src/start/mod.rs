@@ -282,12 +282,13 @@ fn decided_anew(
 ) -> Result<Start> {
     let args = request.args;
     let basis = || args.is_plain.then(|| Basis::now(Asked::of(args, places), context, &command.program.path));
-    let basis_of_file = basis();
     // A dry run reads alone.
     let store = match args.dry_run {
         true => crate::stored::harvest::view(context)?,
         false => context.open_store_within(STORE_TIMEOUT)?,
     };
+    // Read after the store was opened: SQLite sets the owner of the log for root, which changes its stamp.
+    let basis_of_file = basis();
     let executable = inspect::command(command, Some(&store))?;
     let of_runtime = RuntimeCommand { command, executable: &executable, environment: request.environment };
     let kept = |candidate, pressure| Kept { of_command: &of_runtime, candidate, pressure };
