@@ -59,13 +59,13 @@ use anyhow::Result;
 use clap::CommandFactory;
 use imas_cli::manual;
 use imas_engine::context::Context;
-use imas_engine::entry;
+use imas_engine::entry::main_of;
 
 use crate::cli::{Cli, ClusterArgs, Command};
 use crate::kubectl::Kubectl;
 
 fn main() -> ExitCode {
-    entry::main_of(Cli::read, run)
+    main_of(Cli::read, run)
 }
 
 fn run(cli: Cli) -> Result<ExitCode> {
