@@ -203,6 +203,11 @@ fn a_static_program_of_go_is_served_by_settings() {
         "{}",
         describe(&untouched)
     );
+    let text = printed(&output(&mut world.imas(["explain", words[0]])));
+    assert!(
+        text.contains("under system") && !text.contains("mimalloc"),
+        "nothing can be loaded into it: {text}"
+    );
     world.check(["pin", words[0], "go:gogc400"]).success();
     assert_eq!(printed(&output(world.imas(["run", "--"]).args(words))), "400\n");
     let text = printed(&output(&mut world.imas(["explain", words[0]])));

@@ -150,8 +150,11 @@ fn page(
             writeln!(text, "{trials} trial{s} of {} {does} not count: {why}", view.name)?;
         }
     }
-    writeln!(text, "\n{}", table(state))?;
-    text.push_str(&splits(state));
+    // Into an unfit program no candidate of the table can be loaded.
+    if !state.unfit {
+        writeln!(text, "\n{}", table(state))?;
+        text.push_str(&splits(state));
+    }
     text.push_str(&lives::text(&lives::lives(state)));
     if !past.is_empty() {
         writeln!(text, "decisions so far, newest first:")?;
@@ -165,7 +168,7 @@ fn page(
 
 /// How sure the answer is.
 fn confidence(state: &ProgramView) -> Option<String> {
-    let known = state.profile.adaptive.as_ref()?;
+    let known = state.profile.adaptive.as_ref().filter(|_| !state.unfit)?;
     let standing = state.judgement.as_ref()?.standings.iter().find(|one| one.proof.is_some());
     let percent = known.settings.confidence * 100.0;
     Some(match standing {
