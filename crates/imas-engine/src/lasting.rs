@@ -9,6 +9,7 @@ use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::environment::{
     Injection, Libraries, Mode, Reach, UnusablePath, Variables, has_hidden_settings,
 };
+use imas_linux::{elf, host};
 
 use crate::context::Context;
 use crate::inline_candidate::{has_settings, inline_candidate};
@@ -75,6 +76,15 @@ pub fn files<'a>(context: &'a Context, candidate: &'a CatalogueCandidate) -> imp
     let give_back = candidate.give_back.then_some(context.libraries.give_back.as_path());
     let own = [ours, give_back, answers];
     own.into_iter().chain([candidate.library.as_deref(), candidate.needs.as_deref()]).flatten()
+}
+
+/// Oldest C library with which these files work, such as `glibc 2.17`; this machine's where that cannot be read.
+pub fn oldest_libc<'a>(files: impl IntoIterator<Item = &'a Path>) -> String {
+    let asked: Result<Vec<_>, _> = files.into_iter().map(elf::glibc_asked).collect();
+    match asked.ok().and_then(|versions| versions.into_iter().flatten().max()) {
+        Some((major, minor)) => format!("glibc {major}.{minor}"),
+        None => host::libc_version(),
+    }
 }
 
 /// An error if the candidate's library belongs to a distribution, and cannot be taken along.

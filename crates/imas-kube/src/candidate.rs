@@ -59,12 +59,14 @@ pub(crate) fn environments(context: &Context, names: &[String], at: &Path) -> Re
     Ok(all)
 }
 
-/// Says for which images the libraries are.
-pub(crate) fn warn_of_libraries() {
+/// Says for which images the libraries of these candidates are.
+pub(crate) fn warn_of_libraries(context: &Context, names: &[String]) -> Result<()> {
+    let candidates = names.iter().map(|name| taken(context, name)).collect::<Result<Vec<_>>>()?;
     message::warning(&format!(
         "for images with {} or later only: in one with musl (Alpine) or an older C library no program of the container would start",
-        imas_linux::host::libc_version()
+        lasting::oldest_libc(candidates.iter().flat_map(|one| lasting::files(context, one)))
     ));
+    Ok(())
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ const KINDS: &str = "Deployment|StatefulSet|DaemonSet";
 /// Writes the folders that are asked for.
 pub(crate) fn run(args: &ComponentArgs, context: &Context) -> Result<()> {
     let environments = candidate::environments(context, &args.given.with, &args.given.at)?;
-    candidate::warn_of_libraries();
+    candidate::warn_of_libraries(context, &args.given.with)?;
     if let Some(folder) = &args.helm {
         write(&folder.join("templates"), &[("_imas.tpl", include_str!("component/_imas.tpl").to_owned())])?;
         write(folder, &[("Chart.yaml", chart()?), ("values.yaml", values(&args.given, &environments)?)])?;

@@ -33,9 +33,10 @@ pub(crate) fn run(args: &ImageArgs, context: &Context) -> Result<()> {
         }
         builds.sort_by_key(|build| build.architecture);
     }
+    let files = candidates.iter().flat_map(|one| lasting::files(context, one));
     let labels = json!({
         "org.opencontainers.image.title": "IMAS", "org.opencontainers.image.version": env!("CARGO_PKG_VERSION"),
-        "imas.io/candidates": args.with.join(","), "imas.io/libc": imas_linux::host::libc_version(),
+        "imas.io/candidates": args.with.join(","), "imas.io/libc": lasting::oldest_libc(files),
     });
     let layout = oci::layout(&builds, &format!("/{COPIER}"), &args.tag, &labels)?;
     write(&layout, &args.out).with_context(|| args.out.display().to_string())?;

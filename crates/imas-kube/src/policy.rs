@@ -57,7 +57,7 @@ pub(crate) fn print(args: &PolicyArgs, context: &Context) -> Result<()> {
     // A candidate with settings of the command line sets variables that no catalogue names.
     let given = environments.values().flat_map(|variables| variables.keys().map(String::as_str));
     let held: BTreeSet<_> = OF_RUNTIMES.into_iter().chain(every).chain(given).collect();
-    candidate::warn_of_libraries();
+    candidate::warn_of_libraries(context, &args.given.with)?;
     yaml::print(COMMENT, &[policy(args, &environments, &held)?, binding(&group(&args.api))])
 }
 

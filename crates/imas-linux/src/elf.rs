@@ -8,6 +8,7 @@ mod interface;
 mod runtimes;
 mod symbols;
 mod texts;
+mod versions;
 mod wrapped;
 
 use std::io::{Read, Seek};
@@ -17,6 +18,7 @@ use object::{Object, ObjectSection, ObjectSymbol, SectionFlags};
 
 use self::bounded::Bounded;
 use self::headers::Headers;
+pub use self::versions::glibc_asked;
 pub use self::wrapped::{called_by, defined_by};
 use crate::program_file::ProgramFile;
 use crate::runtime::FoundRuntime;

@@ -39,7 +39,7 @@ pub(crate) fn run(args: &BundleArgs, context: &Context) -> Result<ExitCode> {
     }
     lasting_settings::remarks(&candidate).iter().for_each(|remark| message::warning(remark));
     if !bundle.files.is_empty() {
-        warn(args);
+        warn(args, &bundle.libc);
     }
     let out = args.out.display();
     if args.json.json {
@@ -87,10 +87,13 @@ impl<'a> Bundle<'a> {
                 args.follow,
                 &Variables::new(),
             )?,
+            libc: match args.musl {
+                true => MUSL.to_owned(),
+                false => lasting::oldest_libc(files.iter().map(PathBuf::as_path)),
+            },
             files,
             candidate,
             follows: args.follow,
-            libc: if args.musl { MUSL.to_owned() } else { imas_linux::host::libc_version() },
         })
     }
 
@@ -208,17 +211,16 @@ fn for_musl(context: &Context, candidate: &CatalogueCandidate) -> Result<Catalog
     })
 }
 
-fn warn(args: &BundleArgs) {
+fn warn(args: &BundleArgs, libc: &str) {
     if !args.follow {
         message::warning(REACH);
     }
     if args.musl {
         return message::warning(&format!(
-            "for images with {MUSL} (Alpine) or later only: in one with glibc no program would start"
+            "for images with {libc} (Alpine) or later only: in one with glibc no program would start"
         ));
     }
     message::warning(&format!(
-        "for images with {} or later only: in one with musl (Alpine) or an older C library no program would start",
-        imas_linux::host::libc_version()
+        "for images with {libc} or later only: in one with musl (Alpine) or an older C library no program would start",
     ));
 }

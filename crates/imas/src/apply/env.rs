@@ -22,7 +22,7 @@ use crate::stored::profile::find;
 use imas_cli::message::Hinted;
 use imas_cli::{message, output};
 use imas_engine::context::Context;
-use imas_engine::lasting_settings;
+use imas_engine::{lasting, lasting_settings};
 use imas_view::program_view::state;
 
 pub(crate) fn run(args: &EnvArgs, places: &Places, context: &Context) -> Result<ExitCode> {
@@ -48,7 +48,7 @@ pub(crate) fn run(args: &EnvArgs, places: &Places, context: &Context) -> Result<
             ),
         ));
     }
-    let moved = args.bundle.as_deref().map(|at| imas_engine::lasting::moved(&candidate, at));
+    let moved = args.bundle.as_deref().map(|at| lasting::moved(&candidate, at));
     let candidate = moved.as_ref().unwrap_or(&candidate);
     let variables = choice::changes(&libraries(context, args), candidate, args.follow, &inherited)?;
     if args.json.json {
@@ -254,7 +254,7 @@ impl Setting<'_> {
         }
         message::warning(&format!(
             "for images with {} or later only: in one with musl (Alpine) or an older C library no program of the container would start",
-            imas_linux::host::libc_version()
+            lasting::oldest_libc(self.own_files())
         ));
         if let Some(needs) = &self.candidate.needs {
             message::warning(&format!("{} has to be in the image", needs.display()));
