@@ -102,8 +102,17 @@ fn study(args: &StudyArgs, places: &Places, progress: Progress) -> Result<Study>
 }
 
 /// Tables that are the answer rather than the evidence.
-const TOTALS: [&str; 8] =
-    ["aims", "aims-everyday", "totals", "totals-everyday", "leads", "choices", "agreement", "reasons"];
+const TOTALS: [&str; 9] = [
+    "aims",
+    "aims-everyday",
+    "totals",
+    "totals-everyday",
+    "leads",
+    "runtimes",
+    "choices",
+    "agreement",
+    "reasons",
+];
 
 fn page(study: &Study) -> String {
     // The remarks are sentences: they are in the page and in the CSV, a terminal has no room for them.

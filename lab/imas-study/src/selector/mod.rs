@@ -15,6 +15,7 @@ mod findings;
 mod judge;
 mod noise;
 mod pace;
+mod runtimes;
 mod source;
 mod strategy;
 mod tables;

@@ -11,6 +11,7 @@ use super::best_worst;
 use super::everyday;
 use super::judge::Outcomes;
 use super::pace;
+use super::runtimes;
 use super::strategy::{Aim, Strategy, analyse};
 use super::total::{Metric, ahead, signed, total, with_interval};
 use imas_cli::table::Table;
@@ -35,7 +36,7 @@ pub(crate) fn tables(judged: &Judged) -> Vec<Table> {
         measurements(judged),
         left_out(judged),
     ];
-    both.into_iter().chain(others).chain(pace::table(judged)).collect()
+    both.into_iter().chain(others).chain(pace::table(judged)).chain(runtimes::table(judged)).collect()
 }
 
 const TITLES: [&str; 3] = [
