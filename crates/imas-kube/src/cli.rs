@@ -123,7 +123,7 @@ pub(crate) struct NodeArgs {
     /// Kubelet's links to the logs of containers, which have their names
     #[arg(long, value_name = "DIR", default_value = "/var/log/containers", value_hint = ValueHint::DirPath)]
     pub(crate) logs: PathBuf,
-    /// By workload: what it could gain without a trial
+    /// Print what each workload could gain without a trial
     #[arg(long)]
     pub(crate) advise: bool,
     /// Print the workloads as metrics (OpenMetrics), for a collector that reads files

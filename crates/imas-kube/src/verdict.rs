@@ -308,7 +308,7 @@ mod tests {
         );
     }
 
-    /// Those of the candidate are older now. In the look before they were not, and needed as much.
+    /// Pods of the candidate are older in the second look. In the first they were not, and needed as much.
     #[test]
     fn pods_are_compared_at_the_same_age() {
         let mut pods = ten(0.7);
