@@ -78,7 +78,7 @@ class Podman:
         _, name = new()
         given = ["--volume", f"{bundle}:/opt/imas:ro", "--env-file", bundle / "imas.env"] if bundle else []
         return [*self.podman, "run", "--rm", "--name", name, "--network", "none", "--no-hosts", "--read-only", "--cap-drop", "ALL",
-                "--user", USER, "--log-driver", "none", "--cgroup-parent", f"/{self.top}", "--env", OWN, *given,
+                "--user", USER, "--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024", "--log-driver", "none", "--cgroup-parent", f"/{self.top}", "--env", OWN, *given,
                 "--rootfs", self.image, *command], name
 
     def pid(self, name):
