@@ -72,7 +72,7 @@ static int fork_order_rests(void) {
 }
 
 void fork_order_resolve(void) {
-    fork_order_next();
+    fork_order_start();
     if (libc_dlsym != NULL)
         foreign_allocator();
 }

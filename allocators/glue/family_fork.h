@@ -61,8 +61,8 @@ static const char *fork_order_is_single;
 
 __attribute__((constructor)) static void fork_order_resolve(void)
 {
-    fork_order_next();
     fork_order_is_own(NULL);
+    fork_order_start();
     fork_order_is_single = dlsym(RTLD_DEFAULT, "__libc_single_threaded");
 }
 

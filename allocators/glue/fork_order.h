@@ -152,27 +152,39 @@ static int fork_order_begin(fork_order_call *next)
 
 // ---- the function
 
-// Each library that includes this calls it in a constructor too. A first search later could wait for ever: it takes
-// the loader's lock, and the thread that loads a library may be waiting for the one that registers.
+static fork_order_call *fork_order_found; // libc's function
+
 static fork_order_call *fork_order_next(void)
 {
-    static fork_order_call *found;
-    fork_order_call *next = __atomic_load_n(&found, __ATOMIC_RELAXED);
+    fork_order_call *next = __atomic_load_n(&fork_order_found, __ATOMIC_RELAXED);
     if (next == NULL) {
         next = fork_order_find();
-        __atomic_store_n(&found, next, __ATOMIC_RELAXED);
+        __atomic_store_n(&fork_order_found, next, __ATOMIC_RELAXED);
     }
     return next;
+}
+
+// Each library that includes this calls it in a constructor. A first search later could wait for ever: it takes the
+// loader's lock, and the thread that loads a library may be waiting for the one that registers.
+static void fork_order_start(void)
+{
+    fork_order_call *next = fork_order_next();
+    if (next != NULL && __atomic_load_n(&fork_order_ready, __ATOMIC_ACQUIRE) != 0)
+        fork_order_begin(next);
 }
 
 __attribute__((visibility("default"))) fork_order_call __register_atfork;
 int __register_atfork(fork_order_handler *prepare, fork_order_handler *parent, fork_order_handler *child,
     void *object)
 {
+    // An allocator registers in its first malloc, with its locks held. The search allocates where libc is older than
+    // 2.34, so it is left to the constructor.
+    if (__atomic_load_n(&fork_order_found, __ATOMIC_RELAXED) == NULL && fork_order_is_own(object))
+        return fork_order_keep(prepare, parent, child) ? 0 : ENOMEM;
     fork_order_call *next = fork_order_next();
     // A libc before 2.34 without libdl (old_libc.c). Some allocators end the process when they are refused.
     if (next == NULL)
-        return fork_order_is_own(object) ? 0 : ENOMEM;
+        return ENOMEM;
     if (fork_order_begin(next) == 0 && fork_order_is_own(object) && fork_order_keep(prepare, parent, child))
         return 0;
     return next(prepare, parent, child, object);
