@@ -31,6 +31,7 @@ ROOTS = [
     ("Debian", "testing", "tarball"),
     ("Ubuntu", "jammy", "tarball"),  # 2.35
     ("Ubuntu", "noble", "tarball"),  # 2.39
+    ("Ubuntu", "resolute", "tarball"),  # 26.04
 ]
 # Fedora and its relatives have another package manager. Of theirs no root can be made here.
 WITHOUT_ROOT = ["RHEL 8 (2.28)", "RHEL 9 (2.34)", "Fedora"]

@@ -9,6 +9,9 @@ import shutil
 import subprocess
 
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "imas"
+SCRIPTS = pathlib.Path("/usr/share/debootstrap/scripts")
+# How newer suites than this machine's debootstrap knows are made.
+OF_NEWER = {"Debian": "sid", "Ubuntu": "gutsy"}
 # What the kernel shows and the test writes is mounted, so nothing stays in the root, and nothing outlives the test.
 INSIDE = """set -e
 root=$1
@@ -20,7 +23,10 @@ for folder in tmp run mnt dev/shm; do mount -t tmpfs tmpfs "$root/$folder"; done
 
 
 def mirror(label):
-    """The mirror of that distribution from which apt on this machine installs; None: it has none."""
+    """The mirror of that distribution: IMAS_MIRROR_DEBIAN or IMAS_MIRROR_UBUNTU, else that from which apt on this machine
+    installs; None: it has none."""
+    if given := os.environ.get(f"IMAS_MIRROR_{label.upper()}"):
+        return given
     words = ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", f"Label: {label}"]
     if shutil.which("apt-get") is None:
         return None
@@ -51,11 +57,13 @@ def root(label, suite, *packages):
             return folder, None
         source = mirror(label)
         if source is None:
-            return None, f"apt on this machine knows no mirror of {label}"
+            return None, f"apt on this machine knows no mirror of {label}, and IMAS_MIRROR_{label.upper()} names none"
         shutil.rmtree(folder, ignore_errors=True)
         more = [f"--include={','.join(packages)}"] if packages else []
+        script = SCRIPTS / (suite if (SCRIPTS / suite).exists() else OF_NEWER[label])
+        words = ["debootstrap", "--variant=minbase", *more, suite, folder, source, script]
         with open(f"{folder}.log", "w") as log:
-            made = subprocess.run(["debootstrap", "--variant=minbase", *more, suite, folder, source], stdout=log, stderr=log)
+            made = subprocess.run(words, stdout=log, stderr=log)
         if made.returncode != 0:
             lines = pathlib.Path(f"{folder}.log").read_text(errors="replace").strip().splitlines() or [""]
             return None, f"debootstrap failed: {lines[-1]} ({folder}.log)"
