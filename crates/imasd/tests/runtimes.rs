@@ -46,8 +46,8 @@ fn node_is_tried_under_its_settings_and_then_placed() {
     let (world, script, program) = World::with(CONFIGURATION).noticed("job.js", JOB);
     world.settle(&script, &program);
     assert_eq!(tried(&world, &program), ["node:semi8", "system"]);
-    let ended = world.store().trials(program.id).unwrap().into_iter().map(|trial| trial.sample.ended);
-    assert!(ended.into_iter().all(|ended| ended == Ended::Clean { status: Some(0) }));
+    let mut ended = world.store().trials(program.id).unwrap().into_iter().map(|trial| trial.sample.ended);
+    assert!(ended.all(|ended| ended == Ended::Clean { status: Some(0) }));
 
     world.pin(&program, "node:semi8");
     let plain = shown(Command::new(&node).arg(&script));
