@@ -102,12 +102,13 @@ pub fn unasked_obstacle(candidate: &CatalogueCandidate, found: &FoundRuntime) ->
 fn check_version(settings: &RuntimeSettings, found: &FoundRuntime, is_asked: bool) -> Result<(), String> {
     let range = &settings.versions;
     let needs = || format!("it needs {} {}", settings.runtime.name(), range.text());
-    match &found.version {
-        Some(version) if !range.has(version) => Err(format!("{}, and this is {version}", needs())),
-        None if !range.is_everything() && !is_asked => {
-            Err(format!("{}, and the version of this program's is not known", needs()))
-        }
-        _ => Ok(()),
+    // Of a version that is the oldest it may be, a range without an end has every later one too.
+    let is_exact = |version: &str| !version.ends_with('+');
+    match found.version.as_deref() {
+        Some(version) if range.has(version) && (is_exact(version) || !range.has_end()) => Ok(()),
+        Some(version) if is_exact(version) => Err(format!("{}, and this is {version}", needs())),
+        _ if range.is_everything() || is_asked => Ok(()),
+        _ => Err(format!("{}, and the version of this program's is not known", needs())),
     }
 }
 
@@ -207,7 +208,13 @@ mod tests {
         assert!(unasked_obstacle(&semi, &node(None)).unwrap().contains("is not known"));
         assert!(unasked_obstacle(&semi, &node(Some("16.20.2"))).unwrap().contains("this is 16.20.2"));
         assert_eq!(unasked_obstacle(&semi, &node(Some("18.18+"))), None);
-        assert_eq!(fit(&semi, &[node(None)], None).map(|_| ()), Ok(()), "a start shows it");
+        for range in [">=20", ">=18,<22"] {
+            semi.runtime.as_mut().unwrap().versions = VersionRange::parse(range).unwrap();
+            let oldest = node(Some("18.18+"));
+            assert!(unasked_obstacle(&semi, &oldest).unwrap().contains("is not known"), "{range}");
+            assert!(fit(&semi, &[oldest], None).is_ok(), "a start shows it");
+        }
+        assert!(fit(&semi, &[node(None)], None).is_ok(), "a start shows it");
         assert_eq!(unasked_obstacle(&CatalogueCandidate::default(), &node(None)), None);
     }
 

@@ -75,10 +75,8 @@ fn found<R: Read + Seek>(source: &mut R, headers: &Headers, left: u64) -> io::Re
             Some(library) => format!("linked with {library}, uses {}", marker.name),
             None => format!("has the symbol {}", marker.name),
         };
-        let version = version(marker.runtime, headers);
-        // What follows the sign is not known: this version or a later one.
-        let at_least = (marker.runtime == Runtime::Node && is_new_node).then(|| "18.18+".to_owned());
-        add(&mut found, marker, by, version.or(at_least));
+        let oldest = || oldest(marker.runtime, is_new_node).map(str::to_owned);
+        add(&mut found, marker, by, version(marker.runtime, headers).or_else(oldest));
     }
     for marker in text_markers(source)? {
         add(&mut found, marker, format!("has the text {}", marker.name), None);
@@ -185,6 +183,15 @@ fn version(runtime: Runtime, headers: &Headers) -> Option<String> {
     };
     let of_node = || node_20(headers).filter(|_| runtime == Runtime::Node);
     headers.needed.iter().find_map(of_library).or_else(of_node)
+}
+
+/// The oldest version with the symbols that were found: CPython has its marker since 3.8.
+fn oldest(runtime: Runtime, is_new_node: bool) -> Option<&'static str> {
+    match runtime {
+        Runtime::Node if is_new_node => Some("18.18+"),
+        Runtime::Cpython => Some("3.8+"),
+        _ => None,
+    }
 }
 
 /// "20 or later", where the program is linked with a library of Node.js that has such a binary interface.
