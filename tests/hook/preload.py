@@ -283,6 +283,29 @@ def runtimes():
     os.utime(LIBRARIES / "libimas-settings.so", (1, 1))
     left_alone("runtime: another library", [SHOWN])
     os.utime(LIBRARIES / "libimas-settings.so")
+    real_node()
+
+
+NODE_LIMIT = """
+console.log(v8.getHeapStatistics().heap_size_limit);
+console.log(process.env, child_process.execFileSync('/usr/bin/env').toString());
+"""
+
+
+def real_node():
+    """A trial and a production start of Node.js: its heap has the setting, and neither it nor a child sees it."""
+    node = shutil.which("node", path="/usr/bin:/usr/local/bin")
+    if node is None:
+        return skipped("runtime: Node.js", "it is not installed")
+    for options in [[], ["trial=node:x:ac0"]]:
+        name = f"runtime: Node.js {' '.join(options)}".rstrip()
+        if wanted(name):
+            publish(NODE, entry(os.path.realpath(node), f"flags={FLIGHT}", *options, candidate="node:x"))
+            plain, outcome, left = with_and_without([node, "-e", NODE_LIMIT], env={"A": "1"})
+            (limit, *rest), (small, *same) = plain.stdout.splitlines(), outcome.stdout.splitlines()
+            check(f"{name}: its heap", int(small) < int(limit) and outcome.returncode == 0, outcome)
+            check(f"{name}: the rest is the same", rest == same and b"{ A: '1' } A=1" in rest, outcome)
+            check(f"{name}: page", [p["served"] for p in left] == ["libc.so.6"], left)
 
 
 def executable(path, text):
