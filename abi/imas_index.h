@@ -135,11 +135,11 @@ struct imas_index_entry {
 
 #define IMAS_CATALOGUE_MAGIC UINT64_C(0x3154414353414DA9) /* bytes A9 'M' 'A' 'S' 'C' 'A' 'T' '1' */
 #define IMAS_CATALOGUE_VERSION 2u /* 2: settings of language runtimes; stub and daemon read no other version */
-#define IMAS_CATALOGUE_ENTRY_BYTES 2048u
+#define IMAS_CATALOGUE_ENTRY_BYTES 1536u
 #define IMAS_CATALOGUE_MAX 512u
 #define IMAS_CATALOGUE_LIBRARY_BYTES 256u
 #define IMAS_CATALOGUE_ENVIRONMENT_BYTES 632u
-#define IMAS_CATALOGUE_YIELDS_BYTES 1024u
+#define IMAS_CATALOGUE_YIELDS_BYTES 512u
 
 #define IMAS_CANDIDATE_SYSTEM 1u /* the id of `system` in every catalogue */
 
@@ -166,7 +166,7 @@ struct imas_catalogue_header {
     struct imas_file_identity give_back_identity;
     char settings[IMAS_CATALOGUE_LIBRARY_BYTES]; /* absolute path of libimas-settings.so; empty: no candidate is settings of a runtime */
     struct imas_file_identity settings_identity;
-    unsigned char reserved[856];
+    unsigned char reserved[344];
 };
 
 enum imas_candidate_flag {

@@ -10,7 +10,7 @@ pub const CATALOGUE_MAGIC: u64 = 0x3154_4143_5341_4DA9;
 /// Version of the layout.
 pub const CATALOGUE_VERSION: u32 = 2;
 /// Size of [`CatalogueHeader`] and of [`CatalogueEntry`].
-pub const CATALOGUE_ENTRY_BYTES: usize = 2048;
+pub const CATALOGUE_ENTRY_BYTES: usize = 1536;
 /// Most candidates a table holds.
 pub const CATALOGUE_MAX: u32 = 512;
 /// Room for a library's path, closing NUL included.
@@ -18,7 +18,7 @@ pub const CATALOGUE_LIBRARY_BYTES: usize = 256;
 /// Room for the environment of a candidate, closing NULs included.
 pub const CATALOGUE_ENVIRONMENT_BYTES: usize = 632;
 /// Room for what a candidate yields to, closing NULs included.
-pub const CATALOGUE_YIELDS_BYTES: usize = 1024;
+pub const CATALOGUE_YIELDS_BYTES: usize = 512;
 /// The id of `system` in every table.
 pub const CANDIDATE_SYSTEM: u16 = 1;
 
@@ -76,7 +76,7 @@ pub struct CatalogueHeader {
     /// That library as approved.
     pub settings_identity: FileIdentity,
     /// Zero.
-    pub reserved: [u8; 856],
+    pub reserved: [u8; 344],
 }
 
 /// One candidate (`struct imas_catalogue_entry`).
