@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 /// Name of what `imas` found, in the store.
 const FOUND: &str = "executable, its libraries, their functions, runtimes, libc";
 /// Name of what `imasd` found, in the store.
-const FOUND_BY_DAEMON: &str = "imasd-executable-runtimes, their versions";
+const FOUND_BY_DAEMON: &str = "imasd-executable-versions";
 /// Name of the count of readings that `imasd` began and did not end.
 const BEGUN: &str = "imasd-executable-begun";
 /// Number of readings begun and not ended after which the file is not read any more.
