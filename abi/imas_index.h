@@ -134,11 +134,12 @@ struct imas_index_entry {
 /* ---- Catalogue table ----------------------------------------------------------------------------------- */
 
 #define IMAS_CATALOGUE_MAGIC UINT64_C(0x3154414353414DA9) /* bytes A9 'M' 'A' 'S' 'C' 'A' 'T' '1' */
-#define IMAS_CATALOGUE_VERSION 1u
-#define IMAS_CATALOGUE_ENTRY_BYTES 1024u
+#define IMAS_CATALOGUE_VERSION 2u /* 2: settings of language runtimes; stub and daemon read no other version */
+#define IMAS_CATALOGUE_ENTRY_BYTES 1536u
 #define IMAS_CATALOGUE_MAX 512u
 #define IMAS_CATALOGUE_LIBRARY_BYTES 256u
 #define IMAS_CATALOGUE_ENVIRONMENT_BYTES 632u
+#define IMAS_CATALOGUE_YIELDS_BYTES 512u
 
 #define IMAS_CANDIDATE_SYSTEM 1u /* the id of `system` in every catalogue */
 
@@ -163,11 +164,14 @@ struct imas_catalogue_header {
     struct imas_file_identity hook_identity;
     char give_back[IMAS_CATALOGUE_LIBRARY_BYTES]; /* absolute path of libimas-giveback.so; empty: no candidate gives back */
     struct imas_file_identity give_back_identity;
-    unsigned char reserved[120];
+    char settings[IMAS_CATALOGUE_LIBRARY_BYTES]; /* absolute path of libimas-settings.so; empty: no candidate is settings of a runtime */
+    struct imas_file_identity settings_identity;
+    unsigned char reserved[344];
 };
 
 enum imas_candidate_flag {
-    IMAS_CANDIDATE_GIVES_BACK = 1, /* started with libimas-giveback.so; an older stub takes it for no candidate */
+    IMAS_CANDIDATE_GIVES_BACK = 1,   /* started with libimas-giveback.so */
+    IMAS_CANDIDATE_HAS_SETTINGS = 2, /* started with libimas-settings.so; IMAS_SETTINGS stands in its environment */
 };
 
 struct imas_catalogue_entry {
@@ -175,6 +179,9 @@ struct imas_catalogue_entry {
     char library[IMAS_CATALOGUE_LIBRARY_BYTES]; /* absolute path; empty: settings only */
     struct imas_file_identity identity;         /* of the library; zeros without one */
     char environment[IMAS_CATALOGUE_ENVIRONMENT_BYTES]; /* NAME=VALUE, each ended by NUL, ended by an empty one */
+    /* What the user may have set: a process that has one of them starts without the candidate. Listed as the environment is. A word
+     * that begins with '-' is the beginning of an argument, any other the name of a variable. */
+    char yields_to[IMAS_CATALOGUE_YIELDS_BYTES];
     uint32_t id;
     uint32_t flags; /* enum imas_candidate_flag; an entry with any other bit is no candidate */
     uint32_t reserved[7];

@@ -129,12 +129,11 @@ struct choice {
     struct imas_catalogue_entry candidate;
 };
 
-/* What gives back for the candidate: "" where nothing has to, NULL if the library is not the one that was approved. */
-static const char *giving_back(const struct choice *choice) {
-    const struct imas_catalogue_header *header = &choice->table.header;
-    if ((choice->candidate.flags & IMAS_CANDIDATE_GIVES_BACK) == 0)
+/* The library that candidates with the flag need: "" for any other, NULL if it is not the one that was approved. */
+static const char *needed(const struct choice *choice, uint32_t flag, const char *library, const struct imas_file_identity *approved) {
+    if ((choice->candidate.flags & flag) == 0)
         return "";
-    return table_approves(header->give_back, &header->give_back_identity) ? header->give_back : NULL;
+    return table_approves(library, approved) ? library : NULL;
 }
 
 static const char *ours(const struct table *table, bool trial) {
@@ -145,15 +144,19 @@ static const char *ours(const struct table *table, bool trial) {
 }
 
 static void start_under(struct choice *choice, const struct start *start, char **arguments, struct ticket *ticket, bool with_page) {
-    const char *library = ours(&choice->table, ticket->kind == IMAS_PAGE_TRIAL);
-    const char *before = giving_back(choice);
+    const struct imas_catalogue_header *header = &choice->table.header;
+    const struct beside beside = {
+        .give_back = needed(choice, IMAS_CANDIDATE_GIVES_BACK, header->give_back, &header->give_back_identity),
+        .ours = ours(&choice->table, ticket->kind == IMAS_PAGE_TRIAL),
+        .settings = needed(choice, IMAS_CANDIDATE_HAS_SETTINGS, header->settings, &header->settings_identity),
+    };
     ticket->candidate = choice->candidate.name;
-    if (library != NULL && before != NULL)
-        reexec_start(start, arguments, &choice->candidate, before, library, with_page ? ticket->path : NULL);
+    if (beside.give_back != NULL && beside.ours != NULL && beside.settings != NULL)
+        reexec_start(start, arguments, &choice->candidate, &beside, with_page ? ticket->path : NULL);
 }
 
 static bool choose(struct choice *choice, uint32_t id, const struct start *start) {
-    return table_candidate(&choice->table, id, &choice->candidate) && !reexec_overrides(&choice->candidate, start->envp);
+    return table_candidate(&choice->table, id, &choice->candidate) && !reexec_overrides(&choice->candidate, start);
 }
 
 /* True when another process runs the trial. */

@@ -103,9 +103,46 @@ static char **find(char **environment, const char *entry) {
     return NULL;
 }
 
-bool reexec_overrides(const struct imas_catalogue_entry *candidate, char **environment) {
+static const char *after_dashes(const char *text) {
+    while (*text == '-')
+        text++;
+    return text;
+}
+
+/* Whether the argument may be the option that begins with `option`. Behind one dash stand letters, which may be joined. A long
+ * option may have one dash and '_' for '-' in Node.js. To refuse once too often costs nothing. */
+static bool may_be_option(const char *argument, const char *option) {
+    if (*argument != '-')
+        return false;
+    if (option[1] != '-') {
+        const char letter[] = {option[1], '\0'};
+        return argument[1] != '-' && text_contains(argument, letter);
+    }
+    argument = after_dashes(argument);
+    option = after_dashes(option);
+    while (*option != '\0' && (*argument == *option || (*argument == '_' && *option == '-'))) {
+        argument++;
+        option++;
+    }
+    return *option == '\0';
+}
+
+/* The stub does not know where the options of a runtime end and those of its program begin: all count. */
+static bool is_given(const struct start *start, const char *option) {
+    for (int i = 1; i < start->argc; i++) {
+        if (may_be_option(start->argv[i], option))
+            return true;
+    }
+    return false;
+}
+
+bool reexec_overrides(const struct imas_catalogue_entry *candidate, const struct start *start) {
     for (const char *entry = candidate->environment; *entry != '\0'; entry += text_length(entry) + 1) {
-        if (find(environment, entry) != NULL)
+        if (find(start->envp, entry) != NULL)
+            return true;
+    }
+    for (const char *word = candidate->yields_to; *word != '\0'; word += text_length(word) + 1) {
+        if (*word == '-' ? is_given(start, word) : find(start->envp, word) != NULL)
             return true;
     }
     return false;
@@ -156,16 +193,19 @@ static void add(struct making *making, char *start) {
     making->variables[making->count++] = start;
 }
 
-static void set_preload(struct making *making, const char *before, const char *ours, const char *library) {
+static void put_library(struct making *making, const char *library) {
+    put(making, *library != '\0' ? ":" : "");
+    put(making, library);
+}
+
+static void set_preload(struct making *making, const struct beside *beside, const char *library) {
     char *start = making->text;
     put(making, "LD_PRELOAD=");
-    put(making, before);
-    put(making, *before != '\0' ? ":" : "");
-    put(making, ours);
-    if (*library != '\0') {
-        put(making, ":");
-        put(making, library);
-    }
+    put(making, beside->give_back);
+    put(making, *beside->give_back != '\0' ? ":" : "");
+    put(making, beside->ours);
+    put_library(making, library);
+    put_library(making, beside->settings);
     char **old = find(making->variables, "LD_PRELOAD=");
     if (old == NULL) {
         add(making, start);
@@ -206,11 +246,10 @@ static void set_value(struct making *making, const char *name, const char *value
     add(making, start);
 }
 
-static void fill(struct making *making, const struct imas_catalogue_entry *candidate, const char *before, const char *ours,
-                 const char *page) {
+static void fill(struct making *making, const struct imas_catalogue_entry *candidate, const struct beside *beside, const char *page) {
     size_t count = making->count;
     bool preload_is_new = find(making->variables, "LD_PRELOAD=") == NULL;
-    set_preload(making, before, ours, candidate->library);
+    set_preload(making, beside, candidate->library);
     for (const char *entry = candidate->environment; *entry != '\0'; entry += text_length(entry) + 1)
         making->variables[making->count++] = (char *)entry;
     set_value(making, IMAS_ENV_PLACED, candidate->name);
@@ -223,11 +262,11 @@ static void fill(struct making *making, const struct imas_catalogue_entry *candi
 }
 
 void reexec_start(const struct start *start, char **arguments, const struct imas_catalogue_entry *candidate,
-                  const char *before, const char *ours, const char *page) {
+                  const struct beside *beside, const char *page) {
     struct making making;
     if (!begin(&making, start->envp))
         return;
-    fill(&making, candidate, before, ours, page);
+    fill(&making, candidate, beside, page);
     sys3(SYS_execve, start->execfn, arguments, making.variables);
     sys2(SYS_munmap, making.memory, making.bytes);
 }

@@ -13,12 +13,16 @@
  * `#!` script are not those it passed on. False when that is not certain. */
 bool reexec_arguments(const struct start *start, const struct stat *executable, char ***arguments);
 
-/* Whether the candidate sets a variable that the user has set. */
-bool reexec_overrides(const struct imas_catalogue_entry *candidate, char **environment);
+/* Whether the user has set a variable that the candidate sets, or may have given what it yields to. */
+bool reexec_overrides(const struct imas_catalogue_entry *candidate, const struct start *start);
 
-/* Starts it. `before` is what gives back, or "", `ours` the guard or the hook; `page` may be NULL. Returns only when
- * the kernel refuses, with everything as it was. */
+/* What is preloaded beside a candidate's library: guard or hook, and "" for each other that the candidate does not need. */
+struct beside {
+    const char *give_back, *ours, *settings;
+};
+
+/* Starts it; `page` may be NULL. Returns only when the kernel refuses, with everything as it was. */
 void reexec_start(const struct start *start, char **arguments, const struct imas_catalogue_entry *candidate,
-                  const char *before, const char *ours, const char *page);
+                  const struct beside *beside, const char *page);
 
 #endif

@@ -53,16 +53,21 @@ bool table_approves(const char path[IMAS_CATALOGUE_LIBRARY_BYTES], const struct 
            (int64_t)file.st_mtim.tv_sec * 1000000000 + file.st_mtim.tv_nsec == approved->mtime_ns;
 }
 
+/* Texts that each end with NUL, and an empty one: they end within the field. */
+static bool is_list(const char *field, size_t size) {
+    return field[size - 1] == '\0' && field[size - 2] == '\0';
+}
+
 bool table_candidate(const struct table *table, uint32_t id, struct imas_catalogue_entry *candidate) {
     if (id == 0 || id > table->header.count)
         return false;
     uint64_t at = (uint64_t)id * sizeof *candidate;
     if (sys4(SYS_pread64, table->fd, candidate, sizeof *candidate, at) != (long)sizeof *candidate || candidate->id != id ||
-        (candidate->flags & ~(uint32_t)IMAS_CANDIDATE_GIVES_BACK) != 0 ||
+        (candidate->flags & ~(uint32_t)(IMAS_CANDIDATE_GIVES_BACK | IMAS_CANDIDATE_HAS_SETTINGS)) != 0 ||
         candidate->check != fnv32_record(candidate, sizeof *candidate, offsetof(struct imas_catalogue_entry, check)))
         return false;
-    const char *end = candidate->environment + sizeof candidate->environment;
-    if (candidate->name[sizeof candidate->name - 1] != '\0' || end[-1] != '\0' || end[-2] != '\0')
+    if (candidate->name[sizeof candidate->name - 1] != '\0' || !is_list(candidate->environment, sizeof candidate->environment) ||
+        !is_list(candidate->yields_to, sizeof candidate->yields_to))
         return false;
     return candidate->library[0] == '\0' || table_approves(candidate->library, &candidate->identity);
 }

@@ -10,6 +10,7 @@ import random
 import resource
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -33,6 +34,7 @@ ARENA = "candidate\tglibc:arena1\t-\tGLIBC_TUNABLES=glibc.malloc.arena_max=1"
 FLIGHT, INTERPRETER, JAVA, BY_UNIT, PID1, BY_NAME = 8, 1, 2, 4, 16, 32
 USER = 1234
 SHOWN = pathlib.Path("/run/shown")
+ENTRY = 1536  # bytes of the catalogue's header, and of an entry
 
 
 # ---- the namespace -----------------------------------------------------------------------------------------------
@@ -245,6 +247,65 @@ def gives_back():
     if wanted("gives back: no other"):
         _, outcome, _ = with_and_without([SHOWN, "1"])
         check("gives back: no other", b"giveback" not in outcome.stderr and b"libmimalloc" in outcome.stderr, outcome.stderr)
+
+
+NODE = "candidate\tnode:x\t-\tof:node\tyields:--env-file\tNODE_OPTIONS=--max-semi-space-size=1"
+PYTHON = f"{MIMALLOC}\tof:cpython\tyields:-E\tyields:PYTHONDEVMODE\tPYTHONMALLOC=malloc".replace("\tmimalloc\t", "\tcpython:x\t")
+
+
+def runtimes():
+    """Settings of a runtime: it is answered, nobody else sees them, and what the user may have set wins."""
+    compile_program("asker")
+    for program in (WORK / "asker", SHOWN):
+        for candidate, variable, answer in [("node:x", "NODE_OPTIONS", b"--max-semi-space-size=1 -"), ("cpython:x", "PYTHONMALLOC", b"malloc malloc")]:
+            for options in [[], [f"trial={candidate}:abf"]]:
+                name = f"runtime {candidate} {program.name} {' '.join(options)}".rstrip()
+                if not wanted(name):
+                    continue
+                publish(NODE, PYTHON, entry(program, f"flags={FLIGHT}", *options, candidate=candidate))
+                plain, outcome, left = with_and_without([program, variable], env={"A": "1"})
+                asked = f"{variable}=".encode()
+                told = plain.stdout.replace(asked + b"- -", asked + answer) if program != SHOWN else plain.stdout
+                check(f"{name}: answered, and the rest is the same", outcome.stdout == told and outcome.returncode == plain.returncode, outcome)
+                served = [p["served"] for p in left]
+                check(f"{name}: served", len(served) == 1 and served[0].startswith("mimalloc" if candidate == "cpython:x" else "libc"), served)
+                if program == SHOWN:
+                    check(f"{name}: loaded", b"libimas-settings.so" in outcome.stderr, outcome.stderr)
+    publish(NODE, PYTHON, entry(SHOWN, f"flags={FLIGHT}", candidate="node:x"))
+    left_alone("runtime: own list", [SHOWN], env={"NODE_OPTIONS": ""})
+    for option in ["--max_semi_space_size=9", "-max-semi-space-size=9", "--env-file", "--env-file-if-exists=x"]:
+        left_alone(f"runtime: given {option}", [SHOWN, "a.js", option])
+    publish(NODE, PYTHON, entry(SHOWN, f"flags={FLIGHT}", candidate="cpython:x"))
+    left_alone("runtime: own variable", [SHOWN], env={"PYTHONDEVMODE": "1"})
+    for option in ["-E", "-sE"]:
+        left_alone(f"runtime: given {option}", [SHOWN, option])
+    placed("runtime: other options", [SHOWN, "-e", "--E", "E", "-", "--", ""])
+    os.utime(LIBRARIES / "libimas-settings.so", (1, 1))
+    left_alone("runtime: another library", [SHOWN])
+    os.utime(LIBRARIES / "libimas-settings.so")
+    real_node()
+
+
+NODE_LIMIT = """
+console.log(v8.getHeapStatistics().heap_size_limit);
+console.log(process.env, child_process.execFileSync('/usr/bin/env').toString());
+"""
+
+
+def real_node():
+    """A trial and a production start of Node.js: its heap has the setting, and neither it nor a child sees it."""
+    node = shutil.which("node", path="/usr/bin:/usr/local/bin")
+    if node is None:
+        return skipped("runtime: Node.js", "it is not installed")
+    for options in [[], ["trial=node:x:ac0"]]:
+        name = f"runtime: Node.js {' '.join(options)}".rstrip()
+        if wanted(name):
+            publish(NODE, entry(os.path.realpath(node), f"flags={FLIGHT}", *options, candidate="node:x"))
+            plain, outcome, left = with_and_without([node, "-e", NODE_LIMIT], env={"A": "1"})
+            (limit, *rest), (small, *same) = plain.stdout.splitlines(), outcome.stdout.splitlines()
+            check(f"{name}: its heap", int(small) < int(limit) and outcome.returncode == 0, outcome)
+            check(f"{name}: the rest is the same", rest == same and b"{ A: '1' } A=1" in rest, outcome)
+            check(f"{name}: page", [p["served"] for p in left] == ["libc.so.6"], left)
 
 
 def executable(path, text):
@@ -680,6 +741,7 @@ def faults():
     case("switched off for all", (RUN / "disabled").touch)
     case("executable of another size", lambda: publish(entry(SHOWN, "bytes=1", f"flags={FLIGHT}")))
     case("huge numbers", lambda: forge_header(index))
+    case("catalogue of version 1", lambda: forge_version(table))
     library = LIBRARIES / "allocators/libmimalloc.so"
     for name, file in [("library", library), ("guard", LIBRARIES / "libimas-guard.so")]:
         case(f"{name} replaced", lambda file=file: (shutil.copy2(file, "/run/other.so"), os.rename("/run/other.so", file)))
@@ -700,6 +762,17 @@ def forge_header(index):
     for at in range(16, 72):
         data[at] = 0xFF
     index.write_bytes(data)
+
+
+def forge_version(table):
+    """The version of before, with the right check sum."""
+    data = bytearray(table.read_bytes())
+    data[8:16] = struct.pack("=II", 1, 0)
+    check_sum = 0x811c9dc5
+    for byte in data[:ENTRY]:
+        check_sum = (check_sum ^ byte) * 0x01000193 & 0xffffffff
+    data[12:16] = struct.pack("=I", check_sum)
+    table.write_bytes(data)
 
 
 def fill_pages():
@@ -740,8 +813,8 @@ def every_byte_of_index(data):
 
 
 def every_byte_of_catalogue(data):
-    mimalloc = next(at for at in range(1024, len(data), 1024) if data[at:].startswith(b"mimalloc\0"))
-    return [*range(0, 1024, 5), *range(mimalloc, mimalloc + 1024, 5)]
+    mimalloc = next(at for at in range(ENTRY, len(data), ENTRY) if data[at:].startswith(b"mimalloc\0"))
+    return [*range(0, ENTRY, 7), *range(mimalloc, mimalloc + ENTRY, 7)]
 
 
 def damaged():
@@ -852,7 +925,7 @@ def main():
     build()
     set_up(copy)
     try:
-        for part in [library, calls, starts, settings, gives_back, scripts, interpreters, users, own_tree, trials, children, unfit,
+        for part in [library, calls, starts, settings, gives_back, runtimes, scripts, interpreters, users, own_tree, trials, children, unfit,
                      names, checkers, processes_left_alone, faults, each_byte, damaged, shrinking, given]:
             began = time.monotonic()
             part()

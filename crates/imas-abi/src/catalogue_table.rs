@@ -8,20 +8,24 @@ use crate::CANDIDATE_BYTES;
 /// First eight bytes: A9 'M' 'A' 'S' 'C' 'A' 'T' '1'.
 pub const CATALOGUE_MAGIC: u64 = 0x3154_4143_5341_4DA9;
 /// Version of the layout.
-pub const CATALOGUE_VERSION: u32 = 1;
+pub const CATALOGUE_VERSION: u32 = 2;
 /// Size of [`CatalogueHeader`] and of [`CatalogueEntry`].
-pub const CATALOGUE_ENTRY_BYTES: usize = 1024;
+pub const CATALOGUE_ENTRY_BYTES: usize = 1536;
 /// Most candidates a table holds.
 pub const CATALOGUE_MAX: u32 = 512;
 /// Room for a library's path, closing NUL included.
 pub const CATALOGUE_LIBRARY_BYTES: usize = 256;
 /// Room for the environment of a candidate, closing NULs included.
 pub const CATALOGUE_ENVIRONMENT_BYTES: usize = 632;
+/// Room for what a candidate yields to, closing NULs included.
+pub const CATALOGUE_YIELDS_BYTES: usize = 512;
 /// The id of `system` in every table.
 pub const CANDIDATE_SYSTEM: u16 = 1;
 
 /// Flag of a candidate that is started with libimas-giveback.so.
 pub const CANDIDATE_GIVES_BACK: u32 = 1;
+/// Flag of a candidate that is started with libimas-settings.so.
+pub const CANDIDATE_HAS_SETTINGS: u32 = 2;
 
 /// A file as it was when it was approved (`struct imas_file_identity`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -67,8 +71,12 @@ pub struct CatalogueHeader {
     pub give_back: [u8; CATALOGUE_LIBRARY_BYTES],
     /// That library as approved.
     pub give_back_identity: FileIdentity,
+    /// Absolute path of libimas-settings.so; empty: no candidate is settings of a runtime.
+    pub settings: [u8; CATALOGUE_LIBRARY_BYTES],
+    /// That library as approved.
+    pub settings_identity: FileIdentity,
     /// Zero.
-    pub reserved: [u8; 120],
+    pub reserved: [u8; 344],
 }
 
 /// One candidate (`struct imas_catalogue_entry`).
@@ -83,9 +91,12 @@ pub struct CatalogueEntry {
     pub identity: FileIdentity,
     /// `NAME=VALUE`, each ended by NUL, ended by an empty one.
     pub environment: [u8; CATALOGUE_ENVIRONMENT_BYTES],
+    /// Beginnings of arguments, and names of variables: where the user gives one, the candidate is not used.
+    /// Listed as the environment is.
+    pub yields_to: [u8; CATALOGUE_YIELDS_BYTES],
     /// Place in the table, from 1.
     pub id: u32,
-    /// [`CANDIDATE_GIVES_BACK`]; an entry with any other bit is no candidate.
+    /// [`CANDIDATE_GIVES_BACK`], [`CANDIDATE_HAS_SETTINGS`]; an entry with any other bit is no candidate.
     pub flags: u32,
     /// Zero.
     pub reserved: [u32; 7],

@@ -68,10 +68,10 @@ fn layouts() -> Facts {
     layout! {facts, "struct imas_file_identity", FileIdentity, [dev, ino, bytes, mtime_ns] }
     layout! {facts, "struct imas_catalogue_header", CatalogueHeader, [
         magic, version, check, file_bytes, catalogue_id, count, daemon_uid, guard, hook, guard_identity, hook_identity,
-        give_back, give_back_identity, reserved,
+        give_back, give_back_identity, settings, settings_identity, reserved,
     ] }
     layout! {facts, "struct imas_catalogue_entry", CatalogueEntry, [
-        name, library, identity, environment, id, flags, reserved, check,
+        name, library, identity, environment, yields_to, id, flags, reserved, check,
     ] }
     layout! {facts, "struct imas_trim_word", TrimWord, [
         magic, magic_2, version, answers, asked, answered, returned_pages, took_ns, reserved,
@@ -168,8 +168,10 @@ fn numbers() -> Facts {
         IMAS_CATALOGUE_MAX = imas_abi::CATALOGUE_MAX,
         IMAS_CATALOGUE_LIBRARY_BYTES = imas_abi::CATALOGUE_LIBRARY_BYTES,
         IMAS_CATALOGUE_ENVIRONMENT_BYTES = imas_abi::CATALOGUE_ENVIRONMENT_BYTES,
+        IMAS_CATALOGUE_YIELDS_BYTES = imas_abi::CATALOGUE_YIELDS_BYTES,
         IMAS_CANDIDATE_SYSTEM = imas_abi::CANDIDATE_SYSTEM,
         IMAS_CANDIDATE_GIVES_BACK = imas_abi::CANDIDATE_GIVES_BACK,
+        IMAS_CANDIDATE_HAS_SETTINGS = imas_abi::CANDIDATE_HAS_SETTINGS,
         IMAS_TRIM_MAGIC = imas_abi::TRIM_MAGIC,
         IMAS_TRIM_MAGIC_2 = imas_abi::TRIM_MAGIC_2,
         IMAS_TRIM_VERSION = imas_abi::TRIM_VERSION,

@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 /// Name of what `imas` found, in the store.
 const FOUND: &str = "executable, its libraries, their functions, runtimes, libc";
 /// Name of what `imasd` found, in the store.
-const FOUND_BY_DAEMON: &str = "imasd-executable-runtimes";
+const FOUND_BY_DAEMON: &str = "imasd-executable-versions";
 /// Name of the count of readings that `imasd` began and did not end.
 const BEGUN: &str = "imasd-executable-begun";
 /// Number of readings begun and not ended after which the file is not read any more.
@@ -142,19 +142,12 @@ pub fn running(
     Ok(found)
 }
 
-/// The functions of libc that the executable of the domain defines, as [`command`] or [`running`] found, if it has not
-/// changed since.
+/// The facts of the executable of the domain, as [`command`] or [`running`] found them, if it has not changed since.
 #[must_use]
-pub fn known_definitions(store: &Store, domain: Domain, path: &Path) -> Vec<String> {
-    let Some(about) = file_at(domain, path) else { return vec![] };
+pub fn known_facts(store: &Store, domain: Domain, path: &Path) -> Option<ExecutableFacts> {
+    let about = file_at(domain, path)?;
     let found = [FOUND, FOUND_BY_DAEMON].map(|kind| store.recall_of::<ExecutableFacts>(path, &about, kind));
-    found.into_iter().find_map(|found| found.ok().flatten()).map(|found| found.defines).unwrap_or_default()
-}
-
-/// The facts of the user's own executable, as [`command`] found them, if it has not changed since.
-#[must_use]
-pub fn known_facts(store: &Store, path: &Path) -> Option<ExecutableFacts> {
-    store.recall(path, FOUND).ok().flatten()
+    found.into_iter().find_map(|found| found.ok().flatten())
 }
 
 /// Whether [`running`] has read the file of the domain that is at the path, and it has not changed since.

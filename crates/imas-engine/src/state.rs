@@ -10,14 +10,15 @@ use imas_core::profile::candidates_with_results;
 use imas_core::service_life::UntouchedLife;
 use imas_core::{Candidate, History, ProfileView, TrialRecord};
 use imas_linux::catalogue::Catalogue;
-use imas_linux::runtime::Runtime;
+use imas_linux::runtime::FoundRuntime;
+use imas_linux::runtime_start::unasked_obstacle;
 use imas_store::domain::Domain;
 use imas_store::samples::StoredProgram;
 use imas_store::{Store, StoreError};
 
 use crate::candidates::{CandidateRules, is_service};
 use crate::fleet_turn::{FleetKnowledge, TrialSharing, TurnQuestion};
-use crate::inspect::{known_definitions, known_facts};
+use crate::inspect::{ExecutableFacts, known_facts};
 use crate::replay_knowledge::ReplayKnowledge;
 use crate::runtime_command::{is_served_by_settings, served_runtime};
 use crate::wrapped;
@@ -62,17 +63,18 @@ impl ProgramState {
     ) -> Result<Self, StoreError> {
         let pinned = store.pinned(program.id)?;
         let records = store.trials(program.id)?;
+        let facts = known_facts(store, program.domain, program.path.as_ref());
+        let runtime = facts.as_ref().and_then(|facts| runtime(facts, program.domain));
         let mut candidates = rules.of_program(
             pinned.as_deref(),
             &candidates_with_results(&records, build_id),
             is_service(&records, build_id),
-            runtime(store, &program),
+            runtime.map(|found| found.runtime),
         );
-        let left_out = leave_out(
-            &mut candidates,
-            rules.catalogue,
-            &known_definitions(store, program.domain, program.path.as_ref()),
-        );
+        // Before a start by `imas run` the runtime is asked.
+        let unasked = runtime.filter(|_| program.domain != Domain::Own);
+        let defined = facts.as_ref().map(|facts| facts.defines.as_slice()).unwrap_or_default();
+        let left_out = leave_out(&mut candidates, rules.catalogue, defined, unasked);
         let is_own =
             |one: &Candidate| rules.catalogue.find(&one.name).is_none_or(|of_catalogue| of_catalogue.added);
         let machine = imas_linux::host::machine_state();
@@ -173,27 +175,26 @@ impl ProgramState {
     }
 }
 
-/// The runtime whose settings `imas run` may give the program. imasd gives none: its table has no candidates
-/// of runtimes.
-fn runtime(store: &Store, program: &StoredProgram) -> Option<Runtime> {
-    if program.domain != Domain::Own {
-        return None;
-    }
-    let known = known_facts(store, program.path.as_ref())?;
+/// The runtime whose settings the program may get: from `imas run`, and of other domains from the stub.
+fn runtime(facts: &ExecutableFacts, domain: Domain) -> Option<&FoundRuntime> {
     // Trials are made with something loaded.
-    let of_trials = served_runtime(&known).filter(|_| !is_served_by_settings(&known));
-    of_trials.map(|found| found.runtime)
+    let of_trials = served_runtime(facts).filter(|_| !is_served_by_settings(facts));
+    of_trials.filter(|found| domain == Domain::Own || found.runtime.is_placed())
 }
 
-/// Takes from the program the candidates that call a function which it defines.
+/// Takes from the program the candidates that call a function which it defines, and settings of a runtime that nobody
+/// asks (`unasked`) and that may not have them.
 fn leave_out(
     candidates: &mut [Candidate],
     catalogue: &Catalogue,
     defined: &[String],
+    unasked: Option<&FoundRuntime>,
 ) -> Vec<(String, String)> {
     let mut left_out = vec![];
     for candidate in candidates {
-        let why = catalogue.find(&candidate.name).and_then(|one| wrapped::obstacle(one, defined));
+        let why = catalogue
+            .find(&candidate.name)
+            .and_then(|one| wrapped::obstacle(one, defined).or_else(|| unasked_obstacle(one, unasked?)));
         if let Some(why) = why {
             candidate.available = false;
             left_out.push((candidate.name.clone(), why));

@@ -10,16 +10,21 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use imas_abi::{CANDIDATE_GIVES_BACK, CATALOGUE_ENTRY_BYTES, CatalogueEntry, CatalogueHeader, FileIdentity};
+use imas_abi::{
+    CANDIDATE_GIVES_BACK, CANDIDATE_HAS_SETTINGS, CATALOGUE_ENTRY_BYTES, CatalogueEntry, CatalogueHeader,
+    FileIdentity,
+};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use self::approved::{approve, identity};
 use crate::catalogue::CatalogueCandidate;
-use crate::environment::Libraries;
+use crate::environment::{Libraries, hidden_settings};
 use crate::field::{put, text};
 use crate::fnv::{fnv32, fnv64};
 use crate::plain_file;
 use crate::replace_file::replace;
+use crate::runtime::limit;
+use crate::runtime_start::words_of_user;
 use crate::trust::StickyFolder;
 
 /// Bytes of a table.
@@ -69,8 +74,25 @@ pub enum TableError {
     Unsound(&'static str),
 }
 
+/// Flags that an entry may have.
+const KNOWN_FLAGS: u32 = CANDIDATE_GIVES_BACK | CANDIDATE_HAS_SETTINGS;
+
+/// A runtime asks again for a longer value, and is answered once (Node.js).
+const MOST_OF_A_SETTING: usize = 255;
+
+/// Whether `libimas-preload.so` can start a program under the candidate: it makes the environment alone, the same
+/// for every program.
+#[must_use]
+pub fn can_be_placed(candidate: &CatalogueCandidate) -> bool {
+    let Some(settings) = &candidate.runtime else { return true };
+    let is_fixed = |value: &String| !limit::is_named(value) && value.len() <= MOST_OF_A_SETTING;
+    settings.runtime.is_placed()
+        && settings.arguments.is_empty()
+        && candidate.environment.values().all(is_fixed)
+}
+
 /// Writes the table of all usable candidates to `path`, by rename. `system` has id 1, the others follow in
-/// their order.
+/// their order. Those that cannot be placed are no part of it.
 ///
 /// # Errors
 /// When another user could replace the hook or the guard, or the file system refuses. A candidate that cannot
@@ -83,7 +105,7 @@ pub fn write_catalogue_table(
 ) -> Result<Written, TableError> {
     let mut entries = vec![system_entry()];
     let mut refused = Vec::new();
-    for candidate in candidates.iter().filter(|candidate| !candidate.is_system()) {
+    for candidate in candidates.iter().filter(|one| !one.is_system() && can_be_placed(one)) {
         match entry(candidate, libraries, owners.trusted) {
             Ok(entry) => entries.push(entry),
             Err(why) => refused.push(Refusal { candidate: candidate.name.clone(), why }),
@@ -124,12 +146,25 @@ fn entry(
         approve(&libraries.give_back, trusted, StickyFolder::Safe)?;
         entry.flags = CANDIDATE_GIVES_BACK;
     }
-    put(&mut entry.environment, &environment(candidate)?).ok_or("its environment is too long")?;
+    let mut variables = environment(candidate)?;
+    let settings = hidden_settings(candidate);
+    if !settings.is_empty() {
+        approve(&libraries.settings, trusted, StickyFolder::Safe)?;
+        entry.flags |= CANDIDATE_HAS_SETTINGS;
+        variables.extend(format!("{}={settings}\0", imas_abi::env::SETTINGS).into_bytes());
+    }
+    put(&mut entry.environment, &variables).ok_or("its environment is too long")?;
+    put(&mut entry.yields_to, &yields_to(candidate)?).ok_or("what it yields to is too long")?;
     Ok(entry)
 }
 
-fn gives_back(entry: &CatalogueEntry) -> bool {
-    entry.flags & CANDIDATE_GIVES_BACK != 0
+/// The words, each ended by NUL.
+fn yields_to(candidate: &CatalogueCandidate) -> Result<Vec<u8>, String> {
+    let words = words_of_user(candidate);
+    match words.iter().find(|word| word.is_empty() || word.contains('\0')) {
+        Some(word) => Err(format!("it yields to '{}', which nobody can give", word.escape_debug())),
+        None => Ok(words.iter().flat_map(|word| [word.as_bytes(), b"\0"].concat()).collect()),
+    }
 }
 
 /// `NAME=VALUE`, each ended by NUL; the zeros after it end the list.
@@ -173,8 +208,12 @@ impl CatalogueTable {
         header.daemon_uid = owners.daemon;
         header.guard_identity = library(&mut header.guard, &libraries.guard, owners.trusted)?;
         header.hook_identity = library(&mut header.hook, &libraries.hook, owners.trusted)?;
-        if entries.iter().any(gives_back) {
+        let is_needed = |flag: u32| entries.iter().any(|entry| entry.flags & flag != 0);
+        if is_needed(CANDIDATE_GIVES_BACK) {
             header.give_back_identity = library(&mut header.give_back, &libraries.give_back, owners.trusted)?;
+        }
+        if is_needed(CANDIDATE_HAS_SETTINGS) {
+            header.settings_identity = library(&mut header.settings, &libraries.settings, owners.trusted)?;
         }
         let mut table = Self { header, entries };
         for (entry, id) in table.entries.iter_mut().zip(1..) {
@@ -236,15 +275,14 @@ impl CatalogueTable {
             hook: text(&self.header.hook).into(),
             guard: text(&self.header.guard).into(),
             give_back: text(&self.header.give_back).into(),
-            // The table has no candidates with settings of a runtime.
-            settings: PathBuf::new(),
+            settings: text(&self.header.settings).into(),
             preload_folder: None,
         }
     }
 
     /// Names of the candidates with their ids, in the order of ids.
     pub fn names(&self) -> impl Iterator<Item = (u16, String)> {
-        let candidates = self.entries.iter().filter(|entry| entry.flags & !CANDIDATE_GIVES_BACK == 0);
+        let candidates = self.entries.iter().filter(|entry| entry.flags & !KNOWN_FLAGS == 0);
         candidates.filter_map(|entry| Some((u16::try_from(entry.id).ok()?, text(&entry.name))))
     }
 
@@ -268,6 +306,7 @@ impl CatalogueTable {
             (&self.header.guard, &self.header.guard_identity),
             (&self.header.hook, &self.header.hook_identity),
             (&self.header.give_back, &self.header.give_back_identity),
+            (&self.header.settings, &self.header.settings_identity),
         ];
         let theirs = self.entries.iter().map(|entry| (&entry.library, &entry.identity));
         let all = ours.into_iter().chain(theirs).filter(|(path, _)| path[0] != 0);
@@ -318,6 +357,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+    use crate::runtime::{Runtime, RuntimeSettings};
 
     struct Place {
         folder: tempfile::TempDir,
@@ -387,7 +427,7 @@ mod tests {
     fn an_entry_with_flags_of_another_version_is_no_candidate() {
         let place = Place::new();
         let mut table = place.write(&[candidate("s", None, &[("X", "y")])]).unwrap().table;
-        table.entries[1].flags = 2;
+        table.entries[1].flags = KNOWN_FLAGS + 1;
         assert_eq!(table.names().map(|(_, name)| name).collect::<Vec<_>>(), ["system"]);
     }
 
@@ -407,6 +447,58 @@ mod tests {
         let written =
             write_catalogue_table(&place.path(FILE_NAME), &[gives], &missing, place.owners).unwrap();
         assert_eq!((written.refused.len(), written.table.id_of("g")), (1, None), "and the table is there");
+    }
+
+    #[test]
+    fn settings_of_runtimes_come_with_what_they_yield_to() {
+        let place = Place::new();
+        let of = |name: &str, runtime, variable: (&str, &str), yields_to: &[&str]| {
+            let yields_to = yields_to.iter().map(|&word| word.into()).collect();
+            let settings = RuntimeSettings { yields_to, ..RuntimeSettings::of(runtime) };
+            CatalogueCandidate { runtime: Some(settings), ..candidate(name, None, &[variable]) }
+        };
+        let node = ("NODE_OPTIONS", "--max-semi-space-size=1");
+        let python = of("python", Runtime::Cpython, ("PYTHONMALLOC", "malloc"), &["-E", "PYTHONDEVMODE"]);
+        let written = place.write(&[
+            of("node", Runtime::Node, node, &["--env-file"]),
+            CatalogueCandidate { library: Some(place.library("je.so")), ..python },
+            of("go", Runtime::Go, ("GOGC", "50"), &[]),
+            of("limit", Runtime::Node, ("NODE_OPTIONS", "--max-old-space-size={memory_limit_mib 75%}"), &[]),
+            of("long", Runtime::Node, ("NODE_OPTIONS", &"-".repeat(256)), &[]),
+            of("empty", Runtime::Node, node, &[""]),
+        ]);
+        let Written { table, refused } = written.unwrap();
+        let names: Vec<_> = table.names().map(|(_, name)| name).collect();
+        assert_eq!(names, ["system", "node", "python"], "{refused:?}");
+        assert!(
+            matches!(refused.as_slice(), [Refusal { candidate, .. }] if candidate == "empty"),
+            "{refused:?}"
+        );
+        assert_eq!(table.libraries().settings, place.path("settings.so"));
+        let [node, python] = [2, 3].map(|id| table.entry(id).unwrap());
+        assert_eq!((node.flags, python.flags), (CANDIDATE_HAS_SETTINGS, CANDIDATE_HAS_SETTINGS));
+        assert!(
+            node.environment
+                .starts_with(b"NODE_OPTIONS=--max-semi-space-size=1\0IMAS_SETTINGS=NODE_OPTIONS\0\0")
+        );
+        assert!(node.yields_to.starts_with(b"--max-semi-space-size\0--env-file\0NODE_OPTIONS\0\0"));
+        assert!(python.environment.starts_with(b"PYTHONMALLOC=malloc\0IMAS_SETTINGS=+PYTHONMALLOC\0\0"));
+        assert!(python.yields_to.starts_with(b"-E\0PYTHONDEVMODE\0\0"));
+        std::fs::write(place.path("settings.so"), "another").unwrap();
+        assert_eq!(table.changed_libraries(), [place.path("settings.so")]);
+    }
+
+    #[test]
+    fn a_table_of_another_version_is_refused() {
+        let place = Place::new();
+        let mut table = place.write(&[]).unwrap().table;
+        table.header.version = 1;
+        table.header.check = 0;
+        table.header.check = fnv32(table.header.as_bytes());
+        assert!(matches!(
+            CatalogueTable::decode(&table.bytes()),
+            Err(TableError::Unsound("magic or version"))
+        ));
     }
 
     #[test]

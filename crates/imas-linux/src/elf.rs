@@ -347,6 +347,7 @@ fn hex(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runtime::Runtime;
 
     #[test]
     fn sizes_are_parts_of_the_file() {
@@ -433,6 +434,28 @@ mod tests {
         }
         std::fs::write(folder.path().join("text"), "not ELF").unwrap();
         assert!(preload_fault(&folder.path().join("text")).unwrap_err().contains("ELF"));
+    }
+
+    #[test]
+    fn the_oldest_version_that_node_may_have_shows() {
+        let version = |source: &str, flags: &[&str]| {
+            let (_folder, file) = compile(source, flags);
+            let found = ElfImage::read(&file).unwrap().runtimes;
+            assert!(matches!(found.as_slice(), [one] if one.runtime == Runtime::Node), "{found:?}");
+            found[0].version.clone()
+        };
+        let old = "int _ZN4node5StartEiPPc(void){return 0;} int main(void){return 0;}";
+        let new = format!("{old} int node_api_create_external_string_latin1(void){{return 0;}}");
+        assert_eq!(version(old, &["-rdynamic"]), None);
+        assert_eq!(version(&new, &["-rdynamic"]).as_deref(), Some("18.18+"));
+        for (name, expected) in [("libnode.so.108", None), ("libnode.so.115", Some("20+"))] {
+            let name = format!("-Wl,-soname,{name}");
+            let (_folder, library) =
+                compile("int _ZN4node5StartEiPPc(void){return 0;}", &["-shared", "-fPIC", &name]);
+            let launcher = "int _ZN4node5StartEiPPc(void); int main(void){return _ZN4node5StartEiPPc();}";
+            let flags = ["-Wl,--no-as-needed", library.to_str().unwrap()];
+            assert_eq!(version(launcher, &flags).as_deref(), expected);
+        }
     }
 
     #[test]

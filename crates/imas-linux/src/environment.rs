@@ -321,8 +321,12 @@ fn with_sign(left: &OsStr, sign: char, right: &OsStr) -> OsString {
 #[must_use]
 pub fn has_hidden_settings(candidate: &CatalogueCandidate) -> bool {
     let is_bare = candidate.runtime.as_ref().is_some_and(|settings| settings.is_bare);
-    let injection = Injection { candidate, mode: Mode::Production, reach: Reach::Program, page: None };
-    !is_bare && !injection.hidden().is_empty()
+    !is_bare && !hidden_settings(candidate).is_empty()
+}
+
+/// The value of `IMAS_SETTINGS` under the candidate; empty where no runtime asks for its variables.
+pub(crate) fn hidden_settings(candidate: &CatalogueCandidate) -> String {
+    Injection { candidate, mode: Mode::Production, reach: Reach::Program, page: None }.hidden()
 }
 
 /// Whether a runtime reads the variable, and not the C library or an allocator, at its start.

@@ -123,6 +123,13 @@ impl Runtime {
         self == Self::Cpython
     }
 
+    /// Whether `libimas-preload.so` can give its settings: the runtime asks for them by getenv, and what its
+    /// user has set shows in the environment and the arguments, in whatever version.
+    #[must_use]
+    pub fn is_placed(self) -> bool {
+        matches!(self, Self::Node | Self::Cpython | Self::Ruby | Self::Php | Self::Ocaml)
+    }
+
     /// Whether nothing of ours is loaded into its programs under settings alone. Most programs of Go are
     /// static, and the others read the environment themselves.
     #[must_use]

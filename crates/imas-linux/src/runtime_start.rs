@@ -17,6 +17,7 @@ use crate::variables::Variables;
 pub use trial_start::takes;
 pub use user_values::contradicted;
 use user_values::user_value;
+pub(crate) use user_values::words_of_user;
 
 /// A start of a program, as far as settings of its runtime depend on it.
 #[derive(Debug, Clone, Copy)]
@@ -49,7 +50,7 @@ pub fn fitted(candidate: &CatalogueCandidate, start: &StartOfProgram<'_>) -> Res
     let mut fitted = candidate.clone();
     let Some(settings) = &mut fitted.runtime else { return Ok(fitted) };
     let found = found_for(settings.runtime, start.found)?;
-    check_version(settings, found)?;
+    check_version(settings, found, trial_start::is_possible(settings.runtime))?;
     check_entry(settings, found, start)?;
     let loads = candidate.library.is_some() || candidate.give_back;
     if let Some(why) = start.unfit.filter(|_| loads) {
@@ -90,16 +91,24 @@ fn found_for(runtime: Runtime, found: &[FoundRuntime]) -> Result<&FoundRuntime, 
     }
 }
 
-fn check_version(settings: &RuntimeSettings, found: &FoundRuntime) -> Result<(), String> {
+/// Why the candidate is not given to programs of the runtime that was found where nobody asks it before: a
+/// version out of range, or one that no file shows. `None` where it may be given.
+#[must_use]
+pub fn unasked_obstacle(candidate: &CatalogueCandidate, found: &FoundRuntime) -> Option<String> {
+    check_version(candidate.runtime.as_ref()?, found, false).err()
+}
+
+/// `is_asked`: a start under the settings shows whether the runtime knows them.
+fn check_version(settings: &RuntimeSettings, found: &FoundRuntime, is_asked: bool) -> Result<(), String> {
     let range = &settings.versions;
     let needs = || format!("it needs {} {}", settings.runtime.name(), range.text());
-    match &found.version {
-        Some(version) if !range.has(version) => Err(format!("{}, and this is {version}", needs())),
-        // A start under the settings shows whether it knows them.
-        None if !range.is_everything() && !trial_start::is_possible(settings.runtime) => {
-            Err(format!("{}, and the version of this program's is not known", needs()))
-        }
-        _ => Ok(()),
+    // Of a version that is the oldest it may be, a range without an end has every later one too.
+    let is_exact = |version: &str| !version.ends_with('+');
+    match found.version.as_deref() {
+        Some(version) if range.has(version) && (is_exact(version) || !range.has_end()) => Ok(()),
+        Some(version) if is_exact(version) => Err(format!("{}, and this is {version}", needs())),
+        _ if range.is_everything() || is_asked => Ok(()),
+        _ => Err(format!("{}, and the version of this program's is not known", needs())),
     }
 }
 
@@ -188,6 +197,25 @@ mod tests {
         assert!(of(Some("1.18.1"), Some(1000)).unwrap_err().contains("this is 1.18.1"));
         assert!(of(None, Some(1000)).unwrap_err().contains("not known"));
         assert!(of(Some("1.26"), None).unwrap_err().contains("control group"));
+    }
+
+    #[test]
+    fn where_nobody_asks_the_version_must_be_known() {
+        let mut semi = candidate(Runtime::Node, &[], &[("NODE_OPTIONS", "--x")]);
+        let node = |version| found(Runtime::Node, RuntimeEntry::Own, version);
+        assert_eq!(unasked_obstacle(&semi, &node(None)), None, "it is for all versions");
+        semi.runtime.as_mut().unwrap().versions = VersionRange::parse(">=18.18").unwrap();
+        assert!(unasked_obstacle(&semi, &node(None)).unwrap().contains("is not known"));
+        assert!(unasked_obstacle(&semi, &node(Some("16.20.2"))).unwrap().contains("this is 16.20.2"));
+        assert_eq!(unasked_obstacle(&semi, &node(Some("18.18+"))), None);
+        for range in [">=20", ">=18,<22"] {
+            semi.runtime.as_mut().unwrap().versions = VersionRange::parse(range).unwrap();
+            let oldest = node(Some("18.18+"));
+            assert!(unasked_obstacle(&semi, &oldest).unwrap().contains("is not known"), "{range}");
+            assert!(fit(&semi, &[oldest], None).is_ok(), "a start shows it");
+        }
+        assert!(fit(&semi, &[node(None)], None).is_ok(), "a start shows it");
+        assert_eq!(unasked_obstacle(&CatalogueCandidate::default(), &node(None)), None);
     }
 
     #[test]

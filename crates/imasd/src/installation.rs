@@ -45,8 +45,8 @@ impl Installation {
         let catalogue = Catalogue::read(&catalogue_files::of_machine(lib_dir));
         let path = run_dir.join(catalogue_table::FILE_NAME);
         let owners = Owners { trusted: me, daemon: me };
-        let written =
-            catalogue_table::write_catalogue_table(&path, catalogue.candidates(), &libraries, owners)?;
+        let candidates: Vec<_> = catalogue.all().cloned().collect();
+        let written = catalogue_table::write_catalogue_table(&path, &candidates, &libraries, owners)?;
         for refusal in written.refused {
             tracing::info!(CANDIDATE = refusal.candidate, "not offered: {}", refusal.why);
         }

@@ -11,6 +11,7 @@ mod operator;
 mod races;
 mod replicas;
 mod robust;
+mod runtimes;
 mod same_decisions;
 mod services;
 mod shortage;

@@ -3,7 +3,7 @@
 //! lines of text describe.
 //!
 //! `publish RUN LIBRARIES < SPECIFICATION`; RUN must hold `state/`. Lines: `candidate NAME LIBRARY|-
-//! [give-back] [NAME=VALUE...]`, `entry EXECUTABLE CANDIDATE [trial=CANDIDATE:HEX] [flags=N] [uid=N] [program=N]
+//! [give-back] [of:RUNTIME] [yields:WORD...] [NAME=VALUE...]`, `entry EXECUTABLE CANDIDATE [trial=CANDIDATE:HEX] [flags=N] [uid=N] [program=N]
 //! [file=PATH|text=TEXT|unit=NAME|name=NAME]`, `fill N` (N entries of no file), `daemon UID`, `boot ID`,
 //! `generation N`, `catalogue HEX`, `disabled`. `publish given EXECUTABLE WORDS...` prints the detail of a
 //! command line: kind and two numbers.
@@ -16,6 +16,7 @@ use imas_linux::catalogue_table::{self, Owners, write_catalogue_table};
 use imas_linux::environment::Libraries;
 use imas_linux::index::{self, Detail, Entry, Executable, Facts, OfferedTrial, write_index};
 use imas_linux::interpreter_target::InterpreterTarget;
+use imas_linux::runtime::{Runtime, RuntimeSettings};
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -101,7 +102,14 @@ fn read(text: &str) -> Result<Specification, Failure> {
 fn candidate(words: &[String]) -> CatalogueCandidate {
     let library = words.get(2).filter(|path| *path != "-").map(PathBuf::from);
     let pair = |word: &String| word.split_once('=').map(|(k, v)| (k.to_owned(), v.to_owned()));
+    let after = |mark: &str| {
+        words.iter().filter_map(|word| word.strip_prefix(mark)).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let runtime = Runtime::ALL.into_iter().find(|one| after("of:").contains(&one.id().to_owned()));
+    let runtime =
+        runtime.map(|one| RuntimeSettings { yields_to: after("yields:"), ..RuntimeSettings::of(one) });
     CatalogueCandidate {
+        runtime,
         name: words.get(1).cloned().unwrap_or_default(),
         library,
         give_back: words.iter().any(|word| word == "give-back"),

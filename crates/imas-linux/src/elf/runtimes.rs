@@ -20,6 +20,11 @@ const VERSIONED: [(Runtime, &str, &str); 3] = [
     (Runtime::Ruby, "libruby.so.", ""),
 ];
 
+/// A function for modules in C that Node.js exports since 18.18 and 20.4.
+const OF_NEW_NODE: &str = "node_api_create_external_string_latin1";
+/// The first number of `libnode.so.N` of Node.js 20: that of its binary interface.
+const INTERFACE_OF_NODE_20: u32 = 115;
+
 /// The runtimes of the file, each once. At most `left` bytes of it are read. A file that cannot be read to
 /// that end shows none: nothing depends on it.
 pub(super) fn of<R: Read + Seek>(
@@ -64,12 +69,14 @@ fn is_interpreter(runtime: Runtime, headers: &Headers, path: &Path) -> bool {
 
 fn found<R: Read + Seek>(source: &mut R, headers: &Headers, left: u64) -> io::Result<Vec<FoundRuntime>> {
     let mut found: Vec<FoundRuntime> = go(source, headers.go_build)?.into_iter().collect();
-    for marker in symbol_markers(source, headers, left)? {
+    let (markers, is_new_node) = symbol_markers(source, headers, left)?;
+    for marker in markers {
         let by = match library_of(marker.runtime, headers) {
             Some(library) => format!("linked with {library}, uses {}", marker.name),
             None => format!("has the symbol {}", marker.name),
         };
-        add(&mut found, marker, by, version(marker.runtime, headers));
+        let oldest = || oldest(marker.runtime, is_new_node).map(str::to_owned);
+        add(&mut found, marker, by, version(marker.runtime, headers).or_else(oldest));
     }
     for marker in text_markers(source)? {
         add(&mut found, marker, format!("has the text {}", marker.name), None);
@@ -107,18 +114,25 @@ fn go(source: &mut (impl Read + Seek), section: Option<Part>) -> io::Result<Opti
 }
 
 /// Markers among the names of the dynamic symbols, else of all symbols: a program that exports nothing, or is
-/// static, has no others.
-fn symbol_markers(source: &mut (impl Read + Seek), headers: &Headers, left: u64) -> io::Result<Vec<Marker>> {
+/// static, has no others. With them, whether a function of newer versions of Node.js is there.
+fn symbol_markers(
+    source: &mut (impl Read + Seek),
+    headers: &Headers,
+    left: u64,
+) -> io::Result<(Vec<Marker>, bool)> {
+    let wanted: Vec<_> = Marker::SYMBOLS.iter().map(|marker| marker.name).chain([OF_NEW_NODE]).collect();
     let dynamic = headers.table.map(|table| table.names);
     let mut left = left;
     for part in [dynamic, headers.other_names].into_iter().flatten() {
-        let names = symbols::among(source, part, left, &Marker::SYMBOLS.map(|marker| marker.name))?;
+        let names = symbols::among(source, part, left, &wanted)?;
         left = left.saturating_sub(part.bytes);
-        if !names.is_empty() {
-            return Ok(Marker::SYMBOLS.into_iter().filter(|marker| names.contains(marker.name)).collect());
+        let markers: Vec<_> =
+            Marker::SYMBOLS.into_iter().filter(|marker| names.contains(marker.name)).collect();
+        if !markers.is_empty() {
+            return Ok((markers, names.contains(OF_NEW_NODE)));
         }
     }
-    Ok(vec![])
+    Ok((vec![], false))
 }
 
 fn text_markers(source: &mut (impl Read + Seek)) -> io::Result<Vec<Marker>> {
@@ -167,5 +181,22 @@ fn version(runtime: Runtime, headers: &Headers) -> Option<String> {
             is_version(version).then(|| version.to_owned())
         })
     };
-    headers.needed.iter().find_map(of_library)
+    let of_node = || node_20(headers).filter(|_| runtime == Runtime::Node);
+    headers.needed.iter().find_map(of_library).or_else(of_node)
+}
+
+/// The oldest version with the symbols that were found: CPython has its marker since 3.8.
+fn oldest(runtime: Runtime, is_new_node: bool) -> Option<&'static str> {
+    match runtime {
+        Runtime::Node if is_new_node => Some("18.18+"),
+        Runtime::Cpython => Some("3.8+"),
+        _ => None,
+    }
+}
+
+/// "20 or later", where the program is linked with a library of Node.js that has such a binary interface.
+fn node_20(headers: &Headers) -> Option<String> {
+    let number = |library: &String| library.strip_prefix("libnode.so.")?.parse::<u32>().ok();
+    let is_new = headers.needed.iter().filter_map(number).any(|number| number >= INTERFACE_OF_NODE_20);
+    is_new.then(|| "20+".to_owned())
 }

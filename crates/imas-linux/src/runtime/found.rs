@@ -25,7 +25,7 @@ pub struct FoundRuntime {
     pub runtime: Runtime,
     /// What showed it, for people.
     pub by: String,
-    /// Its version, where a file shows it.
+    /// Its version, where a file shows it; with `+` behind it, the oldest that it may be.
     pub version: Option<String>,
     /// How the program enters it.
     #[serde(default)]

@@ -46,6 +46,12 @@ impl VersionRange {
         self.text.is_empty()
     }
 
+    /// Whether a version may be too new for it.
+    #[must_use]
+    pub fn has_end(&self) -> bool {
+        parts(&self.text).flatten().any(|(sign, _)| matches!(sign, Sign::Below))
+    }
+
     /// The range as it was written.
     #[must_use]
     pub fn text(&self) -> &str {
@@ -102,7 +108,12 @@ mod tests {
         assert!(has(">=17", "17") && has(">=17", "17.0.15") && has(">=17", "21") && !has(">=17", "8.0_402"));
         assert!(has(">=17.0.9", "17.0.15") && !has(">=17.0.9", "17.0.8.1") && has(">=17.0.9", "21"));
         assert!(has(">=1.19, <2", "1.26.8") && !has(">=1.19,<2", "2.0") && has(">=1.21", "1.21rc2"));
-        assert!(has("", "0"));
+        assert!(has("", "0") && has(">=18.18", "18.18+"));
+        assert!(
+            [(">=17", false), ("<2", true), (">=1,<2", true), ("", false)]
+                .iter()
+                .all(|(range, has_end)| VersionRange::parse(range).unwrap().has_end() == *has_end)
+        );
     }
 
     #[test]

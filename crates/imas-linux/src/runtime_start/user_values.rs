@@ -40,6 +40,17 @@ pub(super) fn user_value(
     })
 }
 
+/// What a process yields to that does not know its runtime, as the catalogue table has it: beginnings of
+/// options, and names of variables.
+pub(crate) fn words_of_user(candidate: &CatalogueCandidate) -> Vec<String> {
+    let Some(settings) = &candidate.runtime else { return vec![] };
+    let given = taken(candidate, settings).into_iter().filter(|option| option.starts_with('-'));
+    let options = given.map(|option| option.trim_end_matches('=').to_owned());
+    let yielded = settings.yields_to.iter().filter(|name| !is_option(name)).cloned();
+    let with_options = variables_with_options(settings.runtime).iter().map(|&name| name.to_owned());
+    options.chain(yielded).chain(with_options).collect()
+}
+
 /// An option in the text that contradicts the candidate's: where the text may become a command line of the runtime.
 #[must_use]
 pub fn contradicted(candidate: &CatalogueCandidate, text: &str) -> Option<String> {
@@ -152,17 +163,21 @@ fn given(runtime: Runtime, found: &FoundRuntime, start: &StartOfProgram<'_>) -> 
 /// Whether the variable has options of the runtime, or of the C library below it.
 fn has_options(runtime: Runtime, name: &OsStr) -> bool {
     let Some(name) = name.to_str() else { return false };
-    let names: &[&str] = match runtime {
+    let is_of_beam = runtime == Runtime::Beam && name.starts_with("ERL_OTP") && name.ends_with("_FLAGS");
+    is_of_beam || variables_with_options(runtime).contains(&name) || name == "GLIBC_TUNABLES"
+}
+
+/// The variables with options of the runtime.
+fn variables_with_options(runtime: Runtime) -> &'static [&'static str] {
+    match runtime {
         Runtime::Jvm => &["JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"],
         Runtime::Node => &["NODE_OPTIONS"],
-        Runtime::Beam if name.starts_with("ERL_OTP") && name.ends_with("_FLAGS") => return true,
         Runtime::Beam => &["ERL_FLAGS", "ERL_AFLAGS", "ERL_ZFLAGS"],
         Runtime::Ocaml => &["OCAMLRUNPARAM", "CAMLRUNPARAM"],
         Runtime::Go => &["GODEBUG"],
         Runtime::Ruby => &["RUBYOPT"],
         Runtime::Php | Runtime::Cpython | Runtime::Dotnet => &[],
-    };
-    names.contains(&name) || name == "GLIBC_TUNABLES"
+    }
 }
 
 /// The options in a variable's value.

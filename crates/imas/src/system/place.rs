@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode, Output, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 use imas_engine::flags::JsonArgs;
-use imas_linux::catalogue_table::{Owners, Refusal, write_catalogue_table};
+use imas_linux::catalogue_table::{Owners, Refusal, can_be_placed, write_catalogue_table};
 
 use super::machine::{Machine, need_root};
 use super::{approved, link, preload_file, verify};
@@ -38,7 +38,7 @@ pub(super) fn put_catalogue(machine: &Machine) -> Result<()> {
     context.catalogue.problems().iter().for_each(|problem| message::warning(&problem.to_string()));
     let mut refused = vec![];
     let mut usable = vec![];
-    for candidate in context.catalogue.candidates() {
+    for candidate in context.catalogue.all().filter(|candidate| can_be_placed(candidate)) {
         match context.obstacle(candidate, None) {
             None => usable.push(candidate.clone()),
             Some(why) => refused.push(Refusal { candidate: candidate.name.clone(), why }),

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
 #![allow(clippy::print_stderr, reason = "a failing test shows the daemon's log")]
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -236,9 +237,21 @@ impl World {
         command
     }
 
-    /// Runs a Python script to its end.
+    /// The command that starts a script; a program is started as it is.
+    pub(crate) fn start_of(&self, script: &Path) -> Command {
+        let interpreter = match script.extension().and_then(OsStr::to_str) {
+            Some("py") => python(),
+            Some("js") => node().unwrap(),
+            _ => return self.command(script),
+        };
+        let mut command = self.command(&interpreter);
+        command.arg(script);
+        command
+    }
+
+    /// Runs a script to its end.
     pub(crate) fn python(&self, script: &Path) -> Output {
-        self.command(&python()).arg(script).output().unwrap()
+        self.start_of(script).output().unwrap()
     }
 
     /// The script's program in the store, if it is there.
@@ -249,8 +262,7 @@ impl World {
 
     /// Runs a script until it is noticed, and waits until its first trial is on offer.
     pub(crate) fn notice(&self, script: &Path) -> StoredProgram {
-        let mut child =
-            self.command(&python()).arg(script).arg("linger").stdout(Stdio::null()).spawn().unwrap();
+        let mut child = self.start_of(script).arg("linger").stdout(Stdio::null()).spawn().unwrap();
         self.wait("the program is noticed", || self.program(script).is_some());
         child.kill().unwrap();
         child.wait().unwrap();
@@ -420,6 +432,11 @@ pub(crate) fn python() -> PathBuf {
     let python = ["/usr/bin/python3", "/usr/local/bin/python3"].map(PathBuf::from);
     let found = python.into_iter().find(|path| path.exists());
     std::fs::canonicalize(found.expect("python3 is missing: run 'make setup-test'")).unwrap()
+}
+
+/// Node.js, if it is installed.
+pub(crate) fn node() -> Option<PathBuf> {
+    ["/usr/bin/node", "/usr/local/bin/node"].into_iter().find_map(|path| std::fs::canonicalize(path).ok())
 }
 
 /// A program that prints which of IMAS's libraries it has loaded. With an argument it keeps running for a
