@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From a command to the module that does it.
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
@@ -36,7 +37,12 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Status(args) => {
             status::run(&args, &Context::beside(&places.of_the_system(), &args.run_dir)?)
         }
-        Command::Advise(args) => advise::run(args, &Context::new(places)?),
+        Command::Advise(args) if args.pods => {
+            let json = args.json.json.then_some("--json");
+            let words: Vec<_> = ["node", "--advise"].into_iter().chain(json).map(OsString::from).collect();
+            match external::run("imas-kube", places, &words)? {}
+        }
+        Command::Advise(args) => advise::run(args.json, &Context::new(places)?),
         Command::Apply(args) => apply::apply(&args, &Context::new(places)?),
         Command::Unapply(args) => apply::unapply(&args),
         Command::Trim(args) => trim::run(&args, &Context::new(places)?),

@@ -83,7 +83,7 @@ pub(crate) enum Command {
     /// What imasd does and knows, and what really serves in the running processes
     Status(StatusArgs),
     /// Running processes that would gain from a restart, and how much
-    Advise(JsonArgs),
+    Advise(AdviseArgs),
     /// Give a systemd service its candidate, by a drop-in
     Apply(ApplyArgs),
     /// Take away what `apply` wrote
@@ -279,6 +279,15 @@ pub(crate) struct UnblockArgs {
     /// Name of the allocator, as `imas status` shows it
     #[arg(value_name = "ALLOCATOR", add = ArgValueCompleter::new(complete::candidates))]
     pub(crate) allocator: String,
+    #[command(flatten)]
+    pub(crate) json: JsonArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AdviseArgs {
+    /// What the containers of this machine could gain, workload by workload; the same as 'imas kube node --advise'
+    #[arg(long)]
+    pub(crate) pods: bool,
     #[command(flatten)]
     pub(crate) json: JsonArgs,
 }
