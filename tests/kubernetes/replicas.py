@@ -36,7 +36,7 @@ LIMIT = 256 << 20  # memory of a pod
 PAGE = 4096
 SECONDS = 90  # that settle looks
 ASKS_S = 0.1  # time between two questions to a replica
-BUSY = 100  # each of so many questions is a busy one
+BUSY = 100  # one question of a hundred is a busy one
 REDRAWS = 40
 
 

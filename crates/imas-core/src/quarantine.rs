@@ -15,7 +15,7 @@
 //! A start that hung ([`crate::hang`]) or took many times what it takes under `system` ([`crate::excess`]) counts
 //! as a crash does.
 //!
-//! Of settings of a runtime, starts that failed count too: a program that is out of memory ends with an exit status.
+//! Starts that failed count too under settings of a runtime: a program that is out of memory ends with an exit status.
 //! Such a status may as well be the answer of a program that is asked something else this time. So the candidate is
 //! quarantined when its trials fail significantly more often than those under `system`, however seldom these do. Trials
 //! alone count: they are made in turn with those of `system`, and production goes on through days on which every start
@@ -132,7 +132,7 @@ enum Harm {
     Hang(Hang),
     Excess(Excess),
     Unexplained,
-    /// What may as well be the answer of a program that is asked something else this time: a kill at the limit of
+    /// An end that may as well be the answer of a program that is asked something else this time: a kill at the limit of
     /// its memory and, under settings of a runtime, a failing exit status. It counts where it is significantly more
     /// frequent than under `system`.
     Failure,

@@ -40,7 +40,7 @@ impl RuntimeCommand<'_> {
         }
     }
 
-    /// What each candidate would set for this command, whether the runtime takes it or not; `None` where the
+    /// Settings that each candidate would make for this command, whether the runtime takes it or not; `None` where the
     /// command does not get it. Commands of one program with the same answer get the same candidates.
     #[must_use]
     pub fn offers(&self, candidates: &[CatalogueCandidate]) -> Vec<Option<String>> {

@@ -58,7 +58,7 @@ pub(crate) enum Command {
     Manpages { folder: PathBuf },
 }
 
-/// What pods may get.
+/// Candidates that pods may get, and where the libraries are.
 #[derive(Debug, Args)]
 pub(crate) struct GivenArgs {
     /// Candidates that pods may get, separated by commas: no other is ever given
@@ -95,10 +95,10 @@ pub(crate) struct ComponentArgs {
     /// A folder for components of Kustomize, one for each candidate and one for pods beside them
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, requires = "workload", requires = "container")]
     pub(crate) kustomize: Option<PathBuf>,
-    /// With --kustomize: the name of the Deployment, StatefulSet or DaemonSet
+    /// Name of the Deployment, StatefulSet or DaemonSet, for --kustomize
     #[arg(long, value_name = "NAME", value_parser = plain_name)]
     pub(crate) workload: Option<String>,
-    /// With --kustomize: the container that gets it
+    /// Container that gets the candidate, for --kustomize
     #[arg(long, value_name = "NAME", value_parser = plain_name)]
     pub(crate) container: Option<String>,
 }
@@ -132,7 +132,7 @@ pub(crate) struct NodeArgs {
     /// Serve the metrics at http://ADDRESS/metrics until it is stopped
     #[arg(long, value_name = "ADDRESS:PORT", conflicts_with_all = ["json", "advise", "metrics"])]
     pub(crate) listen: Option<SocketAddr>,
-    /// With --listen: who asks within this time gets the same figures again, without another look
+    /// Time for which --listen gives the same figures again, without another look
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = duration)]
     pub(crate) every: Duration,
 }
@@ -148,7 +148,7 @@ pub(crate) struct ImageArgs {
     /// Name of the image in the layout
     #[arg(long, value_name = "TAG", default_value = "imas", value_parser = plain_name)]
     pub(crate) tag: String,
-    /// What 'make ARCH=arm64' has built (build/arm64), or ARCH=amd64: the image is for both architectures then
+    /// Build for the other architecture, such as build/arm64 of 'make ARCH=arm64': the image is for both then
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) also: Option<PathBuf>,
     /// The copier for nodes without image volumes
@@ -229,7 +229,7 @@ pub(crate) struct PrometheusArgs {
     pub(crate) queries: QueryArgs,
 }
 
-/// What it is asked, in PromQL. The answers have the label `pod`.
+/// Questions to Prometheus, in PromQL. The answers have the label `pod`.
 #[derive(Debug, Args)]
 #[group(id = "queries")]
 pub(crate) struct QueryArgs {

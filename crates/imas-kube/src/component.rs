@@ -81,7 +81,7 @@ fn patch(workload: &str, candidate: &str, spec: Value) -> Result<String> {
     }))
 }
 
-/// What the pods get; nothing under `system`.
+/// Part of the template that pods get; empty under `system`.
 fn template(given: &GivenArgs, container: &str, variables: &BTreeMap<String, String>) -> Value {
     if variables.is_empty() {
         return json!({});

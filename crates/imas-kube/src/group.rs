@@ -45,9 +45,9 @@ impl GroupFigures {
     }
 }
 
-/// The containers by their ids, with the paths of their groups below `top`. Who is in a container with a namespace of
-/// control groups is told the groups of others by paths that begin with `..`: these lead to no folder, and those of its
-/// own pod do not name the pod.
+/// The containers by their ids, with the paths of their groups below `top`. In a container with a namespace of
+/// control groups, the kernel shows the groups of others as paths that begin with `..`: these lead to no folder, and
+/// those of the same pod do not name the pod.
 pub(crate) fn by_id(top: &Path) -> BTreeMap<String, Container> {
     let mut found = BTreeMap::new();
     let mut waiting = vec![top.to_owned()];
