@@ -339,8 +339,12 @@ mod tests {
         let catalogue = Catalogue::read(&[file]);
         assert_eq!(catalogue.problems(), []);
         for runtime in Runtime::ALL {
-            assert!(catalogue.of_runtime(runtime).next().is_some(), "{runtime}");
+            let names: Vec<&str> = catalogue.of_runtime(runtime).map(|one| one.name.as_str()).collect();
+            let are_named = names.iter().all(|name| Runtime::of_candidate(name) == Some(runtime));
+            assert!(!names.is_empty() && are_named, "{runtime}: {names:?}");
         }
+        let allocators = catalogue.candidates().iter().map(|one| Runtime::of_candidate(&one.name));
+        assert!(allocators.flatten().next().is_none());
     }
 
     #[test]

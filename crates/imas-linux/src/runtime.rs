@@ -91,6 +91,13 @@ impl Runtime {
         }
     }
 
+    /// The runtime of the candidate with that name: the catalogue names settings `RUNTIME:SETTING`.
+    #[must_use]
+    pub fn of_candidate(name: &str) -> Option<Self> {
+        let (prefix, _) = name.split_once(':')?;
+        Self::ALL.into_iter().find(|one| one.id() == prefix)
+    }
+
     /// Name for people.
     #[must_use]
     pub fn name(self) -> &'static str {

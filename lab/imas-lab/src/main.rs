@@ -14,6 +14,7 @@ mod simulate;
 mod study;
 mod study_args;
 mod suite;
+mod with_list;
 
 use std::process::ExitCode;
 

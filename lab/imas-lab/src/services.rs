@@ -8,6 +8,7 @@ mod journal;
 mod judge;
 mod measure;
 mod noise;
+mod offered;
 mod plan;
 mod possible;
 mod predicted;

@@ -6,9 +6,11 @@
 #[path = "../../../crates/imas/tests/support/mod.rs"]
 mod support;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use imas_testing::skipped;
 use serde_json::Value;
 use support::{World, describe, output, real, stderr, succeeded, wait_until};
 
@@ -109,6 +111,69 @@ fn an_interrupted_session_keeps_its_runs_and_goes_on() {
     let plan = String::from_utf8(plan.stdout).unwrap();
     assert!(plan.contains("rounds left") && plan.contains("1 service: "), "{plan}");
     assert_eq!(lines(&world.work().join("loads")), loads, "a plan makes no run");
+}
+
+/// A server of Node.js beside one of Python: each has the allocator, and settings of its own runtime alone.
+#[test]
+fn a_service_gets_settings_of_its_runtime() {
+    let node = Path::new("/usr/bin/node");
+    if !node.is_file() {
+        return skipped("node is not installed");
+    }
+    let world = World::new();
+    let (folder, journal) = (world.work().join("recipes"), world.work().join("runs.jsonl"));
+    std::fs::create_dir(&folder).unwrap();
+    let script = folder.join("server.js");
+    std::fs::write(
+        &script,
+        "require('http').createServer((ask, answer) => answer.end()).listen(process.argv[2])",
+    )
+    .unwrap();
+    let servers = [
+        ("js", format!("{} {} $PORT", node.display(), script.display())),
+        ("py", format!("{} -m http.server --bind 127.0.0.1 $PORT", real("python3").display())),
+    ];
+    for (name, command) in servers {
+        let lines =
+            format!("command = '{command}'\nready = 'tcp:$PORT'\nload = ['true']\ncycles = 1\nidle = 0\n");
+        std::fs::write(folder.join(name).with_extension("toml"), lines).unwrap();
+    }
+    let run = |more: &[&str]| {
+        let mut command = world.lab(["services", "run", "--with", "glibc:arena1,node:semi1,go:gogc50"]);
+        command.args(["--rounds", "1", "--system-runs", "1", "--counted", "0"]).args(more);
+        succeeded(output(command.arg("--recipes").arg(&folder).arg("--out").arg(&journal)))
+    };
+    let plan = String::from_utf8(run(&["--dry-run"]).stdout).unwrap();
+    let runs_of = |name: &str| {
+        let row = plan.lines().find(|line| line.trim_start().starts_with(name)).unwrap();
+        row.split_whitespace().rev().nth(2).unwrap().to_owned()
+    };
+    assert_eq!([runs_of("js"), runs_of("py")], ["3", "2"], "most runs: {plan}");
+    let done = run(&[]);
+    assert!(
+        stderr(&done).contains("as no service of this session gets them: go:gogc50\n"),
+        "{}",
+        describe(&done)
+    );
+    let text = std::fs::read_to_string(&journal).unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let made: BTreeSet<(String, String)> = lines
+        .filter(|line| line["candidate"].is_string())
+        .map(|run| {
+            assert_eq!(run["ok"], true, "{run}");
+            let word = |key: &str| run[key].as_str().unwrap().to_owned();
+            (word("program"), word("candidate"))
+        })
+        .collect();
+    let wanted = [
+        ("js", "glibc:arena1"),
+        ("js", "node:semi1"),
+        ("js", "system"),
+        ("py", "glibc:arena1"),
+        ("py", "system"),
+    ];
+    let wanted = wanted.map(|(service, name)| (service.to_owned(), name.to_owned()));
+    assert_eq!(made, BTreeSet::from(wanted));
 }
 
 /// A journal of two services with `rounds` rounds: one gains by `glibc:arena2`, the other by nothing.

@@ -156,6 +156,16 @@ impl ServiceExecutor {
         &self.cpus
     }
 
+    /// The environment of the server, without the variables of a run's folder.
+    #[must_use]
+    pub fn environment(&self) -> Variables {
+        let mut variables = self.inherited.clone();
+        for (name, value) in &self.service.environment {
+            variables.insert(name.into(), value.into());
+        }
+        variables
+    }
+
     /// The command that starts the server. Its program is checked before any run.
     ///
     /// # Errors

@@ -6,7 +6,6 @@ mod checks;
 mod collected;
 mod input;
 mod junit;
-mod of_runtime;
 mod overview;
 mod progress;
 pub(crate) mod quick;

@@ -2,20 +2,18 @@
 //! Measures services under candidates, round by round over all services, into the journal.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use clap::{Args, ValueHint};
 use imas_cli::message::{self, Hinted};
 use imas_core::run::{RawRun, RunKind};
 use imas_core::stats::median;
-use imas_engine::compared::{DefaultComparison, usable};
 use imas_engine::context::Context;
-use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::clock::now_unix_s;
 use imas_linux::environment::Variables;
 use imas_linux::host::Host;
@@ -28,6 +26,7 @@ use imas_runs::service::{SYSTEM_RUNS, Service, ServiceExecutor};
 use imas_runs::subject::{Subject, Timeout};
 
 use super::journal::{self, Header};
+use super::offered::OfferedCandidates;
 use super::plan;
 use super::recipes::{self, RecipeArgs};
 use super::rounds::{MOST_FAILURES, Rounds, RoundsWanted, SharedRuns};
@@ -48,7 +47,8 @@ pub(super) struct RunArgs {
     /// Most runs under system in each round, with whose mean all others are compared: the square root of their number
     #[arg(long, value_name = "N", default_value_t = SYSTEM_RUNS, value_parser = clap::value_parser!(u32).range(1..=10))]
     system_runs: u32,
-    /// Candidates beside system [default: the default set of services]
+    /// Candidates beside system. Settings of a language runtime are for the services that have it; `settings`: all of
+    /// them [default: the default set of services, and what is tested by default of settings]
     #[arg(long = "with", value_name = "LIST", value_delimiter = ',')]
     with: Vec<String>,
     /// Cycles of load in place of those of the files
@@ -85,18 +85,18 @@ pub(super) struct RunArgs {
 
 /// Makes the runs that are missing.
 pub(super) fn measure(args: &RunArgs, context: &Context) -> Result<ExitCode> {
-    let services = services(args, context)?;
-    let candidates = usable(&args.with, DefaultComparison::ServiceSet, context)?;
-    let names: Vec<String> = candidates.iter().map(|candidate| candidate.name.clone()).collect();
-    let order: Vec<&str> = services.iter().map(|service| service.name.as_str()).collect();
-    let earlier = if args.dry_run { journal::read_if_there(&args.out)? } else { vec![] };
+    let mut services = services(args, context)?;
     if args.dry_run {
-        let rounds = rounds(args, &order, &names, &Rc::new(RefCell::new(earlier)))?;
+        let earlier = journal::read_if_there(&args.out)?;
+        let offered = OfferedCandidates::of(&mut services, &args.with, true, context)?;
+        let rounds = rounds(args, &names(&services), &offered, &Rc::new(RefCell::new(earlier)))?;
         return plan::print(&rounds.plan());
     }
     let (mut journal, earlier) = journal::open(&args.out, args.resume)?;
     let interruption = Interruption::watch()?;
-    journal::append(&mut journal, &header(args, &services, &candidates))?;
+    let offered = OfferedCandidates::of(&mut services, &args.with, false, context)?;
+    journal::append(&mut journal, &header(args, &services, &offered))?;
+    let order = names(&services);
     let rates = rates(&order, &earlier);
     let subject = |service: &Service| {
         // A server that hangs ends its run by the time limits of its own lines.
@@ -107,17 +107,17 @@ pub(super) fn measure(args: &RunArgs, context: &Context) -> Result<ExitCode> {
     let subjects = services.iter().map(subject).collect();
     let elimination = Elimination::MeasuredFailures(MOST_FAILURES);
     let rules = Rules { elimination, warmup_must_succeed: false };
-    let mut runner = Runner::new(names.clone(), subjects, rules, &interruption);
+    let mut runner = Runner::new(offered.names(), subjects, rules, &interruption);
     let mut executor = Servers {
         context,
         services: &services,
-        candidates: &candidates,
+        offered: &offered,
         interruption: &interruption,
         set_up: None,
         rates,
     };
     let runs = Rc::new(RefCell::new(earlier));
-    let mut rounds = rounds(args, &order, &names, &runs)?;
+    let mut rounds = rounds(args, &order, &offered, &runs)?;
     let mut log = Log { journal, runs };
     match runner.run(&mut rounds, &mut executor, &mut log)? {
         SessionEnd::Finished | SessionEnd::Stopped => {
@@ -133,9 +133,18 @@ pub(super) fn measure(args: &RunArgs, context: &Context) -> Result<ExitCode> {
     }
 }
 
+fn names(services: &[Service]) -> Vec<&str> {
+    services.iter().map(|service| service.name.as_str()).collect()
+}
+
 /// The rounds that are missing.
-fn rounds(args: &RunArgs, services: &[&str], candidates: &[String], runs: &SharedRuns) -> Result<Rounds> {
-    let wanted = wanted(args, services, candidates);
+fn rounds(
+    args: &RunArgs,
+    services: &[&str],
+    offered: &OfferedCandidates<'_>,
+    runs: &SharedRuns,
+) -> Result<Rounds> {
+    let wanted = wanted(args, services, offered);
     refuse_newcomers(&wanted, runs)?;
 
     let mut known: BTreeMap<String, Vec<f64>> = BTreeMap::new();
@@ -148,10 +157,17 @@ fn rounds(args: &RunArgs, services: &[&str], candidates: &[String], runs: &Share
     Ok(Rounds::new(wanted, runs, known, until))
 }
 
-fn wanted(args: &RunArgs, services: &[&str], candidates: &[String]) -> RoundsWanted {
+fn wanted(args: &RunArgs, services: &[&str], offered: &OfferedCandidates<'_>) -> RoundsWanted {
+    let candidates = offered.names();
+    let mut lacking = BTreeSet::new();
+    for service in services {
+        let not_its = candidates.iter().filter(|name| offered.get(service, name).is_none());
+        lacking.extend(not_its.map(|name| ((*service).to_owned(), name.clone())));
+    }
     RoundsWanted {
         services: services.iter().map(|name| (*name).to_owned()).collect(),
-        candidates: candidates.to_vec(),
+        candidates,
+        lacking,
         rounds: args.rounds,
         system_runs: args.system_runs,
         counted: args.counted,
@@ -188,14 +204,15 @@ fn services(args: &RunArgs, context: &Context) -> Result<Vec<Service>> {
     Ok(services)
 }
 
-fn header(args: &RunArgs, services: &[Service], candidates: &[&CatalogueCandidate]) -> Header {
+fn header(args: &RunArgs, services: &[Service], offered: &OfferedCandidates<'_>) -> Header {
     Header {
         imas: "services".to_owned(),
         schema: 2,
         at_s: now_unix_s(),
         host: Host::now(),
         seed: args.seed,
-        candidates: candidates
+        candidates: offered
+            .all
             .iter()
             .map(|one| (one.name.clone(), imas_engine::candidates::version(one)))
             .collect(),
@@ -207,7 +224,7 @@ fn header(args: &RunArgs, services: &[Service], candidates: &[&CatalogueCandidat
 struct Servers<'a> {
     context: &'a Context,
     services: &'a [Service],
-    candidates: &'a [&'a CatalogueCandidate],
+    offered: &'a OfferedCandidates<'a>,
     interruption: &'a Interruption,
     /// The service and the round that come now: each service is set up for each of its rounds.
     set_up: Option<((usize, u32), ServiceExecutor)>,
@@ -235,7 +252,9 @@ impl Executor for Servers<'_> {
             }
         };
         let (_, executor) = self.set_up.insert((now, executor));
-        let candidate = self.candidates[step.candidate];
+        let (service, name) = (&self.services[step.subject].name, &self.offered.all[step.candidate].name);
+        let candidate =
+            self.offered.get(service, name).context("a candidate that the service does not get")?;
         executor.set_rate(self.rates.get(&step.subject).copied());
         let run = match step.kind {
             RoundKind::Counted { .. } => executor.run_counted(candidate, self.interruption)?,

@@ -14,7 +14,7 @@ use imas_core::stats::median;
 use imas_linux::catalogue::SYSTEM;
 use imas_linux::clock::now_unix_s;
 use imas_runs::schedule::{self, RoundKind, Step};
-use imas_runs::service::{ServiceOptions, compare_services};
+use imas_runs::service::{CandidateFigures, ServiceOptions, compare_services};
 use imas_study::services::BASELINES;
 
 use super::rails::rails;
@@ -35,6 +35,8 @@ pub(super) struct RoundsWanted {
     pub(super) services: Vec<String>,
     /// Names of the candidates, `system` among them.
     pub(super) candidates: Vec<String>,
+    /// Service and candidate where the service does not get the candidate: settings of another runtime.
+    pub(super) lacking: BTreeSet<(String, String)>,
     /// Whole rounds of each service.
     pub(super) rounds: u32,
     /// Most runs under `system` in each round.
@@ -80,6 +82,11 @@ impl RoundsWanted {
         let wanted = (1..).find(|runs: &u32| (runs * runs) as usize >= others).unwrap_or(1);
         wanted.max(2).min(self.system_runs)
     }
+
+    /// Whether the service gets the candidate.
+    fn gets(&self, service: &str, candidate: &str) -> bool {
+        !self.lacking.contains(&(service.to_owned(), candidate.to_owned()))
+    }
 }
 
 impl Rounds {
@@ -113,7 +120,7 @@ impl Rounds {
         let numbers: BTreeSet<u32> = all.iter().map(|run| run.round).collect();
         let mut whole = BTreeSet::new();
         for round in numbers {
-            let left = self.leavers(&all, &whole);
+            let left = self.leavers(service, &all, &whole);
             let others = self.wanted.candidates.len() - 1 - left.len();
             let is_made = |name: &String| {
                 let own = || all.iter().filter(|run| run.candidate == *name);
@@ -145,15 +152,21 @@ impl Rounds {
         }
         let rounds = Self::new(known, runs, BTreeMap::new(), None);
         // The first round may have been cut short before a candidate had its run.
-        let has_whole = wanted.services.iter().any(|service| rounds.whole(service).len() > 1);
-        if has_whole { new.into_iter().cloned().collect() } else { vec![] }
+        let is_late = |name: &&String| {
+            let mut its = wanted.services.iter().filter(|service| wanted.gets(service, name));
+            its.any(|service| rounds.whole(service).len() > 1)
+        };
+        new.into_iter().filter(is_late).cloned().collect()
     }
 
-    /// The candidates that these rounds show to be no pick: they are not as much leaner than `system` as a pick must
-    /// be, or they are proven to cost more than it may. What anybody can give to all services stays.
-    fn leavers(&self, runs: &[RawRun], rounds: &BTreeSet<u32>) -> BTreeSet<String> {
+    /// The candidates that are not in the next round: those that the service does not get, and those that these rounds
+    /// show to be no pick. They are not as much leaner than `system` as a pick must be, or they are proven to cost more
+    /// than it may. What anybody can give to all services stays.
+    fn leavers(&self, service: &str, runs: &[RawRun], rounds: &BTreeSet<u32>) -> BTreeSet<String> {
+        let lacks = |name: &&String| !self.wanted.gets(service, name);
+        let mut left: BTreeSet<String> = self.wanted.candidates.iter().filter(lacks).cloned().collect();
         if self.wanted.keeps_all || rounds.is_empty() {
-            return BTreeSet::new();
+            return left;
         }
         let those: Vec<RawRun> = runs.iter().filter(|run| rounds.contains(&run.round)).cloned().collect();
         // It is asked before each round.
@@ -162,9 +175,9 @@ impl Rounds {
         let found = compare_services(&self.wanted.candidates, &those, &options);
         let leaves = |name: &str| name != SYSTEM && !BASELINES.contains(&name);
         let all = found.candidates.into_iter().filter(|one| leaves(&one.name) && one.rounds > 0);
-        all.filter(|one| (!one.is_open && !one.is_better) || !one.exceeds.is_empty())
-            .map(|one| one.name)
-            .collect()
+        let is_no_pick = |one: &CandidateFigures| (!one.is_open && !one.is_better) || !one.exceeds.is_empty();
+        left.extend(all.filter(is_no_pick).map(|one| one.name));
+        left
     }
 
     /// Fills the queue with the next round: of the service that has the most left, so that a journal that is ended
@@ -195,7 +208,7 @@ impl Rounds {
     fn steps(&self, subject: usize) -> Vec<Step> {
         let service = &self.wanted.services[subject];
         let (all, whole) = (self.measured(service), self.whole(service));
-        let left = self.leavers(&all, &whole);
+        let left = self.leavers(service, &all, &whole);
         let round = all.iter().map(|run| run.round + 1).max().unwrap_or(0);
         let names = &self.wanted.candidates;
         let order = schedule::candidates(service, names.len(), round, self.wanted.seed);
@@ -245,8 +258,8 @@ impl Rounds {
             let first = u32::try_from(first).unwrap_or(u32::MAX);
             let counted = self.wanted.counted.saturating_sub(self.counted(service)).min(first);
             let round = first - counted;
-            let stay = BASELINES.iter().filter(|name| self.wanted.candidates.iter().any(|one| one == *name));
-            let stay = stay.count();
+            let stays = |one: &&String| BASELINES.contains(&one.as_str()) && self.wanted.gets(service, one);
+            let stay = self.wanted.candidates.iter().filter(stays).count();
             let last = self.wanted.system_runs(stay) + u32::try_from(stay).unwrap_or(0);
             let fewest = if self.wanted.keeps_all { round } else { last.min(round) };
             let whole = u32::try_from(self.whole(service).len()).unwrap_or(u32::MAX);
@@ -285,6 +298,7 @@ mod tests {
         RoundsWanted {
             services: services.iter().map(|name| (*name).to_owned()).collect(),
             candidates: candidates.iter().map(|name| (*name).to_owned()).collect(),
+            lacking: BTreeSet::new(),
             rounds,
             system_runs: 3,
             counted: 1,
@@ -345,6 +359,33 @@ mod tests {
         make(few, &runs, 100);
         assert_eq!(Rounds::newcomers(&more, &runs), ["b"]);
         assert_eq!(Rounds::newcomers(&asked, &runs), [""; 0]);
+    }
+
+    /// `db` does not get `jvm:a`: its rounds are whole without it, and a candidate that only `web` gets is new in the
+    /// rounds of `web` alone.
+    #[test]
+    fn a_service_has_rounds_of_the_candidates_that_it_gets() {
+        let lacking = |names: &[&str]| -> BTreeSet<(String, String)> {
+            names.iter().map(|name| ("db".to_owned(), (*name).to_owned())).collect()
+        };
+        let both = RoundsWanted {
+            lacking: lacking(&["jvm:a"]),
+            ..wanted(&["web", "db"], &["system", "a", "jvm:a"], 2)
+        };
+        let runs = SharedRuns::default();
+        let mut rounds = Rounds::new(both.clone(), &runs, BTreeMap::new(), None);
+        assert_eq!(rounds.plan().iter().map(|one| one.runs[1]).collect::<Vec<_>>(), [1 + 2 * 4, 1 + 2 * 3]);
+        let made = make(&mut rounds, &runs, 100);
+        let of = |service: &str| made.iter().filter(|one| one.0 == service && one.1 == "jvm:a").count();
+        assert_eq!((made.len(), of("web"), of("db")), (9 + 7, 2, 0), "{made:?}");
+        assert_eq!(make(&mut Rounds::new(both, &runs, BTreeMap::new(), None), &runs, 100), []);
+
+        let more = |services: &[&str]| RoundsWanted {
+            lacking: lacking(&["jvm:a", "jvm:b"]),
+            ..wanted(services, &["system", "a", "jvm:a", "jvm:b"], 2)
+        };
+        assert_eq!(Rounds::newcomers(&more(&["db"]), &runs), [""; 0]);
+        assert_eq!(Rounds::newcomers(&more(&["web", "db"]), &runs), ["jvm:b"]);
     }
 
     #[test]

@@ -2,19 +2,16 @@
 //! The programs of a session with the candidates that each gets: those for every program, and those that are settings of
 //! its own runtime.
 
-use anyhow::Result;
 use imas_cli::message;
 use imas_core::run::RunKind;
-use imas_engine::compared::{DefaultComparison, of_runtime, usable};
+use imas_engine::compared::of_runtime;
 use imas_engine::context::Context;
-use imas_linux::catalogue::{CatalogueCandidate, SYSTEM};
+use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::runtime_start::Fitted;
 use imas_suite::{Place, SuiteProgram};
 
 use super::fit::{Measurable, NotRunHere};
-
-/// Word of `--with` for all candidates that are settings of a program's runtime.
-const SETTINGS: &str = "settings";
+use crate::with_list::names_for_runtimes;
 
 /// A program that is measured.
 pub(super) struct MeasuredProgram<'a> {
@@ -39,19 +36,6 @@ impl MeasuredProgram<'_> {
         let is_bare = |one: &Fitted| self.is_bare || one.runtime.as_ref().is_some_and(|of| of.is_bare);
         self.fitted(candidate).is_some_and(|one| kind == RunKind::Measured || !is_bare(one))
     }
-}
-
-/// The candidates for every program: those that are named, else the default set.
-pub(super) fn for_every_program<'a>(
-    with: &[String],
-    context: &'a Context,
-) -> Result<Vec<&'a CatalogueCandidate>> {
-    let names: Vec<String> = with.iter().filter(|name| *name != SETTINGS).cloned().collect();
-    let default = match names.len() < with.len() {
-        true => DefaultComparison::These(&[SYSTEM]),
-        false => DefaultComparison::DefaultSet,
-    };
-    usable(&names, default, context)
 }
 
 /// The candidates of a session, those for every program first; the programs as they get them; and programs that get
@@ -94,7 +78,7 @@ fn with_runtimes<'a>(
     measurable: &[(&SuiteProgram, Box<Measurable>)],
     context: &'a Context,
 ) -> Vec<&'a CatalogueCandidate> {
-    let names = if with.iter().any(|name| name == SETTINGS) { vec!["all".to_owned()] } else { with.to_vec() };
+    let names = names_for_runtimes(with);
     let facts: Vec<_> = measurable.iter().filter_map(|(_, one)| one.with_runtime()).collect();
     let wanted: Vec<&CatalogueCandidate> =
         facts.into_iter().flat_map(|facts| of_runtime(&names, context, facts)).collect();

@@ -25,13 +25,15 @@ use imas_runs::subject::{Subject, Timeout};
 use imas_suite::{Place, Suite, SuiteError, SuiteProgram};
 
 use super::fit::{Fit, Measurable, NotRunHere, fit};
-use super::measured::{MeasuredProgram, MeasuredPrograms, for_every_program};
+use super::measured::{MeasuredProgram, MeasuredPrograms};
 use super::once::{Once, RunMode};
 use super::sessions::{BegunRound, Sessions};
 use super::show;
 use super::watcher::{Planned, Watcher};
 use crate::study_args::SuiteRunArgs;
+use crate::with_list::for_every_program;
 use imas_cli::message::{self, Hinted};
+use imas_engine::compared::DefaultComparison;
 use imas_engine::context::Context;
 
 /// A run may take at least this time, and this multiple of the time that the suite expects.
@@ -54,7 +56,7 @@ pub(crate) fn measure(args: &SuiteRunArgs, context: &Context) -> Result<PathBuf>
     let suite = super::read(context)?;
     let place = super::place(args.places.cache.as_deref(), context)?;
     let programs = chosen(&suite, args)?;
-    let for_every = for_every_program(&args.with, context)?;
+    let for_every = for_every_program(&args.with, DefaultComparison::DefaultSet, context)?;
     let folder = super::out(&args.places)?;
     let _alone = place.lock().map_err(super::hinted)?;
     super::left_over::end(&place);

@@ -66,10 +66,9 @@ fn is_picked(outcome: &Outcome) -> bool {
     outcome.picks.iter().filter(|(name, _)| name == SYSTEM).all(|(_, share)| *share < 0.5)
 }
 
-/// The runtime for which one of a program's candidates is: the catalogue names them `RUNTIME:SETTING`.
+/// The runtime for which one of a program's candidates is.
 fn runtime_of(candidates: &[String]) -> Option<Runtime> {
-    let prefixes = candidates.iter().filter_map(|name| name.split_once(':')).map(|(prefix, _)| prefix);
-    prefixes.filter_map(|prefix| Runtime::ALL.into_iter().find(|one| one.id() == prefix)).next()
+    candidates.iter().find_map(|name| Runtime::of_candidate(name))
 }
 
 #[cfg(test)]

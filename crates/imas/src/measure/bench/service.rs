@@ -10,6 +10,7 @@ use imas_core::run::RawRun;
 use imas_core::sample::Ended;
 use imas_engine::compared::{ComparedCandidate, DefaultComparison, compared_with_inline};
 use imas_engine::inline_candidate::inline_candidates;
+use imas_engine::of_runtime::OfRuntime;
 use imas_engine::runtime_command::RuntimeCommand;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::clock::now_unix_s;
@@ -28,7 +29,6 @@ use imas_runs::subject::{Subject, Timeout};
 use imas_store::Store;
 
 use super::caller_folder::CallerFolder;
-use super::of_runtime::OfRuntime;
 use super::service_report::ServiceReport;
 use super::service_rounds::{BenchRounds, OneServer};
 use super::session::{refuse_preloads, remember};
@@ -55,7 +55,7 @@ pub(super) fn run(args: &BenchArgs, context: &Context) -> Result<ExitCode> {
     let mut session = Session::new(args, context, service, &words, chosen, caller.as_ref())?;
     let command = session.command()?;
     let executable = imas_engine::inspect::command(&command, store.as_ref())?;
-    let environment = session.environment();
+    let environment = session.executor.environment();
     let of_command = RuntimeCommand { command: &command, executable: &executable, environment: &environment };
     let of_runtime = OfRuntime::find(&of_command, &args.with(), context, store.as_ref());
     if let Some(why) = of_runtime.why_nothing(&executable) {
@@ -212,15 +212,6 @@ impl<'a> Session<'a> {
 
     fn command(&self) -> Result<Command> {
         self.executor.command().map_err(hinted)
-    }
-
-    /// The environment of the server, without the variables of a run's folder.
-    fn environment(&self) -> Variables {
-        let mut variables = Variables::inherited();
-        for (name, value) in &self.executor.service().environment {
-            variables.insert(name.into(), value.into());
-        }
-        variables
     }
 
     fn measure(&self, interruption: &Interruption) -> Result<(Vec<RawRun>, SessionEnd)> {

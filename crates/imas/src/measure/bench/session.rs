@@ -14,6 +14,7 @@ use imas_engine::compared::ComparedCandidate;
 use imas_engine::inline_candidate::has_settings;
 use imas_engine::inspect::ExecutableFacts;
 use imas_engine::musl;
+use imas_engine::of_runtime::OfRuntime;
 use imas_engine::runtime_command::RuntimeCommand;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::clock::now_unix_s;
@@ -36,7 +37,6 @@ use imas_store::Store;
 
 use super::collected::{Collector, Failure};
 use super::input::Input;
-use super::of_runtime::OfRuntime;
 use super::progress::Progress;
 use super::result::{self, Context as AroundRuns};
 use super::stop::StopRule;

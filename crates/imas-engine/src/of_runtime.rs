@@ -3,19 +3,20 @@
 //! built for musl.
 
 use anyhow::Result;
-use imas_engine::compared::{ComparedCandidate, for_program};
-use imas_engine::context::Context;
-use imas_engine::inline_candidate::inline_candidates;
-use imas_engine::inspect::ExecutableFacts;
-use imas_engine::musl;
-use imas_engine::runtime_command::RuntimeCommand;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_store::Store;
+
+use crate::compared::{ComparedCandidate, for_program, of_runtime};
+use crate::context::Context;
+use crate::inline_candidate::inline_candidates;
+use crate::inspect::ExecutableFacts;
+use crate::musl;
+use crate::runtime_command::RuntimeCommand;
 
 /// Candidates of the runtime that are asked for, with their settings for one command; or why it does not get
 /// one.
 #[derive(Debug)]
-pub(super) struct OfRuntime {
+pub struct OfRuntime {
     candidates: Vec<(CatalogueCandidate, Option<String>)>,
     /// Candidates were asked for by name.
     is_named: bool,
@@ -25,7 +26,8 @@ pub(super) struct OfRuntime {
 
 impl OfRuntime {
     /// The candidates of the command that `names` name, or all that are tested by default.
-    pub(super) fn find(
+    #[must_use]
+    pub fn find(
         command: &RuntimeCommand<'_>,
         names: &[String],
         context: &Context,
@@ -35,13 +37,16 @@ impl OfRuntime {
             Ok(fitted) => (fitted, context.obstacle(candidate, store)),
             Err(why) => (candidate.clone(), Some(why)),
         };
-        let wanted = imas_engine::compared::of_runtime(names, context, command.executable);
+        let wanted = of_runtime(names, context, command.executable);
         let candidates = wanted.into_iter().map(fitted).collect();
         Self { candidates, is_named: !names.is_empty(), has_musl: false }
     }
 
     /// Adds the allocators that are asked for, as a program of musl gets them.
-    pub(super) fn with_musl(
+    ///
+    /// # Errors
+    /// When a name with settings in it is no candidate.
+    pub fn with_musl(
         mut self,
         names: &[String],
         context: &Context,
@@ -69,13 +74,15 @@ impl OfRuntime {
     }
 
     /// Why nothing can be measured but `system`.
-    pub(super) fn why_nothing<'a>(&self, executable: &'a ExecutableFacts) -> Option<&'a String> {
+    #[must_use]
+    pub fn why_nothing<'a>(&self, executable: &'a ExecutableFacts) -> Option<&'a String> {
         let has_settings = self.candidates.iter().any(|(_, obstacle)| obstacle.is_none());
         executable.unfit.as_ref().filter(|_| !has_settings)
     }
 
     /// The candidates as they are for this program, followed by those of its runtime.
-    pub(super) fn join<'a>(
+    #[must_use]
+    pub fn join<'a>(
         &'a self,
         compared: &[ComparedCandidate<'a>],
         executable: &ExecutableFacts,

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The candidates of a session, as each service gets them: those for every program, and settings of its own runtime.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use imas_cli::message;
+use imas_engine::compared::{ComparedCandidate, DefaultComparison};
+use imas_engine::context::Context;
+use imas_engine::inspect::{self, ExecutableFacts};
+use imas_engine::of_runtime::OfRuntime;
+use imas_engine::runtime_command::{RuntimeCommand, served_runtime};
+use imas_linux::catalogue::CatalogueCandidate;
+use imas_linux::environment::Variables;
+use imas_linux::program::Command;
+use imas_runs::service::{Service, ServiceError, ServiceExecutor};
+use imas_store::Store;
+
+use crate::with_list::{for_every_program, names_for_runtimes};
+
+/// The candidates that the services of a session get.
+pub(super) struct OfferedCandidates<'a> {
+    /// Each of them: those for every program, then settings of runtimes.
+    pub(super) all: Vec<&'a CatalogueCandidate>,
+    /// Each as the service gets it, by service and name.
+    fitted: BTreeMap<String, BTreeMap<String, CatalogueCandidate>>,
+}
+
+impl<'a> OfferedCandidates<'a> {
+    /// The candidates that `with` names, else the default ones. A service that gets none beside `system` is named and
+    /// left out. `is_plan`: no set-up is run.
+    pub(super) fn of(
+        services: &mut Vec<Service>,
+        with: &[String],
+        is_plan: bool,
+        context: &'a Context,
+    ) -> Result<Self> {
+        let for_every = for_every_program(with, DefaultComparison::ServiceSet, context)?;
+        let store = context.open_store().ok(); // only a cache here
+        let names = names_for_runtimes(with);
+        let offer = Offer { context, store: store.as_ref(), names: &names, for_every: &for_every, is_plan };
+        let mut fitted: BTreeMap<String, BTreeMap<String, CatalogueCandidate>> = BTreeMap::new();
+        services.retain(|service| {
+            let why = match offer.candidates_of(service) {
+                Ok(own) if own.len() > 1 => {
+                    let own = own.into_iter().map(|one| (one.name.clone(), one));
+                    fitted.insert(service.name.clone(), own.collect());
+                    return true;
+                }
+                Ok(_) => "no candidate of the session is for it".to_owned(),
+                Err(error) => format!("{error:#}"),
+            };
+            message::say(&format!("imas: {}: not run: {why}", service.name));
+            false
+        });
+        let is_offered = |one: &&CatalogueCandidate| fitted.values().any(|own| own.contains_key(&one.name));
+        let settings = context.catalogue.all().filter(|one| one.runtime.is_some());
+        let (offered, others): (Vec<_>, Vec<_>) = settings.partition(is_offered);
+        say_unused(&others, with);
+        Ok(Self { all: for_every.into_iter().chain(offered).collect(), fitted })
+    }
+
+    /// Their names.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.all.iter().map(|one| one.name.clone()).collect()
+    }
+
+    /// The candidate as the service gets it; None where it does not.
+    pub(super) fn get(&self, service: &str, candidate: &str) -> Option<&CatalogueCandidate> {
+        self.fitted.get(service)?.get(candidate)
+    }
+}
+
+/// Settings that were asked for by name, and that no service has a use for, are named once.
+fn say_unused(unused: &[&CatalogueCandidate], with: &[String]) {
+    let names: Vec<&str> =
+        unused.iter().filter(|one| with.contains(&one.name)).map(|one| one.name.as_str()).collect();
+    if !names.is_empty() {
+        message::say(&format!(
+            "imas: left out, as no service of this session gets them: {}",
+            names.join(", ")
+        ));
+    }
+}
+
+/// What is offered to every service.
+struct Offer<'a, 'b> {
+    context: &'a Context,
+    store: Option<&'b Store>,
+    /// Names of candidates of a runtime, as [`OfRuntime::find`] takes them.
+    names: &'b [String],
+    for_every: &'b [&'a CatalogueCandidate],
+    is_plan: bool,
+}
+
+impl Offer<'_, '_> {
+    /// The candidates as the service gets them, as `imas bench` would offer them.
+    fn candidates_of(&self, service: &Service) -> Result<Vec<CatalogueCandidate>> {
+        let Some((executor, command)) = self.started(service)? else {
+            let why = "its set-up makes its program, so the plan has no settings of its runtime";
+            message::say(&format!("imas: {}: {why}", service.name));
+            return Ok(self.for_every.iter().map(|one| (*one).clone()).collect());
+        };
+        let executable = inspect::command(&command, self.store)?;
+        let environment = executor.environment();
+        let of_command =
+            RuntimeCommand { command: &command, executable: &executable, environment: &environment };
+        let of_runtime = OfRuntime::find(&of_command, self.names, self.context, self.store);
+        let for_every = self.for_every.iter().copied();
+        let compared: Vec<ComparedCandidate<'_>> =
+            for_every.map(|candidate| ComparedCandidate { candidate, obstacle: None }).collect();
+        let joined = of_runtime.join(&compared, &executable);
+        say_left_out(service, &joined, &executable);
+        let usable = joined.into_iter().filter(|one| one.obstacle.is_none());
+        Ok(usable.map(|one| one.candidate.clone()).collect())
+    }
+
+    /// The command of the service, after its set-up where that makes the program; None if a plan would need it.
+    fn started(&self, service: &Service) -> Result<Option<(ServiceExecutor, Command)>> {
+        let at_once = Service { setup: None, ..service.clone() };
+        match started(at_once, self.context) {
+            Err(ServiceError::Command(_)) if service.setup.is_some() => match self.is_plan {
+                true => Ok(None),
+                false => Ok(Some(started(service.clone(), self.context)?)),
+            },
+            other => Ok(Some(other?)),
+        }
+    }
+}
+
+/// The command of a service, with what made its set-up.
+fn started(service: Service, context: &Context) -> Result<(ServiceExecutor, Command), ServiceError> {
+    let executor = ServiceExecutor::new(service, context.libraries.clone(), Variables::inherited())?;
+    let command = executor.command()?;
+    Ok((executor, command))
+}
+
+/// Says why the service does not get a candidate. What is for another runtime needs no word.
+fn say_left_out(service: &Service, joined: &[ComparedCandidate<'_>], executable: &ExecutableFacts) {
+    let own = served_runtime(executable).map(|found| found.runtime);
+    let is_for_another =
+        |one: &CatalogueCandidate| one.runtime.as_ref().is_some_and(|of| Some(of.runtime) != own);
+    let mut reasons: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for one in joined.iter().filter(|one| !is_for_another(one.candidate)) {
+        if let Some(why) = &one.obstacle {
+            reasons.entry(why).or_default().push(&one.candidate.name);
+        }
+    }
+    for (why, names) in reasons {
+        message::say(&format!("imas: {}: left out: {}: {why}", service.name, names.join(", ")));
+    }
+}
