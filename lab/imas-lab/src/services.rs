@@ -16,6 +16,7 @@ mod rails;
 mod recipes;
 mod replay;
 mod rounds;
+mod runtimes;
 mod sets;
 mod several;
 mod show;
@@ -33,6 +34,7 @@ use possible::PossibleArgs;
 use predicted::PredictedArgs;
 use recipes::RecipeArgs;
 use replay::ReplayArgs;
+use runtimes::RuntimesArgs;
 use sets::SetsArgs;
 use show::ShowArgs;
 
@@ -56,6 +58,8 @@ enum ServicesAction {
     Show(ShowArgs),
     /// What the picks gain and harm on rounds that did not choose them, and how often advise was right
     Judge(JudgeArgs),
+    /// What settings of language runtimes gain for the services that have one, on rounds that did not choose
+    Runtimes(RuntimesArgs),
     /// What the memory of each service is, how much of it could be saved at most, and how much the pick saves
     Possible(PossibleArgs),
     /// How far runs of one and the same thing differ, and how often a bench errs by it
@@ -72,6 +76,7 @@ pub(crate) fn run(args: &ServicesArgs, places: &Places) -> Result<ExitCode> {
         ServicesAction::Predicted(args) => predicted::predicted(args),
         ServicesAction::Show(args) => show::show(args),
         ServicesAction::Judge(args) => judge::judge(args),
+        ServicesAction::Runtimes(args) => runtimes::runtimes(args),
         ServicesAction::Possible(args) => possible::possible(args),
         ServicesAction::Noise(args) => noise::noise(args),
         ServicesAction::Sets(args) => sets::sets(args, &Context::new(places)?),

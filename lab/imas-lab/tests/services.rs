@@ -178,7 +178,18 @@ fn a_service_gets_settings_of_its_runtime() {
 
 /// A journal of two services with `rounds` rounds: one gains by `glibc:arena2`, the other by nothing.
 fn journal(world: &World, rounds: u32) -> PathBuf {
-    let file = world.work().join(format!("made-{rounds}.jsonl"));
+    let memory = [
+        ("gains", "system", 100.0),
+        ("gains", "glibc:arena2", 60.0),
+        ("same", "system", 80.0),
+        ("same", "glibc:arena2", 90.0),
+    ];
+    written(world, &format!("made-{rounds}.jsonl"), rounds, &memory)
+}
+
+/// A journal with this memory, MB, by service and candidate.
+fn written(world: &World, name: &str, rounds: u32, memory: &[(&str, &str, f64)]) -> PathBuf {
+    let file = world.work().join(name);
     let figure = |name: &str, value: f64| serde_json::json!({"name": name, "value": value, "unit": "B", "better": "lower"});
     let line = |service: &str, candidate: &str, round: u32, mb: f64| {
         let memory = figure("memory", mb * 1e6 + f64::from(round));
@@ -187,17 +198,45 @@ fn journal(world: &World, rounds: u32) -> PathBuf {
         serde_json::json!({"service": service, "candidate": candidate, "round": round, "figures": figures, "heaps": heaps})
             .to_string()
     };
-    let lines = (0..rounds).flat_map(|round| {
-        [
-            ("gains", "system", 100.0),
-            ("gains", "glibc:arena2", 60.0),
-            ("same", "system", 80.0),
-            ("same", "glibc:arena2", 90.0),
-        ]
-        .map(|(service, candidate, mb)| line(service, candidate, round, mb) + "\n")
-    });
-    std::fs::write(&file, lines.collect::<String>()).unwrap();
+    let of_round = |round: u32| -> String {
+        memory.iter().map(|(service, candidate, mb)| line(service, candidate, round, *mb) + "\n").collect()
+    };
+    let rounds: Vec<String> = (0..rounds).map(of_round).collect();
+    std::fs::write(&file, rounds.concat()).unwrap();
     file
+}
+
+#[test]
+fn settings_of_runtimes_have_a_judgement_of_their_own() {
+    let world = World::new();
+    let memory = [
+        ("java", "system", 100.0),
+        ("java", "jvm:serial", 60.0),
+        ("web", "system", 80.0),
+        ("web", "glibc:arena2", 90.0),
+    ];
+    let file = written(&world, "java.jsonl", 2, &memory);
+    let said = |words: &[&str]| {
+        let done = succeeded(output(world.lab(["services"]).args(words).arg(&file)));
+        String::from_utf8(done.stdout).unwrap()
+    };
+    let judged = said(&["judge"]);
+    assert!(judged.contains("'imas-lab services runtimes' judges them"), "{judged}");
+    let judged: Value = serde_json::from_str(&said(&["judge", "--json"])).unwrap();
+    let for_all: Vec<&Value> =
+        judged["for_all"].as_array().unwrap().iter().map(|one| &one["candidate"]).collect();
+    assert_eq!(for_all, ["glibc:arena2"]);
+
+    let path = file.to_str().unwrap();
+    let twice = said(&["runtimes", "--markdown", path]);
+    assert!(twice.contains("Leanest picks: memory -40.0 %"), "{twice}");
+    assert!(twice.contains("leanest, proven") && twice.contains("java: jvm:serial"), "four rounds: {twice}");
+    assert!(twice.contains("`jvm:serial`") && twice.contains("java (95 MiB)"), "{twice}");
+    assert!(!twice.contains("web"), "{twice}");
+    let json: Value = serde_json::from_str(&said(&["runtimes", "--json"])).unwrap();
+    assert_eq!(json["picks"][0]["runtime"], "jvm", "{json}");
+    let none = output(world.lab(["services", "runtimes"]).arg(journal(&world, 2)));
+    assert!(stderr(&none).contains("ran under settings of its language runtime"), "{}", describe(&none));
 }
 
 #[test]

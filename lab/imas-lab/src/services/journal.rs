@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use imas_cli::format::counted;
@@ -76,6 +76,22 @@ pub(super) fn read_whole(path: &Path) -> Result<ServiceJournal> {
     Ok(ServiceJournal { runs, counted, own_allocator: own.map(|service| service.name).collect() })
 }
 
+/// The runs of several journals. Rounds of a service that is in more than one are numbered on.
+pub(super) fn read_several(paths: &[PathBuf]) -> Result<ServiceJournal> {
+    let mut all = ServiceJournal::default();
+    for path in paths {
+        let mut next = read_whole(path)?;
+        for run in &mut next.runs {
+            let known = all.runs.iter().filter(|known| known.program == run.program);
+            run.round += known.map(|known| known.round + 1).max().unwrap_or(0);
+        }
+        all.runs.append(&mut next.runs);
+        all.counted.append(&mut next.counted);
+        all.own_allocator.append(&mut next.own_allocator);
+    }
+    Ok(all)
+}
+
 /// Appends a line durably. A run takes minutes: it is on the disk before the next begins. Pipes and terminals
 /// have nothing to wait for.
 pub(super) fn append(journal: &mut Journal, line: &impl Serialize) -> Result<()> {
@@ -110,6 +126,8 @@ mod tests {
         assert_eq!(runs, [run(0)], "what is not made again");
         append(&mut journal, &run(1)).unwrap();
         assert_eq!(read(&path).unwrap(), [run(0), run(1)]);
+        let twice = read_several(&[path.clone(), path.clone()]).unwrap().runs;
+        assert_eq!(twice.iter().map(|run| run.round).collect::<Vec<_>>(), [0, 1, 2, 3]);
         let text = std::fs::read_to_string(&path).unwrap();
         assert!(text.lines().count() == 2 && text.ends_with('\n'), "the torn line is cut off: {text}");
     }

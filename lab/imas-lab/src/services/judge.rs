@@ -10,11 +10,13 @@ use imas_cli::format::{self, counted};
 use imas_cli::message::Hinted;
 use imas_cli::output;
 use imas_cli::table::Table;
+use imas_core::run::RawRun;
 use imas_core::stats::Interval;
+use imas_linux::runtime::Runtime;
 use imas_report::measure::Unit;
 use imas_study::services::{
     AgainstSingle, CandidateForAll, JUDGED, JournalJudgement, JudgeOptions, JudgedService, LeftOutOfGain,
-    MadeWorse, MemoryGain, ROUNDS_FOR_PROOF, ServiceJudgement,
+    MadeWorse, MemoryGain, ROUNDS_FOR_PROOF, ServiceJudgement, of_fewer_services,
 };
 
 use super::journal::read_whole;
@@ -53,7 +55,7 @@ pub(super) fn judge(args: &JudgeArgs) -> Result<ExitCode> {
     if args.json {
         output::json(&judgement)?;
     } else {
-        output::text(&page(&judgement, args))?;
+        output::text(&(page(&judgement, args) + of_runtimes(&journal.runs)))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -64,6 +66,17 @@ pub(super) fn nothing(file: &std::path::Path) -> anyhow::Error {
         format!("{} has no valid run of a service under system", file.display()),
         "name a journal of 'imas-lab services run'",
     )
+}
+
+/// Where settings of runtimes are judged, in a journal that has some.
+fn of_runtimes(runs: &[RawRun]) -> &'static str {
+    match runs.iter().any(|run| Runtime::of_candidate(&run.candidate).is_some()) {
+        true => {
+            "\nSettings of a language runtime are for its own programs, so none is a candidate for all: \
+             'imas-lab services runtimes' judges them.\n"
+        }
+        false => "",
+    }
 }
 
 fn page(judgement: &JournalJudgement, args: &JudgeArgs) -> String {
@@ -80,23 +93,40 @@ fn page(judgement: &JournalJudgement, args: &JudgeArgs) -> String {
         format!(
             "One candidate for {}\n\n{}",
             counted(judgement.services.len(), "service"),
-            CandidateForAll::table(&judgement.for_all).plain()
+            for_all(&judgement.for_all, judgement.services.len())
         ),
         format!(
             "One candidate for the {} of {} MB and more that use malloc\n\n{}",
             counted(judgement.gain_by_all.services, "service"),
             args.at_least,
-            CandidateForAll::table(&judgement.for_all_counted).plain()
+            for_all(&judgement.for_all_counted, judgement.gain_by_all.services)
         ),
     ];
     parts.join("\n") + &not_measured(judgement)
 }
 
+fn for_all(all: &[CandidateForAll], services: usize) -> String {
+    let rows = all.iter().map(|one| (one.candidate.as_str(), one.services));
+    CandidateForAll::table(all).plain() + &line(of_fewer_services(services, rows))
+}
+
+/// The sentence as a line of its own, where there is one.
+fn line(sentence: String) -> String {
+    if sentence.is_empty() { sentence } else { sentence + "\n" }
+}
+
 /// What choosing for each service gains over one setting for all.
 fn against_single(judgement: &JournalJudgement, at_least: f64) -> String {
-    let part = |what: String, all: &[AgainstSingle]| match all.iter().any(|one| one.services > 0) {
-        true => format!("{what}\n\n{}", AgainstSingle::table(all).plain()),
-        false => format!("{what}\n\nnothing can be judged: too few rounds\n"),
+    let part = |what: String, all: &[AgainstSingle]| {
+        let most = all.iter().map(|one| one.services).max().unwrap_or(0);
+        let rows = all.iter().map(|one| (one.candidate.as_str(), one.services));
+        match most {
+            0 => format!("{what}\n\nnothing can be judged: too few rounds\n"),
+            most => {
+                format!("{what}\n\n{}", AgainstSingle::table(all).plain())
+                    + &line(of_fewer_services(most, rows))
+            }
+        }
     };
     [
         part(

@@ -58,6 +58,7 @@ fn text(all: &[MemoryUse]) -> String {
         "other",
         "possible",
         "reached",
+        "by",
     ];
     let row = |one: &MemoryUse| {
         let when = if one.moment == Moment::Load { "the load" } else { "the pause" };
@@ -66,11 +67,13 @@ fn text(all: &[MemoryUse]) -> String {
             |parts| [parts.cached, parts.free_blocks, parts.free_pages, parts.stacks, parts.other].map(mib),
         );
         let own = [one.service.clone(), when.to_owned(), mib(one.resident), mib(one.live)];
-        own.into_iter().chain(parts).chain([one.possible, one.reached].map(mib)).collect()
+        let saved = [one.possible, one.reached].map(mib);
+        own.into_iter().chain(parts).chain(saved).chain([one.pick.clone()]).collect()
     };
     format!(
         "Memory under system by its use, MiB, medians. Live, kept and free are of glibc's heaps; where another malloc \
-         serves, live is what the hook counted.\n\n{}",
+         serves, live is what the hook counted. Settings of a language runtime save memory of its own heap, which no \
+         allocator could.\n\n{}",
         table::plain(&heads, all.iter().map(row))
     )
 }

@@ -76,7 +76,8 @@ pub(super) fn sets(args: &SetsArgs, context: &Context) -> Result<ExitCode> {
     });
     let heads: Vec<&str> = ["set, beside system", "candidates"].into_iter().chain(heads).collect();
     output::text(&format!(
-        "{} that use malloc; {how}. Gains in 100 x logarithm: 1 is about 1 %. Guard rails: {}.\n\n{}",
+        "{} that use malloc; {how}. Gains in 100 x logarithm: 1 is about 1 %. Guard rails: {}. Settings of a language \
+         runtime are in no set.\n\n{}",
         counted(services.len(), "service"),
         in_words(&rails(args.memory_only)),
         table::plain(&heads, cells)

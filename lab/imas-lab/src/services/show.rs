@@ -66,7 +66,10 @@ pub(super) fn show(args: &ShowArgs) -> Result<ExitCode> {
 /// What one candidate for all services would have done.
 fn for_all(judgement: &JournalJudgement) -> PageSection {
     let table = CandidateForAll::table(&judgement.for_all);
-    PageSection::new("one-for-all", "One candidate for all", vec![Block::Table(table)])
+    let note = judgement.of_fewer_services();
+    let note = (!note.is_empty()).then_some(Block::Paragraph(note));
+    let blocks = std::iter::once(Block::Table(table)).chain(note).collect();
+    PageSection::new("one-for-all", "One candidate for all", blocks)
 }
 
 /// Services with their comparisons and runs.

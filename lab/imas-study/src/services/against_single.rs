@@ -3,15 +3,14 @@
 //!
 //! Pick and setting are compared in the round that judges, which did not choose the pick.
 
-use imas_cli::format;
 use imas_cli::table::Table;
 use imas_core::SYSTEM;
 use imas_core::stats::{Interval, mean_and_deviation};
 use serde::Serialize;
 
 use crate::columns::without_empty_columns;
-use crate::services::judge::{HeldOutPicks, JUDGED, geometric_mean, is_proven_above};
-use crate::services::round_changes::RoundChanges;
+use crate::services::judge::{HeldOutPicks, JUDGED, change, geometric_mean, is_proven_above};
+use crate::services::round_changes::{RoundChanges, for_every_service};
 use imas_runs::service::margin;
 
 /// The picks beside one setting for all. A ratio below 1 is a gain of the picks.
@@ -31,13 +30,10 @@ pub struct AgainstSingle {
 }
 
 impl AgainstSingle {
-    /// Every setting, `system` first, the others by name.
+    /// Every setting that may be given to all services, `system` first, the others by name.
     #[must_use]
     pub fn all(services: &[(&RoundChanges, &HeldOutPicks)]) -> Vec<Self> {
-        let mut names: Vec<&str> =
-            services.iter().flat_map(|(changes, _)| &changes.candidates).map(String::as_str).collect();
-        names.sort_unstable();
-        names.dedup();
+        let names = for_every_service(services.iter().map(|(changes, _)| *changes));
         [SYSTEM].into_iter().chain(names).map(|name| Self::of(name, services)).collect()
     }
 
@@ -83,9 +79,6 @@ impl AgainstSingle {
         ];
         let mut table = Table::new("against-single", "Picks beside one setting for all", &COLUMNS);
         for one in all {
-            let change = |ratio: Option<Interval>| {
-                ratio.map_or_else(|| "-".to_owned(), |ratio| format::change(&ratio))
-            };
             let counts = [one.leaner, one.fatter].map(|[all, proven]| format!("{all} ({proven})"));
             let own = [one.candidate.clone(), one.services.to_string()];
             table.push(own.into_iter().chain(one.ratios.map(change)).chain(counts).collect());

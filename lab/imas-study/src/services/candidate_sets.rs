@@ -6,7 +6,7 @@ use imas_core::stats::{Interval, RESAMPLES, bootstrap, mean_and_deviation};
 use serde::Serialize;
 
 use crate::services::pick_rule::{PickRule, cost};
-use crate::services::round_changes::RoundChanges;
+use crate::services::round_changes::{RoundChanges, for_every_service};
 use imas_runs::service::GuardRail;
 use imas_runs::service::ServiceGoal;
 
@@ -60,13 +60,12 @@ pub struct SetGains {
 }
 
 impl SetGains {
-    /// Prepares the splits of all services under these rules. None with more than sixteen candidates, or
-    /// without any.
+    /// Prepares the splits of all services under these rules. None with more than sixteen candidates for all
+    /// services, or without any.
     #[must_use]
     pub fn new(services: &[&RoundChanges], rules: &[PickRule]) -> Option<Self> {
-        let mut names: Vec<String> = services.iter().flat_map(|one| one.candidates.clone()).collect();
-        names.sort_unstable();
-        names.dedup();
+        let names = for_every_service(services.iter().copied());
+        let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
         if names.is_empty() || names.len() > MOST_CANDIDATES {
             return None;
         }

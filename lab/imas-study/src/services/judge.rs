@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use crate::columns::without_empty_columns;
 use crate::services::pick_rule::PickRule;
-use crate::services::round_changes::RoundChanges;
+use crate::services::round_changes::{RoundChanges, for_every_service};
 use imas_runs::service::margin;
 
 /// The figures that are judged.
@@ -170,6 +170,25 @@ pub(crate) fn geometric_mean(ratios: &[f64]) -> Option<Interval> {
     bootstrap(&logs, RESAMPLES, 1, mean)
 }
 
+/// A ratio as the change that it means, with its interval; a dash where there is none.
+pub(crate) fn change(ratio: Option<Interval>) -> String {
+    ratio.map_or_else(|| "-".to_owned(), |ratio| format::change(&ratio))
+}
+
+/// Sentence on the rows of a table, each with its number of services, whose means are of fewer services than `all`; empty
+/// where there is no such row.
+#[must_use]
+pub fn of_fewer_services<'a>(all: usize, rows: impl Iterator<Item = (&'a str, usize)>) -> String {
+    let fewer: Vec<&str> = rows.filter(|(_, services)| *services < all).map(|(name, _)| name).collect();
+    match fewer.is_empty() {
+        true => String::new(),
+        false => format!(
+            "Means of fewer than {all} services, not to be compared with other rows: {}.",
+            fewer.join(", ")
+        ),
+    }
+}
+
 /// One candidate given to all services. It chooses nothing, so all rounds judge it.
 #[derive(Serialize, Clone, PartialEq, Debug)]
 pub struct CandidateForAll {
@@ -189,12 +208,10 @@ pub struct CandidateForAll {
 }
 
 impl CandidateForAll {
-    /// Every candidate, the leanest first.
+    /// Every candidate that may be given to all services, the leanest first.
     #[must_use]
     pub fn all(services: &[&RoundChanges]) -> Vec<Self> {
-        let mut names: Vec<&String> = services.iter().flat_map(|one| &one.candidates).collect();
-        names.sort_unstable();
-        names.dedup();
+        let names = for_every_service(services.iter().copied());
         let mut all: Vec<Self> = names.into_iter().map(|name| Self::of(name, services)).collect();
         let memory = |one: &Self| one.ratios[0].map_or(f64::INFINITY, |ratio| ratio.mid);
         all.sort_by(|a, b| memory(a).total_cmp(&memory(b)));
@@ -221,9 +238,6 @@ impl CandidateForAll {
         let mut table = Table::new("one-for-all", "One candidate for all services", &COLUMNS);
         for one in all {
             let own = [one.candidate.clone(), one.services.to_string()];
-            let change = |ratio: Option<Interval>| {
-                ratio.map_or_else(|| "-".to_owned(), |ratio| format::change(&ratio))
-            };
             let counts = [one.quarter_less, one.worse[0], one.worse[1], one.worse[2], one.failed];
             let counts = counts.map(|count| count.to_string());
             table.push(own.into_iter().chain(one.ratios.map(change)).chain(counts).collect());

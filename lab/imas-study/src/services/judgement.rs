@@ -8,7 +8,9 @@ use imas_core::stats::{Interval, RESAMPLES};
 use serde::Serialize;
 
 use crate::services::against_single::AgainstSingle;
-use crate::services::judge::{CandidateForAll, JUDGED, JudgedService, MemoryGain, geometric_mean};
+use crate::services::judge::{
+    CandidateForAll, JUDGED, JudgedService, MemoryGain, geometric_mean, of_fewer_services,
+};
 use crate::services::pick_rule::PickRule;
 use crate::services::round_changes::RoundChanges;
 use imas_core::run::RawRun;
@@ -145,6 +147,13 @@ impl JournalJudgement {
         self.mean(|one| Some(one.as_measured.by_all.ratios))
     }
 
+    /// Sentence on the rows of [`Self::for_all`] that rest on fewer services than there are; empty without such a row.
+    #[must_use]
+    pub fn of_fewer_services(&self) -> String {
+        let rows = self.for_all.iter().map(|one| (one.candidate.as_str(), one.services));
+        of_fewer_services(self.services.len(), rows)
+    }
+
     fn mean(
         &self,
         of: impl Fn(&ServiceJudgement) -> Option<[Option<f64>; JUDGED.len()]>,
@@ -181,7 +190,7 @@ impl ServiceJudgement {
 }
 
 impl MadeWorse {
-    fn of<'a>(services: impl Iterator<Item = &'a JudgedService>) -> Self {
+    pub(crate) fn of<'a>(services: impl Iterator<Item = &'a JudgedService>) -> Self {
         let mut all = Self::default();
         for held_out in services.filter_map(|one| one.held_out.as_ref()) {
             all.services += 1;
@@ -266,6 +275,28 @@ mod tests {
         assert_eq!(why, [Some(LeftOutOfGain::OwnAllocator), Some(LeftOutOfGain::Small), None]);
         assert_eq!(found.gain_by_all.services, 1);
         assert_eq!((found.for_all[0].services, found.for_all_counted[0].services), (3, 1));
+    }
+
+    /// Settings of a runtime are a pick of its services, and no setting for all; a mean of fewer services is named.
+    #[test]
+    fn what_is_not_for_every_service_is_not_beside_what_is() {
+        let mut runs = [
+            service("a", &[("system", &[100.0; 2]), ("b", &[90.0; 2])]),
+            service("c", &[("system", &[100.0; 2]), ("glibc:arena2", &[50.0; 2]), ("b", &[90.0; 2])]),
+        ]
+        .concat();
+        let found = judged(&runs);
+        let sentence = "Means of fewer than 2 services, not to be compared with other rows: glibc:arena2.";
+        assert_eq!((found.for_all.len(), found.of_fewer_services().as_str()), (2, sentence));
+        runs.iter_mut()
+            .filter(|run| run.candidate == "glibc:arena2")
+            .for_each(|run| run.candidate = "node:semi1".into());
+        let found = judged(&runs);
+        assert_eq!(found.services[1].as_measured.by_all.candidate, "node:semi1");
+        let names: Vec<&str> = found.for_all.iter().map(|one| one.candidate.as_str()).collect();
+        assert_eq!((names, found.of_fewer_services()), (vec!["b"], String::new()));
+        let beside: Vec<&str> = found.against_single.iter().map(|one| one.candidate.as_str()).collect();
+        assert_eq!(beside, ["system", "b"]);
     }
 
     /// The pick failed in the round that judges; a failure in a round that chooses excludes a candidate.

@@ -40,6 +40,8 @@ pub struct MemoryUse {
     pub possible: f64,
     /// What the pick saves.
     pub reached: f64,
+    /// The pick. Settings of a runtime may save more than an allocator could: memory of the runtime's own heap.
+    pub pick: String,
 }
 
 /// Resident memory of processes on glibc's malloc beside the live blocks in heaps, bytes.
@@ -80,7 +82,7 @@ impl MemoryUse {
             SYSTEM => 0.0,
             pick => saved(pick).unwrap_or(0.0),
         };
-        let name = service.name.to_owned();
+        let (name, pick) = (service.name.to_owned(), service.comparison.pick.clone());
         if let Some((resident, live, parts)) = read(moment, &service.runs) {
             let possible = parts.cached + parts.free_blocks + parts.free_pages;
             return Some(Self {
@@ -91,13 +93,14 @@ impl MemoryUse {
                 parts: Some(parts),
                 possible,
                 reached,
+                pick,
             });
         }
         let own = counted.iter().filter(|run| run.program == service.name);
         let LiveMemory { load, idle } = own.filter_map(|run| run.of_server().live).next()?;
         let [resident, live] = if moment == Moment::Load { load } else { idle };
         let possible = (resident - live).max(0.0);
-        Some(Self { service: name, moment, resident, live, parts: None, possible, reached })
+        Some(Self { service: name, moment, resident, live, parts: None, possible, reached, pick })
     }
 }
 

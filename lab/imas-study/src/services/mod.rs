@@ -4,6 +4,7 @@
 //! - [`RoundChanges`], [`PickRule`], [`JudgedService`], [`CandidateSet`]: picks, judged on rounds that did
 //!   not choose them
 //! - [`AgainstSingle`]: the picks beside one setting for all
+//! - [`RuntimePicks`]: the picks for services of language runtimes, within limits of their own
 //! - [`MemoryUse`]: what could be saved at most, and what a pick saves
 //! - [`NoEffect`], [`EqualPairs`]: the noise, from runs of one and the same thing
 //! - [`ServicePrediction`], [`PredictionScore`]: what a recorded and replayed run lets expect, beside live runs
@@ -20,10 +21,13 @@ mod prediction;
 mod prediction_score;
 mod readme;
 mod round_changes;
+mod runtime_picks;
 
 pub use against_single::AgainstSingle;
 pub use candidate_sets::{CandidateSet, SetGain, SetGains, set_rules};
-pub use judge::{CandidateForAll, HeldOutPicks, JUDGED, JudgedPick, JudgedService, MemoryGain};
+pub use judge::{
+    CandidateForAll, HeldOutPicks, JUDGED, JudgedPick, JudgedService, MemoryGain, of_fewer_services,
+};
 pub use judgement::{
     JournalJudgement, JudgeOptions, LeftOutOfGain, MadeWorse, ROUNDS_FOR_PROOF, ServiceJudgement,
 };
@@ -35,3 +39,4 @@ pub use prediction::ServicePrediction;
 pub use prediction_score::{JudgedPrediction, PredictedChoice, PredictionScore};
 pub use readme::{BASELINES, readme};
 pub use round_changes::RoundChanges;
+pub use runtime_picks::{RuntimePicks, services_by_runtime};

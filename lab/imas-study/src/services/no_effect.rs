@@ -5,6 +5,7 @@ use imas_core::SYSTEM;
 use imas_core::run::RawRun;
 use imas_core::server_run::ArenaHeaps;
 use imas_core::stats::median;
+use imas_linux::runtime::Runtime;
 
 /// Memory in glibc's heaps below this share of all: no setting of theirs can be seen.
 const LEAST_SHARE: f64 = 0.01;
@@ -21,12 +22,13 @@ pub enum NoEffect {
 }
 
 impl NoEffect {
-    /// Why this candidate cannot act on a service, by the service's runs; None where it may act.
+    /// Why this candidate cannot act on a service, by the service's runs; None where it may act. Settings of a runtime
+    /// act on its own heap.
     #[must_use]
     pub fn of(candidate: &str, runs: &[&RawRun]) -> Option<Self> {
         let own: Vec<&&RawRun> = runs.iter().filter(|run| run.candidate == candidate && run.ok).collect();
         let mut loaded = own.iter().filter_map(|run| run.of_server().loaded).peekable();
-        if candidate == SYSTEM || own.is_empty() {
+        if candidate == SYSTEM || own.is_empty() || Runtime::of_candidate(candidate).is_some() {
             return None;
         }
         if loaded.peek().is_some() {
@@ -86,5 +88,6 @@ mod tests {
         assert_eq!(of("glibc:arena1", None, (900, 0)), Some(NoEffect::OneHeap));
         assert_eq!(of("glibc:arena1", None, (900, 20)), None);
         assert_eq!(of(SYSTEM, None, (900, 0)), None);
+        assert_eq!(of("go:gogc50", None, (4, 5)), None, "its heap is no heap of glibc");
     }
 }

@@ -48,7 +48,10 @@ pub fn readme(services: &[MeasuredService<'_>], judgement: &JournalJudgement) ->
     of_each(judgement).into_iter().for_each(&mut add);
     beside_baselines(judgement).for_each(&mut add);
     judgement.for_all.iter().map(row_for_all).for_each(&mut add);
-    let notes = not_measured(judgement) + &malloc_of_system(services) + &not_glibc(services);
+    let notes = not_measured(judgement)
+        + &malloc_of_system(services)
+        + &not_glibc(services)
+        + &of_other_services(judgement);
     format!("{}{notes}\n\n{}", how(&rows), compact(&without_empty_columns(table)))
 }
 
@@ -202,6 +205,12 @@ fn not_glibc(services: &[MeasuredService<'_>]) -> String {
 fn not_measured(judgement: &JournalJudgement) -> String {
     let names = judgement.not_measured.join(", ");
     if names.is_empty() { names } else { format!("\nWithout a valid run under `{SYSTEM}`: {names}.") }
+}
+
+/// The rows of one candidate for all that rest on fewer services than the others.
+fn of_other_services(judgement: &JournalJudgement) -> String {
+    let sentence = judgement.of_fewer_services();
+    if sentence.is_empty() { sentence } else { format!("\n\n{sentence}") }
 }
 
 /// One row for all services without a gain.

@@ -8,6 +8,7 @@ use imas_core::stats::median;
 
 use imas_core::run::RawRun;
 use imas_core::server_run::Better;
+use imas_linux::runtime::Runtime;
 use imas_runs::service::{EvenCpu, compared, even_cpu, geometric_mean};
 
 /// What a candidate did in one round.
@@ -49,6 +50,16 @@ fn references(runs: &[&RawRun], even: &EvenCpu) -> Vec<BTreeMap<String, f64>> {
         run.of_server().figures.keys().filter_map(change).collect()
     };
     runs.iter().map(of_run).collect()
+}
+
+/// Names of the candidates that may be given to all of these services, each once. Settings of a language runtime are for
+/// its own programs.
+pub(crate) fn for_every_service<'a>(services: impl Iterator<Item = &'a RoundChanges>) -> Vec<&'a str> {
+    let mut names: Vec<&str> = services.flat_map(|one| &one.candidates).map(String::as_str).collect();
+    names.retain(|name| Runtime::of_candidate(name).is_none());
+    names.sort_unstable();
+    names.dedup();
+    names
 }
 
 impl RoundChanges {
