@@ -69,7 +69,7 @@ fn a_life_has_cycles_a_pause_an_open_loop_and_a_day() {
     for figure in ["memory_day", "memory_day_busy", "memory_day_quiet_2", "cpu_day", "cpu_ticks"] {
         assert!(server.value(figure).is_some(), "{figure}: {:?}", server.figures.keys());
     }
-    assert_eq!(server.malloc, ["the C library"]);
+    assert_eq!(server.malloc_by, ["the C library"]);
     heaps(&server.heaps);
     heaps(&server.heaps_idle);
     // A second run keeps the rate of the first.

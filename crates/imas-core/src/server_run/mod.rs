@@ -63,6 +63,9 @@ pub struct ServerRun {
     pub loaded: Option<(usize, usize)>,
     /// Under `system`: what serves malloc in the server's processes, each once.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub malloc_by: Vec<String>,
+    /// The same as an older IMAS wrote it: it named a library although the C library was preloaded before it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub malloc: Vec<String>,
     /// Under `system` and settings of glibc: the heaps of glibc in each process of the server, at the end of
     /// the last cycle. Empty in the journals of an older IMAS.

@@ -51,40 +51,103 @@ impl Choice {
             Injected::Guard => return without_file(Chooser::Guard),
             Injected::Nothing => {}
         }
-        let Some(file) = other_malloc(running) else { return without_file(Chooser::CLibrary) };
-        let preloader = preloader(running, &file);
+        let definers = definers(running);
+        if definers.is_empty() {
+            return without_file(Chooser::CLibrary);
+        }
+        let preloads = preloads(running);
+        let Some(file) = first(running, &definers, &preloads) else {
+            return without_file(Chooser::CLibrary);
+        };
+        let preloader = preloads.iter().find(|one| one.is(file)).map(|one| one.by);
         let by = if preloader.is_some() { Chooser::Preload } else { Chooser::Program };
-        Self { by, file: Some(file), preloader }
+        Self { by, file: Some(file.to_owned()), preloader }
     }
 }
 
-/// The file whose malloc serves where the C library's does not: the program's own comes before what is
-/// preloaded, that before other libraries.
-fn other_malloc(running: &Running) -> Option<PathBuf> {
-    let is_of_libc = |file: &Path| file_name(file) == "libc.so.6" || file_name(file).starts_with("ld-linux");
+/// Mapped files that define malloc, without the C library.
+fn definers(running: &Running) -> Vec<&Path> {
     let is_code = |file: &Path| file == running.program.path || file_name(file).contains(".so");
     let defines = |file: &&Path| ElfImage::read(file).is_ok_and(|image| image.defines_malloc);
     let files = running.mapped().filter(|file| is_code(file) && !is_of_libc(file));
-    let found: Vec<&Path> = files.take(MOST_FILES).filter(defines).collect();
-    let is_preloaded = |file: &&&Path| preloader(running, file).is_some();
-    let own = found.iter().find(|file| **file == running.program.path);
-    let first = own.or_else(|| found.iter().find(is_preloaded)).or_else(|| found.first())?;
-    Some((*first).to_owned())
+    files.take(MOST_FILES).filter(defines).collect()
 }
 
-/// The variable or file that named the library for preloading.
-fn preloader(running: &Running, file: &Path) -> Option<&'static str> {
-    let names = |list: &str| {
-        let words = list.split([':', ' ', '\n', '\t']).filter(|word| !word.is_empty());
-        words.into_iter().any(|word| {
-            let real = std::fs::canonicalize(word).unwrap_or_else(|_| PathBuf::from(word));
-            real == file || Path::new(word).file_name() == file.file_name()
-        })
+/// Before glibc 2.34 the files behind `libc.so.6` and the loader's name have the version in theirs.
+fn is_of_libc(file: &Path) -> bool {
+    ["libc.so.6", "libc-2.", "ld-linux", "ld-2."].iter().any(|begin| file_name(file).starts_with(begin))
+}
+
+/// The file whose malloc serves where the C library's does not. The loader looks into the program first, then into what is
+/// preloaded, in the order of the lists; a C library among that is before all other libraries.
+fn first<'a>(running: &'a Running, definers: &[&'a Path], preloads: &[Preload]) -> Option<&'a Path> {
+    let own = definers.iter().find(|file| **file == running.program.path);
+    let named = |one: &Preload| {
+        running.mapped().find(|file| one.is(file) && (is_of_libc(file) || definers.contains(file)))
     };
+    let preloaded = || preloads.iter().find_map(named);
+    let first = own.copied().or_else(preloaded).or_else(|| definers.first().copied())?;
+    (!is_of_libc(first)).then_some(first)
+}
+
+/// A word that asks for a library to be preloaded.
+struct Preload {
+    /// The variable or file that has it.
+    by: &'static str,
+    /// The library as it is named.
+    named: PathBuf,
+    /// The file behind that name.
+    real: PathBuf,
+}
+
+impl Preload {
+    fn is(&self, file: &Path) -> bool {
+        self.real == file || self.named.file_name() == file.file_name()
+    }
+}
+
+/// What is preloaded, in the order in which the loader takes it.
+fn preloads(running: &Running) -> Vec<Preload> {
     let variables = running.variables(|name| name == "LD_PRELOAD");
     let of_all = std::fs::read_to_string(PRELOAD_FILE).unwrap_or_default();
-    match variables.values().any(|list| names(list)) {
-        true => Some("LD_PRELOAD"),
-        false => names(&of_all).then_some(PRELOAD_FILE),
+    let lists = variables.values().map(|list| ("LD_PRELOAD", list)).chain([(PRELOAD_FILE, &of_all)]);
+    let words = lists.flat_map(|(by, list)| list.split([':', ' ', '\n', '\t']).map(move |word| (by, word)));
+    let preload = |(by, word): (&'static str, &str)| {
+        let real = std::fs::canonicalize(word).unwrap_or_else(|_| PathBuf::from(word));
+        Preload { by, named: PathBuf::from(word), real }
+    };
+    words.filter(|(_, word)| !word.is_empty()).map(preload).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::Program;
+
+    /// A server that is linked with a malloc of its own, and the C library preloaded before it, as the laboratory's
+    /// `redis-libc`.
+    #[test]
+    fn what_is_preloaded_first_serves() {
+        let libc = crate::running::one(std::process::id()).unwrap();
+        let libc = libc.mapped().find(|file| file_name(file).starts_with("libc")).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let other = folder.path().join("libother.so.2");
+        std::fs::copy(libc, &other).unwrap();
+        let choice = |preloaded: &[&Path]| {
+            let list: Vec<&str> = preloaded.iter().filter_map(|file| file.to_str()).collect();
+            Choice::of(&Running {
+                pid: 1,
+                program: Program { path: "/usr/bin/server".into(), detail: String::new() },
+                unit: None,
+                mapped: [libc.to_owned(), other.clone()].into(),
+                environment: vec![format!("LD_PRELOAD={}", list.join(":")).into()],
+            })
+        };
+        let without_file = Choice { by: Chooser::CLibrary, file: None, preloader: None };
+        let served = |by, preloader| Choice { by, file: Some(other.clone()), preloader };
+        assert_eq!(choice(&[]), served(Chooser::Program, None));
+        assert_eq!(choice(&[libc]), without_file);
+        assert_eq!(choice(&[libc, &other]), without_file);
+        assert_eq!(choice(&[&other, libc]), served(Chooser::Preload, Some("LD_PRELOAD")));
     }
 }

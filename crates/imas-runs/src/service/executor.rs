@@ -368,7 +368,7 @@ impl ServiceExecutor {
         let found = life.lead(ready, run);
         run.loaded = library.map(|library| server.loaded(library));
         if preloads.candidate.is_some_and(|candidate| candidate.name == SYSTEM) && found.is_ok() {
-            run.malloc = server.malloc();
+            run.malloc_by = server.malloc();
         }
         if let Some((with, all)) = run.loaded.filter(|(with, all)| with < all && found.is_ok()) {
             run.notes

@@ -6,6 +6,7 @@ use imas_cli::format::counted;
 use imas_cli::table::Table;
 use imas_core::SYSTEM;
 use imas_core::compare::FEWEST_ROUNDS;
+use imas_core::server_run::ServerRun;
 use imas_core::stats::{Interval, attainable_confidence};
 
 use crate::columns::without_empty_columns;
@@ -169,21 +170,29 @@ fn intervals(rounds: usize) -> String {
     format!("Brackets: intervals of {percent} % at most")
 }
 
-/// Sentence with the services whose `system` is not the C library's malloc. A library that is loaded behind a preloaded C
-/// library serves nothing: glibc's heaps then have most of the memory.
+/// Sentence with the services whose `system` is not the C library's malloc.
 fn malloc_of_system(services: &[MeasuredService<'_>]) -> String {
-    let of = |service: &MeasuredService<'_>| {
-        let system = service.runs.iter().filter(|run| run.candidate == SYSTEM);
-        let malloc =
-            system.map(|run| run.of_server().malloc.join(" and ")).find(|malloc| !malloc.is_empty())?;
-        let is_glibc = malloc == C_LIBRARY || share_of_glibc(&service.runs).is_some_and(|share| share > 0.5);
-        (!is_glibc).then(|| format!("{}: {malloc}", service.name))
-    };
+    let of = |service: &MeasuredService<'_>| Some(format!("{}: {}", service.name, other_malloc(service)?));
     let others: Vec<String> = services.iter().filter_map(of).collect();
     match others.is_empty() {
         true => String::new(),
         false => format!("\n\nMalloc under `{SYSTEM}` is not the C library's in {}.", others.join("; ")),
     }
+}
+
+/// What serves malloc under `system` where that is not the C library. A line of an older IMAS names a library behind a
+/// preloaded C library, which serves nothing: glibc's heaps then have most of the memory.
+fn other_malloc(service: &MeasuredService<'_>) -> Option<String> {
+    let system = service.runs.iter().filter(|run| run.candidate == SYSTEM);
+    let system: Vec<&ServerRun> = system.map(|run| run.of_server()).collect();
+    let first = |of: fn(&ServerRun) -> &Vec<String>| {
+        system.iter().map(|run| of(run)).find(|malloc| !malloc.is_empty()).map(|malloc| malloc.join(" and "))
+    };
+    let of_older = || {
+        let named = first(|run| &run.malloc)?;
+        share_of_glibc(&service.runs).is_none_or(|share| share <= 0.5).then_some(named)
+    };
+    first(|run| &run.malloc_by).or_else(of_older).filter(|malloc| malloc != C_LIBRARY)
 }
 
 /// Services on which some candidates cannot act: their `system` is not glibc's malloc, or no library was loaded.
@@ -282,7 +291,7 @@ mod tests {
     use super::*;
     use crate::services::judgement::JudgeOptions;
     use imas_core::run::RawRun;
-    use imas_core::server_run::{ArenaHeaps, Figure, ServerRun};
+    use imas_core::server_run::{ArenaHeaps, Figure};
     use imas_runs::service::{ServiceOptions, compare_services};
 
     fn runs(service: &str, rounds: u32, leaner: f64) -> Vec<RawRun> {
@@ -319,11 +328,16 @@ mod tests {
     #[test]
     fn another_malloc_and_a_day_are_shown() {
         assert!(!text(4).contains("over the day") && !text(4).contains("Malloc under"));
-        let with = |malloc: &str, heap: Option<&ArenaHeaps>| {
+        let with = |malloc: &str, heap: Option<&ArenaHeaps>, is_older: bool| {
             let mut all = runs("gains", 4, 0.7);
             for run in &mut all {
                 let mut server = run.of_server().clone();
-                server.malloc = vec![malloc.to_owned()];
+                let named = vec![malloc.to_owned()];
+                if is_older {
+                    server.malloc = named;
+                } else {
+                    server.malloc_by = named;
+                }
                 server.heaps = heap.into_iter().cloned().collect();
                 server.record(Figure::lower("memory_day", server.value("memory").unwrap() * 2.0, "B"));
                 run.set_server(server);
@@ -336,12 +350,15 @@ mod tests {
             let options = JudgeOptions { rails: vec![], least_bytes: 0.0, own_allocator: &BTreeSet::new() };
             readme(&services, &JournalJudgement::of(&all, &options))
         };
-        let text = with("libjemalloc.so.2", None);
+        let text = with("libjemalloc.so.2", None, false);
         assert!(text.contains("not the C library's in gains: libjemalloc.so.2."), "{text}");
         assert!(text.contains("| over the day |"), "{text}");
-        assert!(!with(C_LIBRARY, None).contains("not the C library's"));
         let heap = ArenaHeaps { bytes: 10, main_bytes: 9, ..ArenaHeaps::default() };
-        assert!(!with("libjemalloc.so.2", Some(&heap)).contains("not the C library's"), "libc is before it");
+        let is_named =
+            |malloc: &str, heap, is_older| with(malloc, heap, is_older).contains("not the C library's");
+        assert!(!is_named(C_LIBRARY, None, false) && !is_named(C_LIBRARY, None, true));
+        assert!(is_named("libjemalloc.so.2", None, true) && is_named("libjemalloc.so.2", Some(&heap), false));
+        assert!(!is_named("libjemalloc.so.2", Some(&heap), true), "libc is before it");
     }
 
     #[test]
