@@ -15,10 +15,9 @@ import yaml
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
 
-import imas_testing  # noqa: E402
 from cluster import PROGRAMS, ROOT  # noqa: E402
 from groups import expect  # noqa: E402
-from imas_testing import Skipped, case, finish, run  # noqa: E402
+from imas_testing import Skipped, cases, finish, imas_of, run  # noqa: E402
 
 CANDIDATES = "jemalloc,glibc:lean-trim"
 IMAGE = "registry.test/imas:1"
@@ -189,13 +188,10 @@ class Tests:
 
 
 def main():
-    arguments = imas_testing.Arguments(__doc__)
-    arguments.add_argument("imas", type=pathlib.Path)
-    imas = arguments.parse_args().imas.resolve()
+    imas = imas_of(__doc__)
     with tempfile.TemporaryDirectory(prefix="imas-component-") as work:
         tests = Tests(imas, pathlib.Path(work))
-        for name in ("files_are_as_the_policy_says", "kustomize_builds_it", "helm_lints_it", "helm_templates_it", "bad_input"):
-            case(name.replace("_", " "), getattr(tests, name))
+        cases(tests, "files_are_as_the_policy_says", "kustomize_builds_it", "helm_lints_it", "helm_templates_it", "bad_input")
     finish("kubernetes-component")
 
 

@@ -16,10 +16,9 @@ import tempfile
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
 
-import imas_testing  # noqa: E402
 import runner  # noqa: E402
 from groups import Node, expect, new, pod_group, unified  # noqa: E402
-from imas_testing import Skipped, case, finish, run, skipped, until  # noqa: E402
+from imas_testing import Skipped, case, finish, imas_of, run, skipped, until  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
 LIBRARIES = {"glibc:lean-trim": "libimas-giveback.so", "mimalloc": "libmimalloc.so"}
@@ -164,9 +163,7 @@ def removed(top):
 
 
 def main():
-    arguments = imas_testing.Arguments(__doc__)
-    arguments.add_argument("imas", type=pathlib.Path)
-    imas = arguments.parse_args().imas.resolve()
+    imas = imas_of(__doc__)
     cgroups = unified()
     if not cgroups:
         skipped("containers", "control groups of version 2 cannot be made here")

@@ -17,8 +17,7 @@ import yaml
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
 
-import imas_testing  # noqa: E402
-from imas_testing import Failed, Skipped, case, finish, run  # noqa: E402
+from imas_testing import Failed, Skipped, cases, finish, imas_of, run  # noqa: E402
 
 CANDIDATES = "jemalloc,glibc:lean-trim,mimalloc"
 LIBRARIES = {"libimas-guard.so", "libimas-giveback.so", "libjemalloc.so", "libmimalloc.so"}
@@ -155,16 +154,14 @@ class Tests:
 
 
 def main():
-    arguments = imas_testing.Arguments(__doc__)
-    arguments.add_argument("imas", type=pathlib.Path)
-    imas = arguments.parse_args().imas.resolve()
+    imas = imas_of(__doc__)
     with tempfile.TemporaryDirectory(prefix="imas-image-", ignore_cleanup_errors=True) as work:
         tests = Tests(imas, pathlib.Path(work))
-        for name in (
+        cases(
+            tests,
             "is_deterministic", "skopeo_reads_it", "umoci_unpacks_it", "two_architectures", "the_bill_of_materials_is_true", "the_copier_copies",
             "a_program_runs_under_it", "bad_input",
-        ):
-            case(name.replace("_", " "), getattr(tests, name))
+        )
     finish("kubernetes-image")
 
 

@@ -18,10 +18,9 @@ import threading
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
 
-import imas_testing  # noqa: E402
 from groups import Node, expect, new, pod_group, unified  # noqa: E402
 from cluster import free_port  # noqa: E402
-from imas_testing import Skipped, case, finish, run, skipped, until  # noqa: E402
+from imas_testing import Skipped, cases, finish, imas_of, run, skipped, until  # noqa: E402
 
 PODS = 500
 SOURCE = r"""
@@ -230,9 +229,7 @@ class Tests:
 
 
 def main():
-    arguments = imas_testing.Arguments(__doc__)
-    arguments.add_argument("imas", type=pathlib.Path)
-    imas = arguments.parse_args().imas.resolve()
+    imas = imas_of(__doc__)
     cgroups = unified()
     if not cgroups:
         skipped("node", "control groups of version 2 cannot be made here")
@@ -240,8 +237,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="imas-node-") as work, Node(cgroups) as node:
         pathlib.Path(work).chmod(0o755)
         tests = Tests(imas, pathlib.Path(work), node)
-        for name in ("layouts", "libraries_and_free_memory", "as_the_daemonset_runs_it", "processes_that_vanish", "five_hundred_pods", "bad_input"):
-            case(name.replace("_", " "), getattr(tests, name))
+        cases(tests, "layouts", "libraries_and_free_memory", "as_the_daemonset_runs_it", "processes_that_vanish", "five_hundred_pods", "bad_input")
     finish("kubernetes-node")
 
 

@@ -20,11 +20,10 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
 
 import cluster  # noqa: E402
-import imas_testing  # noqa: E402
 import runner  # noqa: E402
 from cluster import Cluster, free_port  # noqa: E402
 from groups import Node, expect, new, pod_group, unified  # noqa: E402
-from imas_testing import Skipped, case, finish, run, skipped, until  # noqa: E402
+from imas_testing import Skipped, cases, finish, imas_of, run, skipped, until  # noqa: E402
 from kubelet import DEFINITION, Kubelet  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -274,9 +273,7 @@ class Tests:
 
 
 def main():
-    arguments = imas_testing.Arguments(__doc__)
-    arguments.add_argument("imas", type=pathlib.Path)
-    imas = arguments.parse_args().imas.resolve()
+    imas = imas_of(__doc__)
     cgroups = unified()
     why = cluster.missing() or ("" if cgroups else "control groups of version 2 cannot be made here")
     if why or not shutil.which("umoci"):
@@ -284,8 +281,7 @@ def main():
         finish("kubernetes-replicas")
     with tempfile.TemporaryDirectory(prefix="imas-replicas-") as work, Cluster(pathlib.Path(work)) as here, Node(cgroups) as node:
         tests = Tests(imas, here, node)
-        for name in ("an_image_without_a_shell", "an_image_with_musl", "settle_chooses"):
-            case(name.replace("_", " "), getattr(tests, name))
+        cases(tests, "an_image_without_a_shell", "an_image_with_musl", "settle_chooses")
     finish("kubernetes-replicas")
 
 

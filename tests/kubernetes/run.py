@@ -21,12 +21,11 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
 
 import cluster  # noqa: E402
-import imas_testing  # noqa: E402
 import runner  # noqa: E402
 from cluster import Cluster  # noqa: E402
 from kubelet import DEFINITION, Kubelet  # noqa: E402
 from groups import Node, new, pod_group, unified  # noqa: E402
-from imas_testing import Failed, Skipped, case, finish, run, skipped, until  # noqa: E402
+from imas_testing import Failed, Skipped, case, cases, finish, imas_of, run, skipped, until  # noqa: E402
 from prometheus import Prometheus  # noqa: E402
 
 NAMES = int(os.environ.get("NAMES", 10_000))  # pods by which a share is counted
@@ -681,9 +680,7 @@ class Tests:
 
 
 def main():
-    arguments = imas_testing.Arguments(__doc__)
-    arguments.add_argument("imas", type=pathlib.Path)
-    imas = arguments.parse_args().imas.resolve()
+    imas = imas_of(__doc__)
     if why := cluster.missing():
         skipped("kubernetes", why)
         finish("kubernetes")
@@ -692,14 +689,14 @@ def main():
         tests = Tests(imas, here)
         if case("is created", tests.is_created) is None:
             tests.is_created()
-        for name in (
+        cases(
+            tests,
             "every_kind_of_pod", "init_containers_and_sidecars", "several_containers", "own_values_win",
             "env_from_may_hold_anything", "places_that_are_taken", "who_did_not_opt_in", "restricted_pods", "real_controllers",
             "admitted_pods_run", "shares", "nothing_failed_so_far", "a_trial_is_begun", "the_better_one_is_found", "images_that_cannot_be_had",
             "load_by_a_prometheus", "rights_are_the_least", "types_of_nodes", "the_observer_has_what_it_says", "bad_input",
             "a_hostile_config_map", "with_a_copier", "of_kubernetes_1_34", "it_ends_with_its_binding",
-        ):
-            case(name.replace("_", " "), getattr(tests, name))
+        )
     finish("kubernetes")
 
 

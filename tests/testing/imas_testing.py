@@ -7,6 +7,7 @@ A test is a script. It reads its words by `Arguments`, judges by `check` or `cas
 import argparse
 import contextlib
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -47,6 +48,13 @@ class Arguments(argparse.ArgumentParser):
         return options
 
 
+def imas_of(description):
+    """The command `imas` that is the one word of a script."""
+    arguments = Arguments(description)
+    arguments.add_argument("imas", type=pathlib.Path)
+    return arguments.parse_args().imas.resolve()
+
+
 def wanted(name):
     """Whether -k chooses the name."""
     return _part in name
@@ -78,6 +86,12 @@ def case(name, test, *arguments):
         return check(name, False, f"{type(why).__name__}: {why}")
     print(f"ok {name}", flush=True)
     return check(name, True)
+
+
+def cases(tests, *names):
+    """Runs methods of an object as cases, each under its name."""
+    for name in names:
+        case(name.replace("_", " "), getattr(tests, name))
 
 
 def failures():

@@ -300,12 +300,10 @@ mod tests {
     const SMALL: RecordedRunFacts = RecordedRunFacts { allocator_share: 0.01, peak_bytes: 1e6, threads: 1 };
     const THREADED: RecordedRunFacts = RecordedRunFacts { allocator_share: 0.5, peak_bytes: 1e6, threads: 4 };
 
-    fn errors(candidate: &str, run: RecordedRunFacts, memory: &[f64]) -> Vec<CheckedPrediction> {
-        let of = |&off: &f64| {
-            [(PredictedFigure::Memory, off), (PredictedFigure::Cpu, 0.0)]
-                .map(|(figure, off)| CheckedPrediction { figure, candidate: candidate.to_owned(), run, off })
-        };
-        memory.iter().flat_map(of).collect()
+    /// As many predictions of memory, each off by this.
+    fn errors(candidate: &str, off: f64, count: usize) -> Vec<CheckedPrediction> {
+        let (figure, candidate) = (PredictedFigure::Memory, candidate.to_owned());
+        vec![CheckedPrediction { figure, candidate, run: LARGE, off }; count]
     }
 
     /// Memory of these candidates: mean and deviation, from a hundred programs.
@@ -358,13 +356,13 @@ mod tests {
         let shipped = table(&[("a", 0.0, 0.02), ("b", 0.0, 0.02)]);
         let of = |table: &ReliabilityTable, candidate| table.of(PredictedFigure::Memory, candidate, &LARGE);
         assert_eq!(shipped.corrected_by(&[]), shipped);
-        let few = shipped.corrected_by(&errors("a", LARGE, &[0.1; 2]));
-        let many = shipped.corrected_by(&errors("a", LARGE, &[0.1; 80]));
+        let few = shipped.corrected_by(&errors("a", 0.1, 2));
+        let many = shipped.corrected_by(&errors("a", 0.1, 80));
         assert!(of(&few, "a").mean > 0.01 && of(&few, "a").mean < 0.03, "{:?}", of(&few, "a"));
         assert!(of(&few, "a").deviation > of(&shipped, "a").deviation, "they disagree: less is sure");
         assert!((of(&many, "a").mean - 0.1).abs() < 0.015, "{:?}", of(&many, "a"));
         assert_eq!(of(&many, "b"), of(&shipped, "b"));
-        let new = shipped.corrected_by(&errors("new", LARGE, &[0.3; 40]));
+        let new = shipped.corrected_by(&errors("new", 0.3, 40));
         assert!(of(&new, "new").mean > 0.2 && of(&shipped, "new").mean < 0.01);
     }
 }
