@@ -7,6 +7,7 @@
 
 use std::array::from_fn;
 
+use imas_cli::format;
 use imas_cli::table::Table;
 use imas_core::SYSTEM;
 use imas_core::compare::{Answer, CostLimits, FEWEST_ROUNDS, Margins};
@@ -140,7 +141,12 @@ impl RuntimePicks {
             Some(_) => self.picks.iter().map(which).collect::<Vec<_>>().join("; "),
             None => String::new(),
         };
-        own.into_iter().chain(self.ratios.map(change)).chain([worse, which]).collect()
+        // One service has no interval over the services.
+        let text = |ratio: Option<Interval>| match ratio {
+            Some(ratio) if self.services < 2 => format::percent(ratio.mid),
+            ratio => change(ratio),
+        };
+        own.into_iter().chain(self.ratios.map(text)).chain([worse, which]).collect()
     }
 }
 
@@ -200,7 +206,7 @@ fn cell(one: &CandidateFigures, by_clock: bool) -> String {
     let of = |figure: &str| {
         let found = one.figures.get(figure).filter(|_| !(by_clock && figure == "cpu"));
         let Some(ratio) = found.and_then(|found| found.ratio) else { return "-".to_owned() };
-        let text = imas_cli::format::percent(ratio.mid);
+        let text = format::percent(ratio.mid);
         let is_shown = Answer::by_interval(ratio, margin(figure)) != Answer::NotShown;
         if is_shown && one.rounds >= FEWEST_ROUNDS { format!("**{text}**") } else { text }
     };
@@ -263,6 +269,7 @@ mod tests {
         assert!(all.iter().all(|one| one.runtime.is_none_or(|of| of == Runtime::Jvm || of == Runtime::Node)));
         let table = RuntimePicks::table(&all).plain();
         assert!(table.contains("leanest, proven") && table.contains("java: jvm:serial"), "{table}");
+        assert!(table.contains(" -40 % ") && table.contains("-26.5 % ["), "one service, both: {table}");
         assert!(!table.contains("over the day"), "{table}");
     }
 
