@@ -78,8 +78,8 @@ fn is_of_libc(file: &Path) -> bool {
     ["libc.so.6", "libc-2.", "ld-linux", "ld-2."].iter().any(|begin| file_name(file).starts_with(begin))
 }
 
-/// The file whose malloc serves where the C library's does not. The loader looks into the program first, then into what is
-/// preloaded, in the order of the lists; a C library among that is before all other libraries.
+/// The file whose malloc serves where the C library's does not. The loader looks into the program first, then into
+/// what is preloaded, in the order of the lists; a C library among that is before all other libraries.
 fn first<'a>(running: &'a Running, definers: &[&'a Path], preloads: &[Preload]) -> Option<&'a Path> {
     let own = definers.iter().find(|file| **file == running.program.path);
     let named = |one: &Preload| {

@@ -175,8 +175,8 @@ pub(crate) fn change(ratio: Option<Interval>) -> String {
     ratio.map_or_else(|| "-".to_owned(), |ratio| format::change(&ratio))
 }
 
-/// Sentence on the rows of a table, each with its number of services, whose means are of fewer services than `all`; empty
-/// where there is no such row.
+/// Sentence on the rows of a table, each with its number of services, whose means are of fewer services than `all`;
+/// empty where there is no such row.
 #[must_use]
 pub fn of_fewer_services<'a>(all: usize, rows: impl Iterator<Item = (&'a str, usize)>) -> String {
     let fewer: Vec<&str> = rows.filter(|(_, services)| *services < all).map(|(name, _)| name).collect();

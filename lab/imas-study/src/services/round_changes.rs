@@ -52,8 +52,8 @@ fn references(runs: &[&RawRun], even: &EvenCpu) -> Vec<BTreeMap<String, f64>> {
     runs.iter().map(of_run).collect()
 }
 
-/// Names of the candidates that may be given to all of these services, each once. Settings of a language runtime are for
-/// its own programs.
+/// Names of the candidates that may be given to all of these services, each once. Settings of a language runtime are
+/// for its own programs.
 pub(crate) fn for_every_service<'a>(services: impl Iterator<Item = &'a RoundChanges>) -> Vec<&'a str> {
     let mut names: Vec<&str> = services.flat_map(|one| &one.candidates).map(String::as_str).collect();
     names.retain(|name| Runtime::of_candidate(name).is_none());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Services of language runtimes: what picks gain where settings of the runtime are among the candidates, on rounds that
-//! did not choose them.
+//! Services of language runtimes: what picks gain where settings of the runtime are among the candidates, on rounds
+//! that did not choose them.
 //!
 //! The heap of such a service is the runtime's, so it says nothing about an allocator, and allocators say nothing about
 //! it. That is why these services have a judgement of their own.
@@ -167,7 +167,8 @@ fn runtime_of(service: &RoundChanges) -> Option<Runtime> {
     service.candidates.iter().find_map(|name| Runtime::of_candidate(name))
 }
 
-/// A table for each runtime: its services under each of its settings, medians of paired rounds. Bold is proven with 95 %.
+/// A table for each runtime: its services under each of its settings, medians of paired rounds. Bold is proven with
+/// 95 %.
 #[must_use]
 pub fn services_by_runtime(services: &[MeasuredService<'_>]) -> Vec<(Runtime, Table)> {
     let table = |runtime: Runtime| {
