@@ -200,6 +200,12 @@ impl Context {
     /// When the catalogue has none; the error lists the names.
     pub fn candidate(&self, name: &str) -> Result<&CatalogueCandidate> {
         self.catalogue.find(name).ok_or_else(|| {
+            if let Some(instead) = crate::suggestion::in_place_of(name) {
+                return Hinted::error(
+                    format!("{name}: no longer a candidate: no command that was measured gained by it"),
+                    format!("use {instead}; docs/runtimes.md has the figures"),
+                );
+            }
             let known: Vec<_> = self.catalogue.all().map(|c| c.name.as_str()).collect();
             let meant = crate::suggestion::nearest(name, known.iter().copied());
             let meant = meant.map_or_else(String::new, |meant| format!("did you mean {meant}? "));

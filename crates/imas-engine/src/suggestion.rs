@@ -1,8 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which name a mistyped one may mean.
+//! Which candidate is meant by a name that the catalogue does not have.
 
 /// How alike two names have to be, from 0 to 1: one letter wrong, missing or swapped.
 const ALIKE: f64 = 0.8;
+
+/// Candidates of earlier catalogues, each with what is used in its place: no command that was measured gained by them.
+const GONE: [(&str, &str); 3] =
+    [("cpython:jemalloc", "jemalloc"), ("cpython:lean", "glibc:lean"), ("php:mimalloc", "php:lean")];
+
+/// The candidate that is used in place of one that an earlier catalogue had.
+#[must_use]
+pub fn in_place_of(gone: &str) -> Option<&'static str> {
+    GONE.iter().find(|(name, _)| *name == gone).map(|(_, instead)| *instead)
+}
 
 /// The name that is most like the word; None when none is much like it.
 #[must_use]

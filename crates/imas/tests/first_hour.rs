@@ -59,6 +59,7 @@ fn a_mistyped_name_is_guessed() {
     for (words, meant) in [
         (vec!["run", "--candidate", "jmalloc", "--", "true"], "did you mean jemalloc?"),
         (vec!["pin", "sort", "mimaloc"], "did you mean mimalloc?"),
+        (vec!["run", "--candidate", "cpython:lean", "--", "true"], "use glibc:lean"),
         (vec!["show", "sorrt"], "did you mean sort?"),
         (vec!["explain", "/usr/bin/srot"], "did you mean sort?"),
         (vec!["shwo"], "show"),

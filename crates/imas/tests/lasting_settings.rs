@@ -233,8 +233,8 @@ fn an_image_gets_variables_alone_where_no_library_is_needed() {
     assert_hinted(&set, "GOGC is set already");
     let limit = output(&mut world.imas(["env", "--candidate", "go:limit", "--format", "dockerfile"]));
     assert_hinted(&limit, "memory limit of the container");
-    let python =
-        output(&mut world.imas(["env", "--candidate", "cpython:jemalloc", "--format", "dockerfile"]));
+    world.add_settings_of_python(Some("libjemalloc.so"));
+    let python = output(&mut world.imas(["env", "--candidate", "cpython:own", "--format", "dockerfile"]));
     assert!(stdout(&python).contains("libimas-settings.so"), "{}", describe(&python));
 }
 
@@ -250,7 +250,8 @@ fn a_bundle_of_settings_has_no_library() {
     let lines = std::fs::read_to_string(folder.join("imas.env")).unwrap();
     assert_eq!(lines, "NODE_OPTIONS=--max-semi-space-size=8\n");
     let other = world.work().join("python");
-    let words = ["bundle", "cpython:jemalloc", "--json", "--out"];
+    world.add_settings_of_python(Some("libjemalloc.so"));
+    let words = ["bundle", "cpython:own", "--json", "--out"];
     let made = output(world.imas(words).arg(&other));
     let document: Value =
         serde_json::from_slice(&made.stdout).unwrap_or_else(|_| panic!("{}", describe(&made)));

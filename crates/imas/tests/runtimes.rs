@@ -130,16 +130,17 @@ fn python_and_php_hand_their_objects_to_the_allocator() {
         let words = [python.to_str().unwrap(), "-c", script];
         let arenas = |done: &Output| stderr(done).contains("arenas allocated total");
         assert!(arenas(&under(&world, "system", &words, &[])), "a Python without its own allocator");
-        for candidate in ["cpython:jemalloc", "cpython:lean"] {
-            let done = under(&world, candidate, &words, &[]);
-            assert!(!arenas(&done) && printed(&done) == "[]\n", "{candidate}: {}", describe(&done));
+        for library in [None, Some("libjemalloc.so")] {
+            world.add_settings_of_python(library);
+            let done = under(&world, "cpython:own", &words, &[]);
+            assert!(!arenas(&done) && printed(&done) == "[]\n", "{library:?}: {}", describe(&done));
         }
-        let own = under(&world, "cpython:lean", &words, &[("PYTHONMALLOC", "pymalloc")]);
+        let own = under(&world, "cpython:own", &words, &[("PYTHONMALLOC", "pymalloc")]);
         assert_untouched(&own, "PYTHONMALLOC is set already");
     }
     if let Some(php) = php {
         let words = [php.to_str().unwrap(), "-r", "echo memory_get_usage(), getenv('USE_ZEND_ALLOC');"];
-        let done = under(&world, "php:mimalloc", &words, &[]);
+        let done = under(&world, "php:lean", &words, &[]);
         assert_eq!(printed(&done), "0", "{}", describe(&done));
     }
 }
@@ -279,8 +280,9 @@ fn a_program_that_only_looks_like_a_runtime_starts_untouched() {
         like(&world, "java-babbles", &["-DLIKE_JAVA", "-DVERSION_DOES=for(;;)fputs(\"warning\", stderr)"]);
     ran(&world, &babbles, "jvm:serial", "not offered");
     // Nothing of it is started to find that out.
+    world.add_settings_of_python(None);
     let inside = like(&world, "application", &["-DLIKE_PYTHON", "-DVERSION_DOES=pause()"]);
-    ran(&world, &inside, "cpython:lean", "inside");
+    ran(&world, &inside, "cpython:own", "inside");
     let packed = like(&world, "python-packed", &["-DLIKE_PYTHON"]);
     let mut bytes = std::fs::read(&packed).unwrap();
     bytes.extend([0x50; 4096]);
@@ -288,7 +290,7 @@ fn a_program_that_only_looks_like_a_runtime_starts_untouched() {
     let (plain, packed) = (world.work().join("plain"), world.work().join("python-application"));
     std::fs::write(&plain, bytes).unwrap();
     install(&plain, &packed);
-    ran(&world, &packed, "cpython:lean", "inside");
+    ran(&world, &packed, "cpython:own", "inside");
     let both = like(&world, "both", &["-DLIKE_JAVA", "-DLIKE_PYTHON"]);
     ran(&world, &both, "jvm:serial", "several runtimes");
     let shown = printed(&output(world.imas(["explain"]).arg(&both)));

@@ -217,7 +217,8 @@ fn settings_of_a_runtime_are_settled_while_the_command_would_get_the_same() {
     let (source, script) = (world.work().join("source"), world.work().join("script.py"));
     std::fs::write(&source, PYTHON).unwrap();
     install(&source, &script);
-    let pinned = Pinned::to(world, script, "cpython:lean");
+    world.add_settings_of_python(None);
+    let pinned = Pinned::to(world, script, "cpython:own");
     pinned.settle();
     let is_lean = |done: &Output| !stderr(done).contains("arenas allocated total");
     let (opened, done) = pinned.opens_the_store(pinned.run(&[]).arg("-E").env("PYTHONUTF8", "1"));

@@ -140,8 +140,9 @@ fn what_cannot_be_asked_is_told_what_a_restart_brings() {
 
 #[test]
 fn settings_of_a_runtime_have_their_name() {
-    let world = World::new();
-    for name in ["cpython:lean", "cpython:jemalloc"] {
+    let (world, name) = (World::new(), "cpython:own");
+    for library in [None, Some("libjemalloc.so")] {
+        world.add_settings_of_python(library);
         let child = held(&world, name, "poll");
         let row = trimmed(&world, child.id(), "1s");
         piped::end(child);

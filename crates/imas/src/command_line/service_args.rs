@@ -130,7 +130,7 @@ pub(crate) enum Format {
 
 /// At the end of the help of `imas env` and `imas bundle`, and of their man pages.
 pub(crate) const SETTINGS_OF_AN_IMAGE: &str = "Candidates that are settings of a language runtime (jvm:serial, go:gogc200, node:semi8 and others: 'imas list' says for whom) need no \
-library, unless they have an allocator (cpython:jemalloc). They are variables alone, for any image, one with musl too. What the program \
+library, unless one of your own has an allocator beside them. They are variables alone, for any image, one with musl too. What the program \
 starts inherits them. The image is not looked at: whether its runtime takes the settings, and whether the image sets the same variables, \
 is for you to see. Settings that follow the memory limit (go:limit, node:limit) are refused, because the limit is the container's.";
 

@@ -24,6 +24,8 @@ fn unknown_words_are_refused() {
     for (words, says) in [
         (&["pin", "true", "nonsense"][..], "nonsense: no such candidate"),
         (&["bench", "--with", "nonsense", "--", "true"], "nonsense: no such candidate"),
+        (&["pin", "true", "cpython:lean"], "cpython:lean: no longer a candidate"),
+        (&["bench", "--with", "php:mimalloc", "--", "true"], "php:mimalloc: no longer a candidate"),
         (&["show", "true"], "nothing is known"),
         (&["explain", "99"], "nothing is known"),
         (&["show", "no-such-program"], "no-such-program: not found"),

@@ -204,6 +204,19 @@ impl World {
         std::fs::write(self.folder.path().join("config/imas/catalogue.d").join(name), text).unwrap();
     }
 
+    /// Adds the candidate `cpython:own`: Python's objects come from malloc, that of a library of the catalogue if one
+    /// is named.
+    pub(crate) fn add_settings_of_python(&self, library: Option<&str>) {
+        let file = |name: &str| self.lib_dir().join("allocators").join(name);
+        let library = library.map_or_else(String::new, |name| {
+            format!("library = '{}'\nversion = '1'\n", file(name).display())
+        });
+        let entry = "runtime = 'cpython'\nversions = '>=3.6'\nyields_to = ['-E', '-I', 'PYTHONDEVMODE']\n\
+                     environment = { PYTHONMALLOC = 'malloc' }\n";
+        let text = format!("schema = 1\n[[candidate]]\nname = 'cpython:own'\n{entry}{library}");
+        self.add_catalogue("python.toml", &text);
+    }
+
     /// Any program, with this world's environment.
     pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let below = |name: &str| self.folder.path().join(name);
