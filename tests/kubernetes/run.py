@@ -567,8 +567,22 @@ class Tests:
             for query, said in (("sum by (", "parse error"), ("nothing", "no figure of a pod"), ("sum(requests_total)", "without the label pod")):
                 found, _, warned = self.settled_by("load", "--prometheus", prometheus.url, "--requests", query, status=1)
                 expect(found["cpu"] is None and said in warned, (query, found, warned))
+            self.queries_as_data(prometheus.url, {"_requests": requests, "_latency": p99.format("even")}, p99.format("slow"))
         found, _, warned = self.settled_by("load", *asked, status=1)
         expect(found["cpu"] is None and found["memory"] and "curl" in warned, (found, warned))  # it is away
+
+    def queries_as_data(self, url, kept, slow):
+        """The ConfigMap has the queries; an option counts in place of its key."""
+        done = self.kube("settle", "shop", "-n", "load", "--prometheus", url, status=2)
+        expect("--requests or --latency" in done.stderr and "_requests or _latency" in done.stderr, done)
+        answer = self.here.request("PATCH", "/api/v1/namespaces/load/configmaps/imas", {"data": kept})
+        expect(answer.status == 200, answer)
+        by_request, document, _ = self.settled_by("load", "--prometheus", url, status=0)
+        expect(document["cpu_by"] == "request" and abs(by_request["latency"][1] - 1) < 0.01, document)
+        found, document, _ = self.settled_by("load", "--prometheus", url, "--latency", slow, status=1)
+        expect(document["cpu_by"] == "request" and 1.9 < found["latency"][1] < 2.1, document)
+        expect(self.settled_by("load", status=1)[1]["cpu_by"] == "time", "a Prometheus that nobody named")
+        expect("_requests" not in str(self.kube("status", "-n", "load")), "a query that is taken for a workload")
 
     def rights_are_the_least(self):
         """With the printed roles each verb works for people who have no other right, and no verb works with those of another."""
@@ -646,7 +660,6 @@ class Tests:
             (["node", "--metrics", "--json"], "cannot be used with"),
             (["node", "--listen", "nowhere"], "invalid"),
             (["settle", "shop", "--requests", "x"], "--prometheus <URL>"),
-            (["settle", "shop", "--prometheus", "http://localhost"], "--requests <QUERY>"),
             (["settle", "shop", "--prometheus", "-x", "--requests", "x"], "unexpected argument"),
             (["settle", "shop", "--prometheus", "file:///etc/passwd", "--requests", "x"], "begins with http://"),
         )

@@ -220,23 +220,24 @@ pub(crate) struct SettleArgs {
 }
 
 /// A Prometheus that knows the load of the pods.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct PrometheusArgs {
     /// A Prometheus that knows the load of the pods; curl asks it, and ~/.curlrc may have a login
-    #[arg(long = "prometheus", value_name = "URL", value_parser = url, requires = "queries")]
+    #[arg(long = "prometheus", value_name = "URL", value_parser = url)]
     pub(crate) url: Option<String>,
     #[command(flatten)]
     pub(crate) queries: QueryArgs,
 }
 
 /// Questions to Prometheus, in PromQL. The answers have the label `pod`.
-#[derive(Debug, Args)]
-#[group(id = "queries")]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct QueryArgs {
-    /// PromQL, requests of each pod in a second: CPU is compared by request then
+    /// PromQL, requests of each pod in a second: CPU is compared by request then [default: what the ConfigMap
+    /// imas has as _requests]
     #[arg(long, value_name = "QUERY", requires = "url")]
     pub(crate) requests: Option<String>,
-    /// PromQL, latency of each pod: a candidate that is proven slower is not better
+    /// PromQL, latency of each pod: a candidate that is proven slower is not better [default: what the ConfigMap
+    /// imas has as _latency]
     #[arg(long, value_name = "QUERY", requires = "url")]
     pub(crate) latency: Option<String>,
 }

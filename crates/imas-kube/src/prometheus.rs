@@ -10,9 +10,36 @@ use serde_json::Value;
 
 use crate::cli::PrometheusArgs;
 use crate::pods::Pod;
+use crate::workload::NAME;
 
+/// Keys of the ConfigMap, for the query of requests and that of latencies. No label begins so, so no workload has one
+/// as its name.
+pub(crate) const KEYS: [&str; 2] = ["_requests", "_latency"];
 /// Longest time for one answer, in seconds. Meanwhile nobody looks whether pods crash.
 const TIMEOUT_S: &str = "10";
+
+/// The Prometheus with the queries that count: those of the command line, else what the ConfigMap has. Its address is
+/// never read there: curl may send a login to it.
+pub(crate) fn asked<'a>(
+    args: &PrometheusArgs,
+    kept: impl Fn(&str) -> Option<&'a str>,
+) -> Result<PrometheusArgs> {
+    let mut asked = args.clone();
+    if asked.url.is_none() {
+        return Ok(asked);
+    }
+    let queries = &mut asked.queries;
+    for (query, key) in [&mut queries.requests, &mut queries.latency].into_iter().zip(KEYS) {
+        *query = query.take().or_else(|| kept(key).map(str::to_owned));
+    }
+    if queries.requests.is_none() && queries.latency.is_none() {
+        return Err(Hinted::error(
+            "--prometheus without a query",
+            format!("give --requests or --latency, or write {} into the ConfigMap {NAME}", KEYS.join(" or ")),
+        ));
+    }
+    Ok(asked)
+}
 
 /// Puts CPU time of a request in place of CPU by time, where requests are counted, and adds latencies. What is not
 /// known of a pod is None.
@@ -77,7 +104,27 @@ fn values(answer: &Value, namespace: &str) -> Result<BTreeMap<String, f64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::QueryArgs;
     use serde_json::json;
+
+    #[test]
+    fn a_query_of_the_command_line_counts_before_that_of_the_config_map() {
+        let args = |url: Option<&str>, requests: Option<&str>| PrometheusArgs {
+            url: url.map(str::to_owned),
+            queries: QueryArgs { requests: requests.map(str::to_owned), latency: None },
+        };
+        let has = |key: &str| Some(if key == "_requests" { "kept" } else { "p99" });
+        let found = |url, requests| {
+            let asked = asked(&args(url, requests), has).unwrap().queries;
+            (asked.requests.unwrap_or_default(), asked.latency.unwrap_or_default())
+        };
+        let of = |requests: &str, latency: &str| (requests.to_owned(), latency.to_owned());
+        assert_eq!(found(Some("http://x"), Some("own")), of("own", "p99"));
+        assert_eq!(found(Some("http://x"), None), of("kept", "p99"));
+        assert_eq!(found(None, None), of("", ""));
+        assert!(asked(&args(Some("http://x"), Some("own")), |_| None).is_ok());
+        assert!(asked(&args(Some("http://x"), None), |_| None).is_err());
+    }
 
     fn answer(series: &[(Value, &str)]) -> Value {
         let result: Vec<_> =

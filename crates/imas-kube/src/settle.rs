@@ -10,7 +10,7 @@ use imas_cli::format::{change, counted};
 use imas_cli::{message, output, table};
 use serde_json::json;
 
-use crate::cli::{QueryArgs, SettleArgs};
+use crate::cli::{PrometheusArgs, QueryArgs, SettleArgs};
 use crate::kubectl::Kubectl;
 use crate::nodes::{self, Types};
 use crate::pods::{self, Pod};
@@ -25,11 +25,12 @@ const NOT_SHOWN: u8 = 1;
 pub(crate) fn run(args: &SettleArgs, kubectl: &Kubectl) -> Result<ExitCode> {
     let until = Instant::now() + args.lasts;
     let mut workload = Workload::read(kubectl, &args.workload)?;
+    let prometheus = prometheus::asked(&args.prometheus, |key| workload.parameter(key))?;
     let mut seen = Observations::default();
     let mut withdrawn = vec![];
     let (mut looks, mut problem, mut types) = (0, None, Types::new());
     loop {
-        match look(args, kubectl, &workload, &mut types) {
+        match look(args, &prometheus, kubectl, &workload, &mut types) {
             Ok(pods) => {
                 looks += 1;
                 seen.add(&pods, &types);
@@ -65,7 +66,7 @@ pub(crate) fn run(args: &SettleArgs, kubectl: &Kubectl) -> Result<ExitCode> {
         return Err(error);
     }
     let verdicts = seen.verdicts();
-    let queries = &args.prometheus.queries;
+    let queries = &prometheus.queries;
     let better = verdicts.iter().filter(|one| one.is_better(queries.latency.is_some()));
     let best = better.min_by(|a, b| a.product().total_cmp(&b.product()));
     if args.json.json {
@@ -92,7 +93,13 @@ pub(crate) fn run(args: &SettleArgs, kubectl: &Kubectl) -> Result<ExitCode> {
 }
 
 /// The pods with what is known of them. Those of a candidate that was taken back are deleted again.
-fn look(args: &SettleArgs, kubectl: &Kubectl, workload: &Workload, types: &mut Types) -> Result<Vec<Pod>> {
+fn look(
+    args: &SettleArgs,
+    prometheus: &PrometheusArgs,
+    kubectl: &Kubectl,
+    workload: &Workload,
+    types: &mut Types,
+) -> Result<Vec<Pod>> {
     let mut pods = pods::all(kubectl, &workload.name, &workload.namespace)?;
     if args.write {
         replace(kubectl, &pods, &workload.entry().withdrawn);
@@ -100,7 +107,7 @@ fn look(args: &SettleArgs, kubectl: &Kubectl, workload: &Workload, types: &mut T
     if let Err(error) = nodes::learn(kubectl, &pods, types) {
         message::warning(&format!("{error:#}: pods are compared across all types of nodes"));
     }
-    prometheus::add(&args.prometheus, &mut pods, &workload.namespace);
+    prometheus::add(prometheus, &mut pods, &workload.namespace);
     Ok(pods)
 }
 

@@ -12,6 +12,7 @@ use crate::cli::StatusArgs;
 use crate::entry::Entry;
 use crate::kubectl::Kubectl;
 use crate::pods::{self, Pod};
+use crate::prometheus;
 use crate::workload::NAME;
 
 /// Prints the share asked and given, and the state of the pods, by workload and candidate.
@@ -20,6 +21,9 @@ pub(crate) fn run(args: &StatusArgs, kubectl: &Kubectl) -> Result<()> {
     let namespace = kubectl.namespace()?;
     let mut groups = vec![];
     for (workload, entry) in parameters["data"].as_object().into_iter().flatten() {
+        if prometheus::KEYS.contains(&workload.as_str()) {
+            continue;
+        }
         if !is_label(workload) {
             message::warning(&format!(
                 "the ConfigMap has an entry for {workload}, which no pod can have as its label"

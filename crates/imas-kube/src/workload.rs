@@ -52,8 +52,12 @@ impl Workload {
 
     /// Its entry; an empty one if there is none.
     pub(crate) fn entry(&self) -> Entry {
-        let data = self.parameters.as_ref().and_then(|parameters| parameters["data"][&self.name].as_str());
-        Entry::read(data.unwrap_or_default())
+        Entry::read(self.parameter(&self.name).unwrap_or_default())
+    }
+
+    /// What the ConfigMap has at a key; None if that is nothing.
+    pub(crate) fn parameter(&self, key: &str) -> Option<&str> {
+        self.parameters.as_ref()?["data"][key].as_str().filter(|text| !text.trim().is_empty())
     }
 
     /// The container that is meant.
