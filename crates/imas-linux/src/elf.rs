@@ -464,7 +464,7 @@ mod tests {
         let (_folder, file) = compile(source, &[]);
         let mut bytes = std::fs::read(&file).unwrap();
         for application in [0, 100, 2 << 20] {
-            bytes.extend(vec![b'x'; application]);
+            bytes.resize(bytes.len() + application, b'x');
             std::fs::write(&file, &bytes).unwrap();
             let found = ElfImage::read(&file).unwrap().runtimes;
             let is_it = |one: &FoundRuntime| {
