@@ -50,6 +50,10 @@ static bool family_of(const char *name, struct family *family) {
     else if (in_list(name, length, "java\0"))
         *family = (struct family){"", "-jar\0-m\0--module\0",
                                   "-cp\0-classpath\0--class-path\0-p\0--module-path\0--add-modules\0", "", ""};
+    else if (in_list(name, length, "dotnet\0"))
+        *family = (struct family){"", "exec\0",
+                                  "--additional-deps\0--additionalprobingpath\0--depsfile\0--fx-version\0--roll-forward\0--runtimeconfig\0",
+                                  "", ""};
     else if (in_list(name, length, "sh\0bash\0dash\0zsh\0ksh\0"))
         *family = (struct family){"-c\0", "", "-o\0-O\0--rcfile\0--init-file\0", "abefhiklmnprtuvxBCEHPT", "c"};
     else if (in_list(name, length, "perl\0ruby\0lua\0luajit\0php\0node\0nodejs\0Rscript\0tclsh\0guile\0"))

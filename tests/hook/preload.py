@@ -860,9 +860,10 @@ while True:
 
 
 WORDS = ["-c", "-m", "-jar", "-u", "-X", "-W", "dev", "http.server", "one.py", "/run/one.py", "nosuch", "", "-cp", "a:b", "-e", "-r", "-f", "-I",
-         "--rcfile", "-o", "-lc", "-ne", "-lane", "-uc", "-rpipe", "-e5", "--eval", "-", "--", "--module", "-p", "/run", "org.Main", "ä", "-Xmx1g", "--require"]
+         "--rcfile", "-o", "-lc", "-ne", "-lane", "-uc", "-rpipe", "-e5", "--eval", "-", "--", "--module", "-p", "/run", "org.Main", "ä", "-Xmx1g", "--require", "exec",
+         "--roll-forward", "--runtimeconfig"]
 NAMES = ["python3.11", "python", "pypy3", "java", "sh", "bash", "dash", "zsh", "perl", "perl5.36", "ruby3.1", "node", "php8.2", "lua", "cat",
-         "pythonic", "java-17", "3", "guile-3.0"]
+         "pythonic", "java-17", "3", "guile-3.0", "dotnet"]
 
 
 def given():

@@ -459,6 +459,22 @@ mod tests {
     }
 
     #[test]
+    fn an_app_host_of_net_is_one_with_an_application_behind_it_too() {
+        let source = "#include <stdio.h>\nint main(void){return puts(\"hostfxr_main_startupinfo\");}";
+        let (_folder, file) = compile(source, &[]);
+        let mut bytes = std::fs::read(&file).unwrap();
+        for application in [0, 100, 2 << 20] {
+            bytes.resize(bytes.len() + application, b'x');
+            std::fs::write(&file, &bytes).unwrap();
+            let found = ElfImage::read(&file).unwrap().runtimes;
+            let is_it = |one: &FoundRuntime| {
+                one.runtime == Runtime::Dotnet && one.entry == crate::runtime::RuntimeEntry::Own
+            };
+            assert!(matches!(found.as_slice(), [one] if is_it(one)), "{application}: {found:?}");
+        }
+    }
+
+    #[test]
     fn text_is_not_elf() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x");

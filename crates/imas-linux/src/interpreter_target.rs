@@ -80,6 +80,8 @@ pub enum Interpreter {
     Python,
     /// The Java virtual machine.
     Java,
+    /// The program `dotnet`.
+    Dotnet,
     /// The Bourne shell and its descendants.
     Shell,
     /// Perl, Ruby, Lua, PHP, Node: `-e` or `-r` is code, the first plain word a script.
@@ -95,6 +97,7 @@ impl Interpreter {
         match stem {
             "python" | "pypy" => Some(Self::Python),
             "java" => Some(Self::Java),
+            "dotnet" => Some(Self::Dotnet),
             "sh" | "bash" | "dash" | "zsh" | "ksh" => Some(Self::Shell),
             "perl" | "ruby" | "lua" | "luajit" | "php" | "node" | "nodejs" | "Rscript" | "tclsh"
             | "guile" => Some(Self::Script),
@@ -105,7 +108,7 @@ impl Interpreter {
     fn is_inline_code(self, word: &str) -> bool {
         match self {
             Self::Python => word == "-c" || ends_bundle(word, "bBdEIOPqsSuvx", "c"),
-            Self::Java => false,
+            Self::Java | Self::Dotnet => false,
             Self::Shell => word == "-c" || ends_bundle(word, "abefhiklmnprtuvxBCEHPT", "c"),
             Self::Script => {
                 matches!(word, "-c" | "-e" | "-E" | "-r" | "--eval" | "-p" | "--print")
@@ -118,6 +121,7 @@ impl Interpreter {
         match self {
             Self::Python => word == "-m",
             Self::Java => matches!(word, "-jar" | "-m" | "--module"),
+            Self::Dotnet => word == "exec",
             Self::Script => word == "-f",
             Self::Shell => false,
         }
@@ -130,6 +134,17 @@ impl Interpreter {
                 matches!(
                     word,
                     "-cp" | "-classpath" | "--class-path" | "-p" | "--module-path" | "--add-modules"
+                )
+            }
+            Self::Dotnet => {
+                matches!(
+                    word,
+                    "--additional-deps"
+                        | "--additionalprobingpath"
+                        | "--depsfile"
+                        | "--fx-version"
+                        | "--roll-forward"
+                        | "--runtimeconfig"
                 )
             }
             Self::Shell => matches!(word, "-o" | "-O" | "--rcfile" | "--init-file"),
@@ -169,6 +184,8 @@ mod tests {
         );
         assert_eq!(d("/usr/lib/jvm/bin/java", "-Xmx1g -cp a:b org.example.Main x"), "org.example.Main");
         assert_eq!(d("/usr/lib/jvm/bin/java", "-jar /no/app.jar"), "-jar /no/app.jar");
+        assert_eq!(d("/usr/bin/dotnet", "--roll-forward Major /no/app.dll --port 80"), "/no/app.dll");
+        assert_eq!(d("/usr/bin/dotnet", "exec /no/app.dll"), "exec /no/app.dll");
         assert_eq!(d("/usr/bin/sqlite3", "db"), "");
         assert_eq!(d("/usr/bin/node", "--max-old-space-size=100 /no/app.js"), "/no/app.js");
     }

@@ -67,7 +67,10 @@ pub fn install_tool(tool: &Tool, place: &Place) -> SuiteResult<()> {
         "pip" => format!(
             "[ -x pip/bin/pip ] || /usr/bin/python3 -m venv --system-site-packages pip; pip/bin/pip install -q '{wanted}'"
         ),
-        "npm" => format!("npm install --silent --no-audit --no-fund --prefix npm '{wanted}'"),
+        // Packages that work beside another one are named in the suite, in a version that is known to work.
+        "npm" => {
+            format!("npm install --silent --no-audit --no-fund --legacy-peer-deps --prefix npm '{wanted}'")
+        }
         _ => format!("cargo install --quiet --locked --root cargo '{wanted}'"),
     };
     let variables = std::env::vars_os().collect();

@@ -9,7 +9,7 @@ use super::headers::{Headers, Part};
 use super::{symbols, texts};
 use crate::runtime::{FoundRuntime, GO_BUILD_BYTES, Marker, Runtime, RuntimeEntry, go_version, is_version};
 
-/// Launchers that open their runtime later are small; the texts of larger files are not looked at.
+/// Launchers that open their runtime later are small; the texts of larger programs are not looked at.
 const MOST_LAUNCHER_BYTES: u64 = 1 << 20;
 /// Bytes that a linker may leave behind the last part of a file.
 const LARGEST_PADDING: u64 = 16;
@@ -36,6 +36,8 @@ pub(super) fn of<R: Read + Seek>(
     let mut found = found(source, headers, left).unwrap_or_default();
     let is_packed = is_packed(source, headers).unwrap_or(true);
     for one in &mut found {
+        // Nobody asks .NET, and it reads its variables wherever the application is.
+        let is_packed = is_packed && one.runtime != Runtime::Dotnet;
         if one.entry == RuntimeEntry::Own && (is_packed || !is_interpreter(one.runtime, headers, path)) {
             one.entry = RuntimeEntry::Inside;
         }
@@ -78,12 +80,12 @@ fn found<R: Read + Seek>(source: &mut R, headers: &Headers, left: u64) -> io::Re
         let oldest = || oldest(marker.runtime, is_new_node).map(str::to_owned);
         add(&mut found, marker, by, version(marker.runtime, headers).or_else(oldest));
     }
-    for marker in text_markers(source)? {
+    for marker in text_markers(source, headers)? {
         add(&mut found, marker, format!("has the text {}", marker.name), None);
     }
     if let Some(jvm) =
         found.iter_mut().find(|one| one.runtime == Runtime::Jvm && one.entry == RuntimeEntry::Own)
-        && is_tool(source)?
+        && is_tool(source, headers)?
     {
         jvm.entry = RuntimeEntry::Tool;
     }
@@ -135,9 +137,9 @@ fn symbol_markers(
     Ok((vec![], false))
 }
 
-fn text_markers(source: &mut (impl Read + Seek)) -> io::Result<Vec<Marker>> {
+fn text_markers(source: &mut (impl Read + Seek), headers: &Headers) -> io::Result<Vec<Marker>> {
     let mut found = BTreeSet::new();
-    each_text(source, |text| {
+    each_text(source, headers, |text| {
         found.extend(Marker::TEXTS.iter().position(|marker| marker.name == text));
         false
     })?;
@@ -145,17 +147,23 @@ fn text_markers(source: &mut (impl Read + Seek)) -> io::Result<Vec<Marker>> {
 }
 
 /// Whether the launcher starts a class of the JDK, whose name it has inside.
-fn is_tool(source: &mut (impl Read + Seek)) -> io::Result<bool> {
-    each_text(source, |text| {
+fn is_tool(source: &mut (impl Read + Seek), headers: &Headers) -> io::Result<bool> {
+    each_text(source, headers, |text| {
         text == "-m" || text.starts_with("com.sun.tools.") || text.starts_with("sun.tools.")
     })
 }
 
-fn each_text(source: &mut (impl Read + Seek), mut is_wanted: impl FnMut(&str) -> bool) -> io::Result<bool> {
-    if source.seek(SeekFrom::End(0))? > MOST_LAUNCHER_BYTES {
+/// Texts of the launcher alone: an application may be packed behind its end.
+fn each_text(
+    source: &mut (impl Read + Seek),
+    headers: &Headers,
+    mut is_wanted: impl FnMut(&str) -> bool,
+) -> io::Result<bool> {
+    let mut left = headers.end;
+    if left > MOST_LAUNCHER_BYTES {
         return Ok(false);
     }
-    texts::any(source, &mut MOST_LAUNCHER_BYTES.clone(), |_, text| is_wanted(text))
+    texts::any(source, &mut left, |_, text| is_wanted(text))
 }
 
 fn library_of(runtime: Runtime, headers: &Headers) -> Option<&str> {
