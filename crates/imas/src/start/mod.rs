@@ -19,6 +19,7 @@
 //! message on standard error gives the reason. Only a command that cannot be started at all ends with 126 or
 //! 127, as with env(1).
 
+mod by_hand;
 pub(crate) mod plain_run;
 pub(crate) mod settled;
 
@@ -32,12 +33,10 @@ use anyhow::Result;
 use imas_abi::page_kind;
 use imas_core::adaptive::{Objective, weight};
 use imas_core::decision::{Conditions, Decision};
-use imas_engine::inline_candidate::{has_settings, inline_candidate};
 use imas_engine::inspect;
 use imas_engine::memory_kill;
-use imas_engine::musl;
 use imas_engine::profile;
-use imas_engine::runtime_command::{RuntimeCommand, is_served_by_settings};
+use imas_engine::runtime_command::RuntimeCommand;
 use imas_engine::start_plan::{StartPlan, decided};
 use imas_engine::state::ProgramState;
 use imas_engine::store_place;
@@ -241,7 +240,7 @@ fn plan(request: Request<'_>, places: &Places, command: &Command) -> Result<Star
     }
     let context = Context::new(places)?;
     if let Some(name) = &args.candidate {
-        return forced(request, &context, command, name);
+        return by_hand::forced(request, &context, command, name);
     }
     decided_anew(request, places, &context, command)
 }
@@ -292,7 +291,7 @@ fn decided_anew(
     let executable = inspect::command(command, Some(&store))?;
     let of_runtime = RuntimeCommand { command, executable: &executable, environment: request.environment };
     let kept = |candidate, pressure| Kept { of_command: &of_runtime, candidate, pressure };
-    if let Some((pinned, start)) = pinned_unfit(request, (context, &store), &of_runtime)? {
+    if let Some((pinned, start)) = by_hand::pinned_unfit(request, (context, &store), &of_runtime)? {
         if let Some(candidate) = pinned {
             settled::keep(context, basis_of_file, &kept(candidate, Pressure::Any));
         }
@@ -438,78 +437,6 @@ fn advise_at_first(args: &RunArgs, store: &Store, program: RowId, command: &Comm
     Ok(())
 }
 
-/// One start under a candidate the user named; nothing is decided and nothing learned.
-fn forced(request: Request<'_>, context: &Context, command: &Command, name: &str) -> Result<Start> {
-    let typed;
-    let candidate = match has_settings(name) {
-        true => {
-            typed = inline_candidate(name, context)?;
-            &typed
-        }
-        false => context.candidate(name)?,
-    };
-    let executable = inspect::command(command, None)?;
-    if let Some(why) = executable.unfit.as_ref().filter(|_| candidate.runtime.is_none()) {
-        return match executable.fits_musl && !candidate.is_system() {
-            true => of_musl(request, context, candidate, (why, "named by --candidate")),
-            false => Ok(Start::untouched_because(request, why)),
-        };
-    }
-    // A library that we did not build, and settings of a runtime, are tried for a while: once, if the store can be had,
-    // and not at every start.
-    let is_tried = candidate.added
-        || candidate.needs.is_some()
-        || (candidate.runtime.is_some() && !request.args.dry_run);
-    let store = is_tried.then(|| context.open_store_within(STORE_TIMEOUT).ok()).flatten();
-    if let Some(obstacle) = context.obstacle(candidate, store.as_ref()) {
-        anyhow::bail!("{name}: {obstacle}");
-    }
-    let of_runtime = RuntimeCommand { command, executable: &executable, environment: request.environment };
-    let fitted = match fitted(request.args, &of_runtime, candidate, store.as_ref()) {
-        Ok(fitted) => fitted,
-        Err(why) => {
-            message::warning(&format!("the program is started untouched: {name} is not offered: {why}"));
-            return Ok(Start::untouched_because(request, why));
-        }
-    };
-    let defined = [executable.defines, wrapped::defined_by_preloads(request.environment)].concat();
-    if let Some(why) = wrapped::obstacle(candidate, &defined) {
-        message::warning(&format!("the program is started untouched: {why}"));
-        return Ok(Start::untouched_because(request, why));
-    }
-    let variables = variables(request, context, &fitted, Mode::Production, None)?;
-    Ok(Start {
-        candidate: name.to_owned(),
-        because: "named by --candidate".to_owned(),
-        words: words(&fitted, &command.argv),
-        variables,
-        page: None,
-    })
-}
-
-/// The start of a program of musl under a candidate that the user named or pinned it to. Nothing is noted of it. `why`
-/// nothing for glibc is loaded into it.
-fn of_musl(
-    request: Request<'_>,
-    context: &Context,
-    candidate: &CatalogueCandidate,
-    (why, because): (&str, &str),
-) -> Result<Start> {
-    if request.args.follow {
-        // A child of glibc would not start: its loader finds no libc.so for these libraries.
-        let because = format!("{why}, and its children may have another (--follow)");
-        return Ok(Start::untouched_because(request, because));
-    }
-    let candidate = match musl::candidate(context, candidate) {
-        Ok(candidate) => candidate,
-        Err(none) => return Ok(Start::untouched_because(request, format!("{why}, and {none}"))),
-    };
-    let injection =
-        Injection { candidate: &candidate, mode: Mode::Production, reach: Reach::Program, page: None };
-    let variables = injection.variables(request.environment, &musl::libraries(&context.lib_dir))?;
-    Ok(Start { candidate: candidate.name, because: because.to_owned(), words: None, variables, page: None })
-}
-
 /// The candidate with its settings for this command. A dry run starts nothing, a runtime neither.
 fn fitted(
     args: &RunArgs,
@@ -528,49 +455,6 @@ fn fitted(
 fn words(candidate: &CatalogueCandidate, argv: &[OsString]) -> Option<Vec<OsString>> {
     let adds = candidate.runtime.as_ref().is_some_and(|settings| !settings.arguments.is_empty());
     adds.then(|| with_arguments(candidate, argv))
-}
-
-/// The start of a program into which no library for glibc can be loaded, under the settings of its runtime or the allocator
-/// built for musl that its user pinned it to; with these settings where the program gets them. There are no trials of it:
-/// nothing would count them.
-fn pinned_unfit<'a>(
-    request: Request<'_>,
-    (context, store): (&'a Context, &Store),
-    of_runtime: &RuntimeCommand<'_>,
-) -> Result<Option<(Option<&'a CatalogueCandidate>, Start)>> {
-    let executable = of_runtime.executable;
-    if !is_served_by_settings(executable) && !executable.fits_musl {
-        return Ok(None);
-    }
-    let program = started_program(store, &of_runtime.command.program)?;
-    let pinned = store.pinned(program.id)?.and_then(|name| context.catalogue.find(&name));
-    let is_given = |candidate: &&CatalogueCandidate| match candidate.runtime {
-        Some(_) => is_served_by_settings(executable),
-        None => executable.fits_musl && !candidate.is_system(),
-    };
-    let Some(candidate) = pinned.filter(is_given) else { return Ok(None) };
-    if store.is_excluded(&program.path, &program.detail)? {
-        return Ok(None);
-    }
-    if candidate.runtime.is_none() {
-        let why = executable.unfit.as_deref().unwrap_or_default();
-        return of_musl(request, context, candidate, (why, "pinned")).map(|start| Some((None, start)));
-    }
-    let fitted = match fitted(request.args, of_runtime, candidate, Some(store)) {
-        Ok(fitted) => fitted,
-        Err(why) => {
-            let why = format!("{} is not offered: {why}", candidate.name);
-            return Ok(Some((None, Start::untouched_because(request, why))));
-        }
-    };
-    let start = Start {
-        candidate: candidate.name.clone(),
-        because: "pinned".to_owned(),
-        words: words(&fitted, &of_runtime.command.argv),
-        variables: variables(request, context, &fitted, Mode::Production, None)?,
-        page: None,
-    };
-    Ok(Some((Some(candidate), start)))
 }
 
 /// Keeps the weight between CPU and memory for the hysteresis of the next start, when it moved.
