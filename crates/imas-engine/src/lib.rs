@@ -26,6 +26,7 @@ pub mod lasting_settings;
 pub mod licences;
 pub mod memory_kill;
 pub mod musl;
+pub mod outside;
 pub mod pending;
 pub mod probe;
 pub mod profile;

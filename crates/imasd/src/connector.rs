@@ -5,7 +5,6 @@
 
 use std::io::Cursor;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
 
 use imas_core::sample::is_crash_signal;
 use neli::connector::{CnMsg, CnMsgBuilder, ProcEvent, ProcEventHeader};
@@ -28,9 +27,6 @@ const BUFFER_BYTES: usize = 8 << 20;
 const MOST_AT_ONCE: usize = 16_384;
 /// Largest message: an event has 76 bytes.
 const MESSAGE_BYTES: usize = 1024;
-
-/// `PROC_PID_INIT_INO` of linux/proc_ns.h.
-const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 
 /// What a process did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,7 +69,7 @@ impl Connector {
     pub(crate) fn open() -> std::io::Result<Self> {
         // Elsewhere the kernel refuses without an answer; but we would receive its answers to others, and ids
         // that mean nothing here.
-        if std::fs::metadata("/proc/self/ns/pid")?.ino() != FIRST_PID_NAMESPACE {
+        if !imas_linux::process::is_in_first_pid_namespace() {
             return Err(std::io::Error::other("not in the first pid namespace"));
         }
         let protocol = std::num::NonZeroU32::new(NETLINK_CONNECTOR).map(Protocol::from_raw);

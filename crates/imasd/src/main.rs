@@ -22,6 +22,7 @@ mod daemon;
 mod departed;
 mod emergency;
 mod ended;
+mod exit_accounts;
 mod fleet;
 mod folders;
 mod harm;
