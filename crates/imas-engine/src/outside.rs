@@ -21,6 +21,7 @@ use crate::daemon_status::{ACCOUNTED, DaemonStatus};
 use crate::inspect::ExecutableFacts;
 use crate::musl;
 use crate::runtime_command::is_served_by_settings;
+use crate::start_plan::StartPlan;
 
 /// Ending of the name of a request and of its answer.
 const SUFFIX: &str = ".account";
@@ -43,16 +44,27 @@ pub fn takes(context: &Context, executable: &ExecutableFacts, candidate: &Catalo
 }
 
 /// Why there are no trials of such a program now, as a clause for people; `None` where there are.
-#[must_use]
-pub fn why_no_trials(profile: &ProfileView) -> Option<String> {
+fn why_no_trials(profile: &ProfileView) -> Option<String> {
     match profile.adaptive {
         Some(_) => folder().err(),
         None => Some("policy paper counts malloc calls, which nothing can in this program".to_owned()),
     }
 }
 
-/// Adds to the decision how trials of such a program are measured, or why there are none.
-pub fn add_evidence(decision: &mut Decision, no_trials: Option<&str>) {
+/// The plan for such a program: without a trial where none can be measured, and with the reason.
+#[must_use]
+pub fn planned(mut plan: StartPlan, profile: &ProfileView) -> StartPlan {
+    let no_trials = why_no_trials(profile);
+    if no_trials.is_some() {
+        plan.decision = plan.production.clone();
+    }
+    for decision in [&mut plan.decision, &mut plan.production] {
+        add_evidence(decision, no_trials.as_deref());
+    }
+    plan
+}
+
+fn add_evidence(decision: &mut Decision, no_trials: Option<&str>) {
     let (name, value) = match no_trials {
         None => (MEASURED_OUTSIDE, "its trials, by what the kernel accounts to its process"),
         Some(why) => ("no trials", why),
@@ -67,7 +79,8 @@ pub fn add_evidence(decision: &mut Decision, no_trials: Option<&str>) {
 pub fn folder() -> Result<PathBuf, String> {
     let status = DaemonStatus::read(&run_folder()).ok_or("imasd does not run")?;
     if status.accounts != ACCOUNTED {
-        let why = if status.accounts.is_empty() { "it is of an earlier version" } else { status.accounts.as_str() };
+        let why =
+            if status.accounts.is_empty() { "it is of an earlier version" } else { status.accounts.as_str() };
         return Err(format!("imasd has no accounts of processes ({why})"));
     }
     if !process::is_in_first_pid_namespace() {

@@ -10,7 +10,7 @@ use imas_engine::musl;
 use imas_engine::runtime_command::{RuntimeCommand, is_served_by_settings};
 use imas_engine::wrapped;
 use imas_linux::catalogue::CatalogueCandidate;
-use imas_linux::environment::{Injection, Mode, Reach};
+use imas_linux::environment::{Injection, Mode, Reach, Variables};
 use imas_linux::program::Command;
 use imas_store::Store;
 
@@ -84,19 +84,27 @@ fn of_musl(
         let because = format!("{why}, and its children may have another (--follow)");
         return Ok(Start::untouched_because(request, because));
     }
-    let candidate = match musl::candidate(context, candidate) {
-        Ok(candidate) => candidate,
-        Err(none) => return Ok(Start::untouched_because(request, format!("{why}, and {none}"))),
-    };
-    let injection =
-        Injection { candidate: &candidate, mode: Mode::Production, reach: Reach::Program, page: None };
-    let variables = injection.variables(request.environment, &musl::libraries(&context.lib_dir))?;
-    Ok(Start { candidate: candidate.name, because: because.to_owned(), words: None, variables, page: None })
+    if let Err(none) = musl::candidate(context, candidate) {
+        return Ok(Start::untouched_because(request, format!("{why}, and {none}")));
+    }
+    let variables = variables_of_musl(request, context, candidate)?;
+    let (candidate, because) = (candidate.name.clone(), because.to_owned());
+    Ok(Start { candidate, because, words: None, variables, page: None })
+}
+
+/// The variables of a program of musl under the candidate that is built for it.
+pub(super) fn variables_of_musl(
+    request: Request<'_>,
+    context: &Context,
+    candidate: &CatalogueCandidate,
+) -> Result<Variables> {
+    let candidate = &musl::candidate(context, candidate).map_err(anyhow::Error::msg)?;
+    let injection = Injection { candidate, mode: Mode::Production, reach: Reach::Program, page: None };
+    Ok(injection.variables(request.environment, &musl::libraries(&context.lib_dir))?)
 }
 
 /// The start of a program into which no library for glibc can be loaded, under the settings of its runtime or the allocator
-/// built for musl that its user pinned it to; with these settings where the program gets them. There are no trials of it:
-/// nothing would count them.
+/// built for musl that its user pinned it to; with these settings where the program gets them.
 pub(super) fn pinned_unfit<'a>(
     request: Request<'_>,
     (context, store): (&'a Context, &Store),

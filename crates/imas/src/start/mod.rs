@@ -11,7 +11,8 @@
 //! 4. [`imas_core::decide`] gets a `ProfileView` and the machine's [`Conditions`] and returns a [`Decision`]:
 //!    candidate, trial or not, reason, evidence.
 //! 5. [`imas_linux::page`] makes and prepares the page. [`imas_linux::environment`] computes the variables
-//!    and how to undo them. Then exec, with the same pid.
+//!    and how to undo them. Then exec, with the same pid. For a program without a hook imasd is asked for the
+//!    kernel's account of the process ([`imas_engine::outside`]).
 //! 6. In the new process, the guard or the hook restores the environment and takes its page: see the headers
 //!    of `hook/`.
 //!
@@ -33,8 +34,10 @@ use anyhow::Result;
 use imas_abi::page_kind;
 use imas_core::adaptive::{Objective, weight};
 use imas_core::decision::{Conditions, Decision};
+use imas_core::sample::MEASURED_OUTSIDE;
 use imas_engine::inspect;
 use imas_engine::memory_kill;
+use imas_engine::outside;
 use imas_engine::profile;
 use imas_engine::runtime_command::RuntimeCommand;
 use imas_engine::start_plan::{StartPlan, decided};
@@ -253,17 +256,18 @@ fn settled_start(
     (settled, candidate): &(SettledStart, Fitted),
 ) -> Result<Start> {
     let trial_id = page::new_trial_id()?;
+    let is_bare = candidate.runtime.as_ref().is_some_and(|settings| settings.is_bare);
     let ticket = Ticket {
         kind: page_kind::FLIGHT,
         trial_id: &trial_id,
         candidate: &candidate.name,
+        served: if is_bare { MEASURED_OUTSIDE } else { "" },
         program: &command.program,
         build_id: settled.build_id(),
         pid: std::process::id(),
     };
     let store = store_place::real(&store_place::path(places.store.as_deref())?);
-    let is_bare = candidate.runtime.as_ref().is_some_and(|settings| settings.is_bare);
-    let watched = !candidate.is_system() && !is_bare;
+    let watched = is_watched(candidate, &ticket);
     let page = watched.then(|| make_page(page::folder_of_store(&store), &ticket)).flatten();
     let injection =
         Injection { candidate, mode: Mode::Production, reach: Reach::Program, page: page.as_deref() };
@@ -297,7 +301,9 @@ fn decided_anew(
         }
         return Ok(start);
     }
-    if let Some(why) = &executable.unfit {
+    // Nothing is loaded into such a program: its trials are measured from outside.
+    let is_outside = !args.follow && outside::is_measurable(&executable);
+    if let Some(why) = executable.unfit.as_ref().filter(|_| !is_outside) {
         let system = context.candidate(SYSTEM)?;
         settled::keep(context, basis_of_file, &kept(system, Pressure::Any));
         return Ok(Start::untouched_because(request, why));
@@ -321,7 +327,7 @@ fn decided_anew(
             && of_runtime.fitted_unasked(candidate, Some(&store)).is_ok()
     };
     let known = profile::state_where(context, &store, program, &executable.build_id, &is_usable)?;
-    if let Some(start) = recorded(request, (context, &store), &known) {
+    if !is_outside && let Some(start) = recorded(request, (context, &store), &known) {
         return Ok(start);
     }
     let conditions = imas_engine::conditions::conditions()?;
@@ -331,11 +337,14 @@ fn decided_anew(
     }
     let trial_id = page::new_trial_id()?;
     let mut settles = None;
+    let mut plan = StartPlan::of(&profile, &conditions);
+    if is_outside {
+        plan = outside::planned(plan, &profile);
+    }
     let decision = if args.dry_run {
-        under_way::next((context, &store), (&known.program, seen), &profile, &conditions)?.0
+        under_way::next((context, &store), (&known.program, seen), plan)?.0
     } else {
         keep_weight(&conditions);
-        let mut plan = StartPlan::of(&profile, &conditions);
         // Asked before the trial is recorded: a runtime may refuse its settings.
         let of_trial = context.candidate(&plan.decision.candidate)?;
         if plan.decision.trial && fitted(args, &of_runtime, of_trial, Some(&store)).is_err() {
@@ -349,6 +358,7 @@ fn decided_anew(
         kind: if decision.trial { page_kind::TRIAL } else { page_kind::FLIGHT },
         trial_id: &trial_id,
         candidate: &decision.candidate,
+        served: if is_outside { MEASURED_OUTSIDE } else { "" },
         program: &command.program,
         build_id: &known.build_id,
         pid: std::process::id(),
@@ -362,7 +372,9 @@ fn decided_anew(
             return Ok(Start::untouched_because(request, why));
         }
     };
-    if let Some((pressure, basis)) = settles {
+    // The small file has no libraries for musl.
+    let is_of_musl = is_outside && chosen.library.is_some();
+    if let Some((pressure, basis)) = settles.filter(|_| !is_of_musl) {
         settled::keep(context, basis, &kept(chosen, pressure));
     }
     let mut start = prepare(request, context, (&decision, &candidate), command, &ticket)?;
@@ -489,18 +501,37 @@ fn prepare(
     command: &Command,
     ticket: &Ticket<'_>,
 ) -> Result<Start> {
-    let args = request.args;
-    let untouched = candidate.is_system() && !decision.trial;
-    // Started untouched, there is nothing to watch; a dry run watches nothing.
-    let folder = || context.page_folder();
-    let page = if untouched || args.dry_run { None } else { make_page(folder(), ticket) };
-    if decision.trial && page.is_none() && !args.dry_run {
+    let has_page = !request.args.dry_run && (decision.trial || is_watched(candidate, ticket));
+    let page = has_page.then(|| make_page(context.page_folder(), ticket)).flatten();
+    if decision.trial && has_page && page.is_none() {
         return Ok(Start::untouched_because(request, "no trial page could be made"));
     }
+    let is_outside = !ticket.served.is_empty();
     let mode = if decision.trial { Mode::Trial } else { Mode::Production };
-    let variables = variables(request, context, candidate, mode, page.as_deref())?;
+    let variables = match is_outside {
+        true => variables_outside(request, context, candidate)?,
+        false => variables(request, context, candidate, mode, page.as_deref())?,
+    };
     let words = words(candidate, &command.argv);
     Ok(Start { candidate: candidate.name.clone(), because: decision.text(), words, variables, page })
+}
+
+/// Whether a production start is watched. Started untouched, there is nothing to watch.
+fn is_watched(candidate: &CatalogueCandidate, ticket: &Ticket<'_>) -> bool {
+    !candidate.is_system() && (ticket.served.is_empty() || outside::folder().is_ok())
+}
+
+/// The variables of a program into which nothing of ours for glibc is loaded. Nothing in it knows of a page.
+fn variables_outside(
+    request: Request<'_>,
+    context: &Context,
+    candidate: &CatalogueCandidate,
+) -> Result<Variables> {
+    match (candidate.is_system(), &candidate.library) {
+        (true, _) => Ok(request.environment.clone()),
+        (false, Some(_)) => by_hand::variables_of_musl(request, context, candidate),
+        (false, None) => variables(request, context, candidate, Mode::Production, None),
+    }
 }
 
 fn variables(
@@ -515,10 +546,18 @@ fn variables(
     Ok(injection.variables(request.environment, &context.libraries)?)
 }
 
-/// The page of this start: in a trial calls are counted in it; in production it only distinguishes a crash from a clean end.
+/// The page of this start: in a trial calls are counted in it; in production it only distinguishes a crash from a clean
+/// end. Where nothing in the process writes it, imasd is asked for the kernel's account.
 fn make_page(folder: Result<PathBuf, PageFileError>, ticket: &Ticket<'_>) -> Option<PathBuf> {
     let made = folder.and_then(|folder| page::create(&folder, ticket));
     let page = made.inspect_err(|error| message::warning(&format!("no trial page: {error}"))).ok()?;
+    if !ticket.served.is_empty()
+        && let Err(error) = outside::ask()
+    {
+        message::warning(&format!("no trial page: imasd cannot be asked for the account of it: {error}"));
+        let _ = std::fs::remove_file(&page); // a leftover is harvested as a start of which nothing is known
+        return None;
+    }
     memory_kill::note(&page);
     Some(page)
 }
