@@ -23,6 +23,8 @@ use crate::musl;
 use crate::runtime_command::is_served_by_settings;
 use crate::start_plan::StartPlan;
 
+/// Name of the evidence that says why there are no trials.
+const NO_TRIALS: &str = "no trials";
 /// Ending of the name of a request and of its answer.
 const SUFFIX: &str = ".account";
 /// Bytes of an answer.
@@ -64,10 +66,16 @@ pub fn planned(mut plan: StartPlan, profile: &ProfileView) -> StartPlan {
     plan
 }
 
+/// What the decision for such a program says of its trials, in words.
+pub fn words(decision: &Decision) -> impl Iterator<Item = String> {
+    let of_trials = |one: &&Evidence| [MEASURED_OUTSIDE, NO_TRIALS].contains(&one.name.as_str());
+    decision.evidence.iter().filter(of_trials).map(|one| format!("{}: {}", one.name, one.value))
+}
+
 fn add_evidence(decision: &mut Decision, no_trials: Option<&str>) {
     let (name, value) = match no_trials {
         None => (MEASURED_OUTSIDE, "its trials, by what the kernel accounts to its process"),
-        Some(why) => ("no trials", why),
+        Some(why) => (NO_TRIALS, why),
     };
     decision.evidence.push(Evidence { name: name.to_owned(), value: value.to_owned() });
 }
@@ -197,10 +205,8 @@ mod tests {
         let mut decision = crate::start_plan::untouched(imas_core::Reason::NoData, "");
         add_evidence(&mut decision, None);
         add_evidence(&mut decision, Some("imasd does not run"));
-        let text = decision.text();
-        assert!(
-            text.contains("measured from outside: ") && text.contains("no trials: imasd does not run"),
-            "{text}"
-        );
+        let words: Vec<String> = words(&decision).collect();
+        assert!(words[0].starts_with("measured from outside: "), "{words:?}");
+        assert_eq!(words[1..], ["no trials: imasd does not run"]);
     }
 }
