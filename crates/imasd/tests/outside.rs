@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Trials of a program into which nothing is loaded: `imas run` makes them, imasd has the kernel's accounts.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use imas_core::TrialRecord;
+use imas_core::sample::{Ended, MEASURED_OUTSIDE, PageKind};
+use imas_store::Store;
+use imas_testing::skipped;
+
+use crate::support::{World, imas, lib_dir};
+
+const CONFIGURATION: &str = "worth_cpu_s = 0.0\nworth_life_s = 0.1\ncandidates = ['jemalloc']\n";
+
+/// A user of `imas run` with a store of his own, beside the imasd of a world.
+struct User<'a> {
+    world: &'a World,
+    program: PathBuf,
+}
+
+/// What a start of the program printed.
+struct Printed {
+    gogc: String,
+    cpu_s: f64,
+}
+
+impl<'a> User<'a> {
+    fn of(world: &'a World) -> Self {
+        for below in ["config/imas", "runtime", "home"] {
+            std::fs::create_dir_all(world.path(below)).unwrap();
+        }
+        std::fs::set_permissions(world.path("runtime"), std::fs::Permissions::from_mode(0o700)).unwrap();
+        std::fs::write(world.path("config/imas/imas.toml"), "candidates = ['go:gogc200']\n").unwrap();
+        let program = world.path("work").join("static");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/without_a_hook.c");
+        let mut compiler = Command::new("cc");
+        compiler.args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-static", "-pthread"]);
+        compiler.args(["-Wl,--build-id", "-o"]).arg(&program).arg(source);
+        assert!(compiler.status().unwrap().success());
+        Self { world, program }
+    }
+
+    fn imas(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(imas());
+        command
+            .args(words)
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin")
+            .env("HOME", self.world.path("home"))
+            .env("XDG_CONFIG_HOME", self.world.path("config"))
+            .env("XDG_RUNTIME_DIR", self.world.path("runtime"))
+            .env("IMAS_LIB_DIR", lib_dir())
+            .env("IMAS_STORE", self.store_path())
+            .env("IMAS_RUN", self.world.path("run"))
+            .env("IMAS_RETEST", "0")
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn store_path(&self) -> PathBuf {
+        self.world.path("home/imas.db")
+    }
+
+    fn trials(&self) -> Vec<TrialRecord> {
+        let store = Store::open(&self.store_path()).unwrap();
+        let program = store.program(&self.program.to_string_lossy(), "").unwrap();
+        store.trials(program.id).unwrap()
+    }
+
+    /// What `imas VERB` says of the program.
+    fn says(&self, verb: &str) -> String {
+        let done = self.imas(&[verb]).arg(&self.program).output().unwrap();
+        String::from_utf8(done.stdout).unwrap()
+    }
+
+    /// Starts the program with these arguments, after the options of `imas run`, and waits until what it left is stored.
+    fn starts(&self, options: &[&str], arguments: &[&str], status: i32) -> Printed {
+        let mut command = self.imas(&[&["run"][..], options, &["--"]].concat());
+        let child = command.arg(&self.program).args(arguments).stdout(Stdio::piped()).spawn().unwrap();
+        let pid = child.id();
+        let done = child.wait_with_output().unwrap();
+        assert_eq!(done.status.code(), Some(status));
+        let text = String::from_utf8(done.stdout).unwrap();
+        let words: Vec<&str> = text.split_whitespace().collect();
+        assert_eq!(words[0], pid.to_string(), "nobody stands between the program and its parent");
+        self.world.wait("the account is stored", || {
+            let done = self.imas(&["harvest", "--json"]).output().unwrap();
+            let harvest: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
+            assert_eq!(harvest["damaged"], serde_json::json!([]));
+            harvest["running"] == 0
+        });
+        Printed { gogc: words[1].to_owned(), cpu_s: words[2].parse().unwrap() }
+    }
+}
+
+/// Status of the imasd of the world.
+fn status(world: &World) -> serde_json::Value {
+    serde_json::from_slice(&std::fs::read(world.path("run/state/status.json")).unwrap()).unwrap()
+}
+
+/// Waits until imasd has a folder for this user: it makes one when it sees a process that is worth it.
+fn welcomed(world: &World) {
+    let mut long = Command::new("sleep").arg("100").env("IMAS_RUN", world.path("run")).spawn().unwrap();
+    world.wait("imasd has made a folder for this user", || world.pages().exists());
+    long.kill().unwrap();
+    long.wait().unwrap();
+}
+
+#[test]
+fn a_static_program_is_tried_and_starts_on_what_is_best() {
+    let mut world = World::with(CONFIGURATION);
+    {
+        let user = User::of(&world);
+        // Asked for with an option, so that nothing is settled by it.
+        for _ in 0..3 {
+            assert_eq!(user.starts(&["--retest", "0"], &["1"], 0).gogc, "-");
+        }
+        assert_eq!(user.trials(), [], "there is no imasd");
+        let explained = user.says("explain");
+        assert!(explained.contains("no trials: imasd does not run"), "{explained}");
+    }
+    world.start();
+    let accounts = status(&world)["accounts"].clone();
+    if accounts != "kernel" {
+        return skipped(&format!("imasd has no accounts of processes: {accounts}"));
+    }
+    welcomed(&world);
+    let user = User { world: &world, program: world.path("work").join("static") };
+
+    let mut under = vec![];
+    for start in 0..60 {
+        let ends_with = if start == 0 { 7 } else { 0 };
+        let before = user.trials().len();
+        let printed = user.starts(&[], &["2", &ends_with.to_string()], ends_with);
+        let trials = user.trials();
+        let Some(trial) = trials.get(before).filter(|trial| trial.sample.kind == PageKind::Trial) else {
+            // It started as decided: under what was proven better, at some time.
+            match printed.gogc.as_str() {
+                "200" => break,
+                _ => continue,
+            }
+        };
+        let sample = &trial.sample;
+        assert_eq!(sample.served, MEASURED_OUTSIDE);
+        assert_eq!(sample.ended, Ended::Clean { status: Some(ends_with) }, "{sample:?}");
+        let expected = if sample.candidate == "system" { "-" } else { "200" };
+        assert_eq!(printed.gogc, expected, "under {}", sample.candidate);
+        let cpu_s = sample.usage.as_ref().unwrap().user_s;
+        let allowed_s = f64::max(0.01, 0.1 * printed.cpu_s);
+        assert!((cpu_s - printed.cpu_s).abs() < allowed_s, "{cpu_s} s, by itself {} s", printed.cpu_s);
+        let memory = &sample.memory;
+        assert!(memory.resident_peak >= 32 << 20 && memory.resident() > 8 << 20, "{memory:?}");
+        under.push(sample.candidate.clone());
+    }
+    assert!(under.iter().any(|name| name == "system") && under.iter().any(|name| name == "go:gogc200"));
+    assert!(under.len() < 60, "the program did not settle: {under:?}");
+
+    for verb in ["explain", "show"] {
+        let said = user.says(verb);
+        assert!(said.contains("measured from outside") && said.contains("go:gogc200"), "{said}");
+    }
+    let left = || std::fs::read_dir(world.pages()).unwrap().count();
+    world.wait("what was fetched is removed", || left() == 0);
+}
+
+#[test]
+fn a_crash_is_seen_and_a_stopped_start_has_no_figures() {
+    let mut world = World::with(CONFIGURATION);
+    world.start();
+    if status(&world)["accounts"] != "kernel" {
+        return skipped("imasd has no accounts of processes");
+    }
+    welcomed(&world);
+    let user = User::of(&world);
+    for (signal, ended) in [("-SEGV", Ended::Signal { signal: 11 }), ("-TERM", Ended::Unknown)] {
+        let before = user.trials().len();
+        let mut started = user.imas(&["run", "--"]);
+        let mut child = started.arg(&user.program).args(["8"]).stdout(Stdio::null()).spawn().unwrap();
+        let program = format!("/proc/{}/exe", child.id());
+        world.wait("the program runs", || std::fs::read_link(&program).is_ok_and(|exe| exe == user.program));
+        assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+        child.wait().unwrap();
+        world.wait("the end is stored", || {
+            user.imas(&["harvest"]).output().unwrap();
+            user.trials().len() > before
+        });
+        let sample = user.trials().pop().unwrap().sample;
+        assert_eq!((sample.ended, sample.usage), (ended, None));
+        assert_eq!((sample.served.as_str(), sample.pass_reason), (MEASURED_OUTSIDE, None));
+    }
+}
+
+#[test]
+fn an_account_that_imasd_has_missed_is_not_waited_for() {
+    let mut world = World::with(CONFIGURATION);
+    world.start();
+    if status(&world)["accounts"] != "kernel" {
+        return skipped("imasd has no accounts of processes");
+    }
+    welcomed(&world);
+    let user = User::of(&world);
+    let mut started = user.imas(&["run", "--"]);
+    let mut child = started.arg(&user.program).args(["8"]).stdout(Stdio::null()).spawn().unwrap();
+    world.wait("imasd is asked", || std::fs::read_dir(world.pages()).unwrap().count() > 0);
+    world.signal("-KILL");
+    child.wait().unwrap();
+    user.imas(&["harvest"]).output().unwrap();
+    let sample = user.trials().pop().unwrap().sample;
+    assert_eq!((sample.ended, sample.usage), (Ended::Unknown, None));
+    assert_eq!(sample.pass_reason.as_deref(), Some("no-account"), "its candidate is not to blame");
+}
