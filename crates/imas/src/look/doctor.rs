@@ -224,7 +224,7 @@ fn without_hook() -> Finding {
         Ok(_) => Finding::ok(what, "'imas run' tries them, measured from outside by imasd"),
         Err(why) => {
             let hint =
-                "'imas bench' measures them and 'imas pin' gives them settings; imasd as root has accounts";
+                "'imas bench' measures them and 'imas pin' gives them settings; the machine's imasd has accounts";
             Finding::note(what, format!("not measured from outside: {why}"), hint)
         }
     }
