@@ -223,8 +223,7 @@ fn without_hook() -> Finding {
     match outside::folder() {
         Ok(_) => Finding::ok(what, "'imas run' tries them, measured from outside by imasd"),
         Err(why) => {
-            let hint =
-                "'imas bench' measures them and 'imas pin' gives them settings; the machine's imasd has accounts";
+            let hint = "'imas bench' measures them and 'imas pin' gives them settings; the machine's imasd has accounts";
             Finding::note(what, format!("not measured from outside: {why}"), hint)
         }
     }

@@ -231,8 +231,7 @@ impl PageTracker {
 
     fn is_considered(&self, page: &PageName) -> bool {
         let is_pending = self.pending.iter().any(|pending| pending.page == *page);
-        let is_asked = self.outside.values().any(|start| start.request == *page);
-        is_pending || is_asked || self.watched.watches.contains_key(page) || self.spent.contains(page)
+        is_pending || self.watched.watches.contains_key(page) || self.spent.contains(page)
     }
 
     fn read(&self, page: &PageName) -> Result<ParsedPage, ReadError> {

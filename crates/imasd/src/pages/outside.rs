@@ -8,6 +8,7 @@
 //! refused, since records may be missing.
 
 use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt as _;
 use std::time::Duration;
 
 use imas_engine::outside;
@@ -35,6 +36,14 @@ pub(super) struct OutsideStart {
     is_gone: bool,
 }
 
+/// Whether that may be a process of the user. One that has ended may be gone: its last record comes yet, and names the
+/// user.
+fn may_be(identity: Identity, uid: u32) -> bool {
+    let is_another = start_ticks(identity.pid).is_ok_and(|found| found != identity.start_ticks);
+    let owner = std::fs::metadata(format!("/proc/{}", identity.pid));
+    !is_another && owner.map_or(true, |about| about.uid() == uid)
+}
+
 /// Whether the file is a request for an account, or an account.
 pub(super) fn is_request(page: &PageName) -> bool {
     page.name.to_str().is_some_and(outside::is_request)
@@ -44,7 +53,9 @@ impl PageTracker {
     /// A request was written.
     pub(super) fn account_asked(&mut self, request: PageName) {
         let named = request.name.to_str().and_then(outside::requested);
-        let Some(identity) = named.map(|(pid, start_ticks)| Identity { pid, start_ticks }) else {
+        let identity = named.map(|(pid, start_ticks)| Identity { pid, start_ticks });
+        let may_ask = self.surroundings.has_accounts && !self.is_behind;
+        let Some(identity) = identity.filter(|identity| may_ask && may_be(*identity, request.uid)) else {
             return self.folders.remove(&request);
         };
         match self.outside.get(&identity.pid) {
@@ -52,15 +63,19 @@ impl PageTracker {
             Some(_) => self.end_request(identity.pid),
             None => {}
         }
-        // A process that has ended may be gone: its last record comes yet.
-        let is_another = start_ticks(identity.pid).is_ok_and(|found| found != identity.start_ticks);
-        let is_taken = self.surroundings.has_accounts && !self.is_behind && !is_another;
-        if !is_taken || !self.has_room_for(&request) {
+        if !self.has_room_for(&request) {
             return self.folders.remove(&request);
         }
         let account = Account::default();
         let start = OutsideStart { request, identity, account, is_foreign: false, is_gone: false };
         self.outside.insert(identity.pid, start);
+    }
+
+    /// Whether that file is a request whose answer is to come.
+    fn is_asked(&self, file: &PageName) -> bool {
+        let named = file.name.to_str().and_then(outside::requested);
+        let start = named.and_then(|(pid, _)| self.outside.get(&pid));
+        start.is_some_and(|start| start.request == *file)
     }
 
     /// Takes up the records of threads that have ended. They were read before the events of the folders.
@@ -115,7 +130,7 @@ impl PageTracker {
         }
         gone.into_iter().for_each(|pid| self.end_request(pid));
         let mut kept = HashMap::<u32, usize>::new();
-        for file in files.into_iter().filter(|file| !self.is_considered(file)) {
+        for file in files.into_iter().filter(|file| !self.is_asked(file)) {
             let theirs = kept.entry(file.uid).or_default();
             *theirs += 1;
             let most = if self.folders.is_empty(&file) { identify::UNFINISHED } else { KEPT };
