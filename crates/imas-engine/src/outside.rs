@@ -53,15 +53,16 @@ fn why_no_trials(profile: &ProfileView) -> Option<String> {
     }
 }
 
-/// The plan for such a program: without a trial where none can be measured, and with the reason.
+/// The plan for such a program, which says why nothing is loaded into it; without a trial where none can be measured.
 #[must_use]
-pub fn planned(mut plan: StartPlan, profile: &ProfileView) -> StartPlan {
+pub fn planned(mut plan: StartPlan, profile: &ProfileView, executable: &ExecutableFacts) -> StartPlan {
+    let unfit = executable.unfit.as_deref().unwrap_or_default();
     let no_trials = why_no_trials(profile);
     if no_trials.is_some() {
         plan.decision = plan.production.clone();
     }
     for decision in [&mut plan.decision, &mut plan.production] {
-        add_evidence(decision, no_trials.as_deref());
+        add_evidence(decision, unfit, no_trials.as_deref());
     }
     plan
 }
@@ -72,12 +73,12 @@ pub fn words(decision: &Decision) -> impl Iterator<Item = String> {
     decision.evidence.iter().filter(of_trials).map(|one| format!("{}: {}", one.name, one.value))
 }
 
-fn add_evidence(decision: &mut Decision, no_trials: Option<&str>) {
+fn add_evidence(decision: &mut Decision, unfit: &str, no_trials: Option<&str>) {
     let (name, value) = match no_trials {
-        None => (MEASURED_OUTSIDE, "its trials, by what the kernel accounts to its process"),
-        Some(why) => (NO_TRIALS, why),
+        None => (MEASURED_OUTSIDE, unfit.to_owned()),
+        Some(why) => (NO_TRIALS, format!("{unfit}, and {why}")),
     };
-    decision.evidence.push(Evidence { name: name.to_owned(), value: value.to_owned() });
+    decision.evidence.push(Evidence { name: name.to_owned(), value });
 }
 
 /// Folder in which this user asks imasd for accounts.
@@ -203,10 +204,11 @@ mod tests {
     #[test]
     fn a_decision_says_how_its_trials_are_measured() {
         let mut decision = crate::start_plan::untouched(imas_core::Reason::NoData, "");
-        add_evidence(&mut decision, None);
-        add_evidence(&mut decision, Some("imasd does not run"));
+        add_evidence(&mut decision, "it is static", None);
+        add_evidence(&mut decision, "it is static", Some("imasd does not run"));
         let words: Vec<String> = words(&decision).collect();
-        assert!(words[0].starts_with("measured from outside: "), "{words:?}");
-        assert_eq!(words[1..], ["no trials: imasd does not run"]);
+        let expected =
+            ["measured from outside: it is static", "no trials: it is static, and imasd does not run"];
+        assert_eq!(words, expected);
     }
 }

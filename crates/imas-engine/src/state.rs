@@ -72,6 +72,10 @@ impl ProgramState {
             is_service(&records, build_id),
             runtime.map(|found| found.runtime),
         );
+        if facts.as_ref().is_some_and(outside::is_measurable) {
+            // Most candidates need a hook: they are none for this program.
+            candidates.retain(|one| one.available || pinned.as_ref() == Some(&one.name));
+        }
         // Before a start by `imas run` the runtime is asked.
         let unasked = runtime.filter(|_| program.domain != Domain::Own);
         let defined = facts.as_ref().map(|facts| facts.defines.as_slice()).unwrap_or_default();

@@ -92,11 +92,15 @@ pub fn state_where(
         None => None,
     };
     // imasd makes no such trials: they are of the starts by 'imas run'.
-    let is_outside = known.program.domain.is_own() && executable.as_ref().is_some_and(outside::is_measurable);
-    let unfit = executable.filter(|_| !is_outside).and_then(|executable| executable.unfit);
+    let may_be_outside = known.program.domain.is_own();
+    let without_hook = executable.as_ref().filter(|one| may_be_outside && outside::is_measurable(one));
+    let unfit = executable.as_ref().filter(|_| without_hook.is_none()).and_then(|one| one.unfit.as_deref());
     let plan = StartPlan::of(&profile, &conditions);
-    let plan = if is_outside { outside::planned(plan, &profile) } else { plan };
-    let (decision, under_way) = match (pinned, &unfit) {
+    let plan = match without_hook {
+        Some(executable) => outside::planned(plan, &profile, executable),
+        None => plan,
+    };
+    let (decision, under_way) = match (pinned, unfit) {
         (Some(pinned), _) => (pinned, None),
         (None, Some(why)) => (untouched(Reason::NoCandidate, why), None),
         (None, None) => under_way::next((context, store), (&known.program, seen), plan)?,

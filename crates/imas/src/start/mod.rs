@@ -339,7 +339,7 @@ fn decided_anew(
     let mut settles = None;
     let mut plan = StartPlan::of(&profile, &conditions);
     if is_outside {
-        plan = outside::planned(plan, &profile);
+        plan = outside::planned(plan, &profile, &executable);
     }
     let decision = if args.dry_run {
         under_way::next((context, &store), (&known.program, seen), plan)?.0
