@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A static program that looks like one of Go: with GOGC at 200 it works less, as with fewer collections. Prints its
-// process id, GOGC and the CPU time that it used, in seconds. Arguments: number of threads, exit status.
+// process id, GOGC and the CPU time that it used, in seconds. Arguments: number of threads, exit status. With OF_MUSL it
+// looks like no runtime, and prints the allocator that was loaded in place of GOGC.
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,12 +9,26 @@
 #include <time.h>
 #include <unistd.h>
 
+#ifdef OF_MUSL
+static const char *setting(void) {
+    static const char *const library = "libjemalloc.so";
+    char line[512];
+    FILE *maps = fopen("/proc/self/maps", "r");
+    while (maps != NULL && fgets(line, sizeof line, maps) != NULL)
+        if (strstr(line, library) != NULL)
+            return library;
+    return NULL;
+}
+#else
 __attribute__((section(".go.buildinfo"), used)) static const char build[] =
     "\xff Go buildinf:"
     "\x08\x02"
     "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"
     "\x08"
     "go1.26.8";
+
+static const char *setting(void) { return getenv("GOGC"); }
+#endif
 
 enum { MOST_THREADS = 8, KEPT_BYTES = 32 << 20 };
 
@@ -32,8 +47,8 @@ static void *work(void *amount) {
 
 int main(int argc, char **argv) {
     double begin = seconds(CLOCK_PROCESS_CPUTIME_ID);
-    const char *gogc = getenv("GOGC");
-    double amount = gogc != NULL && strcmp(gogc, "200") == 0 ? 0.05 : 0.1;
+    const char *set = setting();
+    double amount = set != NULL && strcmp(set, "200") == 0 ? 0.05 : 0.1;
     int threads = argc > 1 ? atoi(argv[1]) : 1;
     pthread_t others[MOST_THREADS];
     char *kept = malloc(KEPT_BYTES);
@@ -46,7 +61,7 @@ int main(int argc, char **argv) {
     work(&amount);
     for (int i = 1; i < threads; i++)
         pthread_join(others[i], NULL);
-    printf("%d %s %.6f\n", (int)getpid(), gogc != NULL ? gogc : "-", seconds(CLOCK_PROCESS_CPUTIME_ID) - begin);
+    printf("%d %s %.6f\n", (int)getpid(), set != NULL ? set : "-", seconds(CLOCK_PROCESS_CPUTIME_ID) - begin);
     fflush(stdout);
     _exit(argc > 2 ? atoi(argv[2]) : 0);
 }

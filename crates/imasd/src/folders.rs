@@ -277,6 +277,20 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_belongs_to_its_user() {
+        use std::os::unix::fs::MetadataExt;
+        if !nix::unistd::geteuid().is_root() {
+            return imas_testing::skipped("root alone gives files away");
+        }
+        let (state, uid) = (tempfile::tempdir().unwrap(), 12_345);
+        let mut folders = Folders::open(state.path(), true).unwrap();
+        folders.welcome(uid);
+        folders.replace(&PageName { uid, name: "1-2.account".into() }, b"{}").unwrap();
+        let about = std::fs::metadata(state.path().join("u/12345/1-2.account")).unwrap();
+        assert_eq!((about.uid(), about.mode() & 0o777), (uid, 0o600));
+    }
+
+    #[test]
     fn a_folder_that_was_removed_is_made_again_and_watched() {
         let state = tempfile::tempdir().unwrap();
         let me = nix::unistd::geteuid().as_raw();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Trials of a program into which nothing is loaded: `imas run` makes them, imasd has the kernel's accounts.
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -22,23 +23,24 @@ struct User<'a> {
 
 /// What a start of the program printed.
 struct Printed {
-    gogc: String,
+    setting: String,
     cpu_s: f64,
 }
 
 impl<'a> User<'a> {
     fn of(world: &'a World) -> Self {
+        let program = compiled(world, "cc", &["-static", "-Wl,--build-id"]).unwrap();
+        Self::with(world, program, "go:gogc200")
+    }
+
+    /// A user who tries that candidate alone.
+    fn with(world: &'a World, program: PathBuf, candidate: &str) -> Self {
         for below in ["config/imas", "runtime", "home"] {
             std::fs::create_dir_all(world.path(below)).unwrap();
         }
         std::fs::set_permissions(world.path("runtime"), std::fs::Permissions::from_mode(0o700)).unwrap();
-        std::fs::write(world.path("config/imas/imas.toml"), "candidates = ['go:gogc200']\n").unwrap();
-        let program = world.path("work").join("static");
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/without_a_hook.c");
-        let mut compiler = Command::new("cc");
-        compiler.args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-static", "-pthread"]);
-        compiler.args(["-Wl,--build-id", "-o"]).arg(&program).arg(source);
-        assert!(compiler.status().unwrap().success());
+        let settings = format!("candidates = ['{candidate}']\n");
+        std::fs::write(world.path("config/imas/imas.toml"), settings).unwrap();
         Self { world, program }
     }
 
@@ -91,8 +93,19 @@ impl<'a> User<'a> {
             assert_eq!(harvest["damaged"], serde_json::json!([]));
             harvest["running"] == 0
         });
-        Printed { gogc: words[1].to_owned(), cpu_s: words[2].parse().unwrap() }
+        Printed { setting: words[1].to_owned(), cpu_s: words[2].parse().unwrap() }
     }
+}
+
+/// The program of `tests/programs`; None where there is no such compiler.
+fn compiled(world: &World, compiler: &str, flags: &[&str]) -> Option<PathBuf> {
+    let program = world.path("work").join("program");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/without_a_hook.c");
+    let mut command = Command::new(compiler);
+    command.args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"]).args(flags);
+    let done = command.arg("-o").arg(&program).arg(source).status().ok()?;
+    assert!(done.success(), "{compiler}");
+    Some(program)
 }
 
 /// Status of the imasd of the world.
@@ -115,11 +128,12 @@ fn a_static_program_is_tried_and_starts_on_what_is_best() {
         let user = User::of(&world);
         // Asked for with an option, so that nothing is settled by it.
         for _ in 0..3 {
-            assert_eq!(user.starts(&["--retest", "0"], &["1"], 0).gogc, "-");
+            assert_eq!(user.starts(&["--retest", "0"], &["1"], 0).setting, "-");
         }
         assert_eq!(user.trials(), [], "there is no imasd");
         let explained = user.says("explain");
-        assert!(explained.contains("no trials: imasd does not run"), "{explained}");
+        let has_reason = ["no trials: it is statically linked", "and imasd does not run"];
+        assert!(has_reason.iter().all(|part| explained.contains(part)), "{explained}");
     }
     world.start();
     let accounts = status(&world)["accounts"].clone();
@@ -127,7 +141,7 @@ fn a_static_program_is_tried_and_starts_on_what_is_best() {
         return skipped(&format!("imasd has no accounts of processes: {accounts}"));
     }
     welcomed(&world);
-    let user = User { world: &world, program: world.path("work").join("static") };
+    let user = User { world: &world, program: world.path("work").join("program") };
 
     let mut under = vec![];
     for start in 0..60 {
@@ -137,7 +151,7 @@ fn a_static_program_is_tried_and_starts_on_what_is_best() {
         let trials = user.trials();
         let Some(trial) = trials.get(before).filter(|trial| trial.sample.kind == PageKind::Trial) else {
             // It started as decided: under what was proven better, at some time.
-            match printed.gogc.as_str() {
+            match printed.setting.as_str() {
                 "200" => break,
                 _ => continue,
             }
@@ -146,7 +160,7 @@ fn a_static_program_is_tried_and_starts_on_what_is_best() {
         assert_eq!(sample.served, MEASURED_OUTSIDE);
         assert_eq!(sample.ended, Ended::Clean { status: Some(ends_with) }, "{sample:?}");
         let expected = if sample.candidate == "system" { "-" } else { "200" };
-        assert_eq!(printed.gogc, expected, "under {}", sample.candidate);
+        assert_eq!(printed.setting, expected, "under {}", sample.candidate);
         let cpu_s = sample.usage.as_ref().unwrap().user_s;
         let allowed_s = f64::max(0.01, 0.1 * printed.cpu_s);
         assert!((cpu_s - printed.cpu_s).abs() < allowed_s, "{cpu_s} s, by itself {} s", printed.cpu_s);
@@ -163,6 +177,35 @@ fn a_static_program_is_tried_and_starts_on_what_is_best() {
     }
     let left = || std::fs::read_dir(world.pages()).unwrap().count();
     world.wait("what was fetched is removed", || left() == 0);
+}
+
+#[test]
+fn a_program_of_musl_is_tried_under_what_is_built_for_it() {
+    let mut world = World::with(CONFIGURATION);
+    let is_built = lib_dir().join("musl/allocators/libjemalloc.so").exists();
+    let Some(program) = compiled(&world, "musl-gcc", &["-DOF_MUSL"]).filter(|_| is_built) else {
+        return skipped("musl-gcc, or what 'make musl' builds, is missing");
+    };
+    world.start();
+    if status(&world)["accounts"] != "kernel" {
+        return skipped("imasd has no accounts of processes");
+    }
+    welcomed(&world);
+    let user = User::with(&world, program, "jemalloc");
+    let mut under = BTreeSet::new();
+    for _ in 0..8 {
+        let before = user.trials().len();
+        let printed = user.starts(&[], &["1"], 0);
+        let trials = user.trials();
+        if let Some(trial) = trials.get(before).filter(|trial| trial.sample.kind == PageKind::Trial) {
+            let sample = &trial.sample;
+            let loaded = if sample.candidate == "system" { "-" } else { "libjemalloc.so" };
+            assert_eq!((printed.setting.as_str(), sample.served.as_str()), (loaded, MEASURED_OUTSIDE));
+            assert!(sample.usage.as_ref().is_some_and(|usage| usage.user_s > 0.09), "{sample:?}");
+            under.insert(sample.candidate.clone());
+        }
+    }
+    assert_eq!(under.into_iter().collect::<Vec<_>>(), ["jemalloc", "system"]);
 }
 
 #[test]
