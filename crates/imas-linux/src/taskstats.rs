@@ -38,6 +38,9 @@ const LEAST_VERSION: u16 = 12;
 /// `AGROUP` of linux/acct.h: no thread of the process is left.
 const LAST: u8 = 0x20;
 
+/// CPU time in which enough ticks fall for a mean, microseconds: some 25.
+const LEAST_US: u64 = 100_000;
+
 /// Most memory believed, bytes, as of a page.
 const MOST_BYTES: u64 = 1 << 57;
 
@@ -215,9 +218,10 @@ impl Account {
         self.peak_kib.saturating_mul(1024).min(MOST_BYTES)
     }
 
-    /// Few ticks fall into a short process. The time that they have missed counts with the peak.
+    /// Few ticks fall into a short process, and they say little. The time that they have missed counts with the peak.
     fn resident_bytes(&self) -> u64 {
-        let missed_us = u128::from((self.cpu_ns / 1000).saturating_sub(self.ticked_us));
+        let whole_us = (self.cpu_ns / 1000).max(LEAST_US);
+        let missed_us = u128::from(whole_us.saturating_sub(self.ticked_us));
         let peak = self.peak_bytes();
         let over_time = (u128::from(self.resident_mib_us) << 20) + missed_us * u128::from(peak);
         let mean = over_time / (u128::from(self.ticked_us) + missed_us).max(1);
@@ -269,7 +273,8 @@ mod tests {
         };
         assert_eq!(of(1000, 1000, 40), 40);
         assert_eq!(of(1000, 1200, 40), 40, "ticks may see more than there was");
-        assert_eq!(of(10, 4, 40), 76, "6 of 10 ms at the peak");
+        assert_eq!(of(250, 200, 40), 52, "50 of 250 ms at the peak");
+        assert_eq!(of(10, 4, 40), 97, "as 96 of 100 ms");
         assert_eq!(of(3, 0, 0), 100, "no tick fell into it");
         assert_eq!(of(1000, 1000, 4000), 100, "never above the peak");
         let most = Account {
