@@ -73,6 +73,12 @@ pub fn words(decision: &Decision) -> impl Iterator<Item = String> {
     decision.evidence.iter().filter(of_trials).map(|one| format!("{}: {}", one.name, one.value))
 }
 
+/// Whether the decision says that there are no trials of such a program.
+#[must_use]
+pub fn lacks_trials(decision: &Decision) -> bool {
+    decision.evidence.iter().any(|one| one.name == NO_TRIALS)
+}
+
 fn add_evidence(decision: &mut Decision, unfit: &str, no_trials: Option<&str>) {
     let (name, value) = match no_trials {
         None => (MEASURED_OUTSIDE, unfit.to_owned()),
@@ -205,7 +211,9 @@ mod tests {
     fn a_decision_says_how_its_trials_are_measured() {
         let mut decision = crate::start_plan::untouched(imas_core::Reason::NoData, "");
         add_evidence(&mut decision, "it is static", None);
+        assert!(!lacks_trials(&decision));
         add_evidence(&mut decision, "it is static", Some("imasd does not run"));
+        assert!(lacks_trials(&decision));
         let words: Vec<String> = words(&decision).collect();
         let expected =
             ["measured from outside: it is static", "no trials: it is static, and imasd does not run"];
