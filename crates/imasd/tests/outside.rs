@@ -2,16 +2,16 @@
 //! Trials of a program into which nothing is loaded: `imas run` makes them, imasd has the kernel's accounts.
 
 use std::collections::BTreeSet;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use imas_core::TrialRecord;
 use imas_core::sample::{Ended, MEASURED_OUTSIDE, PageKind};
 use imas_store::Store;
 use imas_testing::skipped;
 
-use crate::support::{World, imas, lib_dir};
+use crate::support::{World, imas, lib_dir, me};
 
 const CONFIGURATION: &str = "worth_cpu_s = 0.0\nworth_life_s = 0.1\ncandidates = ['jemalloc']\n";
 
@@ -19,6 +19,8 @@ const CONFIGURATION: &str = "worth_cpu_s = 0.0\nworth_life_s = 0.1\ncandidates =
 struct User<'a> {
     world: &'a World,
     program: PathBuf,
+    /// Another uid than that of the test.
+    uid: Option<u32>,
 }
 
 /// What a start of the program printed.
@@ -41,11 +43,11 @@ impl<'a> User<'a> {
         std::fs::set_permissions(world.path("runtime"), std::fs::Permissions::from_mode(0o700)).unwrap();
         let settings = format!("candidates = ['{candidate}']\n");
         std::fs::write(world.path("config/imas/imas.toml"), settings).unwrap();
-        Self { world, program }
+        Self { world, program, uid: None }
     }
 
     fn imas(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(imas());
+        let mut command = self.uid.map_or_else(|| Command::new(imas()), |uid| as_uid(uid, &imas()));
         command
             .args(words)
             .env_clear()
@@ -108,6 +110,24 @@ fn compiled(world: &World, compiler: &str, flags: &[&str]) -> Option<PathBuf> {
     Some(program)
 }
 
+/// The command that starts the program under that uid, with the pid that it was given itself.
+fn as_uid(uid: u32, program: &Path) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args([format!("--reuid={uid}"), format!("--regid={uid}"), "--clear-groups".to_owned()]);
+    command.arg(program);
+    command
+}
+
+/// A process that ends with the test.
+struct Started(Child);
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// Status of the imasd of the world.
 fn status(world: &World) -> serde_json::Value {
     serde_json::from_slice(&std::fs::read(world.path("run/state/status.json")).unwrap()).unwrap()
@@ -141,7 +161,7 @@ fn a_static_program_is_tried_and_starts_on_what_is_best() {
         return skipped(&format!("imasd has no accounts of processes: {accounts}"));
     }
     welcomed(&world);
-    let user = User { world: &world, program: world.path("work").join("program") };
+    let user = User { world: &world, program: world.path("work").join("program"), uid: None };
 
     let mut under = vec![];
     for start in 0..60 {
@@ -206,6 +226,50 @@ fn a_program_of_musl_is_tried_under_what_is_built_for_it() {
         }
     }
     assert_eq!(under.into_iter().collect::<Vec<_>>(), ["jemalloc", "system"]);
+}
+
+/// A uid without an account.
+const SOMEBODY: u32 = 12_345;
+
+/// imasd serves the whole machine here, and not the tree of the user that it runs as.
+#[test]
+fn a_program_of_an_ordinary_user_is_measured() {
+    if me() != 0 {
+        return skipped("root alone starts programs as somebody else");
+    }
+    let world = World::with(CONFIGURATION);
+    let user = User { uid: Some(SOMEBODY), ..User::of(&world) };
+    std::fs::set_permissions(world.path(""), std::fs::Permissions::from_mode(0o711)).unwrap();
+    ["home", "runtime"].iter().for_each(|name| chown(world.path(name), Some(SOMEBODY), None).unwrap());
+    if !user.imas(&["--version"]).output().is_ok_and(|done| done.status.success()) {
+        return skipped("imas lies where others may not read it, or there is no setpriv");
+    }
+    let mut daemon = Command::new(env!("CARGO_BIN_EXE_imasd"));
+    daemon.arg("--run-dir").arg(world.path("run")).arg("--store").arg(world.store_path());
+    daemon.arg("--config").arg(world.path("imasd.toml")).arg("--lib-dir").arg(lib_dir());
+    daemon.env_remove("NOTIFY_SOCKET").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let _daemon = Started(daemon.spawn().unwrap());
+    world.wait("imasd serves", || world.path("run/state/status.json").exists());
+    if status(&world)["accounts"] != "kernel" {
+        return skipped("imasd has no accounts of processes");
+    }
+    let folder = world.path("run/state/u").join(SOMEBODY.to_string());
+    let lingers = Started(as_uid(SOMEBODY, Path::new("sleep")).arg("1000").spawn().unwrap());
+    world.wait("imasd has made a folder for this user", || folder.exists());
+    drop(lingers);
+
+    let printed = user.starts(&[], &["2"], 0);
+    let sample = user.trials().pop().unwrap().sample;
+    assert_eq!((sample.served.as_str(), sample.candidate.as_str()), (MEASURED_OUTSIDE, "system"));
+    let cpu_s = sample.usage.unwrap().user_s;
+    assert!((cpu_s - printed.cpu_s).abs() < 0.1 * printed.cpu_s, "{cpu_s} s, by itself {} s", printed.cpu_s);
+
+    let foreign = Started(Command::new("sleep").arg("1000").spawn().unwrap());
+    let pid = foreign.0.id();
+    let start_ticks = imas_linux::process::start_ticks(pid).unwrap();
+    let request = folder.join(format!("{pid}-{start_ticks}.account"));
+    assert!(as_uid(SOMEBODY, Path::new("touch")).arg(&request).status().unwrap().success());
+    world.wait("nobody asks for a process of root's", || !request.exists());
 }
 
 #[test]
