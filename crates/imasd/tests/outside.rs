@@ -260,7 +260,7 @@ fn a_program_of_an_ordinary_user_is_measured() {
 
     let printed = user.starts(&[], &["2"], 0);
     let sample = user.trials().pop().unwrap().sample;
-    assert_eq!((sample.served.as_str(), sample.candidate.as_str()), (MEASURED_OUTSIDE, "system"));
+    assert_eq!((sample.served.as_str(), sample.ended), (MEASURED_OUTSIDE, Ended::Clean { status: Some(0) }));
     let cpu_s = sample.usage.unwrap().user_s;
     assert!((cpu_s - printed.cpu_s).abs() < 0.1 * printed.cpu_s, "{cpu_s} s, by itself {} s", printed.cpu_s);
 
