@@ -3,16 +3,13 @@
 //! Needs CAP_NET_ADMIN, the first user and pid namespaces, and a kernel of 5.19 or later with taskstats.
 
 use std::io::{Error, ErrorKind, Result};
-use std::os::fd::OwnedFd;
 
 use imas_linux::taskstats::{
     CONTROL, ExitRecord, FAMILY_NAME, GET, GET_FAMILY, Message, REGISTER_CPUS, message, request,
 };
 use rustix::io::Errno;
-use rustix::net::netlink::SocketAddrNetlink;
-use rustix::net::{
-    AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recvfrom, send, socket_with,
-};
+
+use crate::kernel_socket::KernelSocket;
 
 /// `NETLINK_GENERIC` of linux/netlink.h.
 const NETLINK_GENERIC: u32 = 16;
@@ -20,18 +17,13 @@ const NETLINK_GENERIC: u32 = 16;
 const TASKSTATS: &str = "TASKSTATS";
 /// Every CPU that there may be, as the kernel lists them.
 const CPUS: &str = "/sys/devices/system/cpu/possible";
-/// Room for records that come faster than they are read: some five thousand.
-const BUFFER_BYTES: usize = 8 << 20;
 /// Records read at once: a flood of ending threads does not delay everything else.
 const MOST_AT_ONCE: usize = 16_384;
-/// Largest message: two records of 560 bytes, of which later kernels may have longer ones.
-const MESSAGE_BYTES: usize = 4096;
 
 /// An open subscription.
 #[derive(Debug)]
 pub(crate) struct ExitAccounts {
-    socket: OwnedFd,
-    buffer: Vec<u8>,
+    socket: KernelSocket,
     /// Number of the family; 0 as long as it is not known.
     family: u16,
 }
@@ -48,19 +40,7 @@ pub(crate) struct EndedThreads {
 impl ExitAccounts {
     /// Subscribes to the records of all CPUs.
     pub(crate) fn open() -> Result<Self> {
-        if !imas_linux::process::is_in_first_pid_namespace() {
-            return Err(Error::other("not in the first pid namespace"));
-        }
-        let protocol = std::num::NonZeroU32::new(NETLINK_GENERIC).map(Protocol::from_raw);
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = socket_with(AddressFamily::NETLINK, SocketType::DGRAM, flags, protocol)?;
-        bind(&socket, &SocketAddrNetlink::new(0, 0))?;
-        // Beyond the machine's limit where that is allowed.
-        let forced = rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER_BYTES);
-        if forced.is_err() {
-            let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, BUFFER_BYTES);
-        }
-        let mut accounts = Self { socket, buffer: vec![0; MESSAGE_BYTES], family: 0 };
+        let mut accounts = Self { socket: KernelSocket::open(NETLINK_GENERIC, 0)?, family: 0 };
         let family = accounts.ask(&request(CONTROL, GET_FAMILY, FAMILY_NAME, TASKSTATS));
         accounts.family = match family {
             Ok(Some(family)) => family,
@@ -75,7 +55,7 @@ impl ExitAccounts {
     /// Sends a request. Returns the number of the family, where that was asked for. The kernel has answered when the
     /// sending has returned.
     fn ask(&mut self, request: &[u8]) -> Result<Option<u16>> {
-        send(&self.socket, request, SendFlags::empty())?;
+        self.socket.send(request)?;
         let mut family = None;
         loop {
             match self.receive()? {
@@ -103,11 +83,7 @@ impl ExitAccounts {
 
     /// The next message, if it is one of the kernel's that we know.
     fn receive(&mut self) -> rustix::io::Result<Option<Message>> {
-        let (received, _, from) = recvfrom(&self.socket, &mut self.buffer[..], RecvFlags::DONTWAIT)?;
-        // Only the kernel has number 0: another process may write to our socket.
-        let kernel = from.and_then(|from| SocketAddrNetlink::try_from(from).ok());
-        let is_kernel = kernel.is_some_and(|from| from.pid() == 0);
-        Ok(is_kernel.then(|| message(&self.buffer[..received], self.family)).flatten())
+        Ok(message(self.socket.receive()?, self.family))
     }
 }
 

@@ -29,6 +29,7 @@ mod harm;
 mod ineligible;
 mod installation;
 mod kept_store;
+mod kernel_socket;
 mod learner;
 mod lives;
 mod living_trial;
