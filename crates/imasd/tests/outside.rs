@@ -163,6 +163,9 @@ fn a_static_program_is_tried_and_starts_on_what_is_best() {
     welcomed(&world);
     let user = User { world: &world, program: world.path("work").join("program"), uid: None };
 
+    assert_eq!(user.starts(&["--policy", "paper"], &["1"], 0).setting, "-");
+    assert_eq!(user.trials(), [], "paper counts calls");
+
     let mut under = vec![];
     for start in 0..60 {
         let ends_with = if start == 0 { 7 } else { 0 };
