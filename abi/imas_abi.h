@@ -139,7 +139,9 @@ struct imas_page_header {
     uint32_t fatal_code;   /* si_code of it; SI_TKILL where the process sent it to itself by kill, so that SI_USER is another's */
     uint32_t forks;        /* children made by fork, seen in the parent */
     uint32_t threads;      /* threads that ever allocated */
-    char served[IMAS_SERVED_BYTES]; /* the object whose malloc serves: imas_allocator_name, else the file's base name */
+    /* The object whose malloc serves: imas_allocator_name, else the file's base name. Where nothing of ours is loaded, the
+     * launcher writes "measured from outside" here, and below in user_us the CPU time before its exec. */
+    char served[IMAS_SERVED_BYTES];
 
     /* clocks: ticks (rdtsc / cntvct) and CLOCK_MONOTONIC_RAW at start and at the latest snapshot */
     uint64_t ticks_start, ns_start;

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::record::TrialRecord;
-use crate::sample::PageKind;
+use crate::sample::{MEASURED_OUTSIDE, PageKind};
 use crate::service_life::ServiceLife;
 
 /// Name of the candidate that leaves the program untouched.
@@ -59,7 +59,7 @@ impl Candidate {
     }
 
     fn accepts(&self, served: &str) -> bool {
-        self.serves.is_empty() || self.serves.iter().any(|name| name == served)
+        self.serves.is_empty() || served == MEASURED_OUTSIDE || self.serves.iter().any(|name| name == served)
     }
 }
 
@@ -244,6 +244,23 @@ mod tests {
         assert_eq!(foreign, Err(N::ForeignServed("libc.so.6".into())));
         assert_eq!(after(|r| r.sample.malloc.sampled = 0), Err(N::NothingTimed));
         assert_eq!(after(|r| r.sample.memory.snapshots = 0), Err(N::NoSnapshot));
+    }
+
+    #[test]
+    fn a_trial_measured_from_outside_has_a_cost_and_counts_no_calls() {
+        let mut record = good();
+        let memory =
+            MemoryFigures { snapshots: 1, resident_over_time: 7, resident_peak: 9, ..Default::default() };
+        record.sample = Sample {
+            candidate: "jemalloc".into(),
+            served: MEASURED_OUTSIDE.into(),
+            memory,
+            usage: Some(crate::sample::Usage { user_s: 0.5, ..Default::default() }),
+            ..Sample::default()
+        };
+        let cost = cost(&record, &jemalloc(), "b1").unwrap();
+        assert_eq!((cost.cpu_s, cost.bytes, cost.peak_bytes, cost.calls), (0.5, 7.0, 9, 0));
+        assert_eq!(count(&record, &jemalloc(), "b1"), Err(NotCounted::NothingTimed), "for policy paper");
     }
 
     #[test]

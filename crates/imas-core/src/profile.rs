@@ -6,14 +6,14 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use crate::adaptive::{self, Role};
-use crate::candidate::{Candidate, NotCounted, count};
+use crate::candidate::{Candidate, NotCounted, cost, count};
 pub use crate::history::History;
 use crate::history::trials;
 use crate::paper::{self, Limits, Picks, TrialSummary};
 use crate::policy::Policy;
 use crate::quarantine::{Quarantine, quarantined};
 use crate::record::{TrialRecord, in_order_of_time};
-use crate::sample::PageKind;
+use crate::sample::{MEASURED_OUTSIDE, PageKind};
 use crate::split::Split;
 
 /// A finding that no candidate can serve the program is looked at again after this many seconds (one week):
@@ -194,7 +194,10 @@ fn split(history: &History<'_>, candidate: &Candidate) -> Option<Split> {
 }
 
 fn left_out(history: &History<'_>, candidate: &Candidate) -> Vec<UncountedTrial> {
-    let why = |record: &TrialRecord| count(record, candidate, history.build_id).err();
+    let why = |record: &TrialRecord| match record.sample.served == MEASURED_OUTSIDE {
+        true => cost(record, candidate, history.build_id).err(),
+        false => count(record, candidate, history.build_id).err(),
+    };
     in_order_of_time(history.records)
         .into_iter()
         .filter_map(|record| why(record).map(|why| (record, why)))

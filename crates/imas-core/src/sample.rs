@@ -12,6 +12,9 @@ use crate::split::Split;
 /// FPE is not among them: dividing by zero is the program's own doing.
 const CRASH_SIGNALS: [u32; 5] = [4, 6, 7, 11, 31];
 
+/// [`Sample::served`] of a process into which nothing was loaded: its figures are the kernel's account of it.
+pub const MEASURED_OUTSIDE: &str = "measured from outside";
+
 /// True when a process that died by `signal` counts as crashed (`SIGILL`, `SIGABRT`, `SIGBUS`, `SIGSEGV`,
 /// `SIGSYS`).
 pub fn is_crash_signal(signal: u32) -> bool {
@@ -174,7 +177,7 @@ pub struct Sample {
     pub ended: Ended,
     /// Why the injected code did nothing, a kebab-case word (`own-malloc`); None when it was active.
     pub pass_reason: Option<String>,
-    /// The object whose malloc served; several of a tree are joined by commas.
+    /// The object whose malloc served; several of a tree are joined by commas. Or [`MEASURED_OUTSIDE`].
     pub served: String,
     /// malloc and calloc.
     pub malloc: OpFigures,

@@ -12,6 +12,8 @@ use serde::{Deserialize, Serialize};
 
 /// The file for everybody, in the state folder.
 const STATUS: &str = "status.json";
+/// [`DaemonStatus::accounts`] where the kernel accounts for processes that end.
+pub const ACCOUNTED: &str = "kernel";
 /// Bytes of either file.
 const MOST_BYTES: usize = 64 << 20;
 /// The file for root, in the state folder.
@@ -124,6 +126,9 @@ pub struct DaemonStatus {
     pub retest_s: Option<f64>,
     /// `kernel` where the kernel reports process events, else `polling`.
     pub events: String,
+    /// [`ACCOUNTED`] where imasd learns what the kernel accounts to processes that end, else why not. Empty: of an
+    /// imasd that does not ask.
+    pub accounts: String,
     /// Programs known.
     pub programs: usize,
     /// Trials on offer that no process has taken yet.
@@ -270,7 +275,7 @@ mod tests {
     fn the_keys_on_disk_are_those_that_scripts_read() {
         let status = serde_json::to_value(DaemonStatus::default()).unwrap();
         let keys: Vec<_> = status.as_object().unwrap().keys().map(String::as_str).collect();
-        let expected = "config counters emergency events fleet flights_watched ineligible pid programs \
+        let expected = "accounts config counters emergency events fleet flights_watched ineligible pid programs \
                         retest_s schema start_ticks store trials_offered trials_running version work_troubles";
         assert_eq!(keys, expected.split_whitespace().collect::<Vec<_>>());
         assert_eq!(status["counters"].as_object().unwrap().len(), 26);

@@ -27,6 +27,7 @@ pub mod licences;
 pub mod memory_kill;
 pub mod musl;
 pub mod of_runtime;
+pub mod outside;
 pub mod pending;
 pub mod probe;
 pub mod profile;

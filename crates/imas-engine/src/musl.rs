@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Candidates of programs of musl: a guard and allocators of their own, in production alone. Nothing counts calls
-//! there, so there are no trials: a candidate is given to a program where it is asked for, and `imas bench`
-//! measures from outside.
+//! Candidates of programs of musl: a guard and allocators of their own. Nothing counts calls there: `imas bench`
+//! measures from outside, and so do trials of `imas run` ([`crate::outside`]).
 
 use std::path::Path;
 

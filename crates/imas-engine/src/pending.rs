@@ -14,7 +14,7 @@ use imas_linux::ingest::{ExpectedPage, ParsedPage, State};
 use imas_linux::{page, process};
 use imas_store::Store;
 
-use crate::{activity, memory_kill};
+use crate::{activity, memory_kill, outside};
 
 /// A page younger than this may still be in the making.
 const YOUNG: Duration = Duration::from_secs(60);
@@ -74,7 +74,12 @@ impl Pending {
             Ok(page) if is_finished(path, &page) => {
                 // What the process wrote between the reading and its end counts too.
                 let Ok(page) = imas_linux::ingest::read_page_file(path, expected) else { return };
-                self.finished.push((memory_kill::with_kill(path, page), activity::of(path)));
+                match outside::with_account(page) {
+                    Some(page) => {
+                        self.finished.push((memory_kill::with_kill(path, page), activity::of(path)));
+                    }
+                    None => self.running += 1,
+                }
             }
             Ok(_) => self.running += 1,
             Err(_) if !path.exists() => {}
@@ -102,17 +107,25 @@ const MOST_UNEVENTFUL: usize = 32;
 pub fn is_harvest_due(folders: &[PathBuf]) -> bool {
     let expected = expected();
     let mut uneventful = 0;
+    let mut is_one_too_many = || {
+        uneventful += 1;
+        uneventful >= MOST_UNEVENTFUL
+    };
     let pages = folders.iter().flat_map(|folder| page::list(folder).unwrap_or_default());
     pages.into_iter().any(|path| match imas_linux::ingest::read_page_file(&path, &expected) {
-        Ok(page) if page.kind == PageKind::Flight && matches!(page.ended, Ended::Clean { .. }) => {
-            uneventful += 1;
-            uneventful >= MOST_UNEVENTFUL
-        }
-        Ok(page) => {
-            !process::is_running(page.pid, page.process_start_ticks) || activity::is_due(&path, &page)
-        }
+        Ok(page) if is_uneventful(&page) => is_one_too_many(),
+        Ok(page) if process::is_running(page.pid, page.process_start_ticks) => activity::is_due(&path, &page),
+        Ok(page) => match outside::with_account(page) {
+            Some(page) if is_uneventful(&page) => is_one_too_many(),
+            Some(_) => true,
+            None => false,
+        },
         Err(_) => path.exists() && !is_young(&path),
     })
+}
+
+fn is_uneventful(page: &ParsedPage) -> bool {
+    page.kind == PageKind::Flight && matches!(page.ended, Ended::Clean { .. })
 }
 
 /// What a page of this user must be.

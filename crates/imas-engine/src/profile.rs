@@ -4,6 +4,8 @@
 use crate::candidates::CandidateRules;
 use crate::context::Context;
 use crate::flags::RulesArgs;
+use crate::inspect::known_facts;
+use crate::outside;
 use crate::state::ProgramState;
 use anyhow::Result;
 use imas_core::ProfileView;
@@ -38,11 +40,17 @@ pub fn state_where(
     build_id: &str,
     is_usable: &dyn Fn(&CatalogueCandidate) -> bool,
 ) -> Result<ProgramState> {
+    let facts = known_facts(store, program.domain, program.path.as_ref());
+    let without_hook = facts.filter(|facts| facts.unfit.is_some());
+    let is_usable = |candidate: &CatalogueCandidate| {
+        without_hook.as_ref().is_none_or(|facts| outside::takes(context, facts, candidate))
+            && is_usable(candidate)
+    };
     let rules = CandidateRules {
         catalogue: &context.catalogue,
         configured: context.config.candidates.as_deref(),
         disabled: &store.disabled()?,
-        is_usable,
+        is_usable: &is_usable,
     };
     Ok(ProgramState::read(store, program, build_id, &rules)?)
 }

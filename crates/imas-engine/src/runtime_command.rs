@@ -97,8 +97,8 @@ pub fn served_runtime(executable: &ExecutableFacts) -> Option<&FoundRuntime> {
     only(&executable.runtimes).ok().flatten().filter(|found| found.entry != RuntimeEntry::Inside)
 }
 
-/// Whether settings of its runtime are given to the program with nothing loaded into it. There are no trials of
-/// them then: nothing would count.
+/// Whether settings of its runtime are given to the program with nothing loaded into it. Trials of them are then
+/// measured from outside ([`crate::outside`]).
 #[must_use]
 pub fn is_served_by_settings(executable: &ExecutableFacts) -> bool {
     let is_bare = |found: &FoundRuntime| executable.unfit.is_some() || found.runtime.starts_bare();
@@ -110,10 +110,9 @@ pub fn is_served_by_settings(executable: &ExecutableFacts) -> bool {
 pub fn unfit_reason(executable: &ExecutableFacts) -> Option<String> {
     let why = executable.unfit.as_ref()?;
     Some(match served_runtime(executable) {
-        Some(found) => format!(
-            "{why}; served by settings of {}, where they are asked for: 'imas run --candidate', 'imas apply'",
-            found.runtime.name()
-        ),
+        Some(found) => {
+            format!("{why}; served by settings of {}: 'imas run', 'imas apply'", found.runtime.name())
+        }
         None => why.clone(),
     })
 }

@@ -19,6 +19,7 @@ use imas_store::{Store, StoreError};
 use crate::candidates::{CandidateRules, is_service};
 use crate::fleet_turn::{FleetKnowledge, TrialSharing, TurnQuestion};
 use crate::inspect::{ExecutableFacts, known_facts};
+use crate::outside;
 use crate::replay_knowledge::ReplayKnowledge;
 use crate::runtime_command::{is_served_by_settings, served_runtime};
 use crate::wrapped;
@@ -71,6 +72,10 @@ impl ProgramState {
             is_service(&records, build_id),
             runtime.map(|found| found.runtime),
         );
+        if facts.as_ref().is_some_and(outside::is_measurable) {
+            // Most candidates need a hook: they are none for this program.
+            candidates.retain(|one| one.available || pinned.as_ref() == Some(&one.name));
+        }
         // Before a start by `imas run` the runtime is asked.
         let unasked = runtime.filter(|_| program.domain != Domain::Own);
         let defined = facts.as_ref().map(|facts| facts.defines.as_slice()).unwrap_or_default();
@@ -177,8 +182,10 @@ impl ProgramState {
 
 /// The runtime whose settings the program may get: from `imas run`, and of other domains from the stub.
 fn runtime(facts: &ExecutableFacts, domain: Domain) -> Option<&FoundRuntime> {
-    // Trials are made with something loaded.
-    let of_trials = served_runtime(facts).filter(|_| !is_served_by_settings(facts));
+    // Trials are made with something loaded, or `imas run` has them measured from outside.
+    let has_trials =
+        !is_served_by_settings(facts) || (domain == Domain::Own && outside::is_measurable(facts));
+    let of_trials = served_runtime(facts).filter(|_| has_trials);
     of_trials.filter(|found| domain == Domain::Own || found.runtime.is_placed())
 }
 

@@ -5,8 +5,7 @@
 use crate::context::Context;
 use crate::start_plan::StartPlan;
 use anyhow::Result;
-use imas_core::ProfileView;
-use imas_core::decision::{Conditions, Decision};
+use imas_core::decision::Decision;
 use imas_linux::clock::now_unix_s;
 use imas_linux::ingest::ExpectedPage;
 use imas_linux::process;
@@ -57,7 +56,7 @@ impl UnderWay {
     }
 }
 
-/// The next start, and the trial under way that keeps it from being a trial. `seen` is the newest trial in
+/// The next start by the plan, and the trial under way that keeps it from being a trial. `seen` is the newest trial in
 /// the profile ([`Store::newest_trial`]).
 ///
 /// # Errors
@@ -65,10 +64,8 @@ impl UnderWay {
 pub fn next(
     (context, store): (&Context, &Store),
     (program, seen): (&StoredProgram, RowId),
-    profile: &ProfileView,
-    conditions: &Conditions,
+    plan: StartPlan,
 ) -> Result<(Decision, Option<UnderWay>)> {
-    let plan = StartPlan::of(profile, conditions);
     let under_way = match program.domain.is_own() {
         _ if !plan.decision.trial => None,
         true => begun(context, store, (program.id, seen), &plan.decision.candidate)?,

@@ -56,6 +56,7 @@ pub mod standstill;
 pub mod start_program;
 pub mod started_name;
 pub mod taken;
+pub mod taskstats;
 mod timed_command;
 pub mod trim_word;
 pub mod trust;

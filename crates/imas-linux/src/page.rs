@@ -5,8 +5,10 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use imas_abi::{PageHeader, page_kind};
+use nix::time::{ClockId, clock_gettime};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::process;
@@ -21,6 +23,8 @@ pub struct Ticket<'a> {
     pub trial_id: &'a str,
     /// Name of the candidate.
     pub candidate: &'a str,
+    /// Empty where the process itself notes what serves, else [`imas_core::sample::MEASURED_OUTSIDE`].
+    pub served: &'a str,
     /// The program that is started.
     pub program: &'a Program,
     /// Build-id of the program, if it has one.
@@ -166,6 +170,11 @@ fn header(ticket: &Ticket<'_>) -> Result<PageHeader, PageFileError> {
     put(&mut header.boot_id, &process::boot_id()?, "the boot id")?;
     put(&mut header.trial_id, ticket.trial_id, "the trial id")?;
     put(&mut header.candidate, ticket.candidate, "the candidate's name")?;
+    put(&mut header.served, ticket.served, "the name of what serves")?;
+    if !ticket.served.is_empty() {
+        // The kernel's account begins with the process, and not with its program.
+        header.user_us = own_cpu_us();
+    }
     put(&mut header.program, &ticket.program.path.to_string_lossy(), "the program's path")?;
     put(&mut header.detail, cut(&ticket.program.detail), "the program's detail")?;
     put(&mut header.build_id, ticket.build_id, "the build-id")?;
@@ -182,6 +191,11 @@ fn cut(detail: &str) -> &str {
 
 fn put(field: &mut [u8], text: &str, what: &'static str) -> Result<(), PageFileError> {
     crate::field::put(field, text.as_bytes()).ok_or(PageFileError::TooLong(what))
+}
+
+fn own_cpu_us() -> u64 {
+    let used = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).map(Duration::from).unwrap_or_default();
+    u64::try_from(used.as_micros()).unwrap_or(0)
 }
 
 fn unix_ns() -> u64 {
@@ -235,6 +249,7 @@ mod tests {
             kind: page_kind::TRIAL,
             trial_id: id,
             candidate: "jemalloc",
+            served: "",
             program,
             build_id: "ab12",
             pid: std::process::id(),

@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -30,6 +31,15 @@ pub fn start_ticks(pid: u32) -> ProcResult<u64> {
 #[must_use]
 pub fn threads(pid: u32) -> Option<u64> {
     u64::try_from(stat(pid)?.num_threads).ok()
+}
+
+/// `PROC_PID_INIT_INO` of linux/proc_ns.h.
+const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
+
+/// Whether processes have the same numbers for this process as for the kernel.
+#[must_use]
+pub fn is_in_first_pid_namespace() -> bool {
+    std::fs::metadata("/proc/self/ns/pid").is_ok_and(|about| about.ino() == FIRST_PID_NAMESPACE)
 }
 
 /// Identity of this boot.

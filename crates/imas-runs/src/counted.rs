@@ -59,6 +59,7 @@ impl Folder {
             kind: page_kind::TRIAL,
             trial_id: &page::new_trial_id()?,
             candidate: &candidate.name,
+            served: "",
             program: &command.program,
             build_id,
             pid: std::process::id(),

@@ -10,8 +10,9 @@ use imas_engine::flags::RulesArgs;
 use imas_engine::fleet_turn::TrialSharing;
 use imas_engine::inspect::{self, ExecutableFacts};
 use imas_engine::musl;
+use imas_engine::outside;
 use imas_engine::runtime_command::is_served_by_settings;
-use imas_engine::start_plan::untouched;
+use imas_engine::start_plan::{StartPlan, untouched};
 use imas_engine::state::ProgramState;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::clock::now_unix_s;
@@ -43,7 +44,7 @@ pub struct ProgramView {
     pub sharing: Option<TrialSharing>,
     /// The recording that is asked for, or waits for its replay.
     pub recording: Option<ProgramRecording>,
-    /// Nothing may be preloaded into the program as it is on disk now.
+    /// Nothing may be preloaded into the program as it is on disk now, and nothing is measured from outside.
     pub unfit: bool,
 }
 
@@ -90,11 +91,19 @@ pub fn state_where(
         Some(executable) => pinned_unfit(context, store, &known, executable)?,
         None => None,
     };
-    let unfit = executable.and_then(|executable| executable.unfit);
-    let (decision, under_way) = match (pinned, &unfit) {
+    // imasd makes no such trials: they are of the starts by 'imas run'.
+    let may_be_outside = known.program.domain.is_own();
+    let without_hook = executable.as_ref().filter(|one| may_be_outside && outside::is_measurable(one));
+    let unfit = executable.as_ref().filter(|_| without_hook.is_none()).and_then(|one| one.unfit.as_deref());
+    let plan = StartPlan::of(&profile, &conditions);
+    let plan = match without_hook {
+        Some(executable) => outside::planned(plan, &profile, executable),
+        None => plan,
+    };
+    let (decision, under_way) = match (pinned, unfit) {
         (Some(pinned), _) => (pinned, None),
         (None, Some(why)) => (untouched(Reason::NoCandidate, why), None),
-        (None, None) => under_way::next((context, store), (&known.program, seen), &profile, &conditions)?,
+        (None, None) => under_way::next((context, store), (&known.program, seen), plan)?,
     };
     let objective = profile.adaptive.as_ref().map(|known| known.settings.objective);
     let weight = adaptive::weight(&conditions, objective.unwrap_or_default()).w;

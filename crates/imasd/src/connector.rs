@@ -4,8 +4,7 @@
 //! into /proc every few seconds instead.
 
 use std::io::Cursor;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use imas_core::sample::is_crash_signal;
 use neli::connector::{CnMsg, CnMsgBuilder, ProcEvent, ProcEventHeader};
@@ -13,24 +12,15 @@ use neli::consts::connector::{CnMsgIdx, CnMsgVal, ProcCnMcastOp};
 use neli::consts::nl::{NlmF, Nlmsg};
 use neli::nl::{NlPayload, Nlmsghdr, NlmsghdrBuilder};
 use neli::{FromBytes, ToBytes};
-use rustix::net::netlink::SocketAddrNetlink;
-use rustix::net::{
-    AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recvfrom, send, socket_with,
-};
+
+use crate::kernel_socket::KernelSocket;
 
 /// `NETLINK_CONNECTOR` of linux/netlink.h.
 const NETLINK_CONNECTOR: u32 = 11;
 /// The group of process events, `CN_IDX_PROC`.
 const PROCESS_EVENTS: u32 = 1;
-/// Room for events that come faster than they are read: some ten thousand.
-const BUFFER_BYTES: usize = 8 << 20;
 /// Events read at once: a flood of new processes does not delay everything else.
 const MOST_AT_ONCE: usize = 16_384;
-/// Largest message: an event has 76 bytes.
-const MESSAGE_BYTES: usize = 1024;
-
-/// `PROC_PID_INIT_INO` of linux/proc_ns.h.
-const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 
 /// What a process did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,8 +44,7 @@ pub(crate) enum ProcessEvent {
 /// An open subscription.
 #[derive(Debug)]
 pub(crate) struct Connector {
-    socket: OwnedFd,
-    buffer: Vec<u8>,
+    socket: KernelSocket,
     acknowledged: bool,
 }
 
@@ -71,22 +60,9 @@ pub(crate) struct ProcessEvents {
 impl Connector {
     /// Subscribes to the kernel's process events.
     pub(crate) fn open() -> std::io::Result<Self> {
-        // Elsewhere the kernel refuses without an answer; but we would receive its answers to others, and ids
-        // that mean nothing here.
-        if std::fs::metadata("/proc/self/ns/pid")?.ino() != FIRST_PID_NAMESPACE {
-            return Err(std::io::Error::other("not in the first pid namespace"));
-        }
-        let protocol = std::num::NonZeroU32::new(NETLINK_CONNECTOR).map(Protocol::from_raw);
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = socket_with(AddressFamily::NETLINK, SocketType::DGRAM, flags, protocol)?;
-        bind(&socket, &SocketAddrNetlink::new(0, PROCESS_EVENTS))?;
-        // Beyond the machine's limit where that is allowed.
-        let forced = rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER_BYTES);
-        if forced.is_err() {
-            let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, BUFFER_BYTES);
-        }
-        send(&socket, &subscription()?, SendFlags::empty())?;
-        Ok(Self { socket, buffer: vec![0; MESSAGE_BYTES], acknowledged: false })
+        let socket = KernelSocket::open(NETLINK_CONNECTOR, PROCESS_EVENTS)?;
+        socket.send(&subscription()?)?;
+        Ok(Self { socket, acknowledged: false })
     }
 
     /// Whether the kernel has confirmed the subscription: it answers within microseconds, or never.
@@ -106,14 +82,8 @@ impl Connector {
     pub(crate) fn read(&mut self) -> ProcessEvents {
         let mut found = ProcessEvents::default();
         for _ in 0..MOST_AT_ONCE {
-            match recvfrom(&self.socket, &mut self.buffer[..], RecvFlags::DONTWAIT) {
-                Ok((received, _, from)) => {
-                    // Only the kernel has number 0: another process may write to our socket.
-                    let kernel = from.and_then(|from| SocketAddrNetlink::try_from(from).ok());
-                    if kernel.is_some_and(|from| from.pid() == 0) {
-                        self.take(received, &mut found.events);
-                    }
-                }
+            match self.socket.receive() {
+                Ok(message) => self.acknowledged |= take(message, &mut found.events),
                 Err(rustix::io::Errno::NOBUFS) => found.lost = true,
                 Err(rustix::io::Errno::INTR) => {}
                 Err(_) => break,
@@ -121,28 +91,30 @@ impl Connector {
         }
         found
     }
+}
 
-    fn take(&mut self, received: usize, events: &mut Vec<ProcessEvent>) {
-        let mut bytes = Cursor::new(&self.buffer[..received]);
-        let Ok(message) = Nlmsghdr::<Nlmsg, CnMsg<ProcEventHeader>>::from_bytes(&mut bytes) else { return };
-        let Some(payload) = message.get_payload() else { return };
-        let id = |pid: i32| u32::try_from(pid).unwrap_or(0);
-        let reported = payload.payload();
-        match reported.event {
-            ProcEvent::Exec { process_tgid, .. } => {
-                events.push(ProcessEvent::Exec { pid: id(process_tgid), at_ns: reported.timestamp_ns });
-            }
-            // A thread that ends is no process that does, but for one that takes all others along: the first
-            // may be gone by then.
-            ProcEvent::Exit { process_pid, process_tgid, exit_code, .. }
-                if process_pid == process_tgid || is_crash_signal(exit_code & 0x7f) =>
-            {
-                events.push(ProcessEvent::Exit { pid: id(process_tgid), signal: exit_code & 0x7f });
-            }
-            ProcEvent::Ack { err } => self.acknowledged |= err == 0,
-            _ => {}
+/// Adds the event of the message, if it has one; whether it is the kernel's confirmation.
+fn take(message: &[u8], events: &mut Vec<ProcessEvent>) -> bool {
+    let mut bytes = Cursor::new(message);
+    let Ok(message) = Nlmsghdr::<Nlmsg, CnMsg<ProcEventHeader>>::from_bytes(&mut bytes) else { return false };
+    let Some(payload) = message.get_payload() else { return false };
+    let id = |pid: i32| u32::try_from(pid).unwrap_or(0);
+    let reported = payload.payload();
+    match reported.event {
+        ProcEvent::Exec { process_tgid, .. } => {
+            events.push(ProcessEvent::Exec { pid: id(process_tgid), at_ns: reported.timestamp_ns });
         }
+        // A thread that ends is no process that does, but for one that takes all others along: the first
+        // may be gone by then.
+        ProcEvent::Exit { process_pid, process_tgid, exit_code, .. }
+            if process_pid == process_tgid || is_crash_signal(exit_code & 0x7f) =>
+        {
+            events.push(ProcessEvent::Exit { pid: id(process_tgid), signal: exit_code & 0x7f });
+        }
+        ProcEvent::Ack { err } => return err == 0,
+        _ => {}
     }
+    false
 }
 
 impl AsFd for Connector {

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use imas_engine::daemon_status::{DaemonCounters, DaemonStatus, FleetState};
+use imas_engine::daemon_status::{ACCOUNTED, DaemonCounters, DaemonStatus, FleetState};
 use imas_engine::exclusions::Exclusions;
 use imas_store::fleet::FleetMember;
 
@@ -21,6 +21,7 @@ use crate::census::Worth;
 use crate::cli::Options;
 use crate::config::{Config, Settings};
 use crate::emergency::Emergency;
+use crate::exit_accounts::ExitAccounts;
 use crate::fleet::host;
 use crate::installation::Installation;
 use crate::kept_store::KeptStore;
@@ -52,6 +53,8 @@ pub(crate) struct Daemon {
     _lock: Option<File>,
     wakeup: Wakeup,
     processes: ProcessWatcher,
+    /// Accounts of processes that end, or why there are none.
+    accounts: Result<ExitAccounts, String>,
     users: Rc<ServedUsers>,
     pipeline: Pipeline,
     status: StatusFile,
@@ -89,7 +92,9 @@ impl Daemon {
         let owners = Rc::clone(&users);
         imas_linux::foreign_process::set_owners(move |uid| owners.number_of(uid));
         let reports_exits = processes.reports_exits();
-        let surroundings = Surroundings { users: Rc::clone(&users), reports_exits };
+        let accounts = accounts(&options);
+        let has_accounts = accounts.is_ok();
+        let surroundings = Surroundings { users: Rc::clone(&users), reports_exits, has_accounts };
         let pages = PageTracker::new(&state, boot_id.clone(), config.own.clone(), surroundings)?;
         wakeup.add_folders(pages.written())?;
         wakeup.add_exits(pages.exits())?;
@@ -119,6 +124,7 @@ impl Daemon {
             _lock: lock,
             wakeup,
             processes,
+            accounts,
             users,
             fleet: None,
             fleet_trouble: None,
@@ -162,7 +168,10 @@ impl Daemon {
         let now = Instant::now();
         let exits = if woken.exits { self.pipeline.pages.take_exits() } else { vec![] };
         self.read_process_events(now, woken.process_events);
+        // Read before the folders: a process asks for its account before it ends.
+        let ended = self.accounts.as_mut().map(ExitAccounts::read).unwrap_or_default();
         self.pipeline.work_on_pages(exits, now);
+        self.pipeline.pages.account(&ended);
         if woken.reload {
             self.reload();
         }
@@ -384,6 +393,7 @@ impl Daemon {
             config: config.to_string_lossy().into_owned(),
             retest_s: self.options.retest,
             events: self.events().to_owned(),
+            accounts: self.accounts.as_ref().map_or_else(String::clone, |_| ACCOUNTED.to_owned()),
             programs: programs.len(),
             trials_offered: programs.all().map(|known| known.trial.untaken().len()).sum(),
             trials_running,
@@ -396,6 +406,13 @@ impl Daemon {
         };
         self.status.write(&status, self.pipeline.learner.ineligible());
     }
+}
+
+fn accounts(options: &Options) -> Result<ExitAccounts, String> {
+    if options.poll || options.once {
+        return Err("the kernel is not asked".to_owned());
+    }
+    ExitAccounts::open().map_err(|error| error.to_string())
 }
 
 fn worth(settings: &Settings) -> Worth {

@@ -4,13 +4,15 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::Write as _;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
-use rustix::fs::{AtFlags, Mode, OFlags, fstat, mkdirat, open, openat, statat, unlinkat};
+use rustix::fs::{AtFlags, Mode, OFlags, fstat, mkdirat, open, openat, renameat, statat, unlinkat};
 
 /// Events are read so often at once, some hundred each time: a user who writes faster than that does not keep
 /// the daemon busy without end.
@@ -47,6 +49,8 @@ pub(crate) struct FolderEvents {
     pub(crate) written: Vec<PageName>,
     /// Events were lost: look everywhere.
     pub(crate) lost: bool,
+    /// There are further events.
+    pub(crate) more: bool,
 }
 
 impl Folders {
@@ -124,9 +128,12 @@ impl Folders {
 
     /// Events since the last call.
     pub(crate) fn read_events(&self) -> FolderEvents {
-        let mut found = FolderEvents::default();
+        let mut found = FolderEvents { more: true, ..FolderEvents::default() };
         for _ in 0..MOST_READS {
-            let Ok(events) = self.inotify.read_events() else { break };
+            let Ok(events) = self.inotify.read_events() else {
+                found.more = false;
+                break;
+            };
             for event in events {
                 if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
                     found.lost = true;
@@ -152,6 +159,13 @@ impl Folders {
         let written_s = u64::try_from(about.st_mtime).unwrap_or(0);
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         Some(now.saturating_sub(Duration::from_secs(written_s)))
+    }
+
+    /// Whether nothing was written into the file, or it is gone.
+    pub(crate) fn is_empty(&self, page: &PageName) -> bool {
+        let folder = self.open.get(&page.uid);
+        let about = folder.and_then(|folder| statat(folder, &page.name, AtFlags::SYMLINK_NOFOLLOW).ok());
+        about.is_none_or(|about| about.st_size == 0)
     }
 
     /// Every name in the user's folder.
@@ -181,6 +195,26 @@ impl Folders {
         folder.is_some_and(|folder| statat(folder, &page.name, AtFlags::SYMLINK_NOFOLLOW).is_ok())
     }
 
+    /// Puts a file for the user in the place of that name, whatever is there. Nothing of the user's is opened.
+    pub(crate) fn replace(&self, page: &PageName, bytes: &[u8]) -> std::io::Result<()> {
+        let folder = self.open.get(&page.uid).ok_or(std::io::ErrorKind::NotFound)?;
+        let mut beside = page.name.clone();
+        beside.push(".new");
+        let put = || -> std::io::Result<()> {
+            let mut file = File::from(openat(folder, &beside, NEW, Mode::from_raw_mode(0o600))?);
+            file.write_all(bytes)?;
+            if self.give_away {
+                rustix::fs::fchown(&file, Some(rustix::process::Uid::from_raw(page.uid)), None)?;
+            }
+            Ok(renameat(folder, &beside, folder, &page.name)?)
+        };
+        let done = put();
+        if done.is_err() {
+            let _ = unlinkat(folder, &beside, AtFlags::empty()); // the error is the first one
+        }
+        done
+    }
+
     /// Removes the page, whatever it is; a folder in its place too, if it is empty.
     pub(crate) fn remove(&self, page: &PageName) {
         let Some(folder) = self.open.get(&page.uid) else { return };
@@ -190,6 +224,9 @@ impl Folders {
     }
 }
 
+/// A link in the place of a new file is not followed, and what is there already is not opened.
+const NEW: OFlags =
+    OFlags::WRONLY.union(OFlags::CREATE).union(OFlags::EXCL).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 #[cfg(test)]
@@ -214,6 +251,43 @@ mod tests {
         folders.remove(&PageName { uid: me, name: "d.page".into() });
         assert!(!folder.join("d.page").exists());
         assert_eq!(Folders::open(state.path(), false).unwrap().open.len(), 1, "found again");
+    }
+
+    #[test]
+    fn an_answer_takes_the_place_of_a_file_and_follows_no_link() {
+        let state = tempfile::tempdir().unwrap();
+        let me = nix::unistd::geteuid().as_raw();
+        let mut folders = Folders::open(state.path(), false).unwrap();
+        folders.welcome(me);
+        let folder = state.path().join("u").join(me.to_string());
+        let page = PageName { uid: me, name: "1-2.account".into() };
+        let (other, answer, beside) =
+            (state.path().join("other"), folder.join("1-2.account"), folder.join("1-2.account.new"));
+        std::fs::write(&other, "").unwrap();
+        std::os::unix::fs::symlink(&other, &answer).unwrap();
+        assert!(!folders.is_empty(&page), "a link has a length");
+        folders.replace(&page, b"{}").unwrap();
+        assert_eq!(std::fs::read(&answer).unwrap(), b"{}");
+        assert!(std::fs::symlink_metadata(&answer).unwrap().is_file());
+        std::os::unix::fs::symlink(&other, &beside).unwrap();
+        assert!(folders.replace(&page, b"x").is_err() && !beside.exists());
+        assert_eq!(std::fs::read(&other).unwrap(), b"");
+        std::fs::write(&answer, "").unwrap();
+        assert!(folders.is_empty(&page));
+    }
+
+    #[test]
+    fn an_answer_belongs_to_its_user() {
+        use std::os::unix::fs::MetadataExt;
+        if !nix::unistd::geteuid().is_root() {
+            return imas_testing::skipped("root alone gives files away");
+        }
+        let (state, uid) = (tempfile::tempdir().unwrap(), 12_345);
+        let mut folders = Folders::open(state.path(), true).unwrap();
+        folders.welcome(uid);
+        folders.replace(&PageName { uid, name: "1-2.account".into() }, b"{}").unwrap();
+        let about = std::fs::metadata(state.path().join("u/12345/1-2.account")).unwrap();
+        assert_eq!((about.uid(), about.mode() & 0o777), (uid, 0o600));
     }
 
     #[test]

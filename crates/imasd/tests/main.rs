@@ -8,6 +8,7 @@ mod fleet;
 mod lives;
 mod names;
 mod operator;
+mod outside;
 mod races;
 mod replicas;
 mod robust;

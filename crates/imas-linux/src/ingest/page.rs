@@ -7,6 +7,7 @@ use imas_core::sample::{Ended, MemoryFigures, PageKind, Usage};
 
 use crate::ingest::calls::Calls;
 use crate::ingest::clock::Clock;
+use crate::taskstats::Account;
 
 /// How far the injected code came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -95,6 +96,25 @@ impl ParsedPage {
     pub fn not_after(mut self, now_unix_s: f64) -> Self {
         self.made_unix_s = self.made_unix_s.min(now_unix_s);
         self
+    }
+
+    /// The page of a process into which nothing was loaded, with the kernel's account of it. One that was asked to end
+    /// has no usage: it would have used more.
+    #[must_use]
+    pub fn accounted(self, account: &Account) -> Self {
+        let ended = account.ended();
+        let before_s = self.usage.as_ref().map_or(0.0, |used| used.user_s);
+        let usage = matches!(ended, Ended::Clean { .. }).then(|| account.usage(before_s));
+        let clock = Clock { start_ns: 0, last_ns: account.wall_us.saturating_mul(1000), ..self.clock };
+        Self { state: State::Active, ended, memory: account.memory(), usage, clock, ..self }
+    }
+
+    /// The page of such a process of which there is no account: nothing is known of it, and the candidate is not to
+    /// blame.
+    #[must_use]
+    pub fn unaccounted(self) -> Self {
+        let pass_reason = Some("no-account");
+        Self { state: State::Pass, pass_reason, ended: Ended::Unknown, usage: None, ..self }
     }
 
     /// The sample of a trial of this one process.

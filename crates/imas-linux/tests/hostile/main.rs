@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Real executables, changed to attack their reader. `fuzz/fuzz_targets/elf.rs` makes the
-//! same check with guided changes.
+//! Real executables and records of the kernel, changed to attack their reader. `elf.rs` and `records.rs` in
+//! `fuzz/fuzz_targets/` make the same checks with guided changes.
 
 #![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
 
 mod file;
+mod records;
 
 use std::sync::OnceLock;
 
+use imas_core::sample::Ended;
+use imas_linux::taskstats::Message;
 use proptest::prelude::*;
 
 /// A small program with dynamic symbols of its own, `malloc` among them.
@@ -40,6 +43,55 @@ fn headers(bytes: &[u8]) -> Vec<usize> {
     (0..64).chain(segments).chain(sections).collect()
 }
 
+/// Number of the family of taskstats: the kernel gives any.
+const FAMILY: u16 = 30;
+
+/// An attribute as netlink writes it.
+fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(4 + value.len()).unwrap();
+    let mut bytes = [&length.to_ne_bytes()[..], &kind.to_ne_bytes(), value].concat();
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes
+}
+
+/// The message about the last thread of process 7, which ended with status 3, in a structure of that version.
+fn ended_thread(version: u16, stats_bytes: usize) -> Vec<u8> {
+    let mut stats = vec![0; 560];
+    let mut put = |at: usize, bytes: &[u8]| stats[at..at + bytes.len()].copy_from_slice(bytes);
+    put(0, &version.to_ne_bytes());
+    put(8, &[0x20]);
+    for (at, figure) in [(4, 3 << 8), (120, 1000), (128, 8), (368, 7_u32)] {
+        put(at, &figure.to_ne_bytes());
+    }
+    for (at, figure) in
+        [(72, 5_000_000), (152, 3000), (160, 1000), (184, 160_000), (200, 51_200), (376, 9000_u64)]
+    {
+        put(at, &figure.to_ne_bytes());
+    }
+    stats.truncate(stats_bytes);
+    let of_thread = [attribute(1, &8_u32.to_ne_bytes()), attribute(6, &[]), attribute(3, &stats)].concat();
+    let payload = [vec![2, 1, 0, 0], attribute(4 | 0x8000, &of_thread)].concat();
+    let length = u32::try_from(16 + payload.len()).unwrap();
+    [&length.to_ne_bytes()[..], &FAMILY.to_ne_bytes(), &[0; 10], &payload].concat()
+}
+
+#[test]
+fn a_record_is_read_in_every_version_that_names_the_process() {
+    for (version, bytes) in [(12, 400), (13, 416), (16, 560), (99, 560)] {
+        let Some(Message::Ended(record)) = records::check(&ended_thread(version, bytes), FAMILY) else {
+            panic!("version {version} was refused");
+        };
+        assert_eq!((record.process, record.thread, record.uid, record.is_last), (7, 8, 1000, true));
+        let account = record.account;
+        assert_eq!((account.cpu_ns, account.ticked_us, account.wall_us), (5_000_000, 4000, 9000));
+        assert_eq!((account.resident_mib_us, account.peak_kib), (160_000, 51_200));
+        assert_eq!(account.ended(), Ended::Clean { status: Some(3) });
+    }
+    assert_eq!(records::check(&ended_thread(11, 560), FAMILY), None, "it does not name the process");
+    assert_eq!(records::check(&ended_thread(16, 380), FAMILY), None, "it is cut short");
+    assert_eq!(records::check(&ended_thread(16, 560), FAMILY + 1), None, "of another family");
+}
+
 /// A number that a header may hold: small, huge, or near the length of the file.
 fn claim(length: u64) -> impl Strategy<Value = u64> {
     prop_oneof![
@@ -68,6 +120,26 @@ proptest! {
         }
         let length = length.max(bytes.len() as u64);
         file::check(&bytes, length);
+    }
+
+    #[test]
+    fn a_changed_record_is_refused_or_read(
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u64>(), 1..9_usize), 0..6),
+        (offset, length) in (0..8_usize, 0..700_usize),
+    ) {
+        let mut bytes = [vec![0; offset], ended_thread(16, 560)].concat();
+        for (place, value, width) in changes {
+            let at = place.index(bytes.len());
+            let end = (at + width).min(bytes.len());
+            bytes[at..end].copy_from_slice(&value.to_ne_bytes()[..end - at]);
+        }
+        records::check(&bytes[offset..], FAMILY);
+        records::check(&bytes[..length.min(bytes.len())], FAMILY);
+    }
+
+    #[test]
+    fn bytes_that_are_no_message_are_refused(bytes in any::<Vec<u8>>(), family in any::<u16>()) {
+        records::check(&bytes, family);
     }
 
     #[test]

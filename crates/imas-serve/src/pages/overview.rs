@@ -252,6 +252,7 @@ fn daemon(facts: &DaemonFacts, put: &mut impl FnMut(&str, String)) {
     put("CPU time of imasd", facts.cpu_s.map_or_else(dash, format::seconds));
     put("memory of imasd, MiB", facts.resident_bytes.map_or_else(dash, |bytes| format::mib(bytes as f64)));
     put("process events from", status.events.clone());
+    put("accounts of processes", status.accounts.clone());
     put("trials on offer", status.trials_offered.to_string());
     put("trials running", status.trials_running.to_string());
     put("placed processes watched", status.flights_watched.to_string());

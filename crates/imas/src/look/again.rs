@@ -6,6 +6,7 @@ use imas_core::{ProfileView, Reason};
 use imas_linux::clock::now_unix_s;
 
 use imas_cli::when::when;
+use imas_engine::outside;
 use imas_view::program_view::ProgramView;
 
 const DAY_S: f64 = 24.0 * 3600.0;
@@ -26,6 +27,7 @@ pub(crate) fn again(state: &ProgramView) -> String {
         }
         Reason::StoodAside => "a day after its last trial, or when the program changes".to_owned(),
         _ if state.unfit => "when the program's file changes".to_owned(),
+        _ if outside::lacks_trials(&state.decision) => "when it can be measured from outside".to_owned(),
         _ => match &state.profile.adaptive {
             Some(known) => adaptive(known, state),
             None => paper(&state.profile),

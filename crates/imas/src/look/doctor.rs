@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use imas_cli::format::counted;
 use imas_engine::config::Config;
+use imas_engine::outside;
 use imas_engine::pending::Pending;
 use imas_linux::counters::Counters;
 use imas_linux::{host, page};
@@ -83,6 +84,7 @@ fn findings(context: &Context) -> Vec<Finding> {
     findings.push(counters());
     findings.push(conditions());
     findings.push(preloads());
+    findings.push(without_hook());
     findings
 }
 
@@ -212,6 +214,18 @@ fn preloads() -> Finding {
     } else {
         let hint = "if one of them brings a malloc, it wins or loses by its place in the list: see what 'imas bench' says serves";
         Finding::note("other preloads", foreign, hint)
+    }
+}
+
+/// Finding about programs into which nothing can be loaded: static ones of Go, those of musl.
+fn without_hook() -> Finding {
+    let what = "programs without a hook";
+    match outside::folder() {
+        Ok(_) => Finding::ok(what, "'imas run' tries them, measured from outside by imasd"),
+        Err(why) => {
+            let hint = "'imas bench' measures them and 'imas pin' gives them settings; the machine's imasd has accounts";
+            Finding::note(what, format!("not measured from outside: {why}"), hint)
+        }
     }
 }
 

@@ -80,7 +80,11 @@ pub(crate) fn text(view: &RuntimeView) -> String {
     let is_open = view.found.iter().any(|found| found.runtime.delivery() == Delivery::Open);
     if let Some(why) = &view.unfit {
         let _ = writeln!(text, "  served by its settings alone: {why}");
-        let _ = writeln!(text, "  'imas bench' measures them, and 'imas pin' gives it one");
+        let _ = writeln!(
+            text,
+            "  'imas run' tries them where imasd can measure from outside, 'imas bench' measures them at once, and \
+             'imas pin' gives it one"
+        );
     }
     if is_open || view.unfit.is_some() {
         let _ = writeln!(text, "  its children inherit what is set in the environment");

@@ -20,6 +20,7 @@ use crate::command_line::cli::ShowArgs;
 use crate::stored::profile::find;
 use imas_cli::output;
 use imas_engine::context::Context;
+use imas_engine::outside;
 use imas_view::picks::{self, StoredPick};
 use imas_view::program_view::{ProgramView, state};
 
@@ -47,6 +48,7 @@ fn one(args: &ShowArgs, context: &Context, store: &Store, program: StoredProgram
     text.push_str(&splits(&state));
     text.push_str(&lives::text(&lives::lives(&state)));
     text.push_str(&next_line(&state));
+    outside::words(&state.decision).for_each(|words| text.push_str(&format!("{words}\n")));
     text.push_str(&nothing_learned(&state));
     output::text(&text)?;
     Ok(ExitCode::SUCCESS)

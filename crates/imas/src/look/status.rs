@@ -10,7 +10,7 @@ use anyhow::Result;
 use imas_cli::format::counted;
 use imas_core::printable;
 use imas_core::quarantine::Quarantine;
-use imas_engine::daemon_status::{DaemonStatus, IneligibleProgram};
+use imas_engine::daemon_status::{ACCOUNTED, DaemonStatus, IneligibleProgram};
 use imas_engine::fleet_turn::TrialSharing;
 use imas_linux::catalogue::SYSTEM;
 use imas_linux::clock::now_unix_s;
@@ -231,6 +231,14 @@ fn headline(status: &DaemonStatus) -> String {
             "\nEMERGENCY: {}; every program starts untouched. To end it: imas system enable",
             why.trim_end()
         ));
+    }
+    match status.accounts.as_str() {
+        "" => {}
+        ACCOUNTED => text.push_str("\nPrograms without a hook are measured from outside."),
+        why => {
+            let why = printable::name(why);
+            text.push_str(&format!("\nPrograms without a hook are not measured from outside: {why}."));
+        }
     }
     let numbers = status.counters.counted().into_iter();
     let numbers: Vec<_> =

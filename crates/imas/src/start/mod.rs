@@ -11,7 +11,8 @@
 //! 4. [`imas_core::decide`] gets a `ProfileView` and the machine's [`Conditions`] and returns a [`Decision`]:
 //!    candidate, trial or not, reason, evidence.
 //! 5. [`imas_linux::page`] makes and prepares the page. [`imas_linux::environment`] computes the variables
-//!    and how to undo them. Then exec, with the same pid.
+//!    and how to undo them. Then exec, with the same pid. For a program without a hook imasd is asked for the
+//!    kernel's account of the process ([`imas_engine::outside`]).
 //! 6. In the new process, the guard or the hook restores the environment and takes its page: see the headers
 //!    of `hook/`.
 //!
@@ -19,6 +20,7 @@
 //! message on standard error gives the reason. Only a command that cannot be started at all ends with 126 or
 //! 127, as with env(1).
 
+mod by_hand;
 pub(crate) mod plain_run;
 pub(crate) mod settled;
 
@@ -32,12 +34,12 @@ use anyhow::Result;
 use imas_abi::page_kind;
 use imas_core::adaptive::{Objective, weight};
 use imas_core::decision::{Conditions, Decision};
-use imas_engine::inline_candidate::{has_settings, inline_candidate};
+use imas_core::sample::MEASURED_OUTSIDE;
 use imas_engine::inspect;
 use imas_engine::memory_kill;
-use imas_engine::musl;
+use imas_engine::outside;
 use imas_engine::profile;
-use imas_engine::runtime_command::{RuntimeCommand, is_served_by_settings};
+use imas_engine::runtime_command::RuntimeCommand;
 use imas_engine::start_plan::{StartPlan, decided};
 use imas_engine::state::ProgramState;
 use imas_engine::store_place;
@@ -241,7 +243,7 @@ fn plan(request: Request<'_>, places: &Places, command: &Command) -> Result<Star
     }
     let context = Context::new(places)?;
     if let Some(name) = &args.candidate {
-        return forced(request, &context, command, name);
+        return by_hand::forced(request, &context, command, name);
     }
     decided_anew(request, places, &context, command)
 }
@@ -254,17 +256,18 @@ fn settled_start(
     (settled, candidate): &(SettledStart, Fitted),
 ) -> Result<Start> {
     let trial_id = page::new_trial_id()?;
+    let is_bare = candidate.runtime.as_ref().is_some_and(|settings| settings.is_bare);
     let ticket = Ticket {
         kind: page_kind::FLIGHT,
         trial_id: &trial_id,
         candidate: &candidate.name,
+        served: if is_bare { MEASURED_OUTSIDE } else { "" },
         program: &command.program,
         build_id: settled.build_id(),
         pid: std::process::id(),
     };
     let store = store_place::real(&store_place::path(places.store.as_deref())?);
-    let is_bare = candidate.runtime.as_ref().is_some_and(|settings| settings.is_bare);
-    let watched = !candidate.is_system() && !is_bare;
+    let watched = is_watched(candidate, &ticket);
     let page = watched.then(|| make_page(page::folder_of_store(&store), &ticket)).flatten();
     let injection =
         Injection { candidate, mode: Mode::Production, reach: Reach::Program, page: page.as_deref() };
@@ -292,13 +295,15 @@ fn decided_anew(
     let executable = inspect::command(command, Some(&store))?;
     let of_runtime = RuntimeCommand { command, executable: &executable, environment: request.environment };
     let kept = |candidate, pressure| Kept { of_command: &of_runtime, candidate, pressure };
-    if let Some((pinned, start)) = pinned_unfit(request, (context, &store), &of_runtime)? {
+    if let Some((pinned, start)) = by_hand::pinned_unfit(request, (context, &store), &of_runtime)? {
         if let Some(candidate) = pinned {
             settled::keep(context, basis_of_file, &kept(candidate, Pressure::Any));
         }
         return Ok(start);
     }
-    if let Some(why) = &executable.unfit {
+    // Nothing is loaded into such a program: its trials are measured from outside.
+    let is_outside = !args.follow && outside::is_measurable(&executable);
+    if let Some(why) = executable.unfit.as_ref().filter(|_| !is_outside) {
         let system = context.candidate(SYSTEM)?;
         settled::keep(context, basis_of_file, &kept(system, Pressure::Any));
         return Ok(Start::untouched_because(request, why));
@@ -322,7 +327,7 @@ fn decided_anew(
             && of_runtime.fitted_unasked(candidate, Some(&store)).is_ok()
     };
     let known = profile::state_where(context, &store, program, &executable.build_id, &is_usable)?;
-    if let Some(start) = recorded(request, (context, &store), &known) {
+    if !is_outside && let Some(start) = recorded(request, (context, &store), &known) {
         return Ok(start);
     }
     let conditions = imas_engine::conditions::conditions()?;
@@ -332,11 +337,14 @@ fn decided_anew(
     }
     let trial_id = page::new_trial_id()?;
     let mut settles = None;
+    let mut plan = StartPlan::of(&profile, &conditions);
+    if is_outside {
+        plan = outside::planned(plan, &profile, &executable);
+    }
     let decision = if args.dry_run {
-        under_way::next((context, &store), (&known.program, seen), &profile, &conditions)?.0
+        under_way::next((context, &store), (&known.program, seen), plan)?.0
     } else {
         keep_weight(&conditions);
-        let mut plan = StartPlan::of(&profile, &conditions);
         // Asked before the trial is recorded: a runtime may refuse its settings.
         let of_trial = context.candidate(&plan.decision.candidate)?;
         if plan.decision.trial && fitted(args, &of_runtime, of_trial, Some(&store)).is_err() {
@@ -350,6 +358,7 @@ fn decided_anew(
         kind: if decision.trial { page_kind::TRIAL } else { page_kind::FLIGHT },
         trial_id: &trial_id,
         candidate: &decision.candidate,
+        served: if is_outside { MEASURED_OUTSIDE } else { "" },
         program: &command.program,
         build_id: &known.build_id,
         pid: std::process::id(),
@@ -363,7 +372,9 @@ fn decided_anew(
             return Ok(Start::untouched_because(request, why));
         }
     };
-    if let Some((pressure, basis)) = settles {
+    // The small file has no libraries for musl.
+    let is_of_musl = is_outside && chosen.library.is_some();
+    if let Some((pressure, basis)) = settles.filter(|_| !is_of_musl) {
         settled::keep(context, basis, &kept(chosen, pressure));
     }
     let mut start = prepare(request, context, (&decision, &candidate), command, &ticket)?;
@@ -438,78 +449,6 @@ fn advise_at_first(args: &RunArgs, store: &Store, program: RowId, command: &Comm
     Ok(())
 }
 
-/// One start under a candidate the user named; nothing is decided and nothing learned.
-fn forced(request: Request<'_>, context: &Context, command: &Command, name: &str) -> Result<Start> {
-    let typed;
-    let candidate = match has_settings(name) {
-        true => {
-            typed = inline_candidate(name, context)?;
-            &typed
-        }
-        false => context.candidate(name)?,
-    };
-    let executable = inspect::command(command, None)?;
-    if let Some(why) = executable.unfit.as_ref().filter(|_| candidate.runtime.is_none()) {
-        return match executable.fits_musl && !candidate.is_system() {
-            true => of_musl(request, context, candidate, (why, "named by --candidate")),
-            false => Ok(Start::untouched_because(request, why)),
-        };
-    }
-    // A library that we did not build, and settings of a runtime, are tried for a while: once, if the store can be had,
-    // and not at every start.
-    let is_tried = candidate.added
-        || candidate.needs.is_some()
-        || (candidate.runtime.is_some() && !request.args.dry_run);
-    let store = is_tried.then(|| context.open_store_within(STORE_TIMEOUT).ok()).flatten();
-    if let Some(obstacle) = context.obstacle(candidate, store.as_ref()) {
-        anyhow::bail!("{name}: {obstacle}");
-    }
-    let of_runtime = RuntimeCommand { command, executable: &executable, environment: request.environment };
-    let fitted = match fitted(request.args, &of_runtime, candidate, store.as_ref()) {
-        Ok(fitted) => fitted,
-        Err(why) => {
-            message::warning(&format!("the program is started untouched: {name} is not offered: {why}"));
-            return Ok(Start::untouched_because(request, why));
-        }
-    };
-    let defined = [executable.defines, wrapped::defined_by_preloads(request.environment)].concat();
-    if let Some(why) = wrapped::obstacle(candidate, &defined) {
-        message::warning(&format!("the program is started untouched: {why}"));
-        return Ok(Start::untouched_because(request, why));
-    }
-    let variables = variables(request, context, &fitted, Mode::Production, None)?;
-    Ok(Start {
-        candidate: name.to_owned(),
-        because: "named by --candidate".to_owned(),
-        words: words(&fitted, &command.argv),
-        variables,
-        page: None,
-    })
-}
-
-/// The start of a program of musl under a candidate that the user named or pinned it to. Nothing is noted of it. `why`
-/// nothing for glibc is loaded into it.
-fn of_musl(
-    request: Request<'_>,
-    context: &Context,
-    candidate: &CatalogueCandidate,
-    (why, because): (&str, &str),
-) -> Result<Start> {
-    if request.args.follow {
-        // A child of glibc would not start: its loader finds no libc.so for these libraries.
-        let because = format!("{why}, and its children may have another (--follow)");
-        return Ok(Start::untouched_because(request, because));
-    }
-    let candidate = match musl::candidate(context, candidate) {
-        Ok(candidate) => candidate,
-        Err(none) => return Ok(Start::untouched_because(request, format!("{why}, and {none}"))),
-    };
-    let injection =
-        Injection { candidate: &candidate, mode: Mode::Production, reach: Reach::Program, page: None };
-    let variables = injection.variables(request.environment, &musl::libraries(&context.lib_dir))?;
-    Ok(Start { candidate: candidate.name, because: because.to_owned(), words: None, variables, page: None })
-}
-
 /// The candidate with its settings for this command. A dry run starts nothing, a runtime neither.
 fn fitted(
     args: &RunArgs,
@@ -528,49 +467,6 @@ fn fitted(
 fn words(candidate: &CatalogueCandidate, argv: &[OsString]) -> Option<Vec<OsString>> {
     let adds = candidate.runtime.as_ref().is_some_and(|settings| !settings.arguments.is_empty());
     adds.then(|| with_arguments(candidate, argv))
-}
-
-/// The start of a program into which no library for glibc can be loaded, under the settings of its runtime or the allocator
-/// built for musl that its user pinned it to; with these settings where the program gets them. There are no trials of it:
-/// nothing would count them.
-fn pinned_unfit<'a>(
-    request: Request<'_>,
-    (context, store): (&'a Context, &Store),
-    of_runtime: &RuntimeCommand<'_>,
-) -> Result<Option<(Option<&'a CatalogueCandidate>, Start)>> {
-    let executable = of_runtime.executable;
-    if !is_served_by_settings(executable) && !executable.fits_musl {
-        return Ok(None);
-    }
-    let program = started_program(store, &of_runtime.command.program)?;
-    let pinned = store.pinned(program.id)?.and_then(|name| context.catalogue.find(&name));
-    let is_given = |candidate: &&CatalogueCandidate| match candidate.runtime {
-        Some(_) => is_served_by_settings(executable),
-        None => executable.fits_musl && !candidate.is_system(),
-    };
-    let Some(candidate) = pinned.filter(is_given) else { return Ok(None) };
-    if store.is_excluded(&program.path, &program.detail)? {
-        return Ok(None);
-    }
-    if candidate.runtime.is_none() {
-        let why = executable.unfit.as_deref().unwrap_or_default();
-        return of_musl(request, context, candidate, (why, "pinned")).map(|start| Some((None, start)));
-    }
-    let fitted = match fitted(request.args, of_runtime, candidate, Some(store)) {
-        Ok(fitted) => fitted,
-        Err(why) => {
-            let why = format!("{} is not offered: {why}", candidate.name);
-            return Ok(Some((None, Start::untouched_because(request, why))));
-        }
-    };
-    let start = Start {
-        candidate: candidate.name.clone(),
-        because: "pinned".to_owned(),
-        words: words(&fitted, &of_runtime.command.argv),
-        variables: variables(request, context, &fitted, Mode::Production, None)?,
-        page: None,
-    };
-    Ok(Some((Some(candidate), start)))
 }
 
 /// Keeps the weight between CPU and memory for the hysteresis of the next start, when it moved.
@@ -605,18 +501,37 @@ fn prepare(
     command: &Command,
     ticket: &Ticket<'_>,
 ) -> Result<Start> {
-    let args = request.args;
-    let untouched = candidate.is_system() && !decision.trial;
-    // Started untouched, there is nothing to watch; a dry run watches nothing.
-    let folder = || context.page_folder();
-    let page = if untouched || args.dry_run { None } else { make_page(folder(), ticket) };
-    if decision.trial && page.is_none() && !args.dry_run {
+    let has_page = !request.args.dry_run && (decision.trial || is_watched(candidate, ticket));
+    let page = has_page.then(|| make_page(context.page_folder(), ticket)).flatten();
+    if decision.trial && has_page && page.is_none() {
         return Ok(Start::untouched_because(request, "no trial page could be made"));
     }
+    let is_outside = !ticket.served.is_empty();
     let mode = if decision.trial { Mode::Trial } else { Mode::Production };
-    let variables = variables(request, context, candidate, mode, page.as_deref())?;
+    let variables = match is_outside {
+        true => variables_outside(request, context, candidate)?,
+        false => variables(request, context, candidate, mode, page.as_deref())?,
+    };
     let words = words(candidate, &command.argv);
     Ok(Start { candidate: candidate.name.clone(), because: decision.text(), words, variables, page })
+}
+
+/// Whether a production start is watched. Started untouched, there is nothing to watch.
+fn is_watched(candidate: &CatalogueCandidate, ticket: &Ticket<'_>) -> bool {
+    !candidate.is_system() && (ticket.served.is_empty() || outside::folder().is_ok())
+}
+
+/// The variables of a program into which nothing of ours for glibc is loaded. Nothing in it knows of a page.
+fn variables_outside(
+    request: Request<'_>,
+    context: &Context,
+    candidate: &CatalogueCandidate,
+) -> Result<Variables> {
+    match (candidate.is_system(), &candidate.library) {
+        (true, _) => Ok(request.environment.clone()),
+        (false, Some(_)) => by_hand::variables_of_musl(request, context, candidate),
+        (false, None) => variables(request, context, candidate, Mode::Production, None),
+    }
 }
 
 fn variables(
@@ -631,10 +546,18 @@ fn variables(
     Ok(injection.variables(request.environment, &context.libraries)?)
 }
 
-/// The page of this start: in a trial calls are counted in it; in production it only distinguishes a crash from a clean end.
+/// The page of this start: in a trial calls are counted in it; in production it only distinguishes a crash from a clean
+/// end. Where nothing in the process writes it, imasd is asked for the kernel's account.
 fn make_page(folder: Result<PathBuf, PageFileError>, ticket: &Ticket<'_>) -> Option<PathBuf> {
     let made = folder.and_then(|folder| page::create(&folder, ticket));
     let page = made.inspect_err(|error| message::warning(&format!("no trial page: {error}"))).ok()?;
+    if !ticket.served.is_empty()
+        && let Err(error) = outside::ask()
+    {
+        message::warning(&format!("no trial page: imasd cannot be asked for the account of it: {error}"));
+        let _ = std::fs::remove_file(&page); // a leftover is harvested as a start of which nothing is known
+        return None;
+    }
     memory_kill::note(&page);
     Some(page)
 }

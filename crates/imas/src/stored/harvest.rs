@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use imas_engine::activity::{self, ActivityLooks};
 use imas_engine::memory_kill;
+use imas_engine::outside;
 use imas_engine::pending::{PendingView, expected, is_finished, is_young, keep};
 use imas_linux::page;
 use imas_store::Store;
@@ -38,8 +39,14 @@ pub(crate) fn harvest(context: &Context, store: &Store) -> Result<Harvest> {
             Ok(page) if is_finished(&path, &page) => {
                 // What the process wrote between the reading and its end counts too.
                 let Ok(page) = imas_linux::ingest::read_page_file(&path, &expected) else { continue };
-                keep(context, store, &memory_kill::with_kill(&path, page), activity::of(&path))?;
+                let Some(page) = outside::with_account(page) else {
+                    harvest.running += 1;
+                    continue;
+                };
+                let page = memory_kill::with_kill(&path, page);
+                keep(context, store, &page, activity::of(&path))?;
                 remove(&path)?;
+                outside::forget(&page);
                 activity::forget(&path);
                 memory_kill::forget(&path);
                 harvest.stored += 1;

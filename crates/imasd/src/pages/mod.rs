@@ -10,10 +10,11 @@
 
 mod ended;
 mod identify;
+mod outside;
 mod queue;
 mod running;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::rc::Rc;
@@ -39,6 +40,7 @@ use crate::program_table::{ProgramTable, TrackedProgram};
 use crate::reject_reason::RejectReason;
 use crate::served_users::ServedUsers;
 use crate::watched::{Image, Watch, Watched};
+use outside::OutsideStart;
 
 /// One person's folders of pages, of 4,096 in all: of a container's uids only some run programs that are
 /// worth a trial.
@@ -98,6 +100,12 @@ pub(crate) struct PageTracker {
     awaiting_exit: Vec<PendingPage>,
     /// Pages of trials that are stored, and that the index may still offer.
     spent: Vec<PageName>,
+    /// Processes whose account is asked for, by their ids.
+    outside: HashMap<u32, OutsideStart>,
+    /// Events of the folders are left that are older than records of ended threads already taken.
+    is_behind: bool,
+    /// The last reading has left events of the folders.
+    has_unread: bool,
     boot_id: String,
     limits: Settings,
     /// Facts that depend on the machine, and do not change.
@@ -111,6 +119,8 @@ pub(crate) struct Surroundings {
     pub(crate) users: Rc<ServedUsers>,
     /// Whether the kernel reports how processes end.
     pub(crate) reports_exits: bool,
+    /// Whether the kernel accounts for processes that end.
+    pub(crate) has_accounts: bool,
 }
 
 impl PageTracker {
@@ -131,6 +141,9 @@ impl PageTracker {
             pending: Vec::new(),
             awaiting_exit: Vec::new(),
             spent: Vec::new(),
+            outside: HashMap::new(),
+            is_behind: false,
+            has_unread: false,
             boot_id,
             limits,
             surroundings,
@@ -209,9 +222,11 @@ impl PageTracker {
         if is_it { image } else { Image::default() }
     }
 
-    /// Every page whose process is watched or that waits for one, by its name.
+    /// Every page whose process is watched or that waits for one, and every request for an account.
     fn considered(&self) -> impl Iterator<Item = &PageName> {
-        self.watched.watches.keys().chain(self.pending.iter().map(|pending| &pending.page))
+        let pending = self.pending.iter().map(|pending| &pending.page);
+        let asked = self.outside.values().map(|start| &start.request);
+        self.watched.watches.keys().chain(pending).chain(asked)
     }
 
     fn is_considered(&self, page: &PageName) -> bool {
@@ -295,7 +310,10 @@ impl PageTracker {
     pub(crate) fn sweep(&mut self) -> Vec<PageName> {
         self.folders.restore();
         let gone = self.watched.pages().into_iter().filter(|page| !self.folders.has(page)).collect();
-        for page in self.folders.all() {
+        let (requests, pages): (Vec<_>, Vec<_>) =
+            self.folders.all().into_iter().partition(outside::is_request);
+        self.sweep_accounts(requests);
+        for page in pages {
             let is_old = self.folders.age(&page).is_some_and(|age| age > identify::UNFINISHED);
             if is_old && !self.is_considered(&page) {
                 self.queue(page, true);

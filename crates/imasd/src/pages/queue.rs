@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 
+use super::outside::is_request;
 use super::{PageEvent, PageTracker};
 use crate::backlog::Waiting;
 use crate::folders::PageName;
@@ -25,8 +26,13 @@ impl PageTracker {
     pub(crate) fn gather(&mut self) {
         let events = self.folders.read_events();
         for page in events.written {
-            self.queue(page, false);
+            match is_request(&page) {
+                true => self.account_asked(page),
+                false => self.queue(page, false),
+            }
         }
+        self.is_behind &= events.more;
+        self.has_unread = events.more;
         if events.lost {
             self.counts.events_lost += 1;
             self.queue_all();
@@ -35,7 +41,7 @@ impl PageTracker {
 
     /// Queues every page that is there.
     pub(crate) fn queue_all(&mut self) {
-        for page in self.folders.all() {
+        for page in self.folders.all().into_iter().filter(|page| !is_request(page)) {
             self.queue(page, false);
         }
     }

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Accounts of processes in which nothing of ours is (docs/decisions/0044). A user's `imas run` asks for that of its own
+//! process, right before the exec, by an empty file in the user's folder. Here the records of the process's threads are
+//! added up, and the sum is written in the place of the file. It is for that user's own store: nothing is learned of it.
+//!
+//! A request is written before the first thread of its program ends. So records are read first, then the events of the
+//! folders, and only then are the records taken up: each finds its request. Requests that were seen in no such turn are
+//! refused, since records may be missing.
+
+use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt as _;
+use std::time::Duration;
+
+use imas_engine::outside;
+use imas_linux::process::start_ticks;
+use imas_linux::taskstats::Account;
+
+use super::{PageTracker, identify};
+use crate::exit_accounts::EndedThreads;
+use crate::folders::PageName;
+use crate::process_info::{Identity, is_running};
+
+/// Accounts that nobody has fetched are kept for this time.
+const KEPT: Duration = Duration::from_secs(24 * 3600);
+
+/// A process whose account is asked for.
+#[derive(Debug)]
+pub(super) struct OutsideStart {
+    pub(super) request: PageName,
+    identity: Identity,
+    /// What its threads that have ended have used.
+    account: Account,
+    /// The kernel names another user as the process's.
+    is_foreign: bool,
+    /// The process was gone at the last sweep.
+    is_gone: bool,
+}
+
+/// Whether that may be a process of the user. One that has ended may be gone: its last record comes yet, and names the
+/// user.
+fn may_be(identity: Identity, uid: u32) -> bool {
+    let is_another = start_ticks(identity.pid).is_ok_and(|found| found != identity.start_ticks);
+    let owner = std::fs::metadata(format!("/proc/{}", identity.pid));
+    !is_another && owner.map_or(true, |about| about.uid() == uid)
+}
+
+/// Whether the file is a request for an account, or an account.
+pub(super) fn is_request(page: &PageName) -> bool {
+    page.name.to_str().is_some_and(outside::is_request)
+}
+
+impl PageTracker {
+    /// A request was written.
+    pub(super) fn account_asked(&mut self, request: PageName) {
+        let named = request.name.to_str().and_then(outside::requested);
+        let identity = named.map(|(pid, start_ticks)| Identity { pid, start_ticks });
+        let may_ask = self.surroundings.has_accounts && !self.is_behind;
+        let Some(identity) = identity.filter(|identity| may_ask && may_be(*identity, request.uid)) else {
+            return self.folders.remove(&request);
+        };
+        match self.outside.get(&identity.pid) {
+            Some(earlier) if earlier.request == request => return,
+            Some(_) => self.end_request(identity.pid),
+            None => {}
+        }
+        if !self.has_room_for(&request) {
+            return self.folders.remove(&request);
+        }
+        let account = Account::default();
+        let start = OutsideStart { request, identity, account, is_foreign: false, is_gone: false };
+        self.outside.insert(identity.pid, start);
+    }
+
+    /// Whether that file is a request whose answer is to come.
+    fn is_asked(&self, file: &PageName) -> bool {
+        let named = file.name.to_str().and_then(outside::requested);
+        let start = named.and_then(|(pid, _)| self.outside.get(&pid));
+        start.is_some_and(|start| start.request == *file)
+    }
+
+    /// Takes up the records of threads that have ended. They were read before the events of the folders.
+    pub(crate) fn account(&mut self, ended: &EndedThreads) {
+        self.is_behind |= self.has_unread;
+        if ended.lost {
+            self.counts.events_lost += 1;
+            let asked: Vec<u32> = self.outside.keys().copied().collect();
+            asked.into_iter().for_each(|pid| self.end_request(pid));
+        }
+        for record in &ended.records {
+            let Some(start) = self.outside.get_mut(&record.process) else { continue };
+            let uid = start.request.uid;
+            start.is_foreign |= record.uid != uid && uid != 0;
+            start.account.add(record);
+            if record.is_last {
+                self.answer(record.process);
+            }
+        }
+    }
+
+    /// Writes the account of a process that has ended.
+    fn answer(&mut self, pid: u32) {
+        let Some(start) = self.outside.remove(&pid) else { return };
+        // A kernel without accounts of delays sends no CPU time.
+        let is_known = !start.is_foreign && start.account.cpu_ns > 0;
+        let text = serde_json::to_vec(&start.account).ok().filter(|_| is_known);
+        let is_written = text.is_some_and(|text| self.folders.replace(&start.request, &text).is_ok());
+        if !is_written {
+            self.folders.remove(&start.request);
+        }
+    }
+
+    /// There is no account of that process: its request goes, which says so.
+    fn end_request(&mut self, pid: u32) {
+        if let Some(start) = self.outside.remove(&pid) {
+            self.folders.remove(&start.request);
+        }
+    }
+
+    /// Ends requests of processes that are gone without a last record, and removes the files that nobody waits for: old
+    /// ones, requests that an earlier process of the daemon had taken, and those of a user who has too many.
+    pub(super) fn sweep_accounts(&mut self, files: Vec<PageName>) {
+        let mut gone = vec![];
+        for (pid, start) in &mut self.outside {
+            let was_gone = start.is_gone;
+            start.is_gone = !is_running(start.identity);
+            // The first time, its last record may be on its way.
+            if was_gone && start.is_gone {
+                gone.push(*pid);
+            }
+        }
+        gone.into_iter().for_each(|pid| self.end_request(pid));
+        let mut kept = HashMap::<u32, usize>::new();
+        for file in files.into_iter().filter(|file| !self.is_asked(file)) {
+            let theirs = kept.entry(file.uid).or_default();
+            *theirs += 1;
+            let most = if self.folders.is_empty(&file) { identify::UNFINISHED } else { KEPT };
+            let is_old = self.folders.age(&file).is_none_or(|age| age > most);
+            if is_old || *theirs > self.limits.most_pages_of_user {
+                self.folders.remove(&file);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::rc::Rc;
+
+    use imas_linux::taskstats::ExitRecord;
+
+    use super::*;
+    use crate::config::Settings;
+    use crate::pages::Surroundings;
+    use crate::served_users::ServedUsers;
+
+    fn me() -> u32 {
+        nix::unistd::geteuid().as_raw()
+    }
+
+    fn tracker(state: &Path) -> PageTracker {
+        let users = Rc::new(ServedUsers::own_tree(state));
+        let surroundings = Surroundings { users, reports_exits: true, has_accounts: true };
+        let mut pages =
+            PageTracker::new(state, "boot".to_owned(), Settings::default(), surroundings).unwrap();
+        pages.welcome(me());
+        pages
+    }
+
+    fn own_name() -> String {
+        let pid = std::process::id();
+        format!("{pid}-{}.account", start_ticks(pid).unwrap())
+    }
+
+    fn ended(thread: u32, is_last: bool) -> ExitRecord {
+        let account = Account { cpu_ns: 5, wait_status: 3 << 8, ..Account::default() };
+        ExitRecord { process: std::process::id(), thread, uid: me(), is_last, account }
+    }
+
+    fn batch(records: &[ExitRecord]) -> EndedThreads {
+        EndedThreads { records: records.to_vec(), lost: false }
+    }
+
+    #[test]
+    fn the_records_of_all_threads_become_one_answer() {
+        let state = tempfile::tempdir().unwrap();
+        let mut pages = tracker(state.path());
+        let request = state.path().join("u").join(me().to_string()).join(own_name());
+        std::fs::write(&request, "").unwrap();
+        pages.gather();
+        let other = ExitRecord { process: u32::MAX, ..ended(2, true) };
+        pages.account(&batch(&[ended(1, false), other]));
+        assert_eq!(std::fs::read(&request).unwrap(), b"", "threads of it are left");
+        pages.sweep();
+        pages.account(&batch(&[ended(2, false), ended(std::process::id(), true), ended(2, true)]));
+        let account: Account = serde_json::from_slice(&std::fs::read(&request).unwrap()).unwrap();
+        assert_eq!((account.cpu_ns, account.wait_status), (15, 3 << 8));
+        pages.gather();
+        pages.sweep();
+        assert!(request.exists() && pages.outside.is_empty(), "it waits to be fetched");
+    }
+
+    #[test]
+    fn a_request_that_may_miss_records_is_refused() {
+        let state = tempfile::tempdir().unwrap();
+        let mut pages = tracker(state.path());
+        let folder = state.path().join("u").join(me().to_string());
+        let request = folder.join(own_name());
+        for name in ["x.account", "1-999999999999.account", "01-1.account"] {
+            std::fs::write(folder.join(name), "").unwrap();
+        }
+        pages.gather();
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0, "they name no process");
+
+        std::fs::write(&request, "").unwrap();
+        pages.gather();
+        pages.account(&EndedThreads { records: vec![], lost: true });
+        assert!(!request.exists() && pages.outside.is_empty(), "records were lost");
+
+        pages.has_unread = true;
+        pages.account(&batch(&[ended(1, false)]));
+        std::fs::write(&request, "").unwrap();
+        pages.gather();
+        assert!(!request.exists(), "a record may have come before it");
+        std::fs::write(&request, "").unwrap();
+        pages.gather();
+        assert!(request.exists() && pages.outside.len() == 1, "nothing is left unread");
+
+        if me() != 0 {
+            pages.account(&batch(&[ExitRecord { uid: me() + 1, ..ended(1, true) }]));
+            assert!(!request.exists(), "it ran as another user");
+        }
+    }
+}

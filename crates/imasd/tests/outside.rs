@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Trials of a program into which nothing is loaded: `imas run` makes them, imasd has the kernel's accounts.
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use imas_core::TrialRecord;
+use imas_core::sample::{Ended, MEASURED_OUTSIDE, PageKind};
+use imas_store::Store;
+use imas_testing::skipped;
+
+use crate::support::{World, imas, lib_dir, me};
+
+const CONFIGURATION: &str = "worth_cpu_s = 0.0\nworth_life_s = 0.1\ncandidates = ['jemalloc']\n";
+
+/// A user of `imas run` with a store of his own, beside the imasd of a world.
+struct User<'a> {
+    world: &'a World,
+    program: PathBuf,
+    /// Another uid than that of the test.
+    uid: Option<u32>,
+}
+
+/// What a start of the program printed.
+struct Printed {
+    setting: String,
+    cpu_s: f64,
+}
+
+impl<'a> User<'a> {
+    fn of(world: &'a World) -> Self {
+        let program = compiled(world, "cc", &["-static", "-Wl,--build-id"]).unwrap();
+        Self::with(world, program, "go:gogc200")
+    }
+
+    /// A user who tries that candidate alone.
+    fn with(world: &'a World, program: PathBuf, candidate: &str) -> Self {
+        for below in ["config/imas", "runtime", "home"] {
+            std::fs::create_dir_all(world.path(below)).unwrap();
+        }
+        std::fs::set_permissions(world.path("runtime"), std::fs::Permissions::from_mode(0o700)).unwrap();
+        let settings = format!("candidates = ['{candidate}']\n");
+        std::fs::write(world.path("config/imas/imas.toml"), settings).unwrap();
+        Self { world, program, uid: None }
+    }
+
+    fn imas(&self, words: &[&str]) -> Command {
+        let mut command = self.uid.map_or_else(|| Command::new(imas()), |uid| as_uid(uid, &imas()));
+        command
+            .args(words)
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin")
+            .env("HOME", self.world.path("home"))
+            .env("XDG_CONFIG_HOME", self.world.path("config"))
+            .env("XDG_RUNTIME_DIR", self.world.path("runtime"))
+            .env("IMAS_LIB_DIR", lib_dir())
+            .env("IMAS_STORE", self.store_path())
+            .env("IMAS_RUN", self.world.path("run"))
+            .env("IMAS_RETEST", "0")
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn store_path(&self) -> PathBuf {
+        self.world.path("home/imas.db")
+    }
+
+    fn trials(&self) -> Vec<TrialRecord> {
+        let store = Store::open(&self.store_path()).unwrap();
+        let program = store.program(&self.program.to_string_lossy(), "").unwrap();
+        store.trials(program.id).unwrap()
+    }
+
+    /// What `imas VERB` says of the program.
+    fn says(&self, verb: &str) -> String {
+        let done = self.imas(&[verb]).arg(&self.program).output().unwrap();
+        String::from_utf8(done.stdout).unwrap()
+    }
+
+    /// Starts the program with these arguments, after the options of `imas run`, and waits until what it left is stored.
+    fn starts(&self, options: &[&str], arguments: &[&str], status: i32) -> Printed {
+        let mut command = self.imas(&[&["run"][..], options, &["--"]].concat());
+        let child = command.arg(&self.program).args(arguments).stdout(Stdio::piped()).spawn().unwrap();
+        let pid = child.id();
+        let done = child.wait_with_output().unwrap();
+        assert_eq!(done.status.code(), Some(status));
+        let text = String::from_utf8(done.stdout).unwrap();
+        let words: Vec<&str> = text.split_whitespace().collect();
+        assert_eq!(words[0], pid.to_string(), "nobody stands between the program and its parent");
+        self.world.wait("the account is stored", || {
+            let done = self.imas(&["harvest", "--json"]).output().unwrap();
+            let harvest: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
+            assert_eq!(harvest["damaged"], serde_json::json!([]));
+            harvest["running"] == 0
+        });
+        Printed { setting: words[1].to_owned(), cpu_s: words[2].parse().unwrap() }
+    }
+}
+
+/// The program of `tests/programs`; None where there is no such compiler.
+fn compiled(world: &World, compiler: &str, flags: &[&str]) -> Option<PathBuf> {
+    let program = world.path("work").join("program");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/without_a_hook.c");
+    let mut command = Command::new(compiler);
+    command.args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"]).args(flags);
+    let done = command.arg("-o").arg(&program).arg(source).status().ok()?;
+    assert!(done.success(), "{compiler}");
+    Some(program)
+}
+
+/// The command that starts the program under that uid, with the pid that it was given itself.
+fn as_uid(uid: u32, program: &Path) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args([format!("--reuid={uid}"), format!("--regid={uid}"), "--clear-groups".to_owned()]);
+    command.arg(program);
+    command
+}
+
+/// A process that ends with the test.
+struct Started(Child);
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Status of the imasd of the world.
+fn status(world: &World) -> serde_json::Value {
+    serde_json::from_slice(&std::fs::read(world.path("run/state/status.json")).unwrap()).unwrap()
+}
+
+/// Waits until imasd has a folder for this user: it makes one when it sees a process that is worth it.
+fn welcomed(world: &World) {
+    let mut long = Command::new("sleep").arg("100").env("IMAS_RUN", world.path("run")).spawn().unwrap();
+    world.wait("imasd has made a folder for this user", || world.pages().exists());
+    long.kill().unwrap();
+    long.wait().unwrap();
+}
+
+#[test]
+fn a_static_program_is_tried_and_starts_on_what_is_best() {
+    let mut world = World::with(CONFIGURATION);
+    {
+        let user = User::of(&world);
+        // Asked for with an option, so that nothing is settled by it.
+        for _ in 0..3 {
+            assert_eq!(user.starts(&["--retest", "0"], &["1"], 0).setting, "-");
+        }
+        assert_eq!(user.trials(), [], "there is no imasd");
+        let explained = user.says("explain");
+        let has_reason = ["no trials: it is statically linked", "and imasd does not run"];
+        assert!(has_reason.iter().all(|part| explained.contains(part)), "{explained}");
+    }
+    world.start();
+    let accounts = status(&world)["accounts"].clone();
+    if accounts != "kernel" {
+        return skipped(&format!("imasd has no accounts of processes: {accounts}"));
+    }
+    welcomed(&world);
+    let user = User { world: &world, program: world.path("work").join("program"), uid: None };
+
+    assert_eq!(user.starts(&["--policy", "paper"], &["1"], 0).setting, "-");
+    assert_eq!(user.trials(), [], "paper counts calls");
+
+    let mut under = vec![];
+    for start in 0..60 {
+        let ends_with = if start == 0 { 7 } else { 0 };
+        let before = user.trials().len();
+        let printed = user.starts(&[], &["2", &ends_with.to_string()], ends_with);
+        let trials = user.trials();
+        let Some(trial) = trials.get(before).filter(|trial| trial.sample.kind == PageKind::Trial) else {
+            // It started as decided: under what was proven better, at some time.
+            match printed.setting.as_str() {
+                "200" => break,
+                _ => continue,
+            }
+        };
+        let sample = &trial.sample;
+        assert_eq!(sample.served, MEASURED_OUTSIDE);
+        assert_eq!(sample.ended, Ended::Clean { status: Some(ends_with) }, "{sample:?}");
+        let expected = if sample.candidate == "system" { "-" } else { "200" };
+        assert_eq!(printed.setting, expected, "under {}", sample.candidate);
+        let cpu_s = sample.usage.as_ref().unwrap().user_s;
+        let allowed_s = f64::max(0.01, 0.1 * printed.cpu_s);
+        assert!((cpu_s - printed.cpu_s).abs() < allowed_s, "{cpu_s} s, by itself {} s", printed.cpu_s);
+        let memory = &sample.memory;
+        assert!(memory.resident_peak >= 32 << 20 && memory.resident() > 8 << 20, "{memory:?}");
+        under.push(sample.candidate.clone());
+    }
+    assert!(under.iter().any(|name| name == "system") && under.iter().any(|name| name == "go:gogc200"));
+    assert!(under.len() < 60, "the program did not settle: {under:?}");
+
+    for verb in ["explain", "show"] {
+        let said = user.says(verb);
+        assert!(said.contains("measured from outside") && said.contains("go:gogc200"), "{said}");
+    }
+    let left = || std::fs::read_dir(world.pages()).unwrap().count();
+    world.wait("what was fetched is removed", || left() == 0);
+}
+
+#[test]
+fn a_program_of_musl_is_tried_under_what_is_built_for_it() {
+    let mut world = World::with(CONFIGURATION);
+    let is_built = lib_dir().join("musl/allocators/libjemalloc.so").exists();
+    let Some(program) = compiled(&world, "musl-gcc", &["-DOF_MUSL"]).filter(|_| is_built) else {
+        return skipped("musl-gcc, or what 'make musl' builds, is missing");
+    };
+    world.start();
+    if status(&world)["accounts"] != "kernel" {
+        return skipped("imasd has no accounts of processes");
+    }
+    welcomed(&world);
+    let user = User::with(&world, program, "jemalloc");
+    let mut under = BTreeSet::new();
+    for _ in 0..8 {
+        let before = user.trials().len();
+        let printed = user.starts(&[], &["1"], 0);
+        let trials = user.trials();
+        if let Some(trial) = trials.get(before).filter(|trial| trial.sample.kind == PageKind::Trial) {
+            let sample = &trial.sample;
+            let loaded = if sample.candidate == "system" { "-" } else { "libjemalloc.so" };
+            assert_eq!((printed.setting.as_str(), sample.served.as_str()), (loaded, MEASURED_OUTSIDE));
+            assert!(sample.usage.as_ref().is_some_and(|usage| usage.user_s > 0.09), "{sample:?}");
+            under.insert(sample.candidate.clone());
+        }
+    }
+    assert_eq!(under.into_iter().collect::<Vec<_>>(), ["jemalloc", "system"]);
+}
+
+/// A uid without an account.
+const SOMEBODY: u32 = 12_345;
+
+/// imasd serves the whole machine here, and not the tree of the user that it runs as.
+#[test]
+fn a_program_of_an_ordinary_user_is_measured() {
+    if me() != 0 {
+        return skipped("root alone starts programs as somebody else");
+    }
+    let world = World::with(CONFIGURATION);
+    let user = User { uid: Some(SOMEBODY), ..User::of(&world) };
+    std::fs::set_permissions(world.path(""), std::fs::Permissions::from_mode(0o711)).unwrap();
+    ["home", "runtime"].iter().for_each(|name| chown(world.path(name), Some(SOMEBODY), None).unwrap());
+    if !user.imas(&["--version"]).output().is_ok_and(|done| done.status.success()) {
+        return skipped("imas lies where others may not read it, or there is no setpriv");
+    }
+    let mut daemon = Command::new(env!("CARGO_BIN_EXE_imasd"));
+    daemon.arg("--run-dir").arg(world.path("run")).arg("--store").arg(world.store_path());
+    daemon.arg("--config").arg(world.path("imasd.toml")).arg("--lib-dir").arg(lib_dir());
+    daemon.env_remove("NOTIFY_SOCKET").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let _daemon = Started(daemon.spawn().unwrap());
+    world.wait("imasd serves", || world.path("run/state/status.json").exists());
+    if status(&world)["accounts"] != "kernel" {
+        return skipped("imasd has no accounts of processes");
+    }
+    let folder = world.path("run/state/u").join(SOMEBODY.to_string());
+    let lingers = Started(as_uid(SOMEBODY, Path::new("sleep")).arg("1000").spawn().unwrap());
+    world.wait("imasd has made a folder for this user", || folder.exists());
+    drop(lingers);
+
+    let printed = user.starts(&[], &["2"], 0);
+    let sample = user.trials().pop().unwrap().sample;
+    assert_eq!((sample.served.as_str(), sample.ended), (MEASURED_OUTSIDE, Ended::Clean { status: Some(0) }));
+    let cpu_s = sample.usage.unwrap().user_s;
+    assert!((cpu_s - printed.cpu_s).abs() < 0.1 * printed.cpu_s, "{cpu_s} s, by itself {} s", printed.cpu_s);
+
+    let foreign = Started(Command::new("sleep").arg("1000").spawn().unwrap());
+    let pid = foreign.0.id();
+    let start_ticks = imas_linux::process::start_ticks(pid).unwrap();
+    let request = folder.join(format!("{pid}-{start_ticks}.account"));
+    assert!(as_uid(SOMEBODY, Path::new("touch")).arg(&request).status().unwrap().success());
+    world.wait("nobody asks for a process of root's", || !request.exists());
+}
+
+#[test]
+fn a_crash_is_seen_and_a_stopped_start_has_no_figures() {
+    let mut world = World::with(CONFIGURATION);
+    world.start();
+    if status(&world)["accounts"] != "kernel" {
+        return skipped("imasd has no accounts of processes");
+    }
+    welcomed(&world);
+    let user = User::of(&world);
+    for (signal, ended) in [("-SEGV", Ended::Signal { signal: 11 }), ("-TERM", Ended::Unknown)] {
+        let before = user.trials().len();
+        let mut started = user.imas(&["run", "--"]);
+        let mut child = started.arg(&user.program).args(["8"]).stdout(Stdio::null()).spawn().unwrap();
+        let program = format!("/proc/{}/exe", child.id());
+        world.wait("the program runs", || std::fs::read_link(&program).is_ok_and(|exe| exe == user.program));
+        assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+        child.wait().unwrap();
+        world.wait("the end is stored", || {
+            user.imas(&["harvest"]).output().unwrap();
+            user.trials().len() > before
+        });
+        let sample = user.trials().pop().unwrap().sample;
+        assert_eq!((sample.ended, sample.usage), (ended, None));
+        assert_eq!((sample.served.as_str(), sample.pass_reason), (MEASURED_OUTSIDE, None));
+    }
+}
+
+#[test]
+fn an_account_that_imasd_has_missed_is_not_waited_for() {
+    let mut world = World::with(CONFIGURATION);
+    world.start();
+    if status(&world)["accounts"] != "kernel" {
+        return skipped("imasd has no accounts of processes");
+    }
+    welcomed(&world);
+    let user = User::of(&world);
+    let mut started = user.imas(&["run", "--"]);
+    let mut child = started.arg(&user.program).args(["8"]).stdout(Stdio::null()).spawn().unwrap();
+    world.wait("imasd is asked", || std::fs::read_dir(world.pages()).unwrap().count() > 0);
+    world.signal("-KILL");
+    child.wait().unwrap();
+    user.imas(&["harvest"]).output().unwrap();
+    let sample = user.trials().pop().unwrap().sample;
+    assert_eq!((sample.ended, sample.usage), (Ended::Unknown, None));
+    assert_eq!(sample.pass_reason.as_deref(), Some("no-account"), "its candidate is not to blame");
+}
