@@ -92,7 +92,7 @@ impl Daemon {
         let owners = Rc::clone(&users);
         imas_linux::foreign_process::set_owners(move |uid| owners.number_of(uid));
         let reports_exits = processes.reports_exits();
-        let accounts = accounts(&options);
+        let accounts = accounts(reports_exits);
         let has_accounts = accounts.is_ok();
         let surroundings = Surroundings { users: Rc::clone(&users), reports_exits, has_accounts };
         let pages = PageTracker::new(&state, boot_id.clone(), config.own.clone(), surroundings)?;
@@ -408,9 +408,11 @@ impl Daemon {
     }
 }
 
-fn accounts(options: &Options) -> Result<ExitAccounts, String> {
-    if options.poll || options.once {
-        return Err("the kernel is not asked".to_owned());
+/// Outside the first network namespace the kernel confirms the subscription and sends no records. It sends no process
+/// events either, and these say so.
+fn accounts(reports_exits: bool) -> Result<ExitAccounts, String> {
+    if !reports_exits {
+        return Err("the kernel reports no process events".to_owned());
     }
     ExitAccounts::open().map_err(|error| error.to_string())
 }

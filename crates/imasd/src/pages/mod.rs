@@ -102,6 +102,8 @@ pub(crate) struct PageTracker {
     spent: Vec<PageName>,
     /// Processes whose account is asked for, by their ids.
     outside: HashMap<u32, OutsideStart>,
+    /// Those whose last record has come.
+    over: Vec<u32>,
     /// Events of the folders are left that are older than records of ended threads already taken.
     is_behind: bool,
     /// The last reading has left events of the folders.
@@ -142,6 +144,7 @@ impl PageTracker {
             awaiting_exit: Vec::new(),
             spent: Vec::new(),
             outside: HashMap::new(),
+            over: Vec::new(),
             is_behind: false,
             has_unread: false,
             boot_id,
@@ -325,8 +328,9 @@ impl PageTracker {
     /// Time to look at pages again if nothing happens.
     pub(crate) fn next(&self) -> Option<Instant> {
         let looks = self.pending.iter().chain(&self.awaiting_exit).map(|pending| pending.next).min();
-        let queued = (!self.backlog.is_empty()).then(|| Instant::now() + crate::backlog::BETWEEN_TURNS);
-        [looks, queued].into_iter().flatten().min()
+        let has_work = !self.backlog.is_empty() || self.has_answers();
+        let work = has_work.then(|| Instant::now() + crate::backlog::BETWEEN_TURNS);
+        [looks, work].into_iter().flatten().min()
     }
 }
 
