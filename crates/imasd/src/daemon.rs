@@ -93,8 +93,7 @@ impl Daemon {
         imas_linux::foreign_process::set_owners(move |uid| owners.number_of(uid));
         let reports_exits = processes.reports_exits();
         let accounts = accounts(reports_exits);
-        let has_accounts = accounts.is_ok();
-        let surroundings = Surroundings { users: Rc::clone(&users), reports_exits, has_accounts };
+        let surroundings = Surroundings { users: Rc::clone(&users), reports_exits };
         let pages = PageTracker::new(&state, boot_id.clone(), config.own.clone(), surroundings)?;
         wakeup.add_folders(pages.written())?;
         wakeup.add_exits(pages.exits())?;
@@ -172,6 +171,7 @@ impl Daemon {
         let ended = self.accounts.as_mut().map(ExitAccounts::read).unwrap_or_default();
         self.pipeline.work_on_pages(exits, now);
         self.pipeline.pages.account(&ended);
+        self.subscribe_if_asked();
         if woken.reload {
             self.reload();
         }
@@ -184,6 +184,18 @@ impl Daemon {
         self.pipeline.publish_if_due(now);
         if self.status.is_due(&self.reported(), now) {
             self.write_status();
+        }
+    }
+
+    /// Has the kernel send accounts as soon as somebody has asked for one.
+    fn subscribe_if_asked(&mut self) {
+        let Ok(accounts) = &mut self.accounts else { return };
+        if !self.pipeline.pages.awaits_accounts() {
+            return;
+        }
+        match accounts.subscribe() {
+            Ok(()) => self.pipeline.pages.accounts_begin(),
+            Err(error) => self.accounts = Err(error.to_string()),
         }
     }
 

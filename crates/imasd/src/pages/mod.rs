@@ -104,7 +104,11 @@ pub(crate) struct PageTracker {
     outside: HashMap<u32, OutsideStart>,
     /// Those whose last record has come.
     over: Vec<u32>,
-    /// Events of the folders are left that are older than records of ended threads already taken.
+    /// Somebody has asked for an account.
+    is_asked: bool,
+    /// The kernel sends records of ended threads.
+    has_records: bool,
+    /// Requests may be left that are older than records of ended threads already taken, or than the first record.
     is_behind: bool,
     /// The last reading has left events of the folders.
     has_unread: bool,
@@ -121,8 +125,6 @@ pub(crate) struct Surroundings {
     pub(crate) users: Rc<ServedUsers>,
     /// Whether the kernel reports how processes end.
     pub(crate) reports_exits: bool,
-    /// Whether the kernel accounts for processes that end.
-    pub(crate) has_accounts: bool,
 }
 
 impl PageTracker {
@@ -145,6 +147,8 @@ impl PageTracker {
             spent: Vec::new(),
             outside: HashMap::new(),
             over: Vec::new(),
+            is_asked: false,
+            has_records: false,
             is_behind: false,
             has_unread: false,
             boot_id,

@@ -55,7 +55,8 @@ impl PageTracker {
         }
         let named = request.name.to_str().and_then(outside::requested);
         let identity = named.map(|(pid, start_ticks)| Identity { pid, start_ticks });
-        let may_ask = self.surroundings.has_accounts && !self.is_behind;
+        let may_ask = self.has_records && !self.is_behind;
+        self.is_asked = true;
         let Some(identity) = identity.filter(|identity| may_ask && may_be(*identity, request.uid)) else {
             return self.folders.remove(&request);
         };
@@ -71,8 +72,19 @@ impl PageTracker {
         self.outside.insert(identity.pid, start);
     }
 
+    /// Whether the kernel is to send records: it sends none before the first request, which is refused.
+    pub(crate) fn awaits_accounts(&self) -> bool {
+        self.is_asked && !self.has_records
+    }
+
+    /// The kernel sends records from now on. Requests that are there already may miss some.
+    pub(crate) fn accounts_begin(&mut self) {
+        (self.has_records, self.is_behind) = (true, true);
+        self.gather();
+    }
+
     /// Whether that file is a request whose answer is to come.
-    fn is_asked(&self, file: &PageName) -> bool {
+    fn is_open(&self, file: &PageName) -> bool {
         let named = file.name.to_str().and_then(outside::requested);
         let start = named.and_then(|(pid, _)| self.outside.get(&pid));
         start.is_some_and(|start| start.request == *file)
@@ -155,7 +167,7 @@ impl PageTracker {
         }
         gone.into_iter().for_each(|pid| self.end_request(pid));
         let mut kept = HashMap::<u32, usize>::new();
-        for file in files.into_iter().filter(|file| !self.is_asked(file)) {
+        for file in files.into_iter().filter(|file| !self.is_open(file)) {
             let theirs = kept.entry(file.uid).or_default();
             *theirs += 1;
             let most = if self.folders.is_empty(&file) { identify::UNFINISHED } else { KEPT };
@@ -185,10 +197,11 @@ mod tests {
 
     fn tracker(state: &Path) -> PageTracker {
         let users = Rc::new(ServedUsers::own_tree(state));
-        let surroundings = Surroundings { users, reports_exits: true, has_accounts: true };
+        let surroundings = Surroundings { users, reports_exits: true };
         let mut pages =
             PageTracker::new(state, "boot".to_owned(), Settings::default(), surroundings).unwrap();
         pages.welcome(me());
+        pages.accounts_begin();
         pages
     }
 
@@ -245,6 +258,14 @@ mod tests {
         }
         pages.gather();
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0, "they name no process");
+
+        pages.has_records = false;
+        std::fs::write(&request, "").unwrap();
+        pages.gather();
+        assert!(!request.exists() && pages.awaits_accounts(), "the kernel sends no records yet");
+        std::fs::write(&request, "").unwrap();
+        pages.accounts_begin();
+        assert!(!request.exists() && !pages.awaits_accounts(), "threads of it may have ended before");
 
         std::fs::write(&request, "").unwrap();
         pages.gather();
