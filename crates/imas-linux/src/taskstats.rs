@@ -15,6 +15,8 @@ pub const FAMILY_NAME: u16 = 2;
 pub const GET: u8 = 1;
 /// `TASKSTATS_CMD_ATTR_REGISTER_CPUMASK`: records of threads that end on these CPUs are wanted.
 pub const REGISTER_CPUS: u16 = 3;
+/// `TASKSTATS_CMD_ATTR_DEREGISTER_CPUMASK`: they are not wanted any more.
+pub const DEREGISTER_CPUS: u16 = 4;
 
 /// `CTRL_ATTR_FAMILY_ID`.
 const FAMILY_ID: u16 = 1;

@@ -92,9 +92,8 @@ impl Daemon {
         let owners = Rc::clone(&users);
         imas_linux::foreign_process::set_owners(move |uid| owners.number_of(uid));
         let reports_exits = processes.reports_exits();
-        let accounts = accounts(&options);
-        let has_accounts = accounts.is_ok();
-        let surroundings = Surroundings { users: Rc::clone(&users), reports_exits, has_accounts };
+        let accounts = accounts(reports_exits);
+        let surroundings = Surroundings { users: Rc::clone(&users), reports_exits };
         let pages = PageTracker::new(&state, boot_id.clone(), config.own.clone(), surroundings)?;
         wakeup.add_folders(pages.written())?;
         wakeup.add_exits(pages.exits())?;
@@ -172,6 +171,7 @@ impl Daemon {
         let ended = self.accounts.as_mut().map(ExitAccounts::read).unwrap_or_default();
         self.pipeline.work_on_pages(exits, now);
         self.pipeline.pages.account(&ended);
+        self.subscribe_if_asked();
         if woken.reload {
             self.reload();
         }
@@ -184,6 +184,18 @@ impl Daemon {
         self.pipeline.publish_if_due(now);
         if self.status.is_due(&self.reported(), now) {
             self.write_status();
+        }
+    }
+
+    /// Has the kernel send accounts as soon as somebody has asked for one.
+    fn subscribe_if_asked(&mut self) {
+        let Ok(accounts) = &mut self.accounts else { return };
+        if !self.pipeline.pages.awaits_accounts() {
+            return;
+        }
+        match accounts.subscribe() {
+            Ok(()) => self.pipeline.pages.accounts_begin(),
+            Err(error) => self.accounts = Err(error.to_string()),
         }
     }
 
@@ -408,9 +420,11 @@ impl Daemon {
     }
 }
 
-fn accounts(options: &Options) -> Result<ExitAccounts, String> {
-    if options.poll || options.once {
-        return Err("the kernel is not asked".to_owned());
+/// Outside the first network namespace the kernel confirms the subscription and sends no records. It sends no process
+/// events either, and these say so.
+fn accounts(reports_exits: bool) -> Result<ExitAccounts, String> {
+    if !reports_exits {
+        return Err("the kernel reports no process events".to_owned());
     }
     ExitAccounts::open().map_err(|error| error.to_string())
 }

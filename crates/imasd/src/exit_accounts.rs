@@ -5,7 +5,8 @@
 use std::io::{Error, ErrorKind, Result};
 
 use imas_linux::taskstats::{
-    CONTROL, ExitRecord, FAMILY_NAME, GET, GET_FAMILY, Message, REGISTER_CPUS, message, request,
+    CONTROL, DEREGISTER_CPUS, ExitRecord, FAMILY_NAME, GET, GET_FAMILY, Message, REGISTER_CPUS, message,
+    request,
 };
 use rustix::io::Errno;
 
@@ -20,12 +21,14 @@ const CPUS: &str = "/sys/devices/system/cpu/possible";
 /// Records read at once: a flood of ending threads does not delay everything else.
 const MOST_AT_ONCE: usize = 16_384;
 
-/// An open subscription.
+/// A subscription that can be made.
 #[derive(Debug)]
 pub(crate) struct ExitAccounts {
     socket: KernelSocket,
     /// Number of the family; 0 as long as it is not known.
     family: u16,
+    /// All CPUs.
+    cpus: String,
 }
 
 /// Records of one reading.
@@ -38,18 +41,26 @@ pub(crate) struct EndedThreads {
 }
 
 impl ExitAccounts {
-    /// Subscribes to the records of all CPUs.
+    /// Finds out whether the kernel sends records. It sends none yet: one for each thread that ends on the machine is too
+    /// dear where nobody asks.
     pub(crate) fn open() -> Result<Self> {
-        let mut accounts = Self { socket: KernelSocket::open(NETLINK_GENERIC, 0)?, family: 0 };
+        let socket = KernelSocket::open(NETLINK_GENERIC, 0)?;
+        let cpus = std::fs::read_to_string(CPUS)?.trim().to_owned();
+        let mut accounts = Self { socket, family: 0, cpus };
         let family = accounts.ask(&request(CONTROL, GET_FAMILY, FAMILY_NAME, TASKSTATS));
         accounts.family = match family {
             Ok(Some(family)) => family,
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => return Err(Error::other("the kernel has no taskstats")),
         };
-        let cpus = std::fs::read_to_string(CPUS)?;
-        accounts.ask(&request(accounts.family, GET, REGISTER_CPUS, cpus.trim()))?;
+        accounts.subscribe()?;
+        accounts.ask(&request(accounts.family, GET, DEREGISTER_CPUS, &accounts.cpus))?;
         Ok(accounts)
+    }
+
+    /// Has the kernel send the records of all CPUs from now on.
+    pub(crate) fn subscribe(&mut self) -> Result<()> {
+        self.ask(&request(self.family, GET, REGISTER_CPUS, &self.cpus)).map(drop)
     }
 
     /// Sends a request. Returns the number of the family, where that was asked for. The kernel has answered when the
@@ -125,6 +136,9 @@ mod tests {
             Ok(accounts) => accounts,
             Err(why) => return skipped(&format!("the kernel sends no records of ended threads: {why}")),
         };
+        assert!(Command::new("true").status().unwrap().success());
+        assert!(accounts.read().records.is_empty(), "nobody has asked");
+        accounts.subscribe().unwrap();
         for threads in ["0", "5"] {
             // The process replaces its image: its account goes on.
             let mut command = Command::new("env");

@@ -161,11 +161,11 @@ impl Folders {
         Some(now.saturating_sub(Duration::from_secs(written_s)))
     }
 
-    /// Whether nothing was written into the file, or it is gone.
+    /// Whether the file is there, and nothing was written into it.
     pub(crate) fn is_empty(&self, page: &PageName) -> bool {
         let folder = self.open.get(&page.uid);
         let about = folder.and_then(|folder| statat(folder, &page.name, AtFlags::SYMLINK_NOFOLLOW).ok());
-        about.is_none_or(|about| about.st_size == 0)
+        about.is_some_and(|about| about.st_size == 0)
     }
 
     /// Every name in the user's folder.

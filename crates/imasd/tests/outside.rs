@@ -133,12 +133,21 @@ fn status(world: &World) -> serde_json::Value {
     serde_json::from_slice(&std::fs::read(world.path("run/state/status.json")).unwrap()).unwrap()
 }
 
-/// Waits until imasd has a folder for this user: it makes one when it sees a process that is worth it.
+/// Waits until imasd has a folder for this user: it makes one when it sees a process that is worth it. And until the
+/// kernel sends it accounts: that begins with the first request.
 fn welcomed(world: &World) {
     let mut long = Command::new("sleep").arg("100").env("IMAS_RUN", world.path("run")).spawn().unwrap();
     world.wait("imasd has made a folder for this user", || world.pages().exists());
     long.kill().unwrap();
     long.wait().unwrap();
+    first_asked(world, &world.pages());
+}
+
+/// Makes the first request, which imasd refuses. It names no process.
+fn first_asked(world: &World, folder: &Path) {
+    let request = folder.join("1-1.account");
+    std::fs::write(&request, "").unwrap();
+    world.wait("the first request is refused", || !request.exists());
 }
 
 #[test]
@@ -260,6 +269,7 @@ fn a_program_of_an_ordinary_user_is_measured() {
     let lingers = Started(as_uid(SOMEBODY, Path::new("sleep")).arg("1000").spawn().unwrap());
     world.wait("imasd has made a folder for this user", || folder.exists());
     drop(lingers);
+    first_asked(&world, &folder);
 
     let printed = user.starts(&[], &["2"], 0);
     let sample = user.trials().pop().unwrap().sample;

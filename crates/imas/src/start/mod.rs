@@ -501,16 +501,18 @@ fn prepare(
     command: &Command,
     ticket: &Ticket<'_>,
 ) -> Result<Start> {
+    let is_outside = !ticket.served.is_empty();
+    // Before the page is made: a program that starts untouched after all would be measured as one under the candidate.
+    let plain = is_outside.then(|| variables_outside(request, context, candidate)).transpose()?;
     let has_page = !request.args.dry_run && (decision.trial || is_watched(candidate, ticket));
     let page = has_page.then(|| make_page(context.page_folder(), ticket)).flatten();
     if decision.trial && has_page && page.is_none() {
         return Ok(Start::untouched_because(request, "no trial page could be made"));
     }
-    let is_outside = !ticket.served.is_empty();
     let mode = if decision.trial { Mode::Trial } else { Mode::Production };
-    let variables = match is_outside {
-        true => variables_outside(request, context, candidate)?,
-        false => variables(request, context, candidate, mode, page.as_deref())?,
+    let variables = match plain {
+        Some(plain) => plain,
+        None => variables(request, context, candidate, mode, page.as_deref())?,
     };
     let words = words(candidate, &command.argv);
     Ok(Start { candidate: candidate.name.clone(), because: decision.text(), words, variables, page })

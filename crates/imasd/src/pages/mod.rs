@@ -102,7 +102,13 @@ pub(crate) struct PageTracker {
     spent: Vec<PageName>,
     /// Processes whose account is asked for, by their ids.
     outside: HashMap<u32, OutsideStart>,
-    /// Events of the folders are left that are older than records of ended threads already taken.
+    /// Those whose last record has come.
+    over: Vec<u32>,
+    /// Somebody has asked for an account.
+    is_asked: bool,
+    /// The kernel sends records of ended threads.
+    has_records: bool,
+    /// Requests may be left that are older than records of ended threads already taken, or than the first record.
     is_behind: bool,
     /// The last reading has left events of the folders.
     has_unread: bool,
@@ -119,8 +125,6 @@ pub(crate) struct Surroundings {
     pub(crate) users: Rc<ServedUsers>,
     /// Whether the kernel reports how processes end.
     pub(crate) reports_exits: bool,
-    /// Whether the kernel accounts for processes that end.
-    pub(crate) has_accounts: bool,
 }
 
 impl PageTracker {
@@ -142,6 +146,9 @@ impl PageTracker {
             awaiting_exit: Vec::new(),
             spent: Vec::new(),
             outside: HashMap::new(),
+            over: Vec::new(),
+            is_asked: false,
+            has_records: false,
             is_behind: false,
             has_unread: false,
             boot_id,
@@ -325,8 +332,9 @@ impl PageTracker {
     /// Time to look at pages again if nothing happens.
     pub(crate) fn next(&self) -> Option<Instant> {
         let looks = self.pending.iter().chain(&self.awaiting_exit).map(|pending| pending.next).min();
-        let queued = (!self.backlog.is_empty()).then(|| Instant::now() + crate::backlog::BETWEEN_TURNS);
-        [looks, queued].into_iter().flatten().min()
+        let has_work = !self.backlog.is_empty() || self.has_answers();
+        let work = has_work.then(|| Instant::now() + crate::backlog::BETWEEN_TURNS);
+        [looks, work].into_iter().flatten().min()
     }
 }
 

@@ -30,9 +30,7 @@ pub(super) struct OutsideStart {
     identity: Identity,
     /// What its threads that have ended have used.
     account: Account,
-    /// The kernel names another user as the process's.
-    is_foreign: bool,
-    /// The process was gone at the last sweep.
+    /// No thread of the process was left at the last look.
     is_gone: bool,
 }
 
@@ -50,11 +48,15 @@ pub(super) fn is_request(page: &PageName) -> bool {
 }
 
 impl PageTracker {
-    /// A request was written.
+    /// A request was written. Our answers have the same name and are reported too: they are not empty.
     pub(super) fn account_asked(&mut self, request: PageName) {
+        if !self.folders.is_empty(&request) {
+            return;
+        }
         let named = request.name.to_str().and_then(outside::requested);
         let identity = named.map(|(pid, start_ticks)| Identity { pid, start_ticks });
-        let may_ask = self.surroundings.has_accounts && !self.is_behind;
+        let may_ask = self.has_records && !self.is_behind;
+        self.is_asked = true;
         let Some(identity) = identity.filter(|identity| may_ask && may_be(*identity, request.uid)) else {
             return self.folders.remove(&request);
         };
@@ -66,13 +68,23 @@ impl PageTracker {
         if !self.has_room_for(&request) {
             return self.folders.remove(&request);
         }
-        let account = Account::default();
-        let start = OutsideStart { request, identity, account, is_foreign: false, is_gone: false };
+        let start = OutsideStart { request, identity, account: Account::default(), is_gone: false };
         self.outside.insert(identity.pid, start);
     }
 
+    /// Whether the kernel is to send records: it sends none before the first request, which is refused.
+    pub(crate) fn awaits_accounts(&self) -> bool {
+        self.is_asked && !self.has_records
+    }
+
+    /// The kernel sends records from now on. Requests that are there already may miss some.
+    pub(crate) fn accounts_begin(&mut self) {
+        (self.has_records, self.is_behind) = (true, true);
+        self.gather();
+    }
+
     /// Whether that file is a request whose answer is to come.
-    fn is_asked(&self, file: &PageName) -> bool {
+    fn is_open(&self, file: &PageName) -> bool {
         let named = file.name.to_str().and_then(outside::requested);
         let start = named.and_then(|(pid, _)| self.outside.get(&pid));
         start.is_some_and(|start| start.request == *file)
@@ -89,20 +101,45 @@ impl PageTracker {
         for record in &ended.records {
             let Some(start) = self.outside.get_mut(&record.process) else { continue };
             let uid = start.request.uid;
-            start.is_foreign |= record.uid != uid && uid != 0;
+            // The kernel names another user as the process's.
+            if record.uid != uid && uid != 0 {
+                self.end_request(record.process);
+                continue;
+            }
             start.account.add(record);
             if record.is_last {
-                self.answer(record.process);
+                self.over.push(record.process);
             }
         }
+        self.answer_ended();
+    }
+
+    /// Writes the answers about processes whose last record has come. That is of the thread which knew that it was the
+    /// last: another one may send its record a moment later. No record can come once no thread is left, so what was read
+    /// after that is all.
+    fn answer_ended(&mut self) {
+        for pid in std::mem::take(&mut self.over) {
+            let Some(start) = self.outside.get_mut(&pid) else { continue };
+            if start.is_gone {
+                self.answer(pid);
+            } else {
+                start.is_gone = !is_running(start.identity);
+                self.over.push(pid);
+            }
+        }
+    }
+
+    /// Whether an answer can be written as soon as the records were read once more. Where threads are left, their ends wake
+    /// us.
+    pub(super) fn has_answers(&self) -> bool {
+        self.over.iter().any(|pid| self.outside.get(pid).is_some_and(|start| start.is_gone))
     }
 
     /// Writes the account of a process that has ended.
     fn answer(&mut self, pid: u32) {
         let Some(start) = self.outside.remove(&pid) else { return };
         // A kernel without accounts of delays sends no CPU time.
-        let is_known = !start.is_foreign && start.account.cpu_ns > 0;
-        let text = serde_json::to_vec(&start.account).ok().filter(|_| is_known);
+        let text = serde_json::to_vec(&start.account).ok().filter(|_| start.account.cpu_ns > 0);
         let is_written = text.is_some_and(|text| self.folders.replace(&start.request, &text).is_ok());
         if !is_written {
             self.folders.remove(&start.request);
@@ -124,13 +161,13 @@ impl PageTracker {
             let was_gone = start.is_gone;
             start.is_gone = !is_running(start.identity);
             // The first time, its last record may be on its way.
-            if was_gone && start.is_gone {
+            if was_gone && start.is_gone && !self.over.contains(pid) {
                 gone.push(*pid);
             }
         }
         gone.into_iter().for_each(|pid| self.end_request(pid));
         let mut kept = HashMap::<u32, usize>::new();
-        for file in files.into_iter().filter(|file| !self.is_asked(file)) {
+        for file in files.into_iter().filter(|file| !self.is_open(file)) {
             let theirs = kept.entry(file.uid).or_default();
             *theirs += 1;
             let most = if self.folders.is_empty(&file) { identify::UNFINISHED } else { KEPT };
@@ -160,21 +197,21 @@ mod tests {
 
     fn tracker(state: &Path) -> PageTracker {
         let users = Rc::new(ServedUsers::own_tree(state));
-        let surroundings = Surroundings { users, reports_exits: true, has_accounts: true };
+        let surroundings = Surroundings { users, reports_exits: true };
         let mut pages =
             PageTracker::new(state, "boot".to_owned(), Settings::default(), surroundings).unwrap();
         pages.welcome(me());
+        pages.accounts_begin();
         pages
     }
 
-    fn own_name() -> String {
-        let pid = std::process::id();
+    fn name_of(pid: u32) -> String {
         format!("{pid}-{}.account", start_ticks(pid).unwrap())
     }
 
-    fn ended(thread: u32, is_last: bool) -> ExitRecord {
+    fn ended(process: u32, thread: u32, is_last: bool) -> ExitRecord {
         let account = Account { cpu_ns: 5, wait_status: 3 << 8, ..Account::default() };
-        ExitRecord { process: std::process::id(), thread, uid: me(), is_last, account }
+        ExitRecord { process, thread, uid: me(), is_last, account }
     }
 
     fn batch(records: &[ExitRecord]) -> EndedThreads {
@@ -185,14 +222,23 @@ mod tests {
     fn the_records_of_all_threads_become_one_answer() {
         let state = tempfile::tempdir().unwrap();
         let mut pages = tracker(state.path());
-        let request = state.path().join("u").join(me().to_string()).join(own_name());
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let pid = child.id();
+        let request = state.path().join("u").join(me().to_string()).join(name_of(pid));
         std::fs::write(&request, "").unwrap();
         pages.gather();
-        let other = ExitRecord { process: u32::MAX, ..ended(2, true) };
-        pages.account(&batch(&[ended(1, false), other]));
-        assert_eq!(std::fs::read(&request).unwrap(), b"", "threads of it are left");
+        pages.account(&batch(&[ended(pid, 1, false), ended(u32::MAX, 2, true)]));
         pages.sweep();
-        pages.account(&batch(&[ended(2, false), ended(std::process::id(), true), ended(2, true)]));
+        pages.account(&batch(&[ended(pid, pid, true)]));
+        pages.account(&EndedThreads::default());
+        assert!(!pages.has_answers(), "a thread is left, which the last one has overtaken");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        pages.account(&EndedThreads::default());
+        assert_eq!(std::fs::read(&request).unwrap(), b"", "its record was not read yet");
+        assert!(pages.has_answers());
+        pages.sweep();
+        pages.account(&batch(&[ended(pid, 2, false)]));
         let account: Account = serde_json::from_slice(&std::fs::read(&request).unwrap()).unwrap();
         assert_eq!((account.cpu_ns, account.wait_status), (15, 3 << 8));
         pages.gather();
@@ -205,12 +251,21 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let mut pages = tracker(state.path());
         let folder = state.path().join("u").join(me().to_string());
-        let request = folder.join(own_name());
+        let pid = std::process::id();
+        let request = folder.join(name_of(pid));
         for name in ["x.account", "1-999999999999.account", "01-1.account"] {
             std::fs::write(folder.join(name), "").unwrap();
         }
         pages.gather();
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0, "they name no process");
+
+        pages.has_records = false;
+        std::fs::write(&request, "").unwrap();
+        pages.gather();
+        assert!(!request.exists() && pages.awaits_accounts(), "the kernel sends no records yet");
+        std::fs::write(&request, "").unwrap();
+        pages.accounts_begin();
+        assert!(!request.exists() && !pages.awaits_accounts(), "threads of it may have ended before");
 
         std::fs::write(&request, "").unwrap();
         pages.gather();
@@ -218,7 +273,7 @@ mod tests {
         assert!(!request.exists() && pages.outside.is_empty(), "records were lost");
 
         pages.has_unread = true;
-        pages.account(&batch(&[ended(1, false)]));
+        pages.account(&batch(&[ended(pid, 1, false)]));
         std::fs::write(&request, "").unwrap();
         pages.gather();
         assert!(!request.exists(), "a record may have come before it");
@@ -227,7 +282,7 @@ mod tests {
         assert!(request.exists() && pages.outside.len() == 1, "nothing is left unread");
 
         if me() != 0 {
-            pages.account(&batch(&[ExitRecord { uid: me() + 1, ..ended(1, true) }]));
+            pages.account(&batch(&[ExitRecord { uid: me() + 1, ..ended(pid, 1, true) }]));
             assert!(!request.exists(), "it ran as another user");
         }
     }
