@@ -78,7 +78,10 @@ impl JudgedAim {
         let ratio = |at: usize| {
             geometric_mean(&held_out.iter().filter_map(|(_, picks)| picks.ratios[at]).collect::<Vec<_>>())
         };
-        let is_picked = |picks: &HeldOutPicks| picks.candidates.first().is_some_and(|name| name != SYSTEM);
+        let is_picked = |picks: &HeldOutPicks| {
+            let rounds = picks.by_round.values();
+            rounds.filter(|name| *name != SYSTEM).count() * 2 > picks.by_round.len()
+        };
         (!held_out.is_empty()).then(|| RuntimePicks {
             runtime,
             aim: self.aim,
