@@ -300,7 +300,7 @@ mod tests {
     const SMALL: RecordedRunFacts = RecordedRunFacts { allocator_share: 0.01, peak_bytes: 1e6, threads: 1 };
     const THREADED: RecordedRunFacts = RecordedRunFacts { allocator_share: 0.5, peak_bytes: 1e6, threads: 4 };
 
-    /// As many predictions of memory, each off by this.
+    /// Predictions of memory, `count` of them, each off by this.
     fn errors(candidate: &str, off: f64, count: usize) -> Vec<CheckedPrediction> {
         let (figure, candidate) = (PredictedFigure::Memory, candidate.to_owned());
         vec![CheckedPrediction { figure, candidate, run: LARGE, off }; count]

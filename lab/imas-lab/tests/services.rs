@@ -229,7 +229,7 @@ fn settings_of_runtimes_have_a_judgement_of_their_own() {
 
     let path = file.to_str().unwrap();
     let twice = said(&["runtimes", "--markdown", path]);
-    assert!(twice.contains("Leanest picks: memory -40.0 %"), "{twice}");
+    assert!(twice.contains("Leanest picks: memory -40 %"), "{twice}");
     assert!(twice.contains("leanest, proven") && twice.contains("java: jvm:serial"), "four rounds: {twice}");
     assert!(twice.contains("`jvm:serial`") && twice.contains("java (95 MiB)"), "{twice}");
     assert!(!twice.contains("web"), "{twice}");

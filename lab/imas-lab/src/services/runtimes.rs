@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Args, ValueHint};
 use imas_cli::message::Hinted;
-use imas_cli::output;
 use imas_cli::table::Table;
+use imas_cli::{format, output};
 use imas_study::services::{JUDGED, RoundChanges, RuntimePicks, services_by_runtime};
 use serde_json::json;
 
@@ -62,7 +62,11 @@ fn aim(picks: &[RuntimePicks]) -> String {
     let all = picks.iter().filter(|one| one.runtime.is_none() && one.aim == "leanest" && !one.is_proven);
     let mean = |one: &RuntimePicks, figure: &str| {
         let at = JUDGED.iter().position(|judged| *judged == figure)?;
-        one.ratios[at].map(|ratio| imas_cli::format::change(&ratio))
+        // One service has no interval over the services.
+        one.ratios[at].map(|ratio| match one.services {
+            1 => format::percent(ratio.mid),
+            _ => format::change(&ratio),
+        })
     };
     let text = |one: &RuntimePicks| {
         let cpu = mean(one, "cpu").unwrap_or_else(|| "unknown".to_owned());

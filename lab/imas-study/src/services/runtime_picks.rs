@@ -10,8 +10,8 @@ use std::array::from_fn;
 use imas_cli::format;
 use imas_cli::table::Table;
 use imas_core::SYSTEM;
-use imas_core::compare::{Answer, CostLimits, FEWEST_ROUNDS, Margins};
-use imas_core::stats::{Interval, RESAMPLES};
+use imas_core::compare::{Answer, CostLimits, Margins};
+use imas_core::stats::{CONFIDENCE, Interval, RESAMPLES, attainable_confidence};
 use imas_linux::runtime::Runtime;
 use imas_runs::service::page::MeasuredService;
 use imas_runs::service::{CandidateFigures, GuardRail, ServiceGoal, margin};
@@ -78,7 +78,10 @@ impl JudgedAim {
         let ratio = |at: usize| {
             geometric_mean(&held_out.iter().filter_map(|(_, picks)| picks.ratios[at]).collect::<Vec<_>>())
         };
-        let is_picked = |picks: &HeldOutPicks| picks.candidates.first().is_some_and(|name| name != SYSTEM);
+        let is_picked = |picks: &HeldOutPicks| {
+            let rounds = picks.by_round.values();
+            rounds.filter(|name| *name != SYSTEM).count() * 2 > picks.by_round.len()
+        };
         (!held_out.is_empty()).then(|| RuntimePicks {
             runtime,
             aim: self.aim,
@@ -134,8 +137,11 @@ impl RuntimePicks {
             self.services.to_string(),
             self.picked.to_string(),
         ];
-        let MadeWorse { worse, proven, .. } = self.made_worse;
-        let worse = [0, 1, 2].map(|at| format!("{} ({})", worse[at], proven[at])).join(", ");
+        let MadeWorse { worse, proven, failed, .. } = self.made_worse;
+        let mut worse = [0, 1, 2].map(|at| format!("{} ({})", worse[at], proven[at])).join(", ");
+        if failed > 0 {
+            worse += &format!("; the pick of {failed} failed");
+        }
         let which = |(service, names): &(String, Vec<String>)| format!("{service}: {}", names.join(", "));
         let which = match self.runtime {
             Some(_) => self.picks.iter().map(which).collect::<Vec<_>>().join("; "),
@@ -167,8 +173,8 @@ fn runtime_of(service: &RoundChanges) -> Option<Runtime> {
     service.candidates.iter().find_map(|name| Runtime::of_candidate(name))
 }
 
-/// A table for each runtime: its services under each of its settings, medians of paired rounds. Bold is proven with
-/// 95 %.
+/// A table for each runtime: its services under each of its settings, medians of paired rounds. Bold is shown with
+/// 95 %, which takes six rounds.
 #[must_use]
 pub fn services_by_runtime(services: &[MeasuredService<'_>]) -> Vec<(Runtime, Table)> {
     let table = |runtime: Runtime| {
@@ -209,7 +215,7 @@ fn cell(one: &CandidateFigures, by_clock: bool) -> String {
         let Some(ratio) = found.and_then(|found| found.ratio) else { return "-".to_owned() };
         let text = format::percent(ratio.mid);
         let is_shown = Answer::by_interval(ratio, margin(figure)) != Answer::NotShown;
-        if is_shown && one.rounds >= FEWEST_ROUNDS { format!("**{text}**") } else { text }
+        if is_shown && attainable_confidence(one.rounds) >= CONFIDENCE { format!("**{text}**") } else { text }
     };
     let [cpu, memory, idle, p99] = SHOWN.map(of);
     format!("{cpu}, {memory}; {idle}; {p99}")
@@ -222,7 +228,7 @@ mod tests {
     use imas_core::server_run::{Figure, ServerRun};
     use imas_runs::service::{ServiceOptions, compare_services};
 
-    /// Four rounds of a service; `all` has memory and CPU seconds by candidate.
+    /// Six rounds of a service; `all` has memory and CPU seconds by candidate.
     fn runs(service: &str, all: &[(&str, f64, f64)]) -> Vec<RawRun> {
         let of = |round: u32| {
             all.iter().map(move |(candidate, memory, cpu)| {
@@ -235,7 +241,7 @@ mod tests {
                     .with_server(server)
             })
         };
-        (0..4).flat_map(of).collect()
+        (0..6).flat_map(of).collect()
     }
 
     fn journal() -> Vec<RawRun> {
