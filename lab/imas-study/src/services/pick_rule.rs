@@ -35,8 +35,7 @@ impl PickRule {
         }
         let costs: Vec<f64> =
             rounds.iter().filter_map(|&round| cost(self.goal, changes, candidate, round)).collect();
-        // A candidate that ran in few of these rounds could win by luck.
-        let score = median(&costs).filter(|_| costs.len() * 2 >= rounds.len())?;
+        let score = median(&costs)?;
         let is_enough = score < 0.0 && -score.exp_m1() >= self.least_gain;
         let is_proof = || {
             let ratios: Vec<f64> = costs.iter().map(|cost| cost.exp()).collect();
