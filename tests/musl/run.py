@@ -122,10 +122,12 @@ class Tests:
         shown = run(self.imas, "explain", self.program, env=self.env)
         check("a pin is shown", "pinned" in shown.stdout and "mimalloc" in shown.stdout, shown)
         run(self.imas, "exclude", "add", self.program, env=self.env, must=True)
-        ended = run(self.imas, "run", "--", self.program, env=self.env)
-        check("an exclusion wins", ended == self.plain, ended)
-        run(self.imas, "exclude", "remove", self.program, env=self.env, must=True)
+        said = run(self.imas, "run", "--", self.program, "children", env=self.env).stdout
+        check("a pin goes before an exclusion", f"malloc: {BUILT}/allocators/libmimalloc.so" in said.splitlines(), said)
         run(self.imas, "unpin", self.program, env=self.env, must=True)
+        ended = run(self.imas, "run", "--", self.program, env=self.env)
+        check("an exclusion: untouched", ended == self.plain, ended)
+        run(self.imas, "exclude", "remove", self.program, env=self.env, must=True)
 
     def sqlite(self):
         source = sqlite_source()

@@ -58,7 +58,7 @@ fn why_no_trials(profile: &ProfileView) -> Option<String> {
 pub fn planned(mut plan: StartPlan, profile: &ProfileView, executable: &ExecutableFacts) -> StartPlan {
     let unfit = executable.unfit.as_deref().unwrap_or_default();
     let no_trials = why_no_trials(profile);
-    if no_trials.is_some() {
+    if plan.decision.trial && no_trials.is_some() {
         plan.decision = plan.production.clone();
     }
     for decision in [&mut plan.decision, &mut plan.production] {

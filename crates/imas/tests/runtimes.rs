@@ -214,6 +214,12 @@ fn a_static_program_of_go_is_served_by_settings() {
     let text = printed(&output(&mut world.imas(["explain", words[0]])));
     assert!(text.contains("pinned"), "{text}");
     world.check(["exclude", "add", words[0]]).success();
+    assert_eq!(
+        printed(&output(world.imas(["run", "--"]).args(words))),
+        "400\n",
+        "a pin goes before an exclusion"
+    );
+    world.check(["unpin", words[0]]).success();
     assert_eq!(printed(&output(world.imas(["run", "--"]).args(words))), "100\n", "excluded");
     let pages = world.page_files().into_iter().filter(|name| name.ends_with(".page"));
     assert_eq!(pages.count(), 0);

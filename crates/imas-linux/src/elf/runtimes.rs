@@ -71,7 +71,9 @@ fn is_interpreter(runtime: Runtime, headers: &Headers, path: &Path) -> bool {
 
 fn found<R: Read + Seek>(source: &mut R, headers: &Headers, left: u64) -> io::Result<Vec<FoundRuntime>> {
     let mut found: Vec<FoundRuntime> = go(source, headers.go_build)?.into_iter().collect();
-    let (markers, is_new_node) = symbol_markers(source, headers, left)?;
+    // The texts of a launcher are read twice at most.
+    let left_for_symbols = left.saturating_sub(2 * MOST_LAUNCHER_BYTES);
+    let (markers, is_new_node) = symbol_markers(source, headers, left_for_symbols)?;
     for marker in markers {
         let by = match library_of(marker.runtime, headers) {
             Some(library) => format!("linked with {library}, uses {}", marker.name),

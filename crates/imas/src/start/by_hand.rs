@@ -121,9 +121,6 @@ pub(super) fn pinned_unfit<'a>(
         None => executable.fits_musl && !candidate.is_system(),
     };
     let Some(candidate) = pinned.filter(is_given) else { return Ok(None) };
-    if store.is_excluded(&program.path, &program.detail)? {
-        return Ok(None);
-    }
     if candidate.runtime.is_none() {
         let why = executable.unfit.as_deref().unwrap_or_default();
         return of_musl(request, context, candidate, (why, "pinned")).map(|start| Some((None, start)));
