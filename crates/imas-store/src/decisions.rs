@@ -32,11 +32,11 @@ pub struct Begun {
     pub at_s: f64,
 }
 
-/// Trials of program ?1 under candidate ?2 that began within the ?4 seconds before ?3. Trials stored up to
-/// number ?5 have ended.
+/// Trials of program ?1 under candidate ?2 that began within the ?4 seconds before ?3, or up to a minute after it: a start
+/// that read its clock later may have written earlier. Trials stored up to number ?5 have ended.
 const UNDER_WAY: &str = "SELECT other.trial_id, other.at_s FROM decision AS other
     WHERE other.program = ?1 AND other.candidate = ?2 AND other.trial_id IS NOT NULL
-      AND other.at_s > ?3 - ?4 AND other.at_s <= ?3
+      AND other.at_s > ?3 - ?4 AND other.at_s <= ?3 + min(?4, 60)
       AND NOT EXISTS (SELECT 1 FROM trial WHERE trial.trial_id = other.trial_id AND trial.id <= ?5)";
 
 impl Store {
@@ -205,6 +205,7 @@ mod tests {
         let begins = |decided: &Decided| store.begin(program, decided, 0).unwrap();
         assert!(begins(&of("a", "t1", 100.0, 3600.0)));
         assert!(!begins(&of("a", "t2", 100.1, 3600.0)), "t1 is under way");
+        assert!(!begins(&of("a", "t2", 99.9, 3600.0)), "t1 read its clock later and wrote earlier");
         let under_way = |candidate, at_s, retest_s| {
             let begun = store.under_way(program, candidate, at_s, retest_s, 0).unwrap();
             begun.map(|begun| (begun.trial_id, begun.at_s))

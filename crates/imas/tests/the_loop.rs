@@ -418,15 +418,20 @@ fn eight_starts_at_once_lose_nothing() {
     assert_eq!(world.page_files(), [""; 0], "every page was harvested and removed");
 }
 
-/// Simultaneous starts, as under `make -j8`: a candidate's waiting time begins when its trial begins.
+/// Simultaneous starts, as under `make -j8`: a candidate's waiting time begins when its trial begins. The programs run
+/// until all have been started, however busy the machine is.
 #[test]
 fn of_starts_at_once_one_is_a_candidates_trial() {
     let world = World::new();
     let behave = build::program("behave", &world.work());
-    let starts: Vec<_> =
-        (0..8).map(|_| world.imas(["run", "--"]).arg(&behave).arg("20000").spawn().unwrap()).collect();
-    for mut start in starts {
-        assert!(start.wait().unwrap().success());
+    let mut starts: Vec<_> = (0..8)
+        .map(|_| world.imas(["run", "--"]).arg(&behave).args(["20000", "hang"]).spawn().unwrap())
+        .collect();
+    let runs = |pid: u32| std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == behave);
+    wait_until("all have been started", || starts.iter().all(|start| runs(start.id())));
+    for start in &mut starts {
+        start.kill().unwrap();
+        start.wait().unwrap();
     }
     world.check(["harvest"]).success();
     let mut tried: Vec<_> = world.trials().into_iter().map(|trial| trial.sample.candidate).collect();

@@ -102,7 +102,7 @@ pub(crate) struct PageTracker {
     spent: Vec<PageName>,
     /// Processes whose account is asked for, by their ids.
     outside: HashMap<u32, OutsideStart>,
-    /// Those whose last record has come.
+    /// Processes of these whose last record has come.
     over: Vec<u32>,
     /// Somebody has asked for an account.
     is_asked: bool,
