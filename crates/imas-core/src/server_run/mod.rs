@@ -64,7 +64,7 @@ pub struct ServerRun {
     /// Under `system`: what serves malloc in the server's processes, each once.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub malloc_by: Vec<String>,
-    /// What serves malloc, as an older IMAS wrote it: it named a library although a C library was preloaded before it.
+    /// The key of an older IMAS, which named a library even where a C library was preloaded before it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub malloc: Vec<String>,
     /// Under `system` and settings of glibc: the heaps of glibc in each process of the server, at the end of

@@ -106,7 +106,7 @@ impl Preload {
     }
 }
 
-/// What is preloaded, in the order in which the loader takes it.
+/// Libraries to be preloaded, in the order in which the loader takes it.
 fn preloads(running: &Running) -> Vec<Preload> {
     let variables = running.variables(|name| name == "LD_PRELOAD");
     let of_all = std::fs::read_to_string(PRELOAD_FILE).unwrap_or_default();

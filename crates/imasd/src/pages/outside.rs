@@ -28,7 +28,7 @@ const KEPT: Duration = Duration::from_secs(24 * 3600);
 pub(super) struct OutsideStart {
     pub(super) request: PageName,
     identity: Identity,
-    /// What its threads that have ended have used.
+    /// Sum over its threads that have ended.
     account: Account,
     /// No thread of the process was left at the last look.
     is_gone: bool,
