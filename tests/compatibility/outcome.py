@@ -14,6 +14,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from imas_testing import SLOWNESS
+
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 SHOWN = 600  # characters of an output that are kept
 
@@ -156,7 +158,7 @@ def run(command, environment, deadline, *, user="", filters=()):
             start = time.monotonic()
             process = subprocess.Popen(words, env=environment, cwd=folder / "work", stdin=subprocess.DEVNULL, stdout=out,
                                        stderr=err, start_new_session=True)
-            status = _ended(process, deadline)
+            status = _ended(process, deadline * SLOWNESS)
             seconds = time.monotonic() - start
             _end_all()
             process.wait()

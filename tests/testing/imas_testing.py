@@ -16,6 +16,7 @@ import time
 
 TIMEOUT_S = 300  # of a command
 LIMIT_S = 60  # of polling; no measurement, for the machine may be busy
+SLOWNESS = int(os.environ.get("IMAS_TEST_SLOWNESS", "1"))  # of an emulated machine: each deadline is so many times as long
 INSIDE = "IMAS_TEST_NAMESPACE"  # the folder that `enter_namespace` has made
 
 _began = time.monotonic()
@@ -121,6 +122,7 @@ class Ended(subprocess.CompletedProcess):
 def run(*words, timeout=TIMEOUT_S, must=False, may_hang=False, text=True, **options):
     """Runs the command in a session of its own, so that nothing it started outlives the timeout, which is a failure; with
     `may_hang` the return code is "timeout". `must`: another status than 0 is a failure. `text=False`: output is bytes."""
+    timeout *= SLOWNESS
     given = options.pop("input", None)
     options.setdefault("stdin", subprocess.DEVNULL if given is None else subprocess.PIPE)
     if text:
@@ -142,7 +144,7 @@ def run(*words, timeout=TIMEOUT_S, must=False, may_hang=False, text=True, **opti
 
 def until(condition, limit_s=LIMIT_S, ignoring=()):
     """Polls the condition until it is true or the time is up; its last value. An exception of `ignoring` counts as false."""
-    end = time.monotonic() + limit_s
+    end = time.monotonic() + limit_s * SLOWNESS
     while True:
         value = None
         with contextlib.suppress(*ignoring):

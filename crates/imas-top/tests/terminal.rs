@@ -11,12 +11,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use imas_testing::deadline;
 use portable_pty::{Child, CommandBuilder, ExitStatus, MasterPty, PtySize, native_pty_system};
 
 const SIZE: PtySize = PtySize { rows: 24, cols: 80, pixel_width: 0, pixel_height: 0 };
 /// The sequence that gives the terminal's own screen back.
 const RESTORED: &str = "\u{1b}[?1049l";
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE_S: u64 = 60;
 
 /// `imas-top` in a terminal of its own.
 struct Terminal {
@@ -90,7 +91,7 @@ impl Terminal {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return status;
             }
-            assert!(begun.elapsed() < DEADLINE, "it has not ended:\n{}", self.screen(24, 80));
+            assert!(begun.elapsed() < deadline(DEADLINE_S), "it has not ended:\n{}", self.screen(24, 80));
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -111,7 +112,7 @@ fn wait<T>(mut found: impl FnMut() -> Option<T>, why: impl Fn() -> String) -> T 
         if let Some(found) = found() {
             return found;
         }
-        assert!(begun.elapsed() < DEADLINE, "{}", why());
+        assert!(begun.elapsed() < deadline(DEADLINE_S), "{}", why());
         std::thread::sleep(Duration::from_millis(20));
     }
 }

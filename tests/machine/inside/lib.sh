@@ -37,9 +37,10 @@ same() {
     if cmp -s "$2" "$3"; then ok "$1"; else no "$1" "$(diff "$2" "$3" 2>&1 | head -n 20)"; fi
 }
 
-# until_true SECONDS COMMAND...: waits until the command succeeds; on a busy machine, six times as long.
+# until_true SECONDS COMMAND...: waits until the command succeeds; on a busy machine, six times as long, on an emulated
+# one IMAS_TEST_SLOWNESS times that.
 until_true() {
-    until_left=$(($1 * 30))
+    until_left=$(($1 * 30 * ${IMAS_TEST_SLOWNESS:-1}))
     shift
     until "$@" >/dev/null 2>&1; do
         until_left=$((until_left - 1))

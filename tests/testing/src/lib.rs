@@ -4,6 +4,7 @@
 use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 /// Prints that this test, or a part of it, cannot run here, and why. It ends a test: `return skipped("no
 /// network")`.
@@ -26,4 +27,10 @@ pub fn skipped(why: &str) {
 pub fn copy_program(from: &Path, to: &Path) {
     let copied = Command::new("cp").args(["--preserve=mode", "--"]).args([from, to]).status();
     assert!(copied.is_ok_and(|status| status.success()), "{} cannot be copied", from.display());
+}
+
+/// A deadline. No result of a test depends on it. On an emulated machine it is IMAS_TEST_SLOWNESS times as long.
+pub fn deadline(seconds: u64) -> Duration {
+    let slowness = std::env::var("IMAS_TEST_SLOWNESS").ok().and_then(|times| times.parse::<u32>().ok());
+    Duration::from_secs(seconds) * slowness.unwrap_or(1)
 }

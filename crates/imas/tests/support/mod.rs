@@ -353,14 +353,11 @@ pub(crate) fn assert_hinted(output: &Output, what: &str) {
     assert!(text.lines().any(|line| line.starts_with("hint: ")), "no hint\n{}", describe(output));
 }
 
-/// Time limit of every wait. No result depends on it.
-const WAIT_TIMEOUT: Duration = Duration::from_secs(180);
-
-/// Waits until the condition holds. Fails after [`WAIT_TIMEOUT`], because a test that hangs gives no message.
+/// Waits until the condition holds. Fails after three minutes, because a test that hangs gives no message.
 pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let start = Instant::now();
+    let (start, limit) = (Instant::now(), imas_testing::deadline(180));
     while !holds() {
-        assert!(start.elapsed() < WAIT_TIMEOUT, "timed out: {what}");
+        assert!(start.elapsed() < limit, "timed out: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -19,9 +19,6 @@ use imas_store::Store;
 use imas_store::samples::StoredProgram;
 use imas_testing::skipped;
 
-/// Time limit of every wait. No result depends on it.
-const WAIT_TIMEOUT: Duration = Duration::from_secs(120);
-
 /// Folder of the libraries that `make build` has built.
 pub(crate) fn lib_dir() -> PathBuf {
     let folder = std::fs::canonicalize(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../build/lib/imas"));
@@ -212,9 +209,9 @@ impl World {
 
     /// Waits for something to become true.
     pub(crate) fn wait(&self, what: &str, mut holds: impl FnMut() -> bool) {
-        let begin = Instant::now();
+        let (begin, limit) = (Instant::now(), imas_testing::deadline(120));
         while !holds() {
-            assert!(begin.elapsed() < WAIT_TIMEOUT, "timed out: {what}\n{}", self.log());
+            assert!(begin.elapsed() < limit, "timed out: {what}\n{}", self.log());
             std::thread::sleep(Duration::from_millis(20));
         }
     }
