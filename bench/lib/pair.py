@@ -14,7 +14,8 @@ ROUNDS = 20
 BOUND_NS = 4
 
 
-def _counted(place, kind, library):
+def counted_per_pair(place, kind, library):
+    """Instructions of a pair in production, and in a trial."""
     def per_pair(start):
         few, many = (instructions.count(place, start([place.program("pairs"), kind, str(count)]), place.environment())
                      for count in (FEW, MANY))
@@ -51,7 +52,7 @@ def run(place):
     libraries = {"system": None, "mimalloc": place.library("mimalloc")}
     for kind, label in (("same", "64 bytes"), ("mixed", "16 to 271 bytes, random")):
         for name, library in libraries.items():
-            plain, counted = _counted(place, kind, library)
+            plain, counted = counted_per_pair(place, kind, library)
             ns, added = _timed(place, kind, library)
             measured = (f"{figures.shown(added, 1, 'ns', '+')} over {ns.mid:.1f} ns; "
                         f"+{counted - plain:.1f} instructions over {plain:.1f}")

@@ -16,7 +16,7 @@ ROUNDS, BLOCK = 60, 4
 GUARD_MS, PASS_MS, ALLOCATOR_MS = 0.1, 0.15, 0.5
 
 
-def _ways(place, allocators, command, counted_by_valgrind=False):
+def ways_of(place, allocators, command, counted_by_valgrind=False):
     """By name: (variables, command). The ways `launch` and `trial` include making the page."""
     def tried(library, settings):
         return settings, injection.trial(place, library, command, counted_by_valgrind)
@@ -46,8 +46,8 @@ class _Starts:
     def __init__(self, place, label, command):
         self.label = label
         self.allocators = place.default_set()
-        self.rounds = process.starts(place, _ways(place, self.allocators, command), ROUNDS, BLOCK)
-        ways = _ways(place, self.allocators, command, counted_by_valgrind=True)
+        self.rounds = process.starts(place, ways_of(place, self.allocators, command), ROUNDS, BLOCK)
+        ways = ways_of(place, self.allocators, command, counted_by_valgrind=True)
         self.instructions = {way: instructions.count(place, argv, {**place.environment(), **variables})
                              for way, (variables, argv) in ways.items()}
 

@@ -6,8 +6,12 @@ Boots a Debian's kernel under qemu-system-aarch64 with the files of a Debian and
 own tests there. `make ARCH=arm64` has built what is tested; the programs of the tests are compiled there. Emulated
 processors are some twenty times slower than real ones, so no time is judged."""
 
+import contextlib
+import os
 import pathlib
+import platform
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -22,9 +26,9 @@ from imas_testing import check, finish, skipped, wanted  # noqa: E402
 
 PROJECT = HERE.parent.parent
 BUILD = PROJECT / "build/arm64"
-TARGET = PROJECT / "target/aarch64-unknown-linux-gnu"
-LIMIT_S = 3 * 3600
-DISK_MIB = 3000
+TARGET = PROJECT / os.environ.get("CARGO_TARGET_DIR", "target") / "aarch64-unknown-linux-gnu"
+LIMIT_S = 3 * 3600  # of a part
+DISK_MIB = 6000
 
 # Debian's suite, the package of the kernel, and a processor that has pages of that size.
 KERNELS = {"4k": ("bookworm", "linux-image-cloud-arm64", "cortex-a72"), "16k": ("trixie", "linux-image-arm64-16k", "max")}
@@ -38,9 +42,13 @@ PARTS = {
     "conformance": "tests/conformance/run --mode short",
     "hook": "python3 tests/hook/run.py -a jemalloc -a mimalloc",
     "preload": "python3 tests/hook/preload.py",
+    "instructions": "python3 tests/arm/counted.py",
 }
-COPIED = ["abi", "allocators/glue", "allocators/catalogue.toml", "allocators/lib", "hook", "record", "tests", "packaging", "Cargo.toml"]
+COPIED = ["abi", "allocators/glue", "allocators/catalogue.toml", "allocators/lib", "hook", "record", "tests", "bench", "packaging", "Cargo.toml"]
 PROGRAMS = ["imas", "imasd", "imas-top", "imas-lab"]
+INSTRUCTIONS = re.compile(r"^(.+): ([\d.]+) instructions$", re.M)
+MOST = 2  # times the instructions of this machine
+count = runpy.run_path(str(HERE.parent / "count"))["count"]
 
 
 def in_the_way():
@@ -85,13 +93,13 @@ def equip(root, parts):
     if "tarball" in parts:
         (project / "unpacked").mkdir()
         subprocess.run(["tar", "-xzf", tarball(), "-C", project / "unpacked"], check=True)
-    (root / "imas/parts").write_text("".join(f"{name} {PARTS[name]}\n" for name in parts))
+    (root / "imas/parts").write_text("".join(f"{name} {LIMIT_S} {PARTS[name]}\n" for name in parts))
     shutil.copy2(HERE / "init", root / "imas/init")
     (root / "imas/init").chmod(0o755)
 
 
-def boot(made, processor, folder, log):
-    """Boots the machine from a disk of the folder, and returns when it has turned itself off."""
+def boot(made, processor, folder, log, limit_s):
+    """Boots the machine from a disk of the folder, and returns when it has turned itself off or the time is up."""
     disk = folder / "disk"
     subprocess.run(["mke2fs", "-q", "-t", "ext4", "-d", folder / "root", disk, f"{DISK_MIB}M"], check=True)
     command = ["qemu-system-aarch64", "-M", "virt", "-cpu", processor, "-accel", "tcg,thread=multi", "-smp", "2", "-m", "3072",
@@ -99,7 +107,19 @@ def boot(made, processor, folder, log):
                "-append", "console=ttyAMA0 quiet panic=-1", "-drive", f"file={disk},format=raw,if=none,id=disk",
                "-device", "virtio-blk-device,drive=disk"]
     with log.open("wb") as console:
-        subprocess.run(command, stdin=subprocess.DEVNULL, stdout=console, stderr=console, timeout=LIMIT_S, check=False)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            subprocess.run(command, stdin=subprocess.DEVNULL, stdout=console, stderr=console, timeout=limit_s, check=False)
+
+
+def side_by_side(output):
+    """Prints what was counted there beside what is counted of the same programs here."""
+    here = dict(INSTRUCTIONS.findall(imas_testing.run(sys.executable, HERE / "counted.py", timeout=1800).stdout))
+    for name, there in INSTRUCTIONS.findall(output):
+        if name not in here:
+            skipped(name, f"not counted on {platform.machine()}: tests/arm/counted.py shows why")
+            continue
+        print(f"  {name}: {there} instructions, on {platform.machine()} {here[name]}", flush=True)
+        check(f"{name}: at most {MOST} times those of {platform.machine()}", float(there) <= MOST * float(here[name]), (there, here[name]))
 
 
 def judge(parts, text):
@@ -111,11 +131,13 @@ def judge(parts, text):
         if not check(f"{name} came to its end", found is not None, text[-2000:]):
             continue
         output, status, seconds = found.group(1).replace("\r", ""), found.group(2), found.group(3)
-        for line in re.findall(r"^(?:SKIPPED|FAILED).*$", output, re.M):
-            print(f"  {line}")
-        counts = re.findall(r"^\S+: \d+ passed.*$", output, re.M)
-        print(f"{name}: {counts[-1] if counts else 'no counts'}; {seconds} s", flush=True)
-        check(name, status == "0", output[-6000:])
+        for line in re.findall(r"^.*(?:SKIPPED|FAILED|panicked).*$", output, re.M):
+            print(f"  {line[:200]}")
+        passed, failed, left_out = count(output)
+        print(f"{name}: {passed} passed, {failed} failed, {left_out} skipped; {seconds} s", flush=True)
+        check(name, status == "0" and failed == 0, output[-6000:])
+        if name == "instructions":
+            side_by_side(output)
 
 
 def main():
@@ -138,7 +160,7 @@ def main():
         folder = pathlib.Path(folder)
         subprocess.run(["cp", "-a", made / "root", folder / "root"], check=True)
         equip(folder / "root", parts)
-        boot(made, processor, folder, log)
+        boot(made, processor, folder, log, 1800 + LIMIT_S * len(parts))
     judge(parts, log.read_text(errors="replace"))
     finish(f"arm {options.kernel}")
 
