@@ -14,7 +14,7 @@ LAB_CRATES   := -p imas-lab -p imas-simulate -p imas-study -p imas-suite
 FLEET_CRATES := -p imas-fleet -p imas-fleet-agent
 
 .DEFAULT_GOAL := build
-.PHONY: help setup setup-test build lab fleet all need-cargo hook record tools allocators allocators-default contract rust demo test test-all check \
+.PHONY: help setup setup-test build lab fleet all need-cargo hook record tools allocators allocators-default contract rust rust-tests demo test test-all check \
         conformance lint fmt bench study study-mobile docs-allocators install uninstall clean
 
 help: ## this list
@@ -64,6 +64,12 @@ contract:
 
 rust: need-cargo
 	$(CARGO) build --release --locked $(EVERY_CRATE)
+
+# What cargo has made for the tests of the product is listed for tests/arm/run.py, which starts them elsewhere.
+rust-tests: need-cargo
+	@mkdir -p $(IMAS_BUILD)
+	$(CARGO) test --no-run --profile checked --locked --message-format=json >$(IMAS_BUILD)/rust-tests.new
+	@mv $(IMAS_BUILD)/rust-tests.new $(IMAS_BUILD)/rust-tests.json
 
 # The candidates that are tested by default. The others take most of the build's time; the demo does not need
 # them.
@@ -173,7 +179,7 @@ fleet-test: hook allocators need-cargo ## three real servers, agents, imasd: pro
 arm-test: hook ## the build for arm64 on an emulated machine, with pages of 4 and of 16 KiB (as root; hours: no processor of that kind is needed)
 	@packaging/apt-install packaging/arm-packages.txt
 	@allocators/build.sh --strict mimalloc # its instructions here are printed beside those there
-	@$(MAKE) --no-print-directory ARCH=arm64 setup tarball
+	@$(MAKE) --no-print-directory ARCH=arm64 setup tarball rust-tests
 	@tests/arm/run.py --kernel 4k
 	@tests/arm/run.py --kernel 16k -k smoke
 	@tests/arm/run.py --kernel 16k -k conformance

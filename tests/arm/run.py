@@ -6,7 +6,9 @@ Boots a Debian's kernel under qemu-system-aarch64 with the files of a Debian and
 own tests there. `make ARCH=arm64` has built what is tested; the programs of the tests are compiled there. Emulated
 processors are some twenty times slower than real ones, so no time is judged."""
 
+import collections
 import contextlib
+import json
 import os
 import pathlib
 import platform
@@ -27,6 +29,7 @@ from imas_testing import check, finish, skipped, wanted  # noqa: E402
 PROJECT = HERE.parent.parent
 BUILD = PROJECT / "build/arm64"
 TARGET = PROJECT / os.environ.get("CARGO_TARGET_DIR", "target") / "aarch64-unknown-linux-gnu"
+TESTS = BUILD / "rust-tests.json"  # what cargo has printed (make rust-tests)
 LIMIT_S = 3 * 3600  # of a part
 DISK_MIB = 6000
 
@@ -41,10 +44,13 @@ PARTS = {
     "record": f"python3 tests/record/run.py {IMAS}",
     "conformance": "tests/conformance/run --mode short",
     "hook": "python3 tests/hook/run.py -a jemalloc -a mimalloc",
-    "preload": "python3 tests/hook/preload.py",
+    "preload": f"IMAS_TEST_PUBLISH={TARGET}/checked/examples/publish python3 tests/hook/preload.py",
     "instructions": "python3 tests/arm/counted.py",
 }
-COPIED = ["abi", "allocators/glue", "allocators/catalogue.toml", "allocators/lib", "hook", "record", "tests", "bench", "packaging", "Cargo.toml"]
+RUST = 'cd {}; for test in {}; do echo "== $test"; $test {} || broken=1; done; test -z "$broken"'
+LEFT_OUT = {"imas": "programs::java"}  # a test of a program that the root lacks
+COPIED = ["abi", "allocators/glue", "allocators/catalogue.toml", "allocators/lib", "hook", "record", "tests", "bench", "crates",
+          "docs", "packaging", "Cargo.toml"]
 PROGRAMS = ["imas", "imasd", "imas-top", "imas-lab"]
 INSTRUCTIONS = re.compile(r"^(.+): ([\d.]+) instructions$", re.M)
 MOST = 2  # times the instructions of this machine
@@ -67,6 +73,35 @@ def tarball():
     return found[-1] if found else None
 
 
+def of_cargo():
+    """What cargo has built for the tests: the folder of the package, whether it is tests, and the program."""
+    messages = map(json.loads, TESTS.read_text().splitlines() if TESTS.exists() else [])
+    return [(pathlib.Path(message["manifest_path"]).parent, message["profile"]["test"], pathlib.Path(message["executable"]))
+            for message in messages if message.get("executable")]
+
+
+def rust_parts():
+    """A part for each crate: its tests, started in its folder, as cargo does."""
+    tests = collections.defaultdict(list)
+    for folder, is_test, program in of_cargo():
+        if is_test:
+            tests[folder].append(str(program))
+    parts = {}
+    for folder, programs in tests.items():
+        less = f"--skip {LEFT_OUT[folder.name]}" if folder.name in LEFT_OUT else ""
+        parts[f"rust:{folder.name}"] = RUST.format(folder, " ".join(programs), less)
+    return parts or {"rust": ""}
+
+
+def lacking(name):
+    """Why the part cannot run; None: it can."""
+    if name == "tarball" and tarball() is None:
+        return "there is none for arm64 (make ARCH=arm64 tarball)"
+    if name in ("rust", "preload") and not TESTS.exists():
+        return "there are no tests in Rust for arm64 (make ARCH=arm64 rust-tests)"
+    return None
+
+
 def made_root(suite, kernel):
     made = imas_testing.run(HERE / "root", suite, kernel, timeout=1800)
     if made.returncode != 0:
@@ -75,9 +110,14 @@ def made_root(suite, kernel):
     return pathlib.Path(made.stdout.split()[-1])
 
 
+def in_root(root, file):
+    """The same place in the machine: programs that cargo has built name others by their place."""
+    return root / file.relative_to("/")
+
+
 def equip(root, parts):
-    """The files of the project that the parts need."""
-    project = root / "imas/project"
+    """The files of the project that the parts need; `parts`: the command of each."""
+    project = in_root(root, PROJECT)
     for name in COPIED:
         (project / name).parent.mkdir(parents=True, exist_ok=True)
         if (PROJECT / name).is_dir():
@@ -90,10 +130,14 @@ def equip(root, parts):
     for name in PROGRAMS:
         if (TARGET / "release" / name).exists():
             shutil.copy2(TARGET / "release" / name, project / "target/release" / name)
+    for _, _, program in of_cargo() if any(name.startswith(("rust", "preload")) for name in parts) else []:
+        in_root(root, program.parent).mkdir(parents=True, exist_ok=True)
+        shutil.copy2(program, in_root(root, program))
     if "tarball" in parts:
         (project / "unpacked").mkdir()
         subprocess.run(["tar", "-xzf", tarball(), "-C", project / "unpacked"], check=True)
-    (root / "imas/parts").write_text("".join(f"{name} {LIMIT_S} {PARTS[name]}\n" for name in parts))
+    (root / "imas/project").symlink_to(PROJECT)
+    (root / "imas/parts").write_text("".join(f"{name} {LIMIT_S} {command}\n" for name, command in parts.items()))
     shutil.copy2(HERE / "init", root / "imas/init")
     (root / "imas/init").chmod(0o755)
 
@@ -149,10 +193,13 @@ def main():
         finish("arm")
     suite, kernel, processor = KERNELS[options.kernel]
     made = made_root(suite, kernel)
-    parts = [name for name in PARTS if wanted(name)]
-    if "tarball" in parts and tarball() is None:
-        skipped("tarball", "there is none for arm64 (make ARCH=arm64 tarball)")
-        parts.remove("tarball")
+    parts = {name: command for name, command in {**PARTS, **rust_parts()}.items() if wanted(name)}
+    for name in [name for name in parts if lacking(name)]:
+        skipped(name, lacking(name))
+        del parts[name]
+    for crate, test in LEFT_OUT.items():
+        if f"rust:{crate}" in parts:
+            skipped(test, "the root lacks that program")
     if not parts:
         finish(f"arm {options.kernel}")
     log = PROJECT / f"build/test-arm-{options.kernel}.console"
