@@ -176,10 +176,10 @@ fleet-test: hook allocators need-cargo ## three real servers, agents, imasd: pro
 	@fleet/tests/run $(RELEASE)/imas-fleet $(RELEASE)/imas-fleet-test $(CASES)
 
 .PHONY: arm-test
-arm-test: hook ## the build for arm64 on an emulated machine, with pages of 4 and of 16 KiB (as root; hours: no processor of that kind is needed)
-	@packaging/apt-install packaging/arm-packages.txt
+arm-test: hook ## the build for arm64 on an emulated machine, with pages of 4 and of 16 KiB, and under systemd (as root; most of a day: no processor of that kind is needed)
+	@packaging/apt-install packaging/package-packages.txt packaging/arm-packages.txt
 	@allocators/build.sh --strict mimalloc # its instructions here are printed beside those there
-	@$(MAKE) --no-print-directory ARCH=arm64 setup tarball rust-tests
+	@$(MAKE) --no-print-directory ARCH=arm64 setup tarball deb rust-tests
 	@tests/arm/run.py --kernel 4k
 	@tests/arm/run.py --kernel 16k -k smoke
 	@tests/arm/run.py --kernel 16k -k conformance

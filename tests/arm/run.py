@@ -7,7 +7,6 @@ own tests there. `make ARCH=arm64` has built what is tested; the programs of the
 processors are some twenty times slower than real ones, so no time is judged."""
 
 import collections
-import contextlib
 import json
 import os
 import pathlib
@@ -17,24 +16,19 @@ import runpy
 import shutil
 import subprocess
 import sys
-import tempfile
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "testing"))
+TESTS_FOLDER = pathlib.Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(TESTS_FOLDER / "testing"), str(TESTS_FOLDER / "machine")]
 sys.dont_write_bytecode = True
 
+import booted  # noqa: E402
 import imas_testing  # noqa: E402
+from emulated import HERE, KERNELS, LIMIT_S, PROJECT, boot, files, made_root, make_disk, newest  # noqa: E402
 from imas_testing import check, finish, skipped, wanted  # noqa: E402
 
-PROJECT = HERE.parent.parent
 BUILD = PROJECT / "build/arm64"
 TARGET = PROJECT / os.environ.get("CARGO_TARGET_DIR", "target") / "aarch64-unknown-linux-gnu"
 TESTS = BUILD / "rust-tests.json"  # what cargo has printed (make rust-tests)
-LIMIT_S = 3 * 3600  # of a part
-DISK_MIB = 6000
-
-# Debian's suite, the package of the kernel, and a processor that has pages of that size.
-KERNELS = {"4k": ("bookworm", "linux-image-cloud-arm64", "cortex-a72"), "16k": ("trixie", "linux-image-arm64-16k", "max")}
 
 # Each part: the command, as a person would give it there.
 IMAS = "target/release/imas"
@@ -69,9 +63,7 @@ def in_the_way():
 
 
 def tarball():
-    """The newest one for arm64; None: there is none."""
-    found = sorted((PROJECT / "build/package").glob("imas-*-arm64.tar.gz"), key=lambda path: path.stat().st_mtime)
-    return found[-1] if found else None
+    return newest("imas-*-arm64.tar.gz")
 
 
 def of_cargo():
@@ -101,14 +93,6 @@ def lacking(name):
     if name in ("rust", "preload") and not TESTS.exists():
         return "there are no tests in Rust for arm64 (make ARCH=arm64 rust-tests)"
     return None
-
-
-def made_root(suite, kernel):
-    made = imas_testing.run(HERE / "root", suite, kernel, timeout=1800)
-    if made.returncode != 0:
-        skipped("arm", made.stderr.strip()[-400:])
-        finish("arm")
-    return pathlib.Path(made.stdout.split()[-1])
 
 
 def in_root(root, file):
@@ -141,19 +125,6 @@ def equip(root, parts):
     (root / "imas/parts").write_text("".join(f"{name} {LIMIT_S} {command}\n" for name, command in parts.items()))
     shutil.copy2(HERE / "init", root / "imas/init")
     (root / "imas/init").chmod(0o755)
-
-
-def boot(made, processor, folder, log, limit_s):
-    """Boots the machine from a disk of the folder, and returns when it has turned itself off or the time is up."""
-    disk = folder / "disk"
-    subprocess.run(["mke2fs", "-q", "-t", "ext4", "-d", folder / "root", disk, f"{DISK_MIB}M"], check=True)
-    command = ["qemu-system-aarch64", "-M", "virt", "-cpu", processor, "-accel", "tcg,thread=multi", "-smp", "2", "-m", "3072",
-               "-nographic", "-no-reboot", "-net", "none", "-kernel", made / "kernel", "-initrd", made / "first.gz",
-               "-append", "console=ttyAMA0 quiet panic=-1", "-drive", f"file={disk},format=raw,if=none,id=disk",
-               "-device", "virtio-blk-device,drive=disk"]
-    with log.open("wb") as console:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            subprocess.run(command, stdin=subprocess.DEVNULL, stdout=console, stderr=console, timeout=limit_s, check=False)
 
 
 def side_by_side(output):
@@ -201,15 +172,13 @@ def main():
     for crate, test in LEFT_OUT.items():
         if f"rust:{crate}" in parts:
             skipped(test, "the root lacks that program")
-    if not parts:
-        finish(f"arm {options.kernel}")
-    log = PROJECT / f"build/test-arm-{options.kernel}.console"
-    with tempfile.TemporaryDirectory(prefix="imas-arm-", dir=PROJECT / "build") as folder:
-        folder = pathlib.Path(folder)
-        subprocess.run(["cp", "-a", made / "root", folder / "root"], check=True)
-        equip(folder / "root", parts)
-        boot(made, processor, folder, log, 1800 + LIMIT_S * len(parts))
-    judge(parts, log.read_text(errors="replace"))
+    if parts:
+        log = PROJECT / f"build/test-arm-{options.kernel}.console"
+        with files(made) as folder:
+            equip(folder / "root", parts)
+            boot(made, processor, make_disk(folder), log, 1800 + LIMIT_S * len(parts))
+        judge(parts, log.read_text(errors="replace"))
+    imas_testing.case("machine", booted.run, made, processor)
     finish(f"arm {options.kernel}")
 
 

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An arm64 machine under qemu-system-aarch64: its files, its disk, a boot."""
+
+import contextlib
+import pathlib
+import subprocess
+import tempfile
+
+import imas_testing
+from imas_testing import finish, skipped
+
+HERE = pathlib.Path(__file__).resolve().parent
+PROJECT = HERE.parent.parent
+LIMIT_S = 3 * 3600  # of a part, or of a boot
+DISK_MIB = 6000
+
+# Debian's suite, the package of the kernel, and a processor that has pages of that size.
+KERNELS = {"4k": ("bookworm", "linux-image-cloud-arm64", "cortex-a72"), "16k": ("trixie", "linux-image-arm64-16k", "max")}
+
+
+def newest(pattern):
+    """The newest package of that name; None: there is none."""
+    found = sorted((PROJECT / "build/package").glob(pattern), key=lambda path: path.stat().st_mtime)
+    return found[-1] if found else None
+
+
+def made_root(suite, kernel):
+    made = imas_testing.run(HERE / "root", suite, kernel, timeout=1800)
+    if made.returncode != 0:
+        skipped("arm", made.stderr.strip()[-400:])
+        finish("arm")
+    return pathlib.Path(made.stdout.split()[-1])
+
+
+@contextlib.contextmanager
+def files(made):
+    """A folder with a copy of the root."""
+    with tempfile.TemporaryDirectory(prefix="imas-arm-", dir=PROJECT / "build") as folder:
+        subprocess.run(["cp", "-a", made / "root", folder], check=True)
+        yield pathlib.Path(folder)
+
+
+def make_disk(folder):
+    disk = folder / "disk"
+    subprocess.run(["mke2fs", "-q", "-t", "ext4", "-d", folder / "root", disk, f"{DISK_MIB}M"], check=True)
+    return disk
+
+
+def boot(made, processor, disk, log, limit_s):
+    """Boots the machine from a disk, and returns when it has turned itself off or the time is up."""
+    command = ["qemu-system-aarch64", "-M", "virt", "-cpu", processor, "-accel", "tcg,thread=multi", "-smp", "2", "-m", "3072",
+               "-nographic", "-no-reboot", "-net", "none", "-kernel", made / "kernel", "-initrd", made / "first.gz",
+               "-append", "console=ttyAMA0 quiet panic=-1 systemd.unit=imas-test.target", "-drive", f"file={disk},format=raw,if=none,id=disk",
+               "-device", "virtio-blk-device,drive=disk"]
+    with log.open("wb") as console:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            subprocess.run(command, stdin=subprocess.DEVNULL, stdout=console, stderr=console, timeout=limit_s, check=False)
