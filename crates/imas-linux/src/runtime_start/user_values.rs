@@ -331,6 +331,7 @@ mod tests {
                 found: std::slice::from_ref(&found),
                 file: Path::new("/p"),
                 words: &words,
+                has_files: false,
                 is_by_script: false,
                 unfit: None,
                 environment: &environment,
