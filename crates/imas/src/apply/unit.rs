@@ -82,6 +82,9 @@ impl Unit {
         const PROPERTIES: &str = "LoadState,Environment,EnvironmentFiles,ExecStart,MainPID,RootDirectory,RootImage,RefuseManualStop,MemoryMax,WorkingDirectory";
         let shown = systemctl(&["show", "--property", PROPERTIES, "--", name])?;
         let mut unit = Self { name: name.to_owned(), ..Self::default() };
+        // What the manager gives every service (`DefaultEnvironment=`). Without an answer the unit's own is known.
+        let of_all = systemctl(&["show", "--property", "Environment", "--value"]).unwrap_or_default();
+        unit.add_environment(&of_all);
         for line in shown.lines() {
             let Some((key, value)) = line.split_once('=') else { continue };
             match key {
