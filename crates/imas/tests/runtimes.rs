@@ -340,6 +340,14 @@ fn what_an_application_of_net_sets_in_its_file_wins() {
     let flags = ["bench", "-n", "1", "--with", "dotnet:conserve,glibc:arena1", "--"];
     let measured = output(world.imas(flags).args(words));
     assert!(stdout(&measured).contains("System.GC.ConserveMemory is set"), "{}", describe(&measured));
+
+    let (dotnet, dll) = (like(&world, "dotnet", &["-DLIKE_DOTNET"]), world.work().join("web.dll"));
+    succeeded(output(world.imas(["run", "--"]).arg(&dotnet).arg(&dll)));
+    let explained = printed(&output(world.imas(["explain"]).arg(&dll)));
+    assert!(explained.contains(&format!("dotnet:conserve is not offered: {why}")), "{explained}");
+    set_in_file(&program, "");
+    let explained = printed(&output(world.imas(["explain"]).arg(&dll)));
+    assert!(explained.contains("dotnet:conserve: .NET that"), "{explained}");
 }
 
 #[test]
