@@ -138,9 +138,7 @@ pub fn remarks(candidate: &CatalogueCandidate) -> Vec<String> {
         let names: Vec<_> = candidate.environment.keys().map(String::as_str).collect();
         let names = names.join(" and ");
         if settings.runtime == Runtime::Dotnet {
-            remarks.push(format!(
-                "{names} wins over what the application's runtimeconfig.json may set"
-            ));
+            remarks.push(format!("{names} wins over what the application's runtimeconfig.json may set"));
         }
         remarks.push(format!("what the program starts in turn inherits {names}"));
     }

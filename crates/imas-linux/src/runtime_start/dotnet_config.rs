@@ -31,7 +31,7 @@ const OF_HOST: [&str; 7] = [
 ];
 /// The SDK writes this property as `true` into each application of this framework.
 const OF_SDK: (&str, &str) = ("System.GC.Server", "Microsoft.AspNetCore.App");
-/// What properties of the runtime begin with.
+/// Beginning of the names of properties.
 const PROPERTY: &str = "System.";
 
 /// Why the candidate would change something that the application sets; `None` when it would not.
@@ -279,7 +279,8 @@ mod tests {
         assert_eq!(app.why("my.app", &["exec", "--runtimeconfig", "other.json"]).unwrap(), ALREADY);
         std::os::unix::fs::symlink(app.path("my.app.dll"), app.path("link.dll")).unwrap();
         assert_eq!(of(&["link.dll"]).unwrap(), ALREADY, "links are followed");
-        let unknown = [&[][..], &["build"], &["run", "my.app.dll"], &["exec"], &["none.dll"], &["--fx-version"]];
+        let unknown =
+            [&[][..], &["build"], &["run", "my.app.dll"], &["exec"], &["none.dll"], &["--fx-version"]];
         for words in unknown {
             assert!(of(words).unwrap().contains("is not found"), "{words:?}");
         }

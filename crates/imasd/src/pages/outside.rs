@@ -268,7 +268,11 @@ mod tests {
             child.kill().unwrap();
             child.wait().unwrap();
         }
-        assert_eq!((pages.outside.len(), is_there), (2, [true, true, false]), "two of a user, beside two pages");
+        assert_eq!(
+            (pages.outside.len(), is_there),
+            (2, [true, true, false]),
+            "two of a user, beside two pages"
+        );
         pages.pending.clear();
         assert!(pages.has_room_for(&page("3.page")), "beside two requests");
     }
