@@ -15,6 +15,9 @@ int Py_BytesMain(void) { return 0; }
 #ifdef LIKE_GO
 __attribute__((section(".go.buildinfo"), used)) static const char build[] = LIKE_GO;
 #endif
+#ifdef LIKE_DOTNET
+__attribute__((used)) static const char host[] = "hostfxr_main_startupinfo";
+#endif
 #ifndef VERSION_DOES
 #define VERSION_DOES return 0
 #endif
@@ -23,6 +26,10 @@ int main(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[argc - 1], "-version") == 0) {
         VERSION_DOES;
     }
+#ifdef LIKE_DOTNET
+    const char *set = getenv("DOTNET_GCConserveMemory");
+    printf("conserves %s\n", set ? set : "nothing");
+#endif
     printf("ran with %d words\n", argc);
     return 0;
 }

@@ -8,7 +8,9 @@ use anyhow::Result;
 use imas_cli::message::Hinted;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::environment::Variables;
-use imas_linux::runtime::{Delivery, FoundRuntime, RuntimeEntry, RuntimeSettings, VersionRange, limit};
+use imas_linux::runtime::{
+    Delivery, FoundRuntime, Runtime, RuntimeEntry, RuntimeSettings, VersionRange, limit,
+};
 use imas_linux::runtime_start::{StartOfProgram, fitted};
 
 /// The variable of the JVM for settings that are arguments elsewhere.
@@ -71,6 +73,7 @@ pub fn of_any_version(
         found: &found,
         file: Path::new(""),
         words: &[],
+        has_files: false,
         is_by_script: false,
         unfit: None,
         environment,
@@ -133,7 +136,11 @@ pub fn remarks(candidate: &CatalogueCandidate) -> Vec<String> {
     }
     if settings.is_bare || settings.runtime.delivery() == Delivery::Open {
         let names: Vec<_> = candidate.environment.keys().map(String::as_str).collect();
-        remarks.push(format!("what the program starts in turn inherits {}", names.join(" and ")));
+        let names = names.join(" and ");
+        if settings.runtime == Runtime::Dotnet {
+            remarks.push(format!("{names} wins over what the application's runtimeconfig.json may set"));
+        }
+        remarks.push(format!("what the program starts in turn inherits {names}"));
     }
     remarks
 }

@@ -22,6 +22,8 @@ pub struct RuntimeCommand<'a> {
     pub executable: &'a ExecutableFacts,
     /// The environment that it is to have.
     pub environment: &'a Variables,
+    /// Files that it will read are there, and may be looked at. What they set wins.
+    pub has_files: bool,
 }
 
 impl RuntimeCommand<'_> {
@@ -74,6 +76,7 @@ impl RuntimeCommand<'_> {
             found: &self.executable.runtimes,
             file: &self.command.program.path,
             words: &self.command.arguments,
+            has_files: self.has_files,
             is_by_script: self.command.is_by_script(),
             unfit: self.executable.unfit.as_deref(),
             environment: self.environment,

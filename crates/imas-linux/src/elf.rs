@@ -347,7 +347,7 @@ fn hex(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::Runtime;
+    use crate::runtime::{Runtime, RuntimeEntry};
 
     #[test]
     fn sizes_are_parts_of_the_file() {
@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn an_app_host_of_net_is_one_with_an_application_behind_it_too() {
+    fn an_app_host_of_net_has_the_runtime_inside_where_an_application_is_behind_it() {
         let source = "#include <stdio.h>\nint main(void){return puts(\"hostfxr_main_startupinfo\");}";
         let (_folder, file) = compile(source, &[]);
         let mut bytes = std::fs::read(&file).unwrap();
@@ -467,9 +467,8 @@ mod tests {
             bytes.resize(bytes.len() + application, b'x');
             std::fs::write(&file, &bytes).unwrap();
             let found = ElfImage::read(&file).unwrap().runtimes;
-            let is_it = |one: &FoundRuntime| {
-                one.runtime == Runtime::Dotnet && one.entry == crate::runtime::RuntimeEntry::Own
-            };
+            let entry = if application == 0 { RuntimeEntry::Own } else { RuntimeEntry::Inside };
+            let is_it = |one: &FoundRuntime| (one.runtime, one.entry) == (Runtime::Dotnet, entry);
             assert!(matches!(found.as_slice(), [one] if is_it(one)), "{application}: {found:?}");
         }
     }

@@ -53,6 +53,8 @@ impl RunningRuntime {
             found: std::slice::from_ref(&self.found),
             file: &self.file,
             words: &self.words,
+            // Its files may be another user's, in another file system: a start of the command looks at them.
+            has_files: false,
             is_by_script: false,
             unfit: self.unfit,
             environment: &self.environment,

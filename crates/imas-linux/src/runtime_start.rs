@@ -3,8 +3,10 @@
 //! not get it.
 //!
 //! - `user_values`: what the user has set already; that wins
+//! - `dotnet_config`: what an application of .NET sets in a file beside it; that wins too
 //! - `trial_start`: one start, to see whether the runtime takes the settings
 
+mod dotnet_config;
 mod trial_start;
 mod user_values;
 
@@ -28,6 +30,8 @@ pub struct StartOfProgram<'a> {
     pub file: &'a Path,
     /// Its arguments, without its name.
     pub words: &'a [OsString],
+    /// Files that it will read are there, and may be looked at.
+    pub has_files: bool,
     /// The kernel starts it for a `#!` line: no argument can be put before the script.
     pub is_by_script: bool,
     /// Why nothing of ours can be loaded into it.
@@ -56,7 +60,8 @@ pub fn fitted(candidate: &CatalogueCandidate, start: &StartOfProgram<'_>) -> Res
     if let Some(why) = start.unfit.filter(|_| loads) {
         return Err(why.to_owned());
     }
-    if let Some(why) = user_value(candidate, found, start) {
+    let set = user_value(candidate, found, start).or_else(|| dotnet_config::user_value(candidate, start));
+    if let Some(why) = set {
         return Err(why);
     }
     settings.is_bare = start.unfit.is_some() || settings.runtime.starts_bare();
@@ -165,6 +170,7 @@ mod tests {
                 found,
                 file: Path::new("/p"),
                 words: &[],
+                has_files: false,
                 is_by_script: false,
                 unfit: None,
                 environment: &environment,

@@ -143,13 +143,16 @@ fn pinned_unfit(
     }))
 }
 
-/// The command of a stored program, without arguments: enough to inspect its executable.
+/// The command of a stored program: enough to inspect its executable, and what it is given to run. Other arguments are
+/// not known.
 #[must_use]
 pub fn stored_command(program: &StoredProgram) -> Command {
+    // `dotnet exec app.dll` is the one whose file does not come first.
+    let given = program.detail.strip_prefix("exec ").unwrap_or(&program.detail);
     Command {
         file: program.path.clone().into(),
         argv: vec![],
-        arguments: vec![],
+        arguments: given.starts_with('/').then(|| given.into()).into_iter().collect(),
         program: Program { path: program.path.clone().into(), detail: program.detail.clone() },
         privileged: false,
     }

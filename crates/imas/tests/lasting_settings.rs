@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::{World, assert_hinted, describe, output, real, stderr, stdout, succeeded};
+use crate::support::{World, assert_hinted, build, describe, output, real, stderr, stdout, succeeded};
 
 /// Prints the growth at which it collects, and which of its variables it sees.
 const GO: &str = r#"package main
@@ -132,6 +132,36 @@ fn what_the_user_set_in_a_unit_wins() {
     assert!(image.apply("go:limit", &[]).status.success());
     let limit = ("GOMEMLIMIT".to_owned(), (1_073_741_824_u64 / 100 * 90).to_string());
     assert!(image.variables().contains(&limit), "{:?}", image.variables());
+}
+
+#[test]
+fn an_application_of_net_is_looked_for_in_the_folder_of_its_unit() {
+    let world = World::new();
+    let program = world.work().join("dotnet");
+    build::program_with("cc", "runtime_like", &["-DLIKE_DOTNET"], &program);
+    let image = Image::with(world, &program, "");
+    let folder = image.root.join("srv/web");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("web.dll"), "").unwrap();
+    let file = folder.join("web.runtimeconfig.json");
+    std::fs::write(&file, "{}").unwrap();
+    let starts = "ExecStart=\nExecStart=/usr/bin/web web.dll --urls x\n";
+    image.set(&format!("{starts}WorkingDirectory=-/srv/web"));
+    let done = image.apply("dotnet:conserve", &[]);
+    assert!(
+        done.status.success() && stderr(&done).contains("wins over what the application"),
+        "{}",
+        describe(&done)
+    );
+    assert_eq!(image.variables(), [("DOTNET_GCConserveMemory".to_owned(), "5".to_owned())]);
+    assert!(image.ask(&["unapply", "web", "--write"]).status.success());
+    let set = r#"{ "runtimeOptions": { "configProperties": { "System.GC.ConserveMemory": 0 } } }"#;
+    std::fs::write(&file, set).unwrap();
+    let refused = image.apply("dotnet:conserve", &[]);
+    assert_hinted(&refused, "System.GC.ConserveMemory is set already (web.runtimeconfig.json)");
+    image.set(starts);
+    assert_hinted(&image.apply("dotnet:conserve", &[]), "runtimeconfig.json of its application is not found");
+    assert_eq!(image.drop_in(), None);
 }
 
 #[test]

@@ -307,6 +307,49 @@ fn a_program_that_only_looks_like_a_runtime_starts_untouched() {
     ran(&world, &plain, "node:semi1", "it is for programs of Node.js");
 }
 
+/// Writes the file of an application of .NET with these properties.
+fn set_in_file(application: &Path, properties: &str) {
+    let text = format!(r#"{{ "runtimeOptions": {{ "configProperties": {{ {properties} }} }} }}"#);
+    std::fs::write(application.with_extension("runtimeconfig.json"), text).unwrap();
+}
+
+/// A variable would win over the file, so it is not set.
+#[test]
+fn what_an_application_of_net_sets_in_its_file_wins() {
+    let world = World::new();
+    let program = like(&world, "web", &["-DLIKE_DOTNET"]);
+    let words = [program.to_str().unwrap()];
+    let start = || stdout(&output(world.imas(["run", "--"]).args(words)));
+    let (given, untouched) = ("conserves 5\nran with 1 words\n", "conserves nothing\nran with 1 words\n");
+    assert_untouched(&under(&world, "dotnet:conserve", &words, &[]), "runtimeconfig.json of its application");
+
+    std::fs::write(world.work().join("web.dll"), "").unwrap();
+    set_in_file(&program, "");
+    assert_eq!(printed(&under(&world, "dotnet:conserve", &words, &[])), given);
+    world.check(["pin", words[0], "dotnet:conserve"]).success();
+    for _ in 0..2 {
+        assert_eq!(start(), given, "decided, then settled");
+    }
+
+    set_in_file(&program, r#""System.GC.ConserveMemory": 2"#);
+    assert_eq!(start(), untouched, "a settled start looks at the file too");
+    let why = "System.GC.ConserveMemory is set already (web.runtimeconfig.json)";
+    assert_untouched(&under(&world, "dotnet:conserve", &words, &[]), why);
+    let explained = printed(&output(&mut world.imas(["explain", words[0]])));
+    assert!(explained.contains(&format!("dotnet:conserve is not offered: {why}")), "{explained}");
+    let flags = ["bench", "-n", "1", "--with", "dotnet:conserve,glibc:arena1", "--"];
+    let measured = output(world.imas(flags).args(words));
+    assert!(stdout(&measured).contains("System.GC.ConserveMemory is set"), "{}", describe(&measured));
+
+    let (dotnet, dll) = (like(&world, "dotnet", &["-DLIKE_DOTNET"]), world.work().join("web.dll"));
+    succeeded(output(world.imas(["run", "--"]).arg(&dotnet).arg(&dll)));
+    let explained = printed(&output(world.imas(["explain"]).arg(&dll)));
+    assert!(explained.contains(&format!("dotnet:conserve is not offered: {why}")), "{explained}");
+    set_in_file(&program, "");
+    let explained = printed(&output(world.imas(["explain"]).arg(&dll)));
+    assert!(explained.contains("dotnet:conserve: .NET that"), "{explained}");
+}
+
 #[test]
 fn without_a_store_it_works_all_the_same() {
     let Some(node) = runtime("node") else { return skipped("node is not installed") };

@@ -240,6 +240,22 @@ fn a_program_of_musl_is_tried_under_what_is_built_for_it() {
     assert_eq!(under.into_iter().collect::<Vec<_>>(), ["jemalloc", "system"]);
 }
 
+#[test]
+fn every_start_of_a_pinned_program_is_watched() {
+    let Some(world) = accounting() else { return skipped("imasd has no accounts of processes") };
+    let user = User::of(&world);
+    let pinned = user.imas(&["pin"]).arg(&user.program).arg("go:gogc200").output().unwrap();
+    assert!(pinned.status.success(), "{pinned:?}");
+    for starts in 1..=3 {
+        assert_eq!(user.starts(&[], &["1"], 0).setting, "200");
+        let trials = user.trials();
+        assert_eq!(trials.len(), starts, "from the first on");
+        let sample = &trials[starts - 1].sample;
+        assert_eq!((sample.kind, sample.served.as_str()), (PageKind::Flight, MEASURED_OUTSIDE));
+        assert_eq!(sample.ended, Ended::Clean { status: Some(0) });
+    }
+}
+
 /// A uid without an account.
 const SOMEBODY: u32 = 12_345;
 

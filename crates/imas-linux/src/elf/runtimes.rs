@@ -36,8 +36,6 @@ pub(super) fn of<R: Read + Seek>(
     let mut found = found(source, headers, left).unwrap_or_default();
     let is_packed = is_packed(source, headers).unwrap_or(true);
     for one in &mut found {
-        // Nobody asks .NET, and it reads its variables wherever the application is.
-        let is_packed = is_packed && one.runtime != Runtime::Dotnet;
         if one.entry == RuntimeEntry::Own && (is_packed || !is_interpreter(one.runtime, headers, path)) {
             one.entry = RuntimeEntry::Inside;
         }

@@ -116,6 +116,7 @@ mod tests {
             found: &[],
             file,
             words: &["a".into()],
+            has_files: false,
             is_by_script: false,
             unfit: None,
             environment: &environment,

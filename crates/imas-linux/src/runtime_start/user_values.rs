@@ -152,7 +152,7 @@ fn given(runtime: Runtime, found: &FoundRuntime, start: &StartOfProgram<'_>) -> 
         (Runtime::Jvm, RuntimeEntry::Tool) => of_tool(start.words),
         (Runtime::Jvm, _) => of_java(start.words),
         (Runtime::Cpython, _) => of_python(start.words),
-        (Runtime::Node | Runtime::Ruby, _) => leading(start.words),
+        (Runtime::Node | Runtime::Ruby | Runtime::Php, _) => leading(start.words),
         (Runtime::Beam, _) => start.words.iter().map(text).collect(),
         _ => vec![],
     };
@@ -331,6 +331,7 @@ mod tests {
                 found: std::slice::from_ref(&found),
                 file: Path::new("/p"),
                 words: &words,
+                has_files: false,
                 is_by_script: false,
                 unfit: None,
                 environment: &environment,
@@ -417,6 +418,11 @@ mod tests {
         let lean = by_variable(Runtime::Php, "GLIBC_TUNABLES", "glibc.malloc.arena_max=1", &[]);
         assert!(lean.why("", &[("GLIBC_TUNABLES", "a=1:glibc.malloc.arena_max=8")]).is_some());
         assert_eq!(lean.why("", &[("GLIBC_TUNABLES", "glibc.malloc.tcache_count=8")]), None);
+        let no_limit = by_variable(Runtime::Php, "USE_ZEND_ALLOC", "0", &["-d", "--define"]);
+        for line in ["-n -d memory_limit=64M a.php", "-dmemory_limit=64M a.php", "--define x=y a.php"] {
+            assert!(no_limit.why(line, &[]).is_some(), "{line}");
+        }
+        assert_eq!(no_limit.why("-n a.php -d memory_limit=64M", &[]), None, "the program's own");
         let python =
             by_variable(Runtime::Cpython, "PYTHONMALLOC", "malloc", &["-E", "-I", "-Xdev", "PYTHONDEVMODE"]);
         for line in ["-E a.py", "-sI a.py", "-X dev a.py", "-bXdev a.py"] {

@@ -47,6 +47,7 @@ impl UnitProgram {
             found: &self.found,
             file: &self.file,
             words: &self.words,
+            has_files: true,
             is_by_script: false,
             unfit: self.unfit,
             environment,

@@ -25,6 +25,8 @@ pub(crate) struct Unit {
     pub(crate) environment_files: Vec<PathBuf>,
     /// Words of the first `ExecStart=`.
     exec: Vec<OsString>,
+    /// Folder in which it starts: `WorkingDirectory=`. Empty where none is set.
+    folder: PathBuf,
     main_pid: Option<u32>,
     /// Limit on its memory in bytes: `MemoryMax=`.
     pub(crate) memory_max: Option<u64>,
@@ -77,9 +79,12 @@ impl Unit {
     }
 
     fn from_manager(name: &str) -> Result<Self> {
-        const PROPERTIES: &str = "LoadState,Environment,EnvironmentFiles,ExecStart,MainPID,RootDirectory,RootImage,RefuseManualStop,MemoryMax";
+        const PROPERTIES: &str = "LoadState,Environment,EnvironmentFiles,ExecStart,MainPID,RootDirectory,RootImage,RefuseManualStop,MemoryMax,WorkingDirectory";
         let shown = systemctl(&["show", "--property", PROPERTIES, "--", name])?;
         let mut unit = Self { name: name.to_owned(), ..Self::default() };
+        // What the manager gives every service (`DefaultEnvironment=`). Without an answer the unit's own is known.
+        let of_all = systemctl(&["show", "--property", "Environment", "--value"]).unwrap_or_default();
+        unit.add_environment(&of_all);
         for line in shown.lines() {
             let Some((key, value)) = line.split_once('=') else { continue };
             match key {
@@ -91,6 +96,7 @@ impl Unit {
                 }
                 "ExecStart" if unit.exec.is_empty() => unit.exec = shown_command(value),
                 "MemoryMax" => unit.memory_max = bytes(value),
+                "WorkingDirectory" => unit.folder = folder(value),
                 "RefuseManualStop" => unit.refuses_stop = value == "yes",
                 "MainPID" => unit.main_pid = value.parse().ok().filter(|&pid| pid != 0),
                 "RootDirectory" | "RootImage" if !value.is_empty() && value != "/" => {
@@ -137,6 +143,7 @@ impl Unit {
                     self.exec = words(command).into_iter().map(OsString::from).collect();
                 }
                 "MemoryMax" => self.memory_max = bytes(value),
+                "WorkingDirectory" => self.folder = folder(value),
                 "RootDirectory" | "RootImage" if !value.is_empty() && value != "/" => {
                     self.own_root = Some(line.to_owned());
                 }
@@ -201,11 +208,18 @@ impl Unit {
         self.environment_files.iter().map(move |file| (file.as_path(), text(file)))
     }
 
-    /// The words of its first command, with the program's path below the root.
+    /// The words of its first command, with the paths of the program and of files that are there below the root.
     pub(crate) fn words_below(&self, root: Option<&Path>) -> Vec<OsString> {
         let mut words = self.exec.clone();
-        if let (Some(root), Some(first)) = (root, words.first_mut()) {
+        let mut each = words.iter_mut();
+        if let (Some(root), Some(first)) = (root, each.next()) {
             *first = below(root, Path::new(first)).into_os_string();
+        }
+        for word in each {
+            let file = below(root.unwrap_or(Path::new("/")), &self.folder.join(&word));
+            if file.is_file() {
+                *word = file.into_os_string();
+            }
         }
         words
     }
@@ -253,6 +267,11 @@ fn unknown(name: &str) -> anyhow::Error {
 /// The path below the root.
 pub(crate) fn below(root: &Path, file: &Path) -> PathBuf {
     root.join(file.strip_prefix("/").unwrap_or(file))
+}
+
+/// The folder that `WorkingDirectory=` names. The manager shows `!` for the `-` that a file has before it.
+fn folder(value: &str) -> PathBuf {
+    PathBuf::from(value.trim_start_matches(['-', '!']))
 }
 
 /// A size as systemd writes it, such as `512M`; `None` for a share of the machine, or no limit.

@@ -41,7 +41,8 @@ pub(crate) fn view(command: &Command, context: &Context, store: Option<&Store>) 
         return None;
     }
     let environment = Variables::inherited();
-    let of_runtime = RuntimeCommand { command, executable: &executable, environment: &environment };
+    let of_runtime =
+        RuntimeCommand { command, executable: &executable, environment: &environment, has_files: true };
     let offered = |candidate: &CatalogueCandidate| OfferedCandidate {
         name: candidate.name.clone(),
         why_not: of_runtime

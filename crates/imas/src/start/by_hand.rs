@@ -3,18 +3,22 @@
 //! decide about. Nothing is learned from it.
 
 use anyhow::Result;
+use imas_abi::page_kind;
+use imas_core::sample::MEASURED_OUTSIDE;
 use imas_engine::context::Context;
 use imas_engine::inline_candidate::{has_settings, inline_candidate};
 use imas_engine::inspect;
 use imas_engine::musl;
+use imas_engine::outside;
 use imas_engine::runtime_command::{RuntimeCommand, is_served_by_settings};
 use imas_engine::wrapped;
-use imas_linux::catalogue::CatalogueCandidate;
+use imas_linux::catalogue::{CatalogueCandidate, SYSTEM};
 use imas_linux::environment::{Injection, Mode, Reach, Variables};
+use imas_linux::page::{self, Ticket};
 use imas_linux::program::Command;
 use imas_store::Store;
 
-use super::{Request, STORE_TIMEOUT, Start, fitted, started_program, variables, words};
+use super::{Request, STORE_TIMEOUT, Start, fitted, make_page, started_program, variables, words};
 use imas_cli::message;
 
 /// One start under a candidate the user named; nothing is decided and nothing learned.
@@ -48,7 +52,12 @@ pub(super) fn forced(
     if let Some(obstacle) = context.obstacle(candidate, store.as_ref()) {
         anyhow::bail!("{name}: {obstacle}");
     }
-    let of_runtime = RuntimeCommand { command, executable: &executable, environment: request.environment };
+    let of_runtime = RuntimeCommand {
+        command,
+        executable: &executable,
+        environment: request.environment,
+        has_files: true,
+    };
     let fitted = match fitted(request.args, &of_runtime, candidate, store.as_ref()) {
         Ok(fitted) => fitted,
         Err(why) => {
@@ -71,8 +80,8 @@ pub(super) fn forced(
     })
 }
 
-/// The start of a program of musl under a candidate that the user named or pinned it to. Nothing is noted of it. `why`
-/// nothing for glibc is loaded into it.
+/// The start of a program of musl under a candidate that the user named or pinned it to. `why` nothing for glibc is
+/// loaded into it.
 fn of_musl(
     request: Request<'_>,
     context: &Context,
@@ -123,7 +132,8 @@ pub(super) fn pinned_unfit<'a>(
     let Some(candidate) = pinned.filter(is_given) else { return Ok(None) };
     if candidate.runtime.is_none() {
         let why = executable.unfit.as_deref().unwrap_or_default();
-        return of_musl(request, context, candidate, (why, "pinned")).map(|start| Some((None, start)));
+        let start = of_musl(request, context, candidate, (why, "pinned"))?;
+        return Ok(Some((None, watched(request, context, of_runtime, start)?)));
     }
     let fitted = match fitted(request.args, of_runtime, candidate, Some(store)) {
         Ok(fitted) => fitted,
@@ -139,5 +149,27 @@ pub(super) fn pinned_unfit<'a>(
         variables: variables(request, context, &fitted, Mode::Production, None)?,
         page: None,
     };
-    Ok(Some((Some(candidate), start)))
+    Ok(Some((Some(candidate), watched(request, context, of_runtime, start)?)))
+}
+
+/// The start with a page, where imasd can be asked for its account: a crash under the pin shows in that.
+fn watched(
+    request: Request<'_>,
+    context: &Context,
+    of_runtime: &RuntimeCommand<'_>,
+    start: Start,
+) -> Result<Start> {
+    let trial_id = page::new_trial_id()?;
+    let ticket = Ticket {
+        kind: page_kind::FLIGHT,
+        trial_id: &trial_id,
+        candidate: &start.candidate,
+        served: MEASURED_OUTSIDE,
+        program: &of_runtime.command.program,
+        build_id: &of_runtime.executable.build_id,
+        pid: std::process::id(),
+    };
+    let has_page = !request.args.dry_run && start.candidate != SYSTEM && outside::folder().is_ok();
+    let page = has_page.then(|| make_page(context.page_folder(), &ticket)).flatten();
+    Ok(Start { page, ..start })
 }

@@ -290,10 +290,19 @@ fn decided_anew(
         true => crate::stored::harvest::view(context)?,
         false => context.open_store_within(STORE_TIMEOUT)?,
     };
+    // Of a pinned program too, whose start needs nothing of it: a page that is due would keep it from settling.
+    if !args.dry_run {
+        crate::stored::harvest::harvest_when_due(context, &store);
+    }
     // Read after the store was opened: SQLite sets the owner of the log for root, which changes its stamp.
     let basis_of_file = basis();
     let executable = inspect::command(command, Some(&store))?;
-    let of_runtime = RuntimeCommand { command, executable: &executable, environment: request.environment };
+    let of_runtime = RuntimeCommand {
+        command,
+        executable: &executable,
+        environment: request.environment,
+        has_files: true,
+    };
     let kept = |candidate, pressure| Kept { of_command: &of_runtime, candidate, pressure };
     if let Some((pinned, start)) = by_hand::pinned_unfit(request, (context, &store), &of_runtime)? {
         if let Some(candidate) = pinned {
@@ -311,9 +320,6 @@ fn decided_anew(
     if let Some(why) = context.own_obstacle(Some(&store)) {
         message::warning(&format!("the program is started untouched: {why}"));
         return Ok(Start::untouched_because(request, why));
-    }
-    if !args.dry_run {
-        crate::stored::harvest::harvest_when_due(context, &store);
     }
     let basis = basis();
     let program = started_program(&store, &command.program)?;

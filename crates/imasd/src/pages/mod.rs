@@ -229,11 +229,10 @@ impl PageTracker {
         if is_it { image } else { Image::default() }
     }
 
-    /// Every page whose process is watched or that waits for one, and every request for an account.
+    /// Every page whose process is watched or that waits for one.
     fn considered(&self) -> impl Iterator<Item = &PageName> {
         let pending = self.pending.iter().map(|pending| &pending.page);
-        let asked = self.outside.values().map(|start| &start.request);
-        self.watched.watches.keys().chain(pending).chain(asked)
+        self.watched.watches.keys().chain(pending)
     }
 
     fn is_considered(&self, page: &PageName) -> bool {
@@ -248,18 +247,24 @@ impl PageTracker {
         imas_linux::ingest::read_page_at(folder, &page.name, &expected)
     }
 
-    /// Whether one more page of this user may be watched: a quarter of all is left to the system.
+    /// Whether one more page of this user may be watched.
     fn has_room_for(&self, page: &PageName) -> bool {
+        self.has_room_beside(self.considered(), page.uid)
+    }
+
+    /// Whether a file of this user fits in beside these: a quarter of all is left to the system. Pages and requests for
+    /// accounts are counted apart, so that many of one kind take no room of the other.
+    fn has_room_beside<'a>(&self, others: impl Iterator<Item = &'a PageName>, uid: u32) -> bool {
         let users = &self.surroundings.users;
         let mut by_uid = BTreeMap::<u32, usize>::new();
-        for theirs in self.considered() {
+        for theirs in others {
             *by_uid.entry(theirs.uid).or_default() += 1;
         }
         let all: usize = by_uid.values().sum();
-        let theirs = by_uid.iter().filter(|(uid, _)| users.share_limits(page.uid, **uid));
+        let theirs = by_uid.iter().filter(|(other, _)| users.share_limits(uid, **other));
         let theirs: usize = theirs.map(|(_, count)| count).sum();
         let most = self.limits.most_pages;
-        let most = if users.is_system(page.uid) { most } else { most / 4 * 3 };
+        let most = if users.is_system(uid) { most } else { most / 4 * 3 };
         theirs < self.limits.most_pages_of_user && all < most
     }
 

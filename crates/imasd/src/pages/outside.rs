@@ -65,7 +65,8 @@ impl PageTracker {
             Some(_) => self.end_request(identity.pid),
             None => {}
         }
-        if !self.has_room_for(&request) {
+        let asked = self.outside.values().map(|start| &start.request);
+        if !self.has_room_beside(asked, request.uid) {
             return self.folders.remove(&request);
         }
         let start = OutsideStart { request, identity, account: Account::default(), is_gone: false };
@@ -189,6 +190,7 @@ mod tests {
     use super::*;
     use crate::config::Settings;
     use crate::pages::Surroundings;
+    use crate::pending_page::PendingPage;
     use crate::served_users::ServedUsers;
 
     fn me() -> u32 {
@@ -244,6 +246,35 @@ mod tests {
         pages.gather();
         pages.sweep();
         assert!(request.exists() && pages.outside.is_empty(), "it waits to be fetched");
+    }
+
+    #[test]
+    fn requests_take_no_room_of_pages_nor_pages_of_requests() {
+        let state = tempfile::tempdir().unwrap();
+        let mut pages = tracker(state.path());
+        pages.set_limits(Settings { most_pages_of_user: 2, ..Settings::default() });
+        let page = |name: &str| PageName { uid: me(), name: name.into() };
+        pages.pending = ["1.page", "2.page"].map(|name| PendingPage::new(page(name))).into();
+        assert!(!pages.has_room_for(&page("3.page")));
+        let folder = state.path().join("u").join(me().to_string());
+        let sleep = || std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let mut children = [sleep(), sleep(), sleep()];
+        for child in &children {
+            std::fs::write(folder.join(name_of(child.id())), "").unwrap();
+            pages.gather();
+        }
+        let is_there = children.each_ref().map(|child| folder.join(name_of(child.id())).exists());
+        for child in &mut children {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        assert_eq!(
+            (pages.outside.len(), is_there),
+            (2, [true, true, false]),
+            "two of a user, beside two pages"
+        );
+        pages.pending.clear();
+        assert!(pages.has_room_for(&page("3.page")), "beside two requests");
     }
 
     #[test]

@@ -103,8 +103,13 @@ impl Offer<'_, '_> {
         };
         let executable = inspect::command(&command, self.store)?;
         let environment = executor.environment();
-        let of_command =
-            RuntimeCommand { command: &command, executable: &executable, environment: &environment };
+        // What the laboratory's programs set themselves is the laboratory's.
+        let of_command = RuntimeCommand {
+            command: &command,
+            executable: &executable,
+            environment: &environment,
+            has_files: false,
+        };
         let of_runtime = OfRuntime::find(&of_command, self.names, self.context, self.store);
         let for_every = self.for_every.iter().copied();
         let compared: Vec<ComparedCandidate<'_>> =

@@ -56,7 +56,9 @@ impl Measurable {
         match (&self.started, &self.executable.unfit) {
             _ if candidate.is_system() => Ok(candidate.clone()),
             (Some((command, executable)), _) if candidate.runtime.is_some() => {
-                RuntimeCommand { command, executable, environment }.fitted(candidate, store)
+                // Its inputs are not made yet.
+                let of_command = RuntimeCommand { command, executable, environment, has_files: false };
+                of_command.fitted(candidate, store)
             }
             (None, _) if candidate.runtime.is_some() => Err("its command cannot be read".to_owned()),
             (_, Some(why)) => Err(why.clone()),

@@ -56,7 +56,12 @@ pub(super) fn run(args: &BenchArgs, context: &Context) -> Result<ExitCode> {
     let command = session.command()?;
     let executable = imas_engine::inspect::command(&command, store.as_ref())?;
     let environment = session.executor.environment();
-    let of_command = RuntimeCommand { command: &command, executable: &executable, environment: &environment };
+    let of_command = RuntimeCommand {
+        command: &command,
+        executable: &executable,
+        environment: &environment,
+        has_files: true,
+    };
     let of_runtime = OfRuntime::find(&of_command, &args.with(), context, store.as_ref());
     if let Some(why) = of_runtime.why_nothing(&executable) {
         return Err(Hinted::error(

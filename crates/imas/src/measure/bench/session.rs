@@ -137,8 +137,12 @@ impl<'a> CommandSession<'a> {
         // A replay shows nothing of a heap that is not malloc's.
         let names = if args.quick.quick { vec![imas_core::SYSTEM.to_owned()] } else { args.with() };
         let environment = Variables::inherited();
-        let of_command =
-            RuntimeCommand { command: &command, executable: &executable, environment: &environment };
+        let of_command = RuntimeCommand {
+            command: &command,
+            executable: &executable,
+            environment: &environment,
+            has_files: true,
+        };
         let of_runtime = OfRuntime::find(&of_command, &names, context, store);
         let of_runtime = of_runtime.with_musl(&names, context, &executable)?;
         if let Some(why) = of_runtime.why_nothing(&executable) {

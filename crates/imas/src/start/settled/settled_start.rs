@@ -65,7 +65,8 @@ impl SettledStart {
     /// The candidate as this command gets it. None where a candidate of the runtime, the decided one or another,
     /// would set something else for it than for the command of the decision.
     pub(crate) fn fitted(&self, command: &Command, environment: &Variables) -> Option<Fitted> {
-        let of_command = RuntimeCommand { command, executable: &self.executable, environment };
+        let of_command =
+            RuntimeCommand { command, executable: &self.executable, environment, has_files: true };
         let is_offered_the_same = of_command.offers(&self.of_runtime) == self.offers;
         is_offered_the_same.then(|| of_command.fitted_unasked(&self.candidate, None).ok()).flatten()
     }

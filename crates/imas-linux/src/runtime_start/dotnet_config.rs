@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Settings that an application of .NET brings with it, in `APP.runtimeconfig.json` beside `APP.dll`. A variable
+//! wins over that file, so a candidate whose variable stands for one of its properties is not offered.
+
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use imas_core::printable;
+use serde_json::Value;
+
+use super::StartOfProgram;
+use crate::catalogue::CatalogueCandidate;
+use crate::interpreter_target::Interpreter;
+use crate::plain_file;
+use crate::runtime::Runtime;
+
+/// Bytes of such a file that are read: the SDK writes one or two kibibytes.
+const MOST_BYTES: usize = 64 << 10;
+/// Option of the host that names the file.
+const NAMED: &str = "--runtimeconfig";
+/// Options of the host, which stand before all other words. Each has its value in the next word.
+const OF_HOST: [&str; 7] = [
+    NAMED,
+    "--additional-deps",
+    "--additionalprobingpath",
+    "--depsfile",
+    "--fx-version",
+    "--roll-forward",
+    "--roll-forward-on-no-candidate-fx",
+];
+/// The SDK writes this property as `true` into each application of this framework.
+const OF_SDK: (&str, &str) = ("System.GC.Server", "Microsoft.AspNetCore.App");
+/// Beginning of the names of properties.
+const PROPERTY: &str = "System.";
+
+/// Why the candidate would change something that the application sets; `None` when it would not.
+pub(super) fn user_value(candidate: &CatalogueCandidate, start: &StartOfProgram<'_>) -> Option<String> {
+    let settings = candidate.runtime.as_ref().filter(|settings| settings.runtime == Runtime::Dotnet)?;
+    let own = candidate.environment.keys().filter_map(|variable| property(variable));
+    let yielded = settings.yields_to.iter().filter(|name| name.starts_with(PROPERTY)).cloned();
+    let properties: Vec<String> = own.chain(yielded).collect();
+    if !start.has_files || properties.is_empty() {
+        return None;
+    }
+    set_already(&properties, start).unwrap_or_else(Some)
+}
+
+/// The property that the variable stands for: `System.GC.Server` for `DOTNET_gcServer`; `None` for others.
+fn property(variable: &str) -> Option<String> {
+    let (collector, name) = variable.strip_prefix("DOTNET_")?.split_at_checked(2)?;
+    collector.eq_ignore_ascii_case("gc").then(|| format!("{PROPERTY}GC.{name}"))
+}
+
+/// The first property that the application sets, as a clause for people.
+///
+/// # Errors
+/// Why that is not known, as such a clause.
+fn set_already(properties: &[String], start: &StartOfProgram<'_>) -> Result<Option<String>, String> {
+    const NOT_FOUND: &str = "the runtimeconfig.json of its application is not found";
+    let file = config_file(start).ok_or(NOT_FOUND)?;
+    let options = read_options(&file)?.ok_or(NOT_FOUND)?;
+    let of_developer = read_options(&file.with_extension("dev.json"))?.unwrap_or_default();
+    let is_set = |property: &&String| sets(&options, property) || sets(&of_developer, property);
+    Ok(properties.iter().find(is_set).map(|property| format!("{property} is set already ({})", shown(&file))))
+}
+
+/// The file with the settings of the application that is started.
+fn config_file(start: &StartOfProgram<'_>) -> Option<PathBuf> {
+    let is_muxer = Interpreter::of(start.file) == Some(Interpreter::Dotnet);
+    let words = match start.words {
+        [first, rest @ ..] if is_muxer && first.eq_ignore_ascii_case("exec") => rest,
+        words => words,
+    };
+    let (named, words) = of_host(words);
+    if let Some(named) = named {
+        return Some(named.into());
+    }
+    let application = match is_muxer {
+        true => words.first().map(PathBuf::from).filter(|word| is_managed(word))?,
+        false => with_ending(start.file, ".dll")?,
+    };
+    // The host follows links before it looks for the file.
+    with_ending(&std::fs::canonicalize(application).ok()?.with_extension(""), ".runtimeconfig.json")
+}
+
+/// The file that the options of the host name, and the words behind these options.
+fn of_host(mut words: &[OsString]) -> (Option<&OsString>, &[OsString]) {
+    let mut named = None;
+    while let [option, value, rest @ ..] = words
+        && OF_HOST.iter().any(|one| option.eq_ignore_ascii_case(one))
+    {
+        if option.eq_ignore_ascii_case(NAMED) {
+            named = Some(value);
+        }
+        words = rest;
+    }
+    (named, words)
+}
+
+/// Whether `dotnet` runs that file. Another word is a command of the SDK, which starts applications in turn.
+fn is_managed(file: &Path) -> bool {
+    file.extension().is_some_and(|ending| ["dll", "exe"].iter().any(|one| ending.eq_ignore_ascii_case(one)))
+}
+
+fn with_ending(file: &Path, ending: &str) -> Option<PathBuf> {
+    let mut name = file.file_name()?.to_owned();
+    name.push(ending);
+    Some(file.with_file_name(name))
+}
+
+/// `runtimeOptions` of the file; `None` where there is no such file.
+///
+/// # Errors
+/// Why the file cannot be read, as a clause for people.
+fn read_options(file: &Path) -> Result<Option<Value>, String> {
+    let bytes = match plain_file::read(file, MOST_BYTES) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(format!("{} cannot be read: {error}", shown(file))),
+    };
+    let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
+    let read: Result<Value, _> = serde_json::from_slice(text);
+    let mut read = read.map_err(|error| format!("{} cannot be read: {error}", shown(file)))?;
+    Ok(Some(read.get_mut("runtimeOptions").map(Value::take).unwrap_or_default()))
+}
+
+fn sets(options: &Value, property: &str) -> bool {
+    let all = options.get("configProperties").and_then(Value::as_object);
+    let is_it = |(name, value): (&String, &Value)| {
+        name.eq_ignore_ascii_case(property) && !is_of_sdk(options, name, value)
+    };
+    all.into_iter().flatten().any(is_it)
+}
+
+/// Whether the SDK has set it, and not the one who wrote the application.
+fn is_of_sdk(options: &Value, property: &str, value: &Value) -> bool {
+    let lists = ["frameworks", "includedFrameworks"].map(|name| options.get(name).and_then(Value::as_array));
+    let mut frameworks = options.get("framework").into_iter().chain(lists.into_iter().flatten().flatten());
+    (property, value) == (OF_SDK.0, &Value::Bool(true))
+        && frameworks.any(|framework| framework.get("name").and_then(Value::as_str) == Some(OF_SDK.1))
+}
+
+fn shown(file: &Path) -> String {
+    printable::name(&file.file_name().unwrap_or_default().to_string_lossy()).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::RuntimeSettings;
+    use crate::variables::Variables;
+
+    /// A folder with an application and its file of settings.
+    struct App {
+        folder: tempfile::TempDir,
+    }
+
+    impl App {
+        fn with(config: impl AsRef<[u8]>) -> Self {
+            let app = Self { folder: tempfile::tempdir().unwrap() };
+            std::fs::write(app.path("my.app.dll"), "").unwrap();
+            std::fs::write(app.path("my.app.runtimeconfig.json"), config).unwrap();
+            app
+        }
+
+        /// An application that sets these properties.
+        fn setting(properties: &str) -> Self {
+            Self::with(format!(r#"{{ "runtimeOptions": {{ "configProperties": {{ {properties} }} }} }}"#))
+        }
+
+        fn path(&self, name: &str) -> PathBuf {
+            self.folder.path().join(name)
+        }
+
+        /// Why a start of the file with these words does not get `DOTNET_gcServer`. Where a word is a file of
+        /// the folder, that is meant.
+        fn why(&self, file: &str, words: &[&str]) -> Option<String> {
+            why("DOTNET_gcServer", &self.path(file), words.iter().map(|word| self.word(word)).collect())
+        }
+
+        fn word(&self, word: &str) -> OsString {
+            let is_file = self.path(word).exists();
+            if is_file { self.path(word).into() } else { word.into() }
+        }
+
+        /// Answer for the app host, and for `dotnet my.app.dll`.
+        fn why_not(&self) -> Option<String> {
+            let by_host = self.why("my.app", &["--port", "80"]);
+            assert_eq!(self.why("dotnet", &["my.app.dll", "x"]), by_host);
+            by_host
+        }
+    }
+
+    fn why(variable: &str, file: &Path, words: Vec<OsString>) -> Option<String> {
+        let settings = RuntimeSettings {
+            yields_to: vec!["System.GC.HeapCount".into(), "COMPlus_gcServer".into()],
+            ..RuntimeSettings::of(Runtime::Dotnet)
+        };
+        let candidate = CatalogueCandidate {
+            environment: [(variable.to_owned(), "0".to_owned())].into(),
+            runtime: Some(settings),
+            ..CatalogueCandidate::default()
+        };
+        let start = StartOfProgram {
+            found: &[],
+            file,
+            words: &words,
+            has_files: true,
+            is_by_script: false,
+            unfit: None,
+            environment: &Variables::new(),
+            memory_limit: None,
+        };
+        assert_eq!(user_value(&candidate, &StartOfProgram { has_files: false, ..start }), None);
+        user_value(&candidate, &start)
+    }
+
+    const ALREADY: &str = "System.GC.Server is set already (my.app.runtimeconfig.json)";
+
+    #[test]
+    fn what_the_application_sets_wins_whatever_the_value() {
+        for value in ["true", "false", "\"true\"", "null"] {
+            assert_eq!(App::setting(&format!("\"System.GC.Server\": {value}")).why_not().unwrap(), ALREADY);
+        }
+        let yielded = App::setting(r#""System.GC.HeapCount": 4"#).why_not().unwrap();
+        assert!(yielded.starts_with("System.GC.HeapCount is set already"), "{yielded}");
+        let other = App::setting(r#""System.GC.Concurrent": false, "Mine": { "System.GC.Server": true }"#);
+        assert_eq!(other.why_not(), None);
+        assert_eq!(App::with("\u{feff}{ \"runtimeOptions\": {} }").why_not(), None);
+        std::fs::write(
+            other.path("my.app.runtimeconfig.dev.json"),
+            r#"{ "runtimeOptions": { "configProperties": { "System.GC.Server": true } } }"#,
+        )
+        .unwrap();
+        assert_eq!(other.why_not().unwrap(), ALREADY);
+    }
+
+    #[test]
+    fn properties_go_by_the_names_of_variables() {
+        assert_eq!(property("DOTNET_GCConserveMemory").unwrap(), "System.GC.ConserveMemory");
+        for other in ["DOTNET_", "DOTNET_é", "DOTNET_TieredPGO", "GCHeapCount"] {
+            assert_eq!(property(other), None, "{other}");
+        }
+        let app = App::setting(r#""System.GC.Gen0Size": 1"#);
+        let of = |variable| why(variable, &app.path("my.app"), vec![]);
+        assert!(of("DOTNET_GCgen0size").is_some() && of("DOTNET_GCRetainVM").is_none());
+    }
+
+    #[test]
+    fn what_the_sdk_writes_into_every_web_application_is_no_value_of_a_user() {
+        let config = |frameworks: &str, value: &str| {
+            let properties = format!(r#""configProperties": {{ "System.GC.Server": {value} }}"#);
+            App::with(format!(r#"{{ "runtimeOptions": {{ {frameworks}, {properties} }} }}"#)).why_not()
+        };
+        let framework = |name: &str| format!(r#"{{ "name": "Microsoft.{name}.App" }}"#);
+        let (web, base) = (framework("AspNetCore"), framework("NETCore"));
+        for frameworks in [
+            format!(r#""framework": {web}"#),
+            format!(r#""frameworks": [{base}, {web}]"#),
+            format!(r#""includedFrameworks": [{base}, {web}]"#),
+        ] {
+            assert_eq!(config(&frameworks, "true"), None, "{frameworks}");
+            assert_eq!(config(&frameworks, "false").unwrap(), ALREADY, "{frameworks}");
+        }
+        assert_eq!(config(&format!(r#""framework": {base}"#), "true").unwrap(), ALREADY);
+        assert_eq!(config(r#""frameworks": "none""#, "true").unwrap(), ALREADY);
+    }
+
+    #[test]
+    fn the_file_is_the_one_that_the_host_reads() {
+        let app = App::setting(r#""System.GC.Server": true"#);
+        std::fs::write(app.path("other.json"), r#"{ "runtimeOptions": {} }"#).unwrap();
+        let of = |words: &[&str]| app.why("dotnet", words);
+        let own = ["exec", "--Depsfile", "x", "my.app.dll", "--runtimeconfig", "other.json"];
+        assert_eq!(of(&own).unwrap(), ALREADY, "behind the application the words are its own");
+        assert_eq!(of(&["exec", "--runtimeconfig", "other.json", "my.app.dll"]), None);
+        assert_eq!(app.why("my.app", &["--runtimeconfig", "other.json"]), None);
+        assert_eq!(app.why("my.app", &["exec", "--runtimeconfig", "other.json"]).unwrap(), ALREADY);
+        std::os::unix::fs::symlink(app.path("my.app.dll"), app.path("link.dll")).unwrap();
+        assert_eq!(of(&["link.dll"]).unwrap(), ALREADY, "links are followed");
+        let unknown =
+            [&[][..], &["build"], &["run", "my.app.dll"], &["exec"], &["none.dll"], &["--fx-version"]];
+        for words in unknown {
+            assert!(of(words).unwrap().contains("is not found"), "{words:?}");
+        }
+        assert!(app.why("renamed", &[]).unwrap().contains("is not found"));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_a_reason() {
+        let deep = format!(r#"{{ "runtimeOptions": {}"#, "[".repeat(10_000));
+        for broken in ["", "{", "{ /* a comment */ }", &deep, "\u{0}", "{} x"] {
+            let why = App::with(broken).why_not().unwrap();
+            assert!(why.starts_with("my.app.runtimeconfig.json cannot be read"), "{broken:.20}: {why}");
+        }
+        let no_object = r#"{ "runtimeOptions": { "configProperties": [] } }"#;
+        for odd in ["[]", "1", "null", r#"{ "runtimeOptions": 1 }"#, no_object] {
+            assert_eq!(App::with(odd).why_not(), None, "the host does not start it: {odd}");
+        }
+        assert!(App::with(vec![b' '; MOST_BYTES + 1]).why_not().is_some());
+        let app = App::setting("");
+        let file = app.path("my.app.runtimeconfig.json");
+        std::fs::remove_file(&file).unwrap();
+        assert!(app.why_not().unwrap().contains("is not found"));
+        assert!(std::process::Command::new("mkfifo").arg(&file).status().unwrap().success());
+        assert!(app.why_not().is_some(), "nobody waits for a FIFO");
+    }
+}
