@@ -84,9 +84,9 @@ pub struct JournalJudgement {
     pub gain_by_all: MemoryGain,
     /// Gain of the services that count, by the rounds that did not choose.
     pub gain_held_out: MemoryGain,
-    /// The same, after the pause.
+    /// Gain after the pause of the services that count, by the rounds that did not choose.
     pub idle_gain_held_out: MemoryGain,
-    /// The same, over the day.
+    /// Gain over the day of the services that count, by the rounds that did not choose.
     pub day_gain_held_out: MemoryGain,
     /// Services that the picks as measured made worse, of all services.
     pub made_worse: MadeWorse,
