@@ -149,7 +149,7 @@ def write(path, found, skipped, candidates, known):
     if slow := list(_slow(found)):
         lines += ["", "## Much slower", "| case | candidate | seconds | untouched |", "| --- | --- | --- | --- |", *slow]
     lines += ["", "## Cases", "Starts in production and in trials together. `system` in production is the untouched program and is not",
-              "counted. Long cases run under one setting of each allocator.",
+              "counted. Long cases run under one setting of each allocator, and under those that give free pages back.",
               "", "| case | what is tried | starts |", "| --- | --- | --- |", *_rows(found)]
     if skipped:
         lines += ["", "## Not run", "| case | what would be tried | why not |", "| --- | --- | --- |",

@@ -253,6 +253,11 @@ fn a_journal_is_judged() {
         four.contains("by the leanest that is proven, as imas bench picks: of 2 services: memory 0"),
         "{four}"
     );
+    // Sixteen heaps of 4 MB each.
+    let counted = |mb: &str| said("judge", 4, &["--heap-at-least", mb]);
+    let (small, large) = (counted("20"), counted("70"));
+    assert!(small.contains("for the 2 services with 20 MB and more in glibc's heaps"), "{small}");
+    assert!(large.contains("for the 0 services with 70 MB"), "{large}");
     let json: Value = serde_json::from_str(&said("judge", 4, &["--json"])).unwrap();
     assert_eq!(json["services"][0]["as_measured"]["by_all"]["candidate"], "glibc:arena2");
     assert!(said("sets", 1, &[]).contains("NOT held out"));

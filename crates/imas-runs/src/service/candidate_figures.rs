@@ -76,7 +76,7 @@ impl CandidateFigures {
 /// Smallest difference that is reported.
 pub fn margin(figure: &str) -> f64 {
     match figure {
-        "cpu" | "rate" | "cycle" | "balance" => Margins::USUAL.cpu,
+        "cpu" | "cpu_day" | "rate" | "cycle" | "balance" => Margins::USUAL.cpu,
         _ => Margins::USUAL.memory,
     }
 }

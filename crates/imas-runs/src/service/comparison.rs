@@ -88,7 +88,7 @@ pub fn compare_services(names: &[String], runs: &[RawRun], options: &ServiceOpti
             .filter_map(|run| run.of_server().failure.clone());
         let own = of(name);
         let mut figures = figures(&own, &system, &even, seed);
-        if by_clock && let Some(cpu) = figures.get_mut("cpu") {
+        for (_, cpu) in figures.iter_mut().filter(|(name, _)| by_clock && is_cpu(name)) {
             cpu.ratio = None;
         }
         let goal_ratio = goal_figures.ratio(&own, &system);
@@ -183,6 +183,11 @@ fn figures(
     names.into_iter().filter_map(one).collect()
 }
 
+/// Whether it is CPU time, which is not comparable where the load ends by the clock.
+pub fn is_cpu(figure: &str) -> bool {
+    matches!(figure, "cpu" | "cpu_day")
+}
+
 /// The value for the comparison: normalised CPU time, all else as measured.
 pub fn compared(run: &RawRun, name: &str, even: &EvenCpu) -> Option<f64> {
     match name {
@@ -245,7 +250,7 @@ struct ValidRuns<'a> {
 impl ValidRuns<'_> {
     /// A figure as it is compared.
     fn value(&self, run: &RawRun, figure: &str) -> Option<f64> {
-        compared(run, figure, self.even).filter(|_| !(self.by_clock && figure == "cpu"))
+        compared(run, figure, self.even).filter(|_| !(self.by_clock && is_cpu(figure)))
     }
 
     /// The candidates that ran.
@@ -287,7 +292,7 @@ impl ValidRuns<'_> {
 }
 
 /// The figures whose noise is reported.
-const NOISE_OF: [&str; 4] = ["memory", "memory_idle", "cpu", "p99"];
+const NOISE_OF: [&str; 6] = ["memory", "memory_idle", "memory_day", "cpu", "p99", "open_p99"];
 
 /// The figure by which a candidate is picked, of all candidates.
 struct GoalFigures<'a> {

@@ -116,7 +116,8 @@ fn latencies(comparison: &ServiceComparison) -> Option<Chart> {
 }
 
 fn blocks(service: &MeasuredService<'_>) -> Vec<Block> {
-    let all: Vec<_> = COLUMNS.iter().chain(&LATENCIES[2..3]).copied().collect();
+    let is_shown = |one: &&(&str, &str)| one.0.ends_with("p99");
+    let all: Vec<_> = COLUMNS.iter().chain(LATENCIES.iter().filter(is_shown)).copied().collect();
     let table = measure::table(service.name, service.name, &rows(service.comparison, &all));
     let charts: Vec<Chart> = memory_curves(service).into_iter().collect();
     let own = |charts| vec![Block::Charts(charts), Block::Table(table)];
@@ -166,7 +167,15 @@ const COLUMNS: [(&str, &str); 8] = [
     ("rate", "rate"),
     ("ready", "ready after"),
 ];
-const LATENCIES: [(&str, &str); 4] = [("p50", "p50"), ("p90", "p90"), ("p99", "p99"), ("p99.9", "p99.9")];
+const LATENCIES: [(&str, &str); 5] = [
+    ("p50", "p50"),
+    ("p90", "p90"),
+    ("p99", "p99"),
+    ("p99.9", "p99.9"),
+    ("open_p99", "p99 at a fixed rate"),
+];
+/// The figures whose change against `system` has a column of its own.
+const CHANGES: [&str; 6] = ["memory", "memory_idle", "memory_day", "cpu", "p99", "open_p99"];
 
 fn rows(comparison: &ServiceComparison, columns: &[(&str, &str)]) -> Vec<MeasuredRow> {
     let row = |one: &CandidateFigures| {
@@ -175,8 +184,7 @@ fn rows(comparison: &ServiceComparison, columns: &[(&str, &str)]) -> Vec<Measure
             let Some(figure) = one.figures.get(name) else { continue };
             let (value, unit) = in_report_units(figure);
             figures.push(MeasuredFigure::new(heading, value, unit));
-            let change =
-                figure.ratio.filter(|_| one.name != SYSTEM && ["memory", "cpu", "p99"].contains(&name));
+            let change = figure.ratio.filter(|_| one.name != SYSTEM && CHANGES.contains(&name));
             figures.extend(change.map(|ratio| changed(&format!("{heading} vs system"), ratio)));
         }
         MeasuredRow { name: one.name.clone(), figures }
@@ -207,8 +215,21 @@ fn changed(name: &str, ratio: Interval) -> MeasuredFigure {
 /// included.
 #[must_use]
 pub fn summary(services: &[MeasuredService<'_>]) -> Table {
-    const COLUMNS: [&str; 7] = ["service", "rounds", "memory under system", "best", "memory", "CPU", "p99"];
-    let mut table = Table::new("services", "Services under load", &COLUMNS);
+    const FIGURES: [(&str, &str); 5] = [
+        ("memory", "memory"),
+        ("memory_idle", "after the pause"),
+        ("memory_day", "over the day"),
+        ("cpu", "CPU"),
+        ("p99", "p99"),
+    ];
+    let is_measured = |(figure, _): &(&str, &str)| {
+        let mut system = services.iter().filter_map(|service| named(service.comparison, SYSTEM));
+        system.any(|system| system.figures.contains_key(*figure))
+    };
+    let figures: Vec<(&str, &str)> = FIGURES.into_iter().filter(is_measured).collect();
+    let own = ["service", "rounds", "memory under system", "best"];
+    let columns: Vec<&str> = own.into_iter().chain(figures.iter().map(|one| one.1)).collect();
+    let mut table = Table::new("services", "Services under load", &columns);
     for service in services {
         let Some(system) = named(service.comparison, SYSTEM).filter(|system| system.rounds > 0) else {
             continue;
@@ -219,15 +240,13 @@ pub fn summary(services: &[MeasuredService<'_>]) -> Table {
             let ratio = best.and_then(|best| best.figures.get(figure)?.ratio);
             ratio.map_or_else(|| "-".to_owned(), |ratio| change(&ratio, system.rounds))
         };
-        table.push(vec![
+        let own = [
             service.name.to_owned(),
             system.rounds.to_string(),
             memory.map_or_else(|| "-".to_owned(), |memory| format!("{} MiB", format::mib(memory.median))),
             best.map_or("system", |best| best.name.as_str()).to_owned(),
-            cell("memory"),
-            cell("cpu"),
-            cell("p99"),
-        ]);
+        ];
+        table.push(own.into_iter().chain(figures.iter().map(|one| cell(one.0))).collect());
     }
     table
 }
@@ -242,8 +261,8 @@ pub fn named<'a>(comparison: &'a ServiceComparison, name: &str) -> Option<&'a Ca
     comparison.candidates.iter().find(|one| one.name == name)
 }
 
-/// The pick. If there are too few rounds for a proof: the leanest candidate within the guard rails, if it is
-/// leaner than `system` by the margin.
+/// The pick. If there are too few rounds for a proof: the best candidate within the guard rails, if it is better than
+/// `system` by the margin of memory.
 pub fn best(comparison: &ServiceComparison) -> Option<&CandidateFigures> {
     let is_proof = named(comparison, SYSTEM).is_some_and(|system| system.rounds >= FEWEST_ROUNDS);
     if is_proof || comparison.pick != SYSTEM {
@@ -252,8 +271,8 @@ pub fn best(comparison: &ServiceComparison) -> Option<&CandidateFigures> {
     let fits = comparison.candidates.iter().filter(|one| {
         one.name != SYSTEM && one.exceeds.is_empty() && one.failures.is_empty() && one.rounds > 0
     });
-    let by_memory = fits.filter_map(|one| Some((memory_ratio(one)?, one)));
-    let leaner = by_memory.filter(|(ratio, _)| *ratio <= 1.0 - margin("memory"));
+    let by_goal = fits.filter_map(|one| Some((one.goal?.mid, one)));
+    let leaner = by_goal.filter(|(ratio, _)| *ratio <= 1.0 - margin("memory"));
     leaner.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, one)| one)
 }
 
@@ -351,6 +370,32 @@ mod tests {
                 && text.contains("1 of them takes at least"),
             "{text}"
         );
+    }
+
+    /// Under load `mimalloc` is the leanest, over the day it is not.
+    #[test]
+    fn the_day_chooses_and_has_its_column() {
+        let of = |candidate: &str, round: u32, mib: u32, day: f64| {
+            let mut run = run(candidate, round, mib);
+            run.server.as_mut().unwrap().record(Figure::lower("memory_day", day * MIB, "B"));
+            run
+        };
+        let round = |round: u32| {
+            [
+                of("system", round, 100, 100.0),
+                of("glibc:arena1", round, 99, 60.0),
+                of("mimalloc", round, 80, 100.0),
+            ]
+        };
+        let runs: Vec<RawRun> = (0..2).flat_map(round).collect();
+        let comparison = compared(&runs);
+        let puma = MeasuredService { name: "puma", comparison: &comparison, runs: runs.iter().collect() };
+        let table = summary(std::slice::from_ref(&puma));
+        assert_eq!(table.columns[3..6], ["best", "memory", "over the day"], "and no pause, which nobody measured");
+        assert_eq!(table.rows[0][3], "glibc:arena1");
+        assert!(table.rows[0][5].starts_with("-40.0 %"), "{table:?}");
+        let page = page("Services", &[puma], &[]).render();
+        assert!(page.contains("over the day vs system"), "{page}");
     }
 
     /// The server may have ended before its last look: its memory is not drawn down to nothing.

@@ -32,10 +32,19 @@ pub(crate) fn held(heaps: &HeapFigures) -> String {
     )
 }
 
-/// What returns the free pages, if these are enough to matter.
-pub(crate) fn remedy(heaps: &HeapFigures, candidates: &RealCandidates) -> Option<String> {
+/// What returns the free pages, if these are enough to matter. `present` is the candidate of the process: under one that
+/// gives back it can be asked.
+pub(crate) fn remedy(
+    heaps: &HeapFigures,
+    present: Option<&str>,
+    candidates: &RealCandidates,
+) -> Option<String> {
     if heaps.bytes.returnable < LEAST_BYTES {
         return None;
+    }
+    let gives_back = |name: &str| candidates.all().iter().any(|one| one.name == name && one.give_back);
+    if present.is_some_and(gives_back) {
+        return Some("'imas trim' returns the free pages now".to_owned());
     }
     let later = keeps_away::candidate(candidates);
     let later =

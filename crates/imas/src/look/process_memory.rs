@@ -133,19 +133,21 @@ fn memory(context: &Context, running: &Running, resident: ResidentMemory) -> Pro
     let heaps = process_heaps::of(running.pid);
     let verdict = verdict(&resident, live_bytes, heaps.as_ref().ok());
     let candidates = RealCandidates::of(context.catalogue.all());
+    let candidate = name_of_candidate(running, &candidates);
+    let remedy = heaps.as_ref().ok().and_then(|heaps| heap_words::remedy(heaps, candidate, &candidates));
     ProcessMemory {
         schema: 1,
         pid: running.pid,
         program: running.program.to_string(),
         unit: running.unit.clone(),
         active: Active::of(running, &candidates),
-        candidate: name_of_candidate(running, &candidates).map(str::to_owned),
+        candidate: candidate.map(str::to_owned),
         threads: process::threads(running.pid).unwrap_or(0),
         resident,
         resident_bytes: resident.total(),
         live_bytes,
         verdict,
-        sentence: sentence(verdict, &resident, live_bytes, &heaps, &candidates),
+        sentence: sentence(verdict, &resident, live_bytes, &heaps, remedy),
         runtime: ProcessRuntime::of(running),
         named: named_memory::of(running.pid),
         heaps_not_readable: heaps.as_ref().err().map(ToString::to_string),
@@ -178,13 +180,12 @@ fn sentence(
     resident: &ResidentMemory,
     live: Option<u64>,
     heaps: &Result<HeapFigures, NotReadable>,
-    candidates: &RealCandidates,
+    remedy: Option<String>,
 ) -> String {
     let heap = size(resident.heap_bytes());
     let live = live.map_or_else(String::new, |live| format!(", {} of it in live blocks", size(live)));
     let held =
         heaps.as_ref().map_or_else(|_| String::new(), |heaps| format!("; {}", heap_words::held(heaps)));
-    let remedy = heaps.as_ref().ok().and_then(|heaps| heap_words::remedy(heaps, candidates));
     match verdict {
         Verdict::Fragmentation => format!(
             "{heap} of heap are resident{live}{held}: fragmentation, not a leak; {}",
@@ -262,6 +263,7 @@ fn rows(memory: &ProcessMemory) -> Vec<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
+    use imas_linux::catalogue::CatalogueCandidate;
     use imas_linux::heap::figures::HeapBytes;
 
     use super::*;
@@ -273,14 +275,33 @@ mod tests {
         HeapFigures { held: 153 * MIB, read: 153 * MIB, arenas: 9, bytes, ..HeapFigures::default() }
     }
 
+    fn without_a_catalogue(heaps: &HeapFigures) -> Option<String> {
+        heap_words::remedy(heaps, None, &RealCandidates::default())
+    }
+
+    #[test]
+    fn a_process_that_gives_back_is_asked_and_another_is_started_anew() {
+        let giving = CatalogueCandidate {
+            name: "glibc:lean-trim".into(),
+            allocator: "glibc".into(),
+            give_back: true,
+            ..CatalogueCandidate::default()
+        };
+        let all = RealCandidates::of([&giving]);
+        let says = |present| heap_words::remedy(&heaps(57 * MIB), present, &all).unwrap();
+        assert_eq!(says(Some("glibc:lean-trim")), "'imas trim' returns the free pages now");
+        assert!(says(Some("glibc:lean")).ends_with("a restart under glibc:lean-trim keeps fewer of them"));
+    }
+
     #[test]
     fn free_pages_are_fragmentation_and_live_memory_is_not() {
         let resident =
             ResidentMemory { arenas: 143 * MIB, heap: 10 * MIB, arena_heaps: 8, ..ResidentMemory::default() };
         let heaps = heaps(57 * MIB);
+        let remedy = without_a_catalogue(&heaps);
         assert_eq!(verdict(&resident, None, Some(&heaps)), Verdict::Fragmentation);
         assert_eq!(
-            sentence(Verdict::Fragmentation, &resident, None, &Ok(heaps), &RealCandidates::default()),
+            sentence(Verdict::Fragmentation, &resident, None, &Ok(heaps), remedy),
             "153 MiB of heap are resident; glibc holds 153 MiB in 9 arenas: 88 MiB live, 65 MiB free, of which 57 MiB \
              in whole resident pages: fragmentation, not a leak; malloc_trim(0) in the program returns \
              the free pages"
@@ -295,7 +316,8 @@ mod tests {
         let resident = ResidentMemory { heap: 10 << 30, ..ResidentMemory::default() };
         let heaps = heaps(9 * MIB);
         assert_eq!(verdict(&resident, None, Some(&heaps)), Verdict::Live);
-        let says = sentence(Verdict::Live, &resident, None, &Ok(heaps), &RealCandidates::default());
+        let remedy = without_a_catalogue(&heaps);
+        let says = sentence(Verdict::Live, &resident, None, &Ok(heaps), remedy);
         assert!(
             says.contains("of which 9 MiB in whole resident pages")
                 && says
@@ -320,7 +342,7 @@ mod tests {
         assert_eq!(verdict(&files, None, None), Verdict::NotTheHeap);
         assert_eq!(verdict(&ResidentMemory::default(), None, None), Verdict::Small);
         let reason = NotReadable("its C library is musl".into());
-        let says = sentence(Verdict::Unknown, &one, None, &Err(reason), &RealCandidates::default());
+        let says = sentence(Verdict::Unknown, &one, None, &Err(reason), None);
         assert!(says.contains("cannot be read: its C library is musl;"), "{says}");
     }
 }

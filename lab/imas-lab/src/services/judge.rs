@@ -32,6 +32,9 @@ pub(super) struct JudgeArgs {
     /// The least memory under system, MB, of a service that counts for the gain
     #[arg(long, value_name = "MB", default_value_t = 50.0)]
     at_least: f64,
+    /// Count for the gain the services with so much in glibc's heaps under system, MB, whatever else they have
+    #[arg(long, value_name = "MB", conflicts_with = "at_least")]
+    heap_at_least: Option<f64>,
     /// Judge by memory alone: other work on the machine made CPU time and latency worthless
     #[arg(long)]
     memory_only: bool,
@@ -47,6 +50,7 @@ pub(super) fn judge(args: &JudgeArgs) -> Result<ExitCode> {
         rails: rails(args.memory_only),
         least_bytes: args.at_least * MB,
         own_allocator: &journal.own_allocator,
+        least_heap_bytes: args.heap_at_least.map(|mb| mb * MB),
     };
     let judgement = JournalJudgement::of(&journal.runs, &options);
     if judgement.services.is_empty() {
@@ -79,7 +83,18 @@ fn of_runtimes(runs: &[RawRun]) -> &'static str {
     }
 }
 
+impl JudgeArgs {
+    /// The services that count for the gain, in words.
+    fn counted(&self) -> String {
+        match self.heap_at_least {
+            Some(mb) => format!("with {mb} MB and more in glibc's heaps"),
+            None => format!("of {} MB and more that use malloc", self.at_least),
+        }
+    }
+}
+
 fn page(judgement: &JournalJudgement, args: &JudgeArgs) -> String {
+    let which = args.counted();
     let rails = in_words(&rails(args.memory_only));
     let parts = [
         format!(
@@ -87,18 +102,17 @@ fn page(judgement: &JournalJudgement, args: &JudgeArgs) -> String {
              at least 5 % less memory, else system)\n\n{}",
             services(&judgement.services)
         ),
-        gains(judgement, args.at_least),
+        gains(judgement, &which),
         worse(judgement),
-        against_single(judgement, args.at_least),
+        against_single(judgement, &which),
         format!(
             "One candidate for {}\n\n{}",
             counted(judgement.services.len(), "service"),
             for_all(&judgement.for_all, judgement.services.len())
         ),
         format!(
-            "One candidate for the {} of {} MB and more that use malloc\n\n{}",
+            "One candidate for the {} {which}\n\n{}",
             counted(judgement.gain_by_all.services, "service"),
-            args.at_least,
             for_all(&judgement.for_all_counted, judgement.gain_by_all.services)
         ),
     ];
@@ -116,7 +130,7 @@ fn line(sentence: String) -> String {
 }
 
 /// What choosing for each service gains over one setting for all.
-fn against_single(judgement: &JournalJudgement, at_least: f64) -> String {
+fn against_single(judgement: &JournalJudgement, which: &str) -> String {
     let part = |what: String, all: &[AgainstSingle]| {
         let most = all.iter().map(|one| one.services).max().unwrap_or(0);
         let rows = all.iter().map(|one| (one.candidate.as_str(), one.services));
@@ -140,7 +154,7 @@ fn against_single(judgement: &JournalJudgement, at_least: f64) -> String {
             &judgement.proven_against_single,
         ),
         part(
-            format!("The same, the leanest as measured, services of {at_least} MB and more that use malloc"),
+            format!("The same, the leanest as measured, services {which}"),
             &judgement.against_single_counted,
         ),
     ]
@@ -153,7 +167,7 @@ fn not_measured(judgement: &JournalJudgement) -> String {
 }
 
 fn services(services: &[ServiceJudgement]) -> String {
-    const FIGURES: [&str; JUDGED.len()] = ["memory", "CPU", "p99", "pause", "day"];
+    const FIGURES: [&str; JUDGED.len()] = ["memory", "CPU", "p99", "pause", "day", "CPU of the day"];
     let held_out = FIGURES.map(|figure| if figure == "memory" { "held out: memory" } else { figure });
     let heads =
         ["service", "rounds", "MiB", "pick"].into_iter().chain(FIGURES).chain(held_out).chain(["note"]);
@@ -180,6 +194,7 @@ fn note(one: &ServiceJudgement) -> String {
     let why = one.not_counted.map(|why| match why {
         LeftOutOfGain::OwnAllocator => "allocator of its own".to_owned(),
         LeftOutOfGain::Small => "small".to_owned(),
+        LeftOutOfGain::LittleHeap => "little in glibc's heaps".to_owned(),
     });
     let held_out = one.as_measured.held_out.as_ref();
     let others = held_out.filter(|found| found.candidates.len() > 1);
@@ -191,24 +206,32 @@ fn note(one: &ServiceJudgement) -> String {
     notes.join("; ")
 }
 
-fn gains(judgement: &JournalJudgement, at_least: f64) -> String {
-    let line = |gain: &MemoryGain| {
+fn gains(judgement: &JournalJudgement, which: &str) -> String {
+    let words = |gain: &MemoryGain, what: &str, aim: &str| {
         format!(
-            "{} of {} take at least 25 % less memory (aim: half of them); geometric mean {} (aim: -20 %)",
+            "{} of {} take at least 25 % less{what}; geometric mean {} (aim: {aim} %)",
             gain.quarter_less,
             counted(gain.services, "service"),
             interval(gain.mean)
         )
     };
+    let line = |gain: &MemoryGain| words(gain, " memory (aim: half of them)", "-20");
     let held_out = match judgement.gain_held_out.services {
         0 => "nothing: no service has two rounds".to_owned(),
         _ => line(&judgement.gain_held_out),
     };
+    let others = [
+        ("after the pause", &judgement.idle_gain_held_out, "-25"),
+        ("over the day", &judgement.day_gain_held_out, "-20"),
+    ];
+    let measured = others.into_iter().filter(|(_, gain, _)| gain.services > 0);
+    let others = measured.map(|(what, gain, aim)| format!("the same {what}: {}\n", words(gain, "", aim)));
     format!(
-        "Services of {at_least} MB and more that use malloc\n\
+        "Services {which}\n\
          by all rounds, which both chose and judged (this flatters): {}\n\
-         held out, each round judges what the others chose: {held_out}\n",
-        line(&judgement.gain_by_all)
+         held out, each round judges what the others chose: {held_out}\n{}",
+        line(&judgement.gain_by_all),
+        others.collect::<String>()
     )
 }
 

@@ -6,7 +6,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, ValueHint};
-use imas_cli::{output, table};
+use imas_cli::output;
+use imas_cli::table::Table;
 use imas_core::compare::Margins;
 use imas_core::stats::RESAMPLES;
 use imas_runs::service::{SYSTEM_RUNS, ServiceGoal};
@@ -76,13 +77,14 @@ pub(super) fn noise(args: &NoiseArgs) -> Result<ExitCode> {
 
 fn text(report: &NoiseReport, args: &NoiseArgs) -> String {
     let heads: Vec<&str> = ["service", "pairs"].into_iter().chain(NOISE_OF).collect();
-    let row = |one: &ServiceNoise| {
+    let mut table = Table::new("noise", "Noise", &heads);
+    for one in &report.noise {
         let name = if one.service.is_empty() { "all" } else { &one.service };
         let percent =
             |sd: Option<f64>| sd.map_or_else(|| "-".to_owned(), |sd| format!("{:.1} %", sd * 100.0));
         let own = [name.to_owned(), one.pairs.to_string()];
-        own.into_iter().chain(one.deviations.map(percent)).collect()
-    };
+        table.push(own.into_iter().chain(one.deviations.map(percent)).collect());
+    }
     let benches = report.benches.map_or_else(String::new, |found| {
         let share = |count: usize| 100.0 * count as f64 / found.benches.max(1) as f64;
         format!(
@@ -103,6 +105,6 @@ fn text(report: &NoiseReport, args: &NoiseArgs) -> String {
         "Runs of one and the same thing in one round: under system, and beside it under candidates that cannot act \
          ({} of a service). Standard deviation of the logarithm of their ratio.\n\n{}{benches}",
         report.candidates.len(),
-        table::plain(&heads, report.noise.iter().map(row))
+        imas_study::without_empty_columns(table).plain()
     )
 }

@@ -41,8 +41,12 @@ pub(super) fn show(args: &ShowArgs) -> Result<ExitCode> {
     let ServiceJournal { runs, counted, own_allocator } = read_whole(&args.file)?;
     let compared = compared(&runs, args.memory_only);
     let services = measured(&compared, &runs);
-    let options =
-        JudgeOptions { rails: rails(args.memory_only), least_bytes: 0.0, own_allocator: &own_allocator };
+    let options = JudgeOptions {
+        rails: rails(args.memory_only),
+        least_bytes: 0.0,
+        own_allocator: &own_allocator,
+        least_heap_bytes: None,
+    };
     if let Some(file) = &args.html {
         let mut page =
             page::page("Services under every allocator", &services, &method(&runs, args.memory_only));

@@ -66,7 +66,7 @@ impl AgainstSingle {
     /// Table with a row for each setting.
     #[must_use]
     pub fn table(all: &[Self]) -> Table {
-        const COLUMNS: [&str; 9] = [
+        const COLUMNS: [&str; 10] = [
             "compared with",
             "services",
             "memory",
@@ -74,6 +74,7 @@ impl AgainstSingle {
             "p99",
             "after the pause",
             "over the day",
+            "CPU of the day",
             "leaner (proven)",
             "fatter (proven)",
         ];

@@ -20,7 +20,7 @@ use crate::services::round_changes::{RoundChanges, for_every_service};
 use imas_runs::service::margin;
 
 /// The figures that are judged.
-pub const JUDGED: [&str; 5] = ["memory", "cpu", "p99", "memory_idle", "memory_day"];
+pub const JUDGED: [&str; 6] = ["memory", "cpu", "p99", "memory_idle", "memory_day", "cpu_day"];
 /// "At least 25 % less memory".
 const QUARTER: f64 = 0.75;
 
@@ -221,7 +221,7 @@ impl CandidateForAll {
     /// Table with a row for each candidate.
     #[must_use]
     pub fn table(all: &[Self]) -> Table {
-        const COLUMNS: [&str; 12] = [
+        const COLUMNS: [&str; 13] = [
             "candidate",
             "services",
             "memory",
@@ -229,6 +229,7 @@ impl CandidateForAll {
             "p99",
             "after the pause",
             "over the day",
+            "CPU of the day",
             "25 % less memory",
             "worse in memory",
             "in CPU",

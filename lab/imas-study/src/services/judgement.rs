@@ -29,6 +29,9 @@ pub struct JudgeOptions<'a> {
     pub least_bytes: f64,
     /// Services with an allocator of their own do not count for the gain.
     pub own_allocator: &'a BTreeSet<String>,
+    /// Least memory in glibc's heaps under `system`, bytes, of a service that counts for the gain. Where it is given, it
+    /// decides alone: a service with an allocator of its own may have such heaps as well.
+    pub least_heap_bytes: Option<f64>,
 }
 
 /// Why a service does not count for the gain.
@@ -39,6 +42,8 @@ pub enum LeftOutOfGain {
     OwnAllocator,
     /// The service takes too little memory.
     Small,
+    /// The service has too little in glibc's heaps, or nobody looked at them.
+    LittleHeap,
 }
 
 /// One service under both rules.
@@ -79,6 +84,10 @@ pub struct JournalJudgement {
     pub gain_by_all: MemoryGain,
     /// Gain of the services that count, by the rounds that did not choose.
     pub gain_held_out: MemoryGain,
+    /// Gain after the pause of the services that count, by the rounds that did not choose.
+    pub idle_gain_held_out: MemoryGain,
+    /// Gain over the day of the services that count, by the rounds that did not choose.
+    pub day_gain_held_out: MemoryGain,
     /// Services that the picks as measured made worse, of all services.
     pub made_worse: MadeWorse,
     /// Services that the proven picks made worse, of all services.
@@ -105,8 +114,11 @@ impl JournalJudgement {
             measured.iter().map(|one| ServiceJudgement::of(one, options)).collect();
         let counts = |one: &&ServiceJudgement| one.not_counted.is_none();
         let by_all = services.iter().filter(counts).filter_map(|one| one.as_measured.by_all.ratios[0]);
-        let held_out =
-            services.iter().filter(counts).filter_map(|one| one.as_measured.held_out.as_ref()?.ratios[0]);
+        let held_out = |figure: &str| {
+            let at = JUDGED.iter().position(|judged| *judged == figure);
+            let ratio = |one: &ServiceJudgement| one.as_measured.held_out.as_ref()?.ratios[at?];
+            MemoryGain::of(&services.iter().filter(counts).filter_map(ratio).collect::<Vec<_>>())
+        };
         let all: Vec<&RoundChanges> = measured.iter().collect();
         let with = measured.iter().zip(&services).filter(|(_, one)| one.not_counted.is_none());
         let counted: Vec<&RoundChanges> = with.map(|(changes, _)| changes).collect();
@@ -118,7 +130,9 @@ impl JournalJudgement {
         };
         Self {
             gain_by_all: MemoryGain::of(&by_all.collect::<Vec<_>>()),
-            gain_held_out: MemoryGain::of(&held_out.collect::<Vec<_>>()),
+            gain_held_out: held_out("memory"),
+            idle_gain_held_out: held_out("memory_idle"),
+            day_gain_held_out: held_out("memory_day"),
             made_worse: MadeWorse::of(services.iter().map(|one| &one.as_measured)),
             proven_made_worse: MadeWorse::of(services.iter().filter_map(|one| one.proven.as_ref())),
             for_all: CandidateForAll::all(&all),
@@ -174,11 +188,11 @@ impl ServiceJudgement {
             needs_proof,
             resamples: RESAMPLES,
         };
-        let is_small = changes.memory_bytes.is_none_or(|bytes| bytes < options.least_bytes);
-        let not_counted = if options.own_allocator.contains(&changes.service) {
-            Some(LeftOutOfGain::OwnAllocator)
-        } else {
-            is_small.then_some(LeftOutOfGain::Small)
+        let is_below = |bytes: Option<f64>, least: f64| bytes.is_none_or(|bytes| bytes < least);
+        let not_counted = match options.least_heap_bytes {
+            Some(least) => is_below(changes.heap_bytes, least).then_some(LeftOutOfGain::LittleHeap),
+            None if options.own_allocator.contains(&changes.service) => Some(LeftOutOfGain::OwnAllocator),
+            None => is_below(changes.memory_bytes, options.least_bytes).then_some(LeftOutOfGain::Small),
         };
         let is_enough = changes.rounds.len() >= ROUNDS_FOR_PROOF;
         Self {
@@ -207,7 +221,7 @@ impl MadeWorse {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use imas_core::server_run::{Failure, Figure, ServerRun, Stage};
+    use imas_core::server_run::{ArenaHeaps, Failure, Figure, ServerRun, Stage};
 
     const MB: f64 = 1e6;
 
@@ -239,7 +253,9 @@ mod tests {
     fn judged(runs: &[RawRun]) -> JournalJudgement {
         let own = BTreeSet::from(["java".to_owned()]);
         let rails = ["cpu+2%", "p99+5%"].map(|rail| rail.parse().unwrap()).to_vec();
-        JournalJudgement::of(runs, &JudgeOptions { rails, least_bytes: 50.0 * MB, own_allocator: &own })
+        let options =
+            JudgeOptions { rails, least_bytes: 50.0 * MB, own_allocator: &own, least_heap_bytes: None };
+        JournalJudgement::of(runs, &options)
     }
 
     #[test]
@@ -263,8 +279,8 @@ mod tests {
         let found = judged(&runs);
         let held_out = found.services[0].as_measured.held_out.as_ref().unwrap();
         assert!((held_out.ratios[0].unwrap() - 2.0).abs() < 1e-9, "{held_out:?}");
-        assert_eq!(held_out.worse, [true, false, false, false, false]);
-        assert_eq!(found.made_worse.worse, [1, 0, 0, 0, 0]);
+        assert_eq!(held_out.worse, [true, false, false, false, false, false]);
+        assert_eq!(found.made_worse.worse, [1, 0, 0, 0, 0, 0]);
     }
 
     #[test]
@@ -275,6 +291,36 @@ mod tests {
         assert_eq!(why, [Some(LeftOutOfGain::OwnAllocator), Some(LeftOutOfGain::Small), None]);
         assert_eq!(found.gain_by_all.services, 1);
         assert_eq!((found.for_all[0].services, found.for_all_counted[0].services), (3, 1));
+    }
+
+    /// `js` has an allocator of its own and a large heap of glibc, `lean` a small one, and `dark` was not looked at.
+    #[test]
+    fn the_heaps_of_glibc_decide_which_services_count_where_that_is_asked_for() {
+        let of = |name: &str, heap_mb: Option<u64>| {
+            let mut runs = service(name, &[("system", &[100.0; 2]), ("b", &[50.0; 2])]);
+            for run in &mut runs {
+                let heap = |mb| ArenaHeaps { main_bytes: mb * 1_000_000, ..ArenaHeaps::default() };
+                let mut server = run.of_server().clone();
+                server.heaps = heap_mb.map(heap).into_iter().collect();
+                let day = Figure::lower("memory_day", if run.candidate == "b" { 70.0 } else { 100.0 }, "B");
+                server.record(day);
+                run.set_server(server);
+            }
+            runs
+        };
+        let runs = [of("js", Some(20)), of("lean", Some(19)), of("dark", None)].concat();
+        let own = BTreeSet::from(["js".to_owned()]);
+        let judged = |least_heap_bytes| {
+            let options = JudgeOptions { rails: vec![], least_bytes: 0.0, own_allocator: &own, least_heap_bytes };
+            let found = JournalJudgement::of(&runs, &options);
+            let why = found.services.iter().map(|one| one.not_counted).collect::<Vec<_>>();
+            (why, found.day_gain_held_out)
+        };
+        let little = Some(LeftOutOfGain::LittleHeap);
+        let (why, day) = judged(Some(20.0 * MB));
+        assert_eq!(why, [None, little, little]);
+        assert!(day.services == 1 && (day.mean.unwrap().mid - 0.7).abs() < 1e-9, "{day:?}");
+        assert_eq!(judged(None).0, [Some(LeftOutOfGain::OwnAllocator), None, None]);
     }
 
     /// Settings of a runtime are a pick of its services, and no setting for all; a mean of fewer services is named.

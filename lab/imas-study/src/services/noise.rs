@@ -21,8 +21,20 @@ use crate::services::round_changes::RoundChanges;
 
 /// The figures whose noise is shown. `memory by time` is how memory was measured before. `cpu evened` is CPU time at the
 /// usual speed of the CPUs, as it is compared; `cpu by ticks` is what ps(1) shows, and `cpu` the scheduler's run time.
-pub const NOISE_OF: [&str; 8] =
-    ["memory", BY_TIME, "memory_idle", "memory_peak", "cpu", EVENED, "cpu by ticks", "p99"];
+/// `open_p99` is p99 of the open loop.
+pub const NOISE_OF: [&str; 11] = [
+    "memory",
+    BY_TIME,
+    "memory_idle",
+    "memory_peak",
+    "memory_day",
+    "cpu",
+    EVENED,
+    "cpu by ticks",
+    "cpu_day",
+    "p99",
+    "open_p99",
+];
 const BY_TIME: &str = "memory by time";
 const EVENED: &str = "cpu evened";
 /// The figures of made-up benchmarks, with the noise that each has.

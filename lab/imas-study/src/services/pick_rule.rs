@@ -25,7 +25,7 @@ pub struct PickRule {
 
 impl PickRule {
     /// What a candidate costs by these rounds, as a logarithm; below 0 is a gain. None if it may not be
-    /// picked.
+    /// picked: also where it ran in fewer than half of the rounds, for the luck of one round would pick it.
     #[must_use]
     pub fn score(&self, changes: &RoundChanges, candidate: usize, rounds: &[u32]) -> Option<f64> {
         if changes.has_failed(candidate, rounds)
@@ -35,6 +35,9 @@ impl PickRule {
         }
         let costs: Vec<f64> =
             rounds.iter().filter_map(|&round| cost(self.goal, changes, candidate, round)).collect();
+        if costs.len() * 2 < rounds.len() {
+            return None;
+        }
         let score = median(&costs)?;
         let is_enough = score < 0.0 && -score.exp_m1() >= self.least_gain;
         let is_proof = || {
@@ -120,6 +123,26 @@ mod tests {
     use imas_core::server_run::{Figure, ServerRun};
 
     use super::*;
+
+    /// `short` left after two of six rounds, and was the leaner one in the first of them.
+    #[test]
+    fn a_candidate_of_few_rounds_is_no_pick() {
+        let mut runs = vec![];
+        for round in 0..6 {
+            let short = [40.0, 120.0].get(round as usize).map(|memory| ("short", *memory));
+            for (candidate, memory) in [("system", 100.0), ("steady", 80.0)].into_iter().chain(short) {
+                let server = ServerRun::of([Figure::lower("memory", memory, "B")]);
+                let run = RawRun { candidate: candidate.into(), round, ..RawRun::default() };
+                runs.push(run.with_server(server));
+            }
+        }
+        let changes = RoundChanges::of("", &runs);
+        let goal = ServiceGoal::Memory;
+        let rule = PickRule { goal, rails: vec![], least_gain: 0.05, needs_proof: false, resamples: 1 };
+        let pick = |rounds: &[u32]| rule.pick(&changes, rounds).map(|at| changes.candidates[at].as_str());
+        assert_eq!(pick(&[0, 2, 3, 4, 5]), Some("steady"), "the second round judges");
+        assert_eq!(pick(&[0]), Some("short"), "of one round it has one");
+    }
 
     /// Memory under load does not scatter under `system`, and memory after the pause does: the scatter of the goal is
     /// half of its own.

@@ -28,6 +28,7 @@ const COLUMNS: [&str; 3 + JUDGED.len() + BASELINES.len()] = [
     "p99",
     "after the pause",
     "over the day",
+    "CPU of the day",
     "memory with `glibc:arena1`",
     "with `glibc:lean`",
 ];
@@ -320,8 +321,15 @@ mod tests {
             .iter()
             .map(|(name, comparison)| MeasuredService { name, comparison, runs: vec![] })
             .collect();
-        let options = JudgeOptions { rails: vec![], least_bytes: 0.0, own_allocator: &BTreeSet::new() };
-        readme(&services, &JournalJudgement::of(&all, &options))
+        readme(&services, &judged(&all))
+    }
+
+    fn judged(runs: &[RawRun]) -> JournalJudgement {
+        let (rails, own_allocator) = (vec![], &BTreeSet::new());
+        JournalJudgement::of(
+            runs,
+            &JudgeOptions { rails, least_bytes: 0.0, own_allocator, least_heap_bytes: None },
+        )
     }
 
     /// A library that serves malloc is named, the C library is not; the day has a column where there is one.
@@ -347,8 +355,7 @@ mod tests {
             let comparison = compare_services(&names, &all, &options);
             let runs = all.iter().collect();
             let services = [MeasuredService { name: "gains", comparison: &comparison, runs }];
-            let options = JudgeOptions { rails: vec![], least_bytes: 0.0, own_allocator: &BTreeSet::new() };
-            readme(&services, &JournalJudgement::of(&all, &options))
+            readme(&services, &judged(&all))
         };
         let text = with("libjemalloc.so.2", None, false);
         assert!(text.contains("not the C library's in gains: libjemalloc.so.2."), "{text}");

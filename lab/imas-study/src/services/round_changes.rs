@@ -7,9 +7,9 @@ use imas_core::SYSTEM;
 use imas_core::stats::median;
 
 use imas_core::run::RawRun;
-use imas_core::server_run::Better;
+use imas_core::server_run::{ArenaHeaps, Better};
 use imas_linux::runtime::Runtime;
-use imas_runs::service::{EvenCpu, compared, even_cpu, geometric_mean};
+use imas_runs::service::{EvenCpu, compared, even_cpu, geometric_mean, is_cpu};
 
 /// What a candidate did in one round.
 #[derive(Clone, PartialEq, Debug)]
@@ -30,6 +30,9 @@ pub struct RoundChanges {
     pub rounds: Vec<u32>,
     /// Memory under `system`, median over the rounds, bytes.
     pub memory_bytes: Option<f64>,
+    /// Memory in glibc's heaps under `system` at the end of the load, median over the runs, bytes; None where nobody
+    /// looked.
+    pub heap_bytes: Option<f64>,
     /// Outcomes by index of the candidate and round; a run that was not made is missing.
     outcomes: BTreeMap<(usize, u32), RoundOutcome>,
     /// Changes of the runs under `system`, by round ([`Self::references`]).
@@ -39,6 +42,12 @@ pub struct RoundChanges {
 /// A figure of the runs under `system` of one round: their geometric mean.
 fn mean_of(runs: &[&RawRun], figure: &str, even: &EvenCpu) -> Option<f64> {
     geometric_mean(&runs.iter().filter_map(|run| compared(run, figure, even)).collect::<Vec<_>>())
+}
+
+/// Bytes in glibc's heaps at the end of a run's load; None where they were not looked at.
+fn heap_bytes(run: &RawRun) -> Option<f64> {
+    let heaps = &run.of_server().heaps;
+    (!heaps.is_empty()).then(|| heaps.iter().map(ArenaHeaps::all_heap_bytes).sum::<u64>() as f64)
 }
 
 fn references(runs: &[&RawRun], even: &EvenCpu) -> Vec<BTreeMap<String, f64>> {
@@ -88,7 +97,8 @@ impl RoundChanges {
                 } else {
                     1.0 / ratio
                 };
-                Some(worse.ln()).filter(|log| log.is_finite() && !(by_clock && name == "cpu"))
+                let is_by_clock = by_clock && is_cpu(name);
+                Some(worse.ln()).filter(|log| log.is_finite() && !is_by_clock)
             };
             let changes =
                 run.of_server().figures.keys().filter_map(|name| Some((name.clone(), change(name)?)));
@@ -105,11 +115,14 @@ impl RoundChanges {
         let outcomes = outcomes.collect();
         let references = system.iter().map(|(round, runs)| (*round, references(runs, &even)));
         let references = references.collect();
-        let memory: Vec<f64> = system.values().flatten().filter_map(|run| run.value("memory")).collect();
+        let middle = |of: fn(&RawRun) -> Option<f64>| {
+            median(&system.values().flatten().filter_map(|run| of(run)).collect::<Vec<_>>())
+        };
         Self {
             service: service.to_owned(),
             rounds: system.keys().copied().collect(),
-            memory_bytes: median(&memory),
+            memory_bytes: middle(|run| run.value("memory")),
+            heap_bytes: middle(heap_bytes),
             outcomes,
             references,
             candidates,

@@ -111,7 +111,7 @@ impl RuntimePicks {
     /// Table with a row for each kind of pick and runtime.
     #[must_use]
     pub fn table(all: &[Self]) -> Table {
-        const COLUMNS: [&str; 11] = [
+        const COLUMNS: [&str; 12] = [
             "runtime",
             "picks",
             "services",
@@ -121,6 +121,7 @@ impl RuntimePicks {
             "p99",
             "after the pause",
             "over the day",
+            "CPU of the day",
             "made worse (proven): memory, CPU, p99",
             "which",
         ];

@@ -464,7 +464,9 @@ def main():
     parser.add_argument("--batch", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rate", type=float, default=0.0, help="operations per second, each due at its time; 0: as fast as possible")
+    parser.add_argument("--seconds", type=float, default=0.0, help="with a rate: at least so long, with more operations than -n")
     args = parser.parse_args()
+    args.n = max(args.n, int(args.rate * args.seconds))
     spans, errors = [], []
     if args.kind in ("sidekiq", "celery"):
         began, errors = push_jobs(args)
@@ -478,7 +480,8 @@ def main():
         for thread in threads:
             thread.join()
         done = len(spans)
-    took = time.time() - began
+    # At a fixed rate the clients have connected before the first operation is due.
+    took = time.perf_counter() - args.began if args.rate else time.time() - began
     if done < args.n // args.c * args.c * 0.9:
         sys.exit(f"only {done} of {args.n} operations were done; {errors[0] if errors else 'no error'}")
     with open(os.environ.get("IMAS_METRICS", "/dev/stdout"), "a") as file:

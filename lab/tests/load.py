@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""lab/tests/load.py [-k PART]: what the load generator of the laboratory's services sends, and how it counts at a fixed rate."""
+
+import http.server
+import os
+import pathlib
+import sys
+import tempfile
+import threading
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(ROOT / "tests/testing"))
+
+from imas_testing import Arguments, case, check, finish, run  # noqa: E402
+
+STALL_S = 0.5
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """Counts its requests. With `stalls` the first of them is answered late."""
+
+    daemon_threads = True
+
+    def __init__(self, stalls):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.stalls, self.count, self.lock = stalls, 0, threading.Lock()
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """Answers with nothing, and keeps the connection."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        with self.server.lock:
+            self.server.count += 1
+            is_late = self.server.stalls and self.server.count == 1
+        if is_late:
+            time.sleep(STALL_S)
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+
+def loaded(*words, stalls=False):
+    """Requests that came, and the figures of the load by name."""
+    server = Server(stalls)
+    with tempfile.TemporaryDirectory() as folder:
+        metrics = pathlib.Path(folder, "metrics")
+        command = [sys.executable, ROOT / "lab/workloads/services/lib/load.py", "http", "--port", str(server.server_port), *words]
+        run(*command, must=True, env={**os.environ, "IMAS_METRICS": str(metrics)})
+        figures = {words[0]: float(words[1]) for words in map(str.split, metrics.read_text().splitlines())}
+    server.shutdown()
+    server.server_close()
+    return server.count, figures
+
+
+def number():
+    count, figures = loaded("-n", "40", "-c", "4")
+    check("as many as asked for", (count, figures["errors"]) == (40, 0), (count, figures))
+
+
+def rate():
+    count, figures = loaded("-n", "40", "-c", "4", "--rate", "400", "--seconds", "0.5")
+    check("at a rate it goes on for the seconds", count == 200, count)
+    check("no faster than the rate", figures["rate"] <= 400 * 200 / 199, figures)
+    count, _ = loaded("-n", "40", "-c", "4", "--rate", "400", "--seconds", "0.05")
+    check("and sends no fewer than without", count == 40, count)
+
+
+def omission():
+    _, figures = loaded("-n", "20", "-c", "1", "--rate", "100", stalls=True)
+    # All 20 are due within 0.2 s, and the only client waits for half a second.
+    check("a request that had to wait counts from when it was due", figures["p50"] >= 1000 * (STALL_S - 0.2), figures)
+
+
+def main():
+    Arguments(__doc__).parse_args()
+    for test in (number, rate, omission):
+        case(test.__name__, test)
+    finish("load")
+
+
+main()
