@@ -72,6 +72,12 @@ fn watched(
                 problem = Some(error);
             }
         }
+        if args.write {
+            // What somebody began again has other pods now.
+            let entry = workload.entry();
+            let again = withdrawn.extract_if(.., |name: &mut String| !entry.withdrawn.contains(name));
+            again.for_each(|name| seen.forget(&name));
+        }
         for verdict in seen.verdicts() {
             let Some(why) = &verdict.withdraw else { continue };
             if workload.entry().shares.contains_key(&verdict.candidate)
