@@ -10,6 +10,7 @@ import json
 import math
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -748,6 +749,39 @@ class Tests:
         expect(seen.candidate == "jemalloc" and seen.copiers and "emptyDir" in seen.volumes[0], seen)
         self.kube("try", "shop", "-n", "trial", "--with", "jemalloc", "--container", "app")
 
+    def the_documentation_works(self):
+        """What docs/kubernetes.md has a reader type from nothing to an answer, but for what needs a node or the network."""
+        page = (cluster.ROOT / "docs/kubernetes.md").read_text()
+        page = page[page.index("## From nothing to an answer"):page.index("## In your own cluster")]
+        blocks = page.split("```\n")[1::2]
+        here = self.here.work / "reader"
+        here.mkdir()
+        manifest = next(one for one in blocks if one.startswith("apiVersion"))
+        (here / "web.yaml").write_text(manifest)
+        lines = [line for one in blocks if one != manifest for line in one.replace("\\\n", " ").splitlines()]
+        not_here = ("kind ", "kubectl apply -f https", "kubectl patch", "kubectl rollout", *(() if shutil.which("skopeo") else ("skopeo",)))
+        lines = [line for line in lines if not line.startswith(not_here)]
+        environment = {**self.here.environment, "PATH": f"{self.imas.parent}:{self.here.environment['PATH']}"}
+        sh = lambda line: run("sh", "-c", line, cwd=here, env=environment, must=True)
+        pods = lambda: [Seen(one).candidate for one in self.here.get("/api/v1/namespaces/shop/pods").body["items"]
+                        if "deletionTimestamp" not in one["metadata"]]
+        sizes = {"system": 100, "glibc.lean-trim": 60, None: 100}
+        figures = lambda one: (sizes[Seen(one).candidate] * 1_000_000 + sum(map(ord, one["metadata"]["name"])) % 7 * 100_000, 100, None)
+        with Kubelet(self.here, "shop", figures) as kubelet:
+            for line in (one for one in lines if not one.startswith("imas kube settle")):
+                sh(line)
+            for _ in range(20):
+                expect(until(lambda: len(pods()) == 12 and None not in pods()), pods())
+                if min(pods().count("system"), pods().count("glibc.lean-trim")) >= 3:
+                    break
+                sh("kubectl rollout restart deployment web -n shop")
+            there = lambda: {one["metadata"]["name"] for one in self.here.get("/api/v1/namespaces/shop/pods").body["items"]}
+            expect(until(lambda: there() <= set(kubelet.seen)), kubelet.seen)
+            done = sh(next(one for one in lines if one.startswith("imas kube settle")).replace("--for 300", "--for 1"))
+        expect("best: glibc.lean-trim" in done.stdout, done)
+        entry = self.here.get("/api/v1/namespaces/shop/configmaps/imas").body["data"]["web"]
+        expect(entry == "container=app glibc.lean-trim=100" and any("imas kube image" in one for one in lines), (entry, lines))
+
     def it_ends_with_its_binding(self):
         self.here.kubectl("delete", "mutatingadmissionpolicybinding", "imas")
         gone = lambda: self.tried("apps", pod()).untouched()
@@ -775,7 +809,7 @@ def main():
             tests,
             "shares", "nothing_failed_so_far", "a_trial_is_begun", "the_better_one_is_found", "images_that_cannot_be_had",
             "an_apiserver_that_is_away", "load_by_a_prometheus", "rights_are_the_least", "types_of_nodes",
-            "the_observer_has_what_it_says", "bad_input", "a_hostile_config_map", "with_a_copier", "of_kubernetes_1_34", "it_ends_with_its_binding",
+            "the_observer_has_what_it_says", "bad_input", "a_hostile_config_map", "with_a_copier", "of_kubernetes_1_34", "the_documentation_works", "it_ends_with_its_binding",
         )
     finish("kubernetes")
 
