@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """tests/kubernetes/containers.py IMAS: a bundle in real containers of runc and podman, as docs/containers.md says, started by
-root and by a user of no rights ("rootless").
+root and by a user of no rights ("rootless"), and under gVisor.
 
 The image is a program with its libraries alone, so nothing is pulled. Where a runtime cannot start it without a bundle, as in
 many sandboxes, the runtime's own words are the reason why it is SKIPPED."""
@@ -19,6 +19,7 @@ import tempfile
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
 
+import cluster  # noqa: E402
 import runner  # noqa: E402
 from groups import Node, expect, new, pod_group, unified  # noqa: E402
 from imas_testing import Skipped, case, finish, imas_of, run, skipped, until  # noqa: E402
@@ -29,6 +30,12 @@ USER = 65532  # of no rights
 NOBODY = 65534  # who starts containers without being root
 OWN = "OWN=mine"
 RUN_S = 60
+
+
+def installed(name):
+    if not shutil.which(name):
+        raise Skipped(f"{name} is not installed (apt install {name})")
+    return name
 
 
 def owned(folder):
@@ -47,12 +54,16 @@ def as_nobody(home):
 class Runc:
     """runc as kubelet's runtimes call it: they make the file and say where the control group is."""
 
-    name, program, shown = "runc", "runc", "containerd"
-    is_rootless, before = False, ()
+    name, shown = "runc", "containerd"
+    is_rootless, is_seen, before = False, True, ()
 
     def __init__(self, work, image, top):
         self.work, self.image, self.top = work / self.name.replace(" ", "-"), image, top
         self.uid = None
+
+    def command(self):
+        """The program with what holds for each call of it."""
+        return [*self.before, installed("runc"), "--root", self.work / "state"]
 
     def words(self, bundle, *command):
         """The command line of a new container, and its id."""
@@ -61,7 +72,7 @@ class Runc:
         folder.mkdir(parents=True)
         if self.is_rootless:
             owned(folder)
-        run(*self.before, "runc", "spec", *(["--rootless"] if self.is_rootless else []), "--bundle", folder, must=True)
+        run(*self.before, installed("runc"), "spec", *(["--rootless"] if self.is_rootless else []), "--bundle", folder, must=True)
         file = folder / "config.json"
         spec = json.loads(file.read_text())
         spec["root"] = {"path": str(self.image), "readonly": True}
@@ -75,37 +86,47 @@ class Runc:
         if not self.is_rootless:
             spec["linux"]["cgroupsPath"] = f"/{self.top}/{pod_group(self.uid)}/cri-containerd-{identity}.scope"
         file.write_text(json.dumps(spec))
-        return [*self.before, "runc", "--root", self.work / "state", "run", "--bundle", folder, identity], identity
+        return [*self.command(), "run", "--bundle", folder, identity], identity
 
     def pid(self, identity):
-        return json.loads(run(*self.before, "runc", "--root", self.work / "state", "state", identity, must=True).stdout)["pid"]
+        return json.loads(run(*self.command(), "state", identity, must=True).stdout)["pid"]
 
     def end(self, identity):
-        run(*self.before, "runc", "--root", self.work / "state", "delete", "--force", identity)
+        run(*self.command(), "delete", "--force", identity)
 
 
 class RootlessRunc(Runc):
     """runc by a user of no rights, who is the container's root: the one user that he may give it."""
 
-    name, is_rootless = "runc without root", True
+    name, is_rootless, is_seen = "runc without root", True, False  # it stays in its user's control group
 
     def __init__(self, work, image, top):
         super().__init__(work, image, top)
         self.before = as_nobody(owned(self.work))
 
 
+class Gvisor(Runc):
+    """gVisor: its sentry is the kernel of the container, and all that the node sees of it."""
+
+    name, is_seen = "gVisor", False
+
+    def command(self):
+        runsc = cluster.program("runsc", builds=True)
+        return [runsc, "--root", self.work / "state", "--platform", "systrap", "--network", "none", "--ignore-cgroups"]
+
+
 class Podman:
     """podman with places of its own, so that it sees no container of this machine."""
 
-    name, program, shown, uid = "podman", "podman", "podman", None
-    is_rootless, before = False, ()
+    name, shown, uid = "podman", "podman", None
+    is_rootless, is_seen, before = False, True, ()
 
     def __init__(self, work, image, top):
         self.work, self.image, self.top = work / self.name.replace(" ", "-"), image, top
 
     @property
     def podman(self):
-        return [*self.before, "podman", "--root", self.work / "storage", "--runroot", self.work / "run", "--tmpdir", self.work / "tmp",
+        return [*self.before, installed("podman"), "--root", self.work / "storage", "--runroot", self.work / "run", "--tmpdir", self.work / "tmp",
                        "--storage-driver", "vfs", "--cgroup-manager", "cgroupfs", "--events-backend", "none"]
 
     def words(self, bundle, *command):
@@ -131,7 +152,7 @@ class Podman:
 class RootlessPodman(Podman):
     """podman by a user of no rights. He has no other users to give (no /etc/subuid), so he is the container's root."""
 
-    name, is_rootless, rights = "podman without root", True, ()
+    name, is_rootless, is_seen, rights = "podman without root", True, False, ()
 
     def __init__(self, work, image, top):
         super().__init__(work, image, top)
@@ -166,8 +187,6 @@ class Tests:
             self.runtime.end(identity)
 
     def starts_at_all(self):
-        if not shutil.which(self.runtime.program):
-            raise Skipped(f"{self.runtime.program} is not installed (apt install {self.runtime.program})")
         done = self.shown(None)
         if done.returncode != 0:
             raise Skipped(f"{self.runtime.name} starts no container here: {(done.stderr.strip() or 'it hangs').splitlines()[-1]}")
@@ -233,7 +252,7 @@ def main():
         app = work / "app"
         run("gcc", "-O1", "-pthread", "-o", app, HERE / "app.c", must=True)
         try:
-            for kind in (Runc, Podman, RootlessRunc, RootlessPodman):
+            for kind in (Runc, Podman, RootlessRunc, RootlessPodman, Gvisor):
                 # An image for each: a runtime makes its mount points there.
                 tests = Tests(imas, work, kind(work, work / f"image-{kind.name.replace(' ', '-')}", top))
                 libraries = [file for bundle in tests.bundles.values() for file in bundle.glob("*.so")]
@@ -243,7 +262,7 @@ def main():
                 if not case(f"{kind.name} starts a container", tests.starts_at_all):
                     continue
                 case(f"{kind.name}: the candidate serves", tests.the_candidate_serves)
-                if not kind.is_rootless:  # else the container stays in its user's control group
+                if kind.is_seen:
                     case(f"{kind.name}: the node finds it", tests.the_node_finds_it)
         finally:
             removed(top)
