@@ -96,7 +96,7 @@ impl Pod {
             candidate: text(&meta["labels"][CANDIDATE]),
             left_alone: text(&meta["annotations"][LEFT_ALONE]),
             is_ready: status.is_some_and(|status| status["ready"] == true),
-            waits_for_us: by_us.is_some() || status.is_some_and(|status| names_our_image(pod, status)),
+            waits_for_us: by_us.is_some() || status.is_some_and(|status| waits_for_libraries(pod, status)),
             waits: status.and_then(waits).or(by_us),
             node: text(&pod["spec"]["nodeName"]),
             age_s: status.and_then(age_s),
@@ -155,14 +155,13 @@ fn waits(status: &Value) -> Option<String> {
     (!is_usual).then(|| reason.to_owned())
 }
 
-/// Whether the container waits for the image volume with the libraries: the message names its image, or says that
-/// kubelet could not mount it.
-fn names_our_image(pod: &Value, status: &Value) -> bool {
-    let ours = named(&pod["spec"]["volumes"], LIBRARIES).and_then(|one| one["image"]["reference"].as_str());
-    let message = status["state"]["waiting"]["message"].as_str();
-    ours.zip(message).is_some_and(|(image, message)| {
-        has_reference(message, image) || message.starts_with("ImageVolumeMountFailed")
-    })
+/// Whether the container waits for the libraries: the message names their volume or its image, or says that kubelet
+/// could not mount an image.
+fn waits_for_libraries(pod: &Value, status: &Value) -> bool {
+    let Some(message) = status["state"]["waiting"]["message"].as_str() else { return false };
+    let image = named(&pod["spec"]["volumes"], LIBRARIES).and_then(|one| one["image"]["reference"].as_str());
+    let is_of_image = |image| has_reference(message, image) || message.starts_with("ImageVolumeMountFailed");
+    message.contains(LIBRARIES) || image.is_some_and(is_of_image)
 }
 
 /// Whether the text has the reference of an image, and not as the beginning of another one.
@@ -290,6 +289,8 @@ mod tests {
             let message = format!("failed to pull \"{image}\": not found");
             assert_eq!(pod(&message), (waits.clone(), is_ours), "{image}");
         }
+        assert!(pod("error mounting \"/x/empty-dir/imas-libraries\": read-only file system").1);
+        assert!(pod("ImageVolumeMountFailed: x").1 && !pod("error mounting \"/x/empty-dir/data\"").1);
     }
 
     #[test]
