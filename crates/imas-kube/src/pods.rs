@@ -160,7 +160,8 @@ fn waits(status: &Value) -> Option<String> {
 fn waits_for_libraries(pod: &Value, status: &Value) -> bool {
     let Some(message) = status["state"]["waiting"]["message"].as_str() else { return false };
     let image = named(&pod["spec"]["volumes"], LIBRARIES).and_then(|one| one["image"]["reference"].as_str());
-    let is_of_image = |image| has_reference(message, image) || message.starts_with("ImageVolumeMountFailed");
+    let is_of_image =
+        |image: &str| has_reference(message, image) || message.starts_with("ImageVolumeMountFailed");
     message.contains(LIBRARIES) || image.is_some_and(is_of_image)
 }
 
