@@ -759,7 +759,7 @@ class Tests:
         manifest = next(one for one in blocks if one.startswith("apiVersion"))
         (here / "web.yaml").write_text(manifest)
         lines = [line for one in blocks if one != manifest for line in one.replace("\\\n", " ").splitlines()]
-        not_here = ("kind ", "kubectl apply -f https", "kubectl patch", "kubectl rollout", *(() if shutil.which("skopeo") else ("skopeo",)))
+        not_here = ("kind ", "curl ", "export ", "kubectl apply -f https", "kubectl patch", "kubectl rollout", *(() if shutil.which("skopeo") else ("skopeo",)))
         lines = [line for line in lines if not line.startswith(not_here)]
         environment = {**self.here.environment, "PATH": f"{self.imas.parent}:{self.here.environment['PATH']}"}
         sh = lambda line: run("sh", "-c", line, cwd=here, env=environment, must=True)
