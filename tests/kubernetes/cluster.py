@@ -13,7 +13,7 @@ import ssl
 import subprocess
 import urllib.parse
 
-from imas_testing import Failed, run, until
+from imas_testing import Failed, Skipped, run, until
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAMS = ROOT / "build/kubernetes"
@@ -27,6 +27,17 @@ def missing():
         return "etcd is not installed (apt install etcd-server)"
     built = run(ROOT / "tests/kubernetes/build", timeout=7200)
     return built.stdout.strip() if built.returncode else ""
+
+
+def program(name, builds=False):
+    """A program that `build` makes; `builds`: by the name alone, if it is not there."""
+    if builds and not (PROGRAMS / name).exists():
+        built = run(ROOT / "tests/kubernetes/build", name, timeout=7200)
+        if built.returncode:
+            raise Skipped(built.stdout.strip())
+    if not (PROGRAMS / name).exists():
+        raise Skipped(f"there is no {name} in build/kubernetes (tests/kubernetes/build)")
+    return PROGRAMS / name
 
 
 def free_port():

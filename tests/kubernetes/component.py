@@ -15,9 +15,9 @@ import yaml
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
 
-from cluster import PROGRAMS, ROOT  # noqa: E402
+from cluster import program  # noqa: E402
 from groups import expect  # noqa: E402
-from imas_testing import Skipped, cases, finish, imas_of, run  # noqa: E402
+from imas_testing import cases, finish, imas_of, run  # noqa: E402
 
 CANDIDATES = "jemalloc,glibc:lean-trim"
 IMAGE = "registry.test/imas:1"
@@ -41,16 +41,6 @@ def workload(kind="Deployment", name="web"):
         "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod},
                  **({"serviceName": name} if kind == "StatefulSet" else {})},
     }
-
-
-def program(name, build=()):
-    if not (PROGRAMS / name).exists() and build:
-        built = run(ROOT / "tests/kubernetes/build", *build, timeout=7200)
-        if built.returncode:
-            raise Skipped(built.stdout.strip())
-    if not (PROGRAMS / name).exists():
-        raise Skipped(f"there is no {name} in build/kubernetes (tests/kubernetes/build)")
-    return PROGRAMS / name
 
 
 def is_given(made, candidate, environment):
@@ -146,7 +136,7 @@ class Tests:
         expect(made["spec"]["template"]["spec"] == workload()["spec"]["template"]["spec"], made)
 
     def helm(self, *words, must=True):
-        helm = program("helm", ["helm"])
+        helm = program("helm", builds=True)
         shop = self.work / "shop"
         (shop / "templates").mkdir(exist_ok=True)
         (shop / "templates/web.yaml").write_text(CHART)

@@ -66,6 +66,11 @@ class Tests:
         run("skopeo", "copy", "--format", "v2s2", f"oci-archive:{self.archive}:imas", f"dir:{copied}", must=True)
         manifest = json.loads((copied / "manifest.json").read_text())
         expect(len(manifest["layers"]) == 3, manifest)
+        node = self.work / "node.tar"  # for a node without a registry
+        run("skopeo", "copy", f"oci-archive:{self.archive}:imas", f"docker-archive:{node}:localhost/imas:1", must=True)
+        with tarfile.open(node) as tar:
+            manifest = json.load(tar.extractfile("manifest.json"))
+        expect(manifest[0]["RepoTags"] == ["localhost/imas:1"] and len(manifest[0]["Layers"]) == 3, manifest)
 
     def umoci_unpacks_it(self):
         run(tool("umoci"), "unpack", "--rootless", "--image", f"{self.layout}:imas", self.work / "unpacked", must=True)

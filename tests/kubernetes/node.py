@@ -107,7 +107,8 @@ class Tests:
         if self.musl.exists():
             self.node.start(f"{pod_group(uid)}/cri-containerd-{musl}.scope", self.musl, 0)
         for identity, name in ((full, "app"), (static, "fixed"), (musl, "musl")):
-            (self.logs / f"web-5d4f8c7b9-x2x5q_shop_{name}-{identity}.log").symlink_to("/nowhere")
+            target = "/var/log/pods/shop_web-5d4f8c7b9-x2x5q_5334ab05/app/3.log" if name == "app" else "/nowhere"
+            (self.logs / f"web-5d4f8c7b9-x2x5q_shop_{name}-{identity}.log").symlink_to(target)
         for odd in (b"\xff_\xfe_x-1.log", b"a_b_c-\xe2\x80\xae.log", b"x" * 250, b"..log"):
             open(os.fsencode(self.logs) + b"/" + odd, "wb").close()
         seen = self.seen()
@@ -115,11 +116,15 @@ class Tests:
         expect(row["name"] == {"namespace": "shop", "workload": "web", "pod": "web-5d4f8c7b9-x2x5q", "container": "app"}, row)
         expect(row["free"] > 40 << 20 and row["free"] < row["resident"], row)
         expect("imas kube try web -n shop --with glibc:lean-trim" in row["advice"], row)
+        kinds, version = row["memory"], os.confstr("CS_GNU_LIBC_VERSION").split()[1]
+        expect(row["restarts"] == 3 and row["glibc"] == version and row["group"]["cpu_s"] > 0, row)
+        expect(kinds["heaps"] > row["free"] and kinds["stacks"] and kinds["files"] and sum(kinds.values()) == row["resident"], row)
+        expect(seen[static[:12]]["restarts"] is None and seen[static[:12]]["glibc"] is None, seen[static[:12]])
         expect(seen[static[:12]]["libc"] == "static" and "no library can be given" in seen[static[:12]]["advice"], seen[static[:12]])
         if self.musl.exists():
             expect(seen[musl[:12]]["libc"] == "musl" and "no library can be given" in seen[musl[:12]]["advice"], seen[musl[:12]])
         page = run(self.imas, "kube", "node", "--logs", self.logs, must=True).stdout
-        expect("shop/web-5d4f8c7b9-x2x5q/app" in page, page)
+        expect("shop/web-5d4f8c7b9-x2x5q/app" in page and f"glibc {version}" in page, page)
         self.workloads()
         for link in os.listdir(os.fsencode(self.logs)):
             os.unlink(os.fsencode(self.logs) + b"/" + link)
@@ -138,7 +143,8 @@ class Tests:
         values = metrics(text)
         labels = 'namespace="shop",workload="web",container="app"'
         expect(abs(values[f"imas_node_returnable_bytes{{{labels}}}"] - gain["free"]) < 1 << 20, values)
-        expect(values[f"imas_node_containers{{{labels}}}"] == 1, values)
+        expect(values[f"imas_node_containers{{{labels}}}"] == 1 and values[f"imas_node_restarts{{{labels}}}"] == 3, values)
+        expect(values[f"imas_node_cpu_seconds{{{labels}}}"] > 0, values)
 
     def as_the_daemonset_runs_it(self):
         """Two capabilities, a namespace of control groups of its own, read-only folders: it sees what root sees."""

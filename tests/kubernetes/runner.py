@@ -2,7 +2,7 @@
 """Runs a pod that came back from the apiserver: its image is a folder, its image volume is unpacked by umoci, and its
 environment is exactly that of the pod. What kubelet and a runtime do, without either.
 
-Three kinds of images: a bare Debian, one with a program and its libraries alone (as "distroless" ones are), one with musl."""
+Three kinds of images: a bare Debian or Ubuntu, one with a program and its libraries alone (as "distroless" ones are), one with musl."""
 
 import os
 import pathlib
@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 
+import distribution
 from imas_testing import Failed, Skipped, run
 
 # What the names stand for: root of the image, what is mounted, where in the container. The root is read-only.
@@ -40,13 +41,12 @@ os.execve(words[at + 1], words[at + 1:], dict(one.split("=", 1) for one in words
 """
 
 
-def bare():
-    """The bare Debian that tests/bundle has made."""
-    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "imas/bare-bookworm"
-    as_root()
-    if not (cache / ".complete").exists():
-        raise Skipped(f"there is no {cache}; tests/bundle makes it")
-    return cache
+def bare(label="Debian", suite="bookworm"):
+    """The smallest root of a distribution, made once."""
+    folder, why = distribution.root(label, suite)
+    if folder is None:
+        raise Skipped(why)
+    return folder
 
 
 def as_root():

@@ -213,6 +213,9 @@ pub(crate) struct SettleArgs {
     /// Take back what fails, and give every new pod what is proven better; without it, that is only printed
     #[arg(long)]
     pub(crate) write: bool,
+    /// Print the ConfigMap as it would be written, for GitOps, with the table as a comment; nothing is written
+    #[arg(long, conflicts_with_all = ["write", "json"])]
+    pub(crate) print: bool,
     #[command(flatten)]
     pub(crate) json: JsonArgs,
     #[command(flatten)]
@@ -312,7 +315,7 @@ fn folder(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     let is_plain = path.components().all(|part| !matches!(part, std::path::Component::ParentDir));
     match path.is_absolute() && text.len() > 1 && text.bytes().all(good) && is_plain {
-        true => Ok(path),
+        true => Ok(path.components().collect()), // a slash at its end would hide what is mounted there
         false => Err("a whole path of letters, digits, '-', '_' and '.'".to_owned()),
     }
 }
@@ -328,7 +331,10 @@ mod tests {
 
     #[test]
     fn a_folder_that_cannot_be_preloaded_is_refused() {
-        assert!(folder("/opt/imas").is_ok());
+        for same in ["/opt/imas", "/opt//imas/", "/opt/./imas"] {
+            assert_eq!(folder(same), Ok(PathBuf::from("/opt/imas")));
+            assert_eq!(folder(same).unwrap().to_str(), Some("/opt/imas"));
+        }
         for bad in ["opt", "/", "/a:b", "/a b", "/a/../b", "/$x"] {
             assert!(folder(bad).is_err(), "{bad}");
         }

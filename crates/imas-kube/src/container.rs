@@ -111,6 +111,10 @@ mod tests {
             ("/system.slice/docker-ID.scope", Some((None, Some("docker")))),
             ("/docker/ID", Some((None, Some("docker")))),
             ("/machine.slice/libpod-ID.scope/container", Some((None, Some("podman")))),
+            (
+                "/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-ID.scope/container",
+                Some((None, Some("podman"))),
+            ),
         ] {
             assert_eq!(seen(path), expected, "{path}");
         }

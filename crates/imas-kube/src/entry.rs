@@ -36,7 +36,14 @@ impl Entry {
     /// Takes a candidate back.
     pub(crate) fn withdraw(&mut self, candidate: &str) {
         self.shares.remove(candidate);
-        self.withdrawn.push(candidate.to_owned());
+        if !self.withdrawn.iter().any(|one| one == candidate) {
+            self.withdrawn.push(candidate.to_owned());
+        }
+    }
+
+    /// Gives all new pods this candidate.
+    pub(crate) fn keep(&mut self, candidate: &str) {
+        self.shares = [(candidate.to_owned(), 100)].into();
     }
 }
 
@@ -60,10 +67,13 @@ mod tests {
         let mut entry = Entry::read(text);
         assert_eq!(entry.to_string(), text);
         entry.withdraw("jemalloc");
+        entry.withdraw("jemalloc");
         assert_eq!(
             entry.to_string(),
             "container=app env-from=allowed glibc.trim=20 withdrawn=mimalloc withdrawn=jemalloc"
         );
+        entry.keep("glibc.trim");
+        assert_eq!(entry.shares, [("glibc.trim".to_owned(), 100)].into());
     }
 
     #[test]

@@ -35,6 +35,10 @@ pub(crate) struct Gain {
     /// Containers with heaps of glibc that could not be read.
     pub(crate) not_readable: usize,
     pub(crate) oom_kills: u64,
+    /// How often kubelet started them anew.
+    pub(crate) restarts: u64,
+    /// CPU time, seconds; None where it is known of none.
+    pub(crate) cpu_s: Option<f64>,
     /// Share of its limit that the container uses which is nearest to it.
     pub(crate) nearness: Option<f64>,
     pub(crate) advice: String,
@@ -81,6 +85,8 @@ impl Gain {
             free: (!free.is_empty()).then(|| free.iter().sum()),
             not_readable: rows.iter().filter(is_closed).count(),
             oom_kills: rows.iter().filter_map(|row| row.group.oom_kills).sum(),
+            restarts: rows.iter().filter_map(|row| row.restarts).map(u64::from).sum(),
+            cpu_s: rows.iter().filter_map(|row| row.group.cpu_s).reduce(|sum, more| sum + more),
             nearness: rows.iter().filter_map(|row| row.group.nearness()).max_by(f64::total_cmp),
             advice: String::new(),
         };
@@ -120,6 +126,7 @@ impl fmt::Display for Gain {
 pub(crate) mod tests {
     use super::*;
     use crate::group::GroupFigures;
+    use crate::row::Kinds;
 
     pub(crate) fn row(workload: Option<&str>, resident: u64, free: Option<u64>) -> Row {
         let name = workload.map(|workload| PodName {
@@ -137,12 +144,20 @@ pub(crate) mod tests {
             largest: 0,
             program: "/app".into(),
             libc: Libc::Glibc,
+            glibc: None,
             library: None,
             resident,
-            anonymous: resident,
+            memory: Kinds { anonymous: resident, ..Kinds::default() },
             free,
             not_readable: None,
-            group: GroupFigures { used: Some(95), limit: Some(100), oom_kills: Some(1), throttled: None },
+            group: GroupFigures {
+                used: Some(95),
+                limit: Some(100),
+                oom_kills: Some(1),
+                cpu_s: Some(1.5),
+                throttled: None,
+            },
+            restarts: Some(3),
             advice: String::new(),
         }
     }
@@ -161,6 +176,7 @@ pub(crate) mod tests {
         let web = &gains[0];
         assert_eq!((web.containers, web.resident, web.free), (2, 200 << 20, Some(30 << 20)));
         assert_eq!((web.oom_kills, web.not_readable, web.nearness), (2, 1, Some(0.95)));
+        assert_eq!((web.restarts, web.cpu_s), (6, Some(3.0)));
         assert!(
             web.advice.contains("near its limit; 30.0 MiB are free: imas kube try web -n shop"),
             "{}",

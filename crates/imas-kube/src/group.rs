@@ -19,6 +19,8 @@ pub(crate) struct GroupFigures {
     /// Most bytes; None without a limit.
     pub(crate) limit: Option<u64>,
     pub(crate) oom_kills: Option<u64>,
+    /// CPU time of its processes, those that ended among them, seconds.
+    pub(crate) cpu_s: Option<f64>,
     /// Share of the periods in which its limit of CPU time held it up.
     pub(crate) throttled: Option<f64>,
 }
@@ -35,6 +37,7 @@ impl GroupFigures {
             used: number("memory.current").map(|used| used.saturating_sub(cache)),
             limit: number("memory.max"),
             oom_kills: keyed(&text("memory.events"), "oom_kill"),
+            cpu_s: keyed(&cpu, "usage_usec").map(|used| used as f64 / 1e6),
             throttled: periods.and_then(|all| Some(keyed(&cpu, "nr_throttled")? as f64 / all as f64)),
         }
     }
@@ -81,14 +84,20 @@ mod tests {
             ("memory.max", "1000\n"),
             ("memory.stat", "anon 500\ninactive_file 400\ninactive_file_x 1\n"),
             ("memory.events", "low 0\noom 3\noom_kill 2\noom_group_kill 0\n"),
-            ("cpu.stat", "usage_usec 1\nnr_periods 10\nnr_throttled 5\n"),
+            ("cpu.stat", "usage_usec 2500000\nnr_periods 10\nnr_throttled 5\n"),
         ] {
             std::fs::write(place.path().join(file), text).unwrap();
         }
         let read = GroupFigures::read(place.path());
         assert_eq!(
             read,
-            GroupFigures { used: Some(500), limit: Some(1000), oom_kills: Some(2), throttled: Some(0.5) }
+            GroupFigures {
+                used: Some(500),
+                limit: Some(1000),
+                oom_kills: Some(2),
+                cpu_s: Some(2.5),
+                throttled: Some(0.5)
+            }
         );
         assert_eq!(read.nearness(), Some(0.5));
         std::fs::write(place.path().join("memory.max"), "max\n").unwrap();

@@ -130,7 +130,7 @@ fn bill_of_materials(
 ) -> Value {
     let package = |name: &str, version: &str, licence: &str, origin: &str| {
         json!({
-            "SPDXID": format!("SPDXRef-{name}"), "name": name, "versionInfo": version, "licenseDeclared": licence,
+            "SPDXID": spdx_id(name), "name": name, "versionInfo": version, "licenseDeclared": licence,
             "licenseConcluded": licence, "copyrightText": "NOASSERTION", "downloadLocation": "NOASSERTION",
             "filesAnalyzed": false, "sourceInfo": origin,
         })
@@ -151,7 +151,7 @@ fn bill_of_materials(
         .map(|file| {
             let digest = oci::digest(&file.bytes);
             json!({
-                "SPDXID": format!("SPDXRef-file-{}", file.name), "fileName": format!("./{}", file.name),
+                "SPDXID": spdx_id(&format!("file-{}", file.name)), "fileName": format!("./{}", file.name),
                 "checksums": [{ "algorithm": "SHA256", "checksumValue": digest.trim_start_matches("sha256:") }],
                 "licenseConcluded": "NOASSERTION", "copyrightText": "NOASSERTION",
             })
@@ -168,6 +168,12 @@ fn bill_of_materials(
         "creationInfo": { "created": "1970-01-01T00:00:00Z", "creators": [format!("Tool: imas-{}", env!("CARGO_PKG_VERSION"))] },
         "packages": packages, "files": files, "relationships": describes,
     })
+}
+
+/// A name within a bill of materials: SPDX has letters, digits, dots and hyphens there.
+fn spdx_id(name: &str) -> String {
+    let good = |sign: char| sign.is_ascii_alphanumeric() || matches!(sign, '.' | '-');
+    format!("SPDXRef-{}", name.replace(|sign: char| !good(sign), "-"))
 }
 
 fn is_archive(out: &Path) -> bool {
@@ -187,4 +193,14 @@ fn write(layout: &Layout, out: &Path) -> Result<()> {
         here.write_all(&inside.collect::<Vec<_>>())?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_any_library_can_be_in_a_bill_of_materials() {
+        assert_eq!(spdx_id("file-libtcmalloc_minimal++.so.4"), "SPDXRef-file-libtcmalloc-minimal--.so.4");
+    }
 }

@@ -4,7 +4,7 @@
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Error, Result};
 use imas_cli::message::Hinted;
 use serde_json::Value;
 
@@ -87,9 +87,59 @@ impl Kubectl {
         drop(pipe);
         let ended = child.wait_with_output().context("kubectl")?;
         if !ended.status.success() {
-            let why = String::from_utf8_lossy(&ended.stderr);
-            bail!("kubectl {}: {}", words.first().unwrap_or(&""), why.trim());
+            return Err(failure(words.first().unwrap_or(&""), &String::from_utf8_lossy(&ended.stderr)));
         }
         Ok(String::from_utf8_lossy(&ended.stdout).into_owned())
+    }
+}
+
+/// The error in what kubectl says, with the way out where it is known.
+fn failure(verb: &str, said: &str) -> Error {
+    let lines: Vec<_> = said.trim().lines().filter(|line| !is_of_log(line)).collect();
+    let why = if lines.is_empty() { said.trim().to_owned() } else { lines.join("\n") };
+    let has = |words: &[&str]| words.iter().any(|word| why.contains(word));
+    let hint = if has(&["(Forbidden)"]) {
+        "'imas kube rbac' prints the rights that are needed; 'kubectl auth can-i --list' those that you have"
+    } else if has(&["was refused", "Unable to connect", "imeout", "deadline exceeded"]) {
+        "does 'kubectl cluster-info' answer? --context names another cluster"
+    } else {
+        return Error::msg(format!("kubectl {verb}: {why}"));
+    };
+    Hinted::error(format!("kubectl {verb}: {why}"), hint)
+}
+
+/// Whether the line is one of kubectl's log: a letter, month and day. Its last line says the same in words.
+fn is_of_log(line: &str) -> bool {
+    let bytes = line.as_bytes();
+    matches!(bytes.first(), Some(b'E' | b'I' | b'W'))
+        && bytes.get(1..5).is_some_and(|date| date.iter().all(u8::is_ascii_digit))
+        && bytes.get(5) == Some(&b' ')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use imas_cli::message;
+
+    #[test]
+    fn an_apiserver_that_is_away_is_said_in_one_line() {
+        let log = "E1127 02:20:00.1 77 memcache.go:265] \"Unhandled Error\" err=\"couldn't get the list\"\n";
+        let said = "The connection to the server 127.0.0.1:1 was refused - is it the right one?";
+        let error = failure("get", &format!("{log}{log}{said}\n"));
+        assert_eq!(error.to_string(), format!("kubectl get: {said}"));
+        assert!(message::hint(&error).unwrap().contains("cluster-info"));
+        assert_eq!(failure("get", log).to_string(), format!("kubectl get: {}", log.trim()), "nothing else");
+    }
+
+    #[test]
+    fn who_may_not_learns_which_rights_are_needed() {
+        let error =
+            failure("get", "Error from server (Forbidden): pods is forbidden: User \"x\" cannot list\n");
+        assert!(message::hint(&error).unwrap().contains("imas kube rbac"));
+        let error = failure("patch", "Error from server (NotFound): x\nmore");
+        assert_eq!(
+            (error.to_string().as_str(), message::hint(&error)),
+            ("kubectl patch: Error from server (NotFound): x\nmore", None)
+        );
     }
 }

@@ -29,6 +29,14 @@ impl Libc {
     }
 }
 
+/// Version of glibc in the name of its file, `libc-2.31.so`. From 2.34 on the name has none.
+pub(crate) fn glibc_version(files: &BTreeSet<PathBuf>) -> Option<String> {
+    let mut names = files.iter().filter_map(|file| file.file_name()?.to_str());
+    let version = names.find_map(|name| name.strip_prefix("libc-")?.strip_suffix(".so"))?;
+    let is_sound = version.starts_with("2.") && version.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    is_sound.then(|| version.to_owned())
+}
+
 impl fmt::Display for Libc {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -51,5 +59,14 @@ mod tests {
         assert_eq!(of(&["/lib/ld-musl-x86_64.so.1"]), Libc::Musl);
         assert_eq!(of(&["/usr/lib/x86_64-linux-musl/libc.so"]), Libc::Musl);
         assert_eq!(of(&["/server"]), Libc::Static);
+    }
+
+    #[test]
+    fn the_version_is_in_the_name_of_older_files() {
+        let of = |file: &str| glibc_version(&[PathBuf::from(file)].into());
+        assert_eq!(of("/lib/x86_64-linux-gnu/libc-2.31.so").as_deref(), Some("2.31"));
+        for none in ["/lib/libc.so.6", "/x/libc-2.\u{1b}.so", "/x/libc-client.so", "/x/libc-2.31.so.1"] {
+            assert_eq!(of(none), None, "{none}");
+        }
     }
 }

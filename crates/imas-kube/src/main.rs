@@ -21,7 +21,7 @@
 //! candidate, pods, workload -> policy, component -> yaml
 //! oci -> image
 //! container -> group, pod_names, libc -> row -> gains -> metrics -> node; listen
-//! kubectl, entry -> workload -> trial -> yaml
+//! kubectl, entry -> workload -> trial, settle -> yaml
 //! kubectl -> pods -> nodes -> verdict -> settle; pods -> prometheus -> settle; pods -> status
 //! ```
 

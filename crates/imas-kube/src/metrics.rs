@@ -19,7 +19,7 @@ type Labels = Vec<(&'static str, String)>;
 type Figure = fn(&Gain) -> Option<f64>;
 
 /// Name, help and value of what each workload has.
-const FIGURES: [(&str, &str, Figure); 6] = [
+const FIGURES: [(&str, &str, Figure); 8] = [
     ("containers", "Containers of the workload on this node", |gain| Some(gain.containers as f64)),
     ("resident_bytes", "Resident memory of their processes", |gain| Some(gain.resident as f64)),
     ("returnable_bytes", "Free pages in glibc's heaps that malloc_trim(0) would return", |gain| {
@@ -33,6 +33,8 @@ const FIGURES: [(&str, &str, Figure); 6] = [
         "Processes that the kernel killed because of the limit, in the containers that live",
         |gain| Some(gain.oom_kills as f64),
     ),
+    ("restarts", "Times that kubelet started its containers anew", |gain| Some(gain.restarts as f64)),
+    ("cpu_seconds", "CPU time of its containers, those that live", |gain| gain.cpu_s),
     ("limit_ratio", "Used share of its memory limit, of the container that is nearest to it", |gain| {
         gain.nearness
     }),
@@ -72,8 +74,13 @@ mod tests {
     fn a_workload_is_a_line_of_each_figure() {
         let text = text(&[row(Some("web"), 100, Some(7)), row(Some("web"), 100, None)]).unwrap();
         let labels = r#"{namespace="shop",workload="web",container="app"}"#;
-        for (name, value) in [("containers", "2.0"), ("resident_bytes", "200.0"), ("returnable_bytes", "7.0")]
-        {
+        for (name, value) in [
+            ("containers", "2.0"),
+            ("resident_bytes", "200.0"),
+            ("returnable_bytes", "7.0"),
+            ("restarts", "6.0"),
+            ("cpu_seconds", "3.0"),
+        ] {
             let line = format!("imas_node_{name}{labels} {value}");
             assert!(text.lines().any(|one| one == line), "{line}: {text}");
         }

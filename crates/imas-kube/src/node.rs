@@ -52,11 +52,12 @@ fn cells(row: &Row) -> Vec<String> {
     vec![
         name.unwrap_or_else(|| row.id.clone()),
         row.program.display().to_string(),
-        row.libc.to_string(),
+        format!("{} {}", row.libc, row.glibc.as_deref().unwrap_or_default()).trim_end().to_owned(),
         or_dash(row.library.clone()),
         bytes(row.resident),
         or_dash(row.free.map(bytes)),
         or_dash(row.group.nearness().map(percent)),
+        or_dash(row.restarts.map(|count| count.to_string())),
         or_dash(row.group.oom_kills.map(|count| count.to_string())),
         or_dash(row.group.throttled.map(percent)),
         row.advice.clone(),
@@ -76,7 +77,8 @@ fn cells_of_gain(gain: &Gain) -> Vec<String> {
     ]
 }
 
-const NOTHING: &str = "no container that you may look into; root may look into all\n";
+const NOTHING: &str =
+    "no container that you may look into: root may look into all in control groups of version 2\n";
 
 fn page(rows: &[Row]) -> String {
     if rows.is_empty() {
@@ -90,6 +92,7 @@ fn page(rows: &[Row]) -> String {
         "MiB",
         "free",
         "of limit",
+        "restarts",
         "OOM kills",
         "throttled",
         "what to do",

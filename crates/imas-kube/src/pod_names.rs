@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Names of a node's containers, by kubelet's links to their logs: `POD_NAMESPACE_CONTAINER-ID.log`. No right on the
-//! apiserver is needed.
+//! Names of a node's containers, by kubelet's links to their logs: `POD_NAMESPACE_CONTAINER-ID.log`, which lead to
+//! `RESTARTS.log`. No right on the apiserver is needed.
 
 use std::collections::BTreeMap;
+use std::fs::DirEntry;
 use std::path::Path;
 
 use serde::Serialize;
@@ -26,10 +27,28 @@ pub(crate) struct PodName {
     pub(crate) container: String,
 }
 
-/// The names by the ids of the containers.
-pub(crate) fn all(folder: &Path) -> BTreeMap<String, PodName> {
+/// What a link of kubelet says of a container.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct KubeletLink {
+    pub(crate) name: PodName,
+    /// How often kubelet started a container of this name anew in the pod.
+    pub(crate) restarts: Option<u32>,
+}
+
+/// The links by the ids of the containers. None is followed.
+pub(crate) fn all(folder: &Path) -> BTreeMap<String, KubeletLink> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().take(MOST);
-    entries.filter_map(|entry| PodName::of_link(entry.file_name().to_str()?)).collect()
+    let link = |entry: DirEntry| {
+        let (id, name) = PodName::of_link(entry.file_name().to_str()?)?;
+        let restarts = std::fs::read_link(entry.path()).ok().and_then(|log| restarts(&log));
+        Some((id, KubeletLink { name, restarts }))
+    };
+    entries.filter_map(link).collect()
+}
+
+/// The number in the name of a log.
+fn restarts(log: &Path) -> Option<u32> {
+    log.file_name()?.to_str()?.strip_suffix(".log")?.parse().ok()
 }
 
 impl PodName {
@@ -83,6 +102,15 @@ mod tests {
         );
         for bad in ["", "x.log", "a_b_c.log", "a_b_c_d-1.log", "a_b/../c_d-1.log", "\u{202e}_b_c-1.log"] {
             assert_eq!(PodName::of_link(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_number_of_restarts_is_the_name_of_the_log() {
+        let of = |log: &str| restarts(Path::new(log));
+        assert_eq!(of("/var/log/pods/shop_web-0_5334ab05/app/12.log"), Some(12));
+        for bad in ["/nowhere", "/x/-1.log", "/x/.log", "/x/1.log.gz", "/x/99999999999.log", ""] {
+            assert_eq!(of(bad), None, "{bad}");
         }
     }
 

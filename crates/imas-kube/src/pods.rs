@@ -52,24 +52,33 @@ pub(crate) struct Pod {
     pub(crate) latency: Option<f64>,
 }
 
-/// The workload's pods that are not about to end.
-pub(crate) fn all(kubectl: &Kubectl, workload: &str, namespace: &str) -> Result<Vec<Pod>> {
+/// The workload's pods that are not about to end. `container`: the one that is meant, where the workload's entry has it.
+pub(crate) fn all(
+    kubectl: &Kubectl,
+    workload: &str,
+    namespace: &str,
+    container: Option<&str>,
+) -> Result<Vec<Pod>> {
     let selector = format!("{WORKLOAD}={workload}");
     let pods = kubectl.list("pods", &selector)?;
     let path = format!(
         "/apis/metrics.k8s.io/v1beta1/namespaces/{namespace}/pods?labelSelector={WORKLOAD}%3D{workload}"
     );
     let figures = kubectl.raw(&path).unwrap_or_default();
-    let living = pods.iter().filter(|pod| pod["metadata"].get("deletionTimestamp").is_none());
-    Ok(living.map(|pod| Pod::read(pod, &figures)).collect())
+    let is_living = |pod: &&Value| pod["metadata"].get("deletionTimestamp").is_none();
+    let living: Vec<_> = pods.iter().filter(is_living).collect();
+    let container = container.or_else(|| living.iter().copied().find_map(container_with_libraries));
+    Ok(living.into_iter().map(|pod| Pod::read(pod, &figures, container)).collect())
 }
 
 impl Pod {
-    fn read(pod: &Value, figures: &Value) -> Self {
+    /// `container`: the one that is meant in pods without our mount.
+    fn read(pod: &Value, figures: &Value, container: Option<&str>) -> Self {
         let meta = &pod["metadata"];
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let name = text(&meta["name"]).unwrap_or_default();
-        let container = container(pod);
+        let first = || pod.pointer("/spec/containers/0/name").and_then(Value::as_str);
+        let container = container_with_libraries(pod).or(container).or_else(first).unwrap_or_default();
         let figures = figures["items"]
             .as_array()
             .into_iter()
@@ -77,19 +86,17 @@ impl Pod {
             .find(|one| one["metadata"]["name"] == meta["name"]);
         let used = figures.and_then(|one| named(&one["containers"], container)).map(|one| &one["usage"]);
         let status = named(&pod["status"]["containerStatuses"], container);
-        let mut copier = pod["status"]["initContainerStatuses"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter(|status| status["name"] == LIBRARIES);
-        let by_us = copier.find_map(copier_fails);
+        // With a reason of its own, the node ended the pod: it was evicted, for example.
+        let is_ended_by_node = !pod["status"]["reason"].is_null();
+        let copier = named(&pod["status"]["initContainerStatuses"], LIBRARIES);
+        let by_us = copier.filter(|_| !is_ended_by_node).and_then(copier_fails);
         let mut read = Self {
             name,
             uid: text(&meta["uid"]).unwrap_or_default(),
             candidate: text(&meta["labels"][CANDIDATE]),
             left_alone: text(&meta["annotations"][LEFT_ALONE]),
             is_ready: status.is_some_and(|status| status["ready"] == true),
-            waits_for_us: by_us.is_some() || status.is_some_and(|status| names_our_image(pod, status)),
+            waits_for_us: by_us.is_some() || status.is_some_and(|status| waits_for_libraries(pod, status)),
             waits: status.and_then(waits).or(by_us),
             node: text(&pod["spec"]["nodeName"]),
             age_s: status.and_then(age_s),
@@ -100,8 +107,7 @@ impl Pod {
             cpu: used.and_then(|used| quantity(used["cpu"].as_str()?)),
             latency: None,
         };
-        // With a reason of its own, the node ended the pod: it was evicted, for example.
-        if let Some(status) = status.filter(|_| pod["status"]["reason"].is_null()) {
+        if let Some(status) = status.filter(|_| !is_ended_by_node) {
             read.count_ends(status);
         }
         read
@@ -126,14 +132,10 @@ impl Pod {
     }
 }
 
-/// Name of the container that has our mount, else of the first.
-fn container(pod: &Value) -> &str {
-    let containers = || pod["spec"]["containers"].as_array().into_iter().flatten();
-    let has_mount = |one: &&Value| {
-        one["volumeMounts"].as_array().into_iter().flatten().any(|mount| mount["name"] == LIBRARIES)
-    };
-    let named = containers().find(has_mount).or_else(|| containers().next());
-    named.and_then(|one| one["name"].as_str()).unwrap_or_default()
+/// Name of the container that has our mount. A sidecar may come before it, and in other pods nothing marks it.
+fn container_with_libraries(pod: &Value) -> Option<&str> {
+    let has_mount = |one: &&Value| named(&one["volumeMounts"], LIBRARIES).is_some();
+    pod["spec"]["containers"].as_array()?.iter().find(has_mount)?["name"].as_str()
 }
 
 fn named<'a>(list: &'a Value, name: &str) -> Option<&'a Value> {
@@ -153,18 +155,29 @@ fn waits(status: &Value) -> Option<String> {
     (!is_usual).then(|| reason.to_owned())
 }
 
-/// Whether the container waits for the image volume with the libraries: the message names its image, or says that
-/// kubelet could not mount it.
-fn names_our_image(pod: &Value, status: &Value) -> bool {
-    let ours = named(&pod["spec"]["volumes"], LIBRARIES).and_then(|one| one["image"]["reference"].as_str());
-    let message = status["state"]["waiting"]["message"].as_str();
-    ours.zip(message).is_some_and(|(image, message)| {
-        message.contains(image) || message.starts_with("ImageVolumeMountFailed")
-    })
+/// Whether the container waits for the libraries: the message names their volume or its image, or says that kubelet
+/// could not mount an image.
+fn waits_for_libraries(pod: &Value, status: &Value) -> bool {
+    let Some(message) = status["state"]["waiting"]["message"].as_str() else { return false };
+    let image = named(&pod["spec"]["volumes"], LIBRARIES).and_then(|one| one["image"]["reference"].as_str());
+    let is_of_image =
+        |image: &str| has_reference(message, image) || message.starts_with("ImageVolumeMountFailed");
+    message.contains(LIBRARIES) || image.is_some_and(is_of_image)
 }
 
-/// Why the copier does not do its work.
+/// Whether the text has the reference of an image, and not as the beginning of another one.
+fn has_reference(text: &str, image: &str) -> bool {
+    let goes_on = |rest: &str| {
+        rest.trim_start_matches(['-', '_', '.', '/']).starts_with(|sign: char| sign.is_ascii_alphanumeric())
+    };
+    text.match_indices(image).any(|(at, _)| !goes_on(&text[at + image.len()..]))
+}
+
+/// Why the copier does not do its work. One that has done it may have failed before.
 fn copier_fails(status: &Value) -> Option<String> {
+    if status["state"]["terminated"]["exitCode"] == 0 {
+        return None;
+    }
     let ends = [&status["state"]["terminated"], &status["lastState"]["terminated"]];
     let failed = ends.into_iter().find(|end| end["exitCode"].as_i64().is_some_and(|code| code != 0));
     let said = failed.map(|end| format!("the copier: {}", end["reason"].as_str().unwrap_or("Error")));
@@ -202,6 +215,11 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    /// The pod, of which metrics-server knows nothing.
+    fn read(pod: &Value) -> Pod {
+        Pod::read(pod, &Value::Null, None)
+    }
+
     #[test]
     fn quantities_are_read() {
         assert_eq!(quantity("12Ki"), Some(12288.0));
@@ -216,7 +234,7 @@ mod tests {
         let pod = |last: Value, restarts: u32| {
             let status = json!([{ "name": "app", "restartCount": restarts, "ready": true, "lastState": { "terminated": last } }]);
             let pod = json!({ "metadata": { "name": "a" }, "spec": { "containers": [{ "name": "app" }] }, "status": { "containerStatuses": status } });
-            Pod::read(&pod, &Value::Null)
+            read(&pod)
         };
         let killed = pod(json!({ "exitCode": 137, "reason": "OOMKilled" }), 2);
         assert_eq!((killed.failures, killed.oom_kills, killed.is_ready), (2, 1, true));
@@ -245,11 +263,7 @@ mod tests {
             json!([{ "name": "app", "state": { "terminated": { "exitCode": 137, "reason": "Error" } } }]);
         let pod = |reason: Value| {
             let status = json!({ "containerStatuses": status, "reason": reason });
-            Pod::read(
-                &json!({ "spec": { "containers": [{ "name": "app" }] }, "status": status }),
-                &Value::Null,
-            )
-            .failures
+            read(&json!({ "spec": { "containers": [{ "name": "app" }] }, "status": status })).failures
         };
         assert_eq!((pod(json!(null)), pod(json!("Evicted"))), (1, 0));
     }
@@ -263,30 +277,67 @@ mod tests {
                 "spec": { "containers": [{ "name": "app" }], "volumes": [volume] },
                 "status": { "containerStatuses": [{ "name": "app", "state": waiting }] },
             });
-            let pod = Pod::read(&pod, &Value::Null);
+            let pod = read(&pod);
             (pod.waits, pod.waits_for_us)
         };
         let waits = Some("ErrImagePull".to_owned());
-        assert_eq!(pod("failed to pull \"registry.test/imas:1\": not found"), (waits.clone(), true));
-        assert_eq!(pod("failed to pull \"registry.test/app:1\": not found"), (waits, false));
+        for (image, is_ours) in [
+            ("registry.test/imas:1", true),
+            ("registry.test/app:1", false),
+            ("registry.test/imas:1.2", false),
+            ("registry.test/imas:1-app", false),
+        ] {
+            let message = format!("failed to pull \"{image}\": not found");
+            assert_eq!(pod(&message), (waits.clone(), is_ours), "{image}");
+        }
+        assert!(pod("error mounting \"/x/empty-dir/imas-libraries\": read-only file system").1);
+        assert!(pod("ImageVolumeMountFailed: x").1 && !pod("error mounting \"/x/empty-dir/data\"").1);
+    }
+
+    #[test]
+    fn the_same_container_is_meant_in_all_pods() {
+        let pod = |mounts: Value| {
+            let containers =
+                json!([{ "name": "proxy" }, { "name": "app", "volumeMounts": [{ "name": "data" }, mounts] }]);
+            json!({ "metadata": { "name": "a" }, "spec": { "containers": containers } })
+        };
+        let usage = |memory: &str| json!({ "memory": memory, "cpu": "1" });
+        let usages =
+            json!([{ "name": "proxy", "usage": usage("9") }, { "name": "app", "usage": usage("7") }]);
+        let figures = json!({ "items": [{ "metadata": { "name": "a" }, "containers": usages }] });
+        let (given, untouched) = (pod(json!({ "name": LIBRARIES })), pod(json!({ "name": "more" })));
+        assert_eq!(container_with_libraries(&given), Some("app"));
+        assert_eq!(container_with_libraries(&untouched), None);
+        let memory = |pod: &Value, container| Pod::read(pod, &figures, container).memory;
+        assert_eq!((memory(&given, None), memory(&given, Some("proxy"))), (Some(7.0), Some(7.0)));
+        assert_eq!((memory(&untouched, Some("app")), memory(&untouched, None)), (Some(7.0), Some(9.0)));
+        assert_eq!(memory(&untouched, Some("gone")), None);
     }
 
     #[test]
     fn a_copier_that_fails_is_why_a_pod_waits() {
-        let pod = |state: Value| {
-            let status = json!({ "initContainerStatuses": [{ "name": LIBRARIES, "state": state }] });
-            Pod::read(
-                &json!({ "spec": { "containers": [{ "name": "app" }] }, "status": status }),
-                &Value::Null,
-            )
-            .waits
+        let failed = json!({ "terminated": { "exitCode": 137, "reason": "Error" } });
+        let of = |status: Value| {
+            read(&json!({ "spec": { "containers": [{ "name": "app" }] }, "status": status })).waits
         };
+        let copier =
+            |name: &str, state: &Value| json!([{ "name": name, "state": state, "lastState": failed }]);
+        let pod = |state: Value| of(json!({ "initContainerStatuses": copier(LIBRARIES, &state) }));
         assert_eq!(
             pod(json!({ "terminated": { "exitCode": 1, "reason": "StartError" } })).unwrap(),
             "the copier: StartError"
         );
-        assert_eq!(pod(json!({ "waiting": { "reason": "ErrImagePull" } })).unwrap(), "ErrImagePull");
-        assert_eq!(pod(json!({ "terminated": { "exitCode": 0 } })), None);
+        assert_eq!(pod(json!({ "running": {} })).unwrap(), "the copier: Error", "it tries again");
+        assert_eq!(pod(json!({ "terminated": { "exitCode": 0 } })), None, "it failed before");
+        assert_eq!(
+            of(json!({ "initContainerStatuses": copier("migrate", &json!({})) })),
+            None,
+            "another one"
+        );
+        let evicted = json!({ "initContainerStatuses": copier(LIBRARIES, &json!({})), "reason": "Evicted" });
+        assert_eq!(of(evicted), None);
+        let pulls = json!([{ "name": LIBRARIES, "state": { "waiting": { "reason": "ErrImagePull" } } }]);
+        assert_eq!(of(json!({ "initContainerStatuses": pulls })).unwrap(), "ErrImagePull");
     }
 
     #[test]
@@ -294,7 +345,7 @@ mod tests {
         for odd in
             [json!(null), json!([]), json!({ "metadata": 7, "spec": { "containers": "x" }, "status": [] })]
         {
-            assert_eq!(Pod::read(&odd, &odd).name, "");
+            assert_eq!(Pod::read(&odd, &odd, None).name, "");
         }
     }
 }

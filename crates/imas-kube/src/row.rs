@@ -15,8 +15,8 @@ use serde::Serialize;
 use crate::cli::NodeArgs;
 use crate::container::Container;
 use crate::group::{self, GroupFigures};
-use crate::libc::Libc;
-use crate::pod_names::{self, PodName};
+use crate::libc::{self, Libc};
+use crate::pod_names::{self, KubeletLink, PodName};
 
 /// Free bytes that are worth a word.
 pub(crate) const WORTH_IT: u64 = 8 << 20;
@@ -37,17 +37,50 @@ pub(crate) struct Row {
     /// Its executable inside its own root.
     pub(crate) program: PathBuf,
     pub(crate) libc: Libc,
+    /// Version of glibc, such as `2.36`; None where neither its file nor its memory says it.
+    pub(crate) glibc: Option<String>,
     /// Library of a candidate that it runs with.
     pub(crate) library: Option<String>,
     pub(crate) resident: u64,
-    /// Bytes of malloc's heaps and other anonymous memory.
-    pub(crate) anonymous: u64,
+    /// Resident bytes by kind.
+    pub(crate) memory: Kinds,
     /// Bytes in whole pages that glibc's `malloc_trim(0)` would return; None where that cannot be read.
     pub(crate) free: Option<u64>,
     /// Why that cannot be read.
     pub(crate) not_readable: Option<String>,
     pub(crate) group: GroupFigures,
+    /// How often kubelet started it anew.
+    pub(crate) restarts: Option<u32>,
     pub(crate) advice: String,
+}
+
+/// Resident bytes of the processes of a container by kind; the kinds add up to all of them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Kinds {
+    /// Heaps of glibc's malloc: `[heap]` and arenas.
+    pub(crate) heaps: u64,
+    /// Large blocks of glibc's malloc, the whole heap of another allocator, pools of a runtime.
+    pub(crate) anonymous: u64,
+    pub(crate) stacks: u64,
+    /// Code, read-only data and private copies of it. Processes share some of them, and each counts them.
+    pub(crate) files: u64,
+    /// The rest.
+    pub(crate) other: u64,
+}
+
+impl Kinds {
+    fn plus(mut self, one: &ResidentMemory) -> Self {
+        self.heaps += one.heap + one.arenas;
+        self.anonymous += one.anonymous;
+        self.stacks += one.stacks;
+        self.files += one.files;
+        self.other += one.shared + one.hook + one.other;
+        self
+    }
+
+    fn total(&self) -> u64 {
+        self.heaps + self.anonymous + self.stacks + self.files + self.other
+    }
 }
 
 /// The containers, those that hold most first.
@@ -56,7 +89,7 @@ pub(crate) struct Row {
 /// Where no control groups of version 2 are mounted.
 pub(crate) fn look(args: &NodeArgs) -> Result<Vec<Row>> {
     let groups = unified(&args.cgroups)?;
-    let names = pod_names::all(&args.logs);
+    let links = pod_names::all(&args.logs);
     let mut members: BTreeMap<Container, Vec<u32>> = BTreeMap::new();
     for pid in process::pids()? {
         if let Some(container) = container_of(pid) {
@@ -69,12 +102,12 @@ pub(crate) fn look(args: &NodeArgs) -> Result<Vec<Row>> {
         members = placed.collect();
     }
     let is_sandbox = |container: &Container| {
-        container.pod_uid.is_some() && !names.is_empty() && !names.contains_key(&container.id)
+        container.pod_uid.is_some() && !links.is_empty() && !links.contains_key(&container.id)
     };
     members.retain(|container, _| !is_sandbox(container));
     let rows = members.into_iter().filter_map(|(container, pids)| {
         let figures = GroupFigures::read(&groups.join(container.group.trim_start_matches('/')));
-        Row::of(&container, &pids, names.get(&container.id).cloned(), figures)
+        Row::of(&container, &pids, links.get(&container.id), figures)
     });
     let mut rows: Vec<_> = rows.collect();
     rows.sort_by_key(|row| std::cmp::Reverse(row.resident));
@@ -87,7 +120,7 @@ fn unified(folder: &Path) -> Result<PathBuf> {
     places.into_iter().find(|place| place.join("cgroup.procs").exists()).ok_or_else(|| {
         Hinted::error(
             format!("{}: no control groups of version 2 are mounted there", folder.display()),
-            "processes are attributed to containers by them; 'mount -t cgroup2' shows where they are",
+            "'mount -t cgroup2' shows where they are; a node without any starts with systemd.unified_cgroup_hierarchy=1",
         )
     })
 }
@@ -101,7 +134,12 @@ fn container_of(pid: u32) -> Option<Container> {
 
 impl Row {
     /// None if all of its processes ended while they were looked at.
-    fn of(container: &Container, pids: &[u32], name: Option<PodName>, group: GroupFigures) -> Option<Self> {
+    fn of(
+        container: &Container,
+        pids: &[u32],
+        link: Option<&KubeletLink>,
+        group: GroupFigures,
+    ) -> Option<Self> {
         let looked_at = pids.iter().filter_map(|pid| Some((*pid, ResidentMemory::of(*pid)?)));
         let mut looked_at: Vec<_> = looked_at.filter(|(_, memory)| memory.total() > 0).collect();
         looked_at.sort_by_key(|(_, memory)| std::cmp::Reverse(memory.total()));
@@ -110,22 +148,25 @@ impl Row {
         let heaps: Vec<_> = looked_at.iter().map(|(pid, _)| process_heaps::of(*pid)).collect();
         let free: Vec<_> =
             heaps.iter().filter_map(|heaps| Some(heaps.as_ref().ok()?.bytes.returnable)).collect();
-        let sum = |bytes: fn(&ResidentMemory) -> u64| looked_at.iter().map(|(_, memory)| bytes(memory)).sum();
+        let memory = looked_at.iter().fold(Kinds::default(), |sum, (_, memory)| sum.plus(memory));
+        let by_heaps = || heaps.iter().find_map(|heaps| heaps.as_ref().ok().map(|one| one.glibc.clone()));
         let mut row = Self {
             id: container.to_string(),
             runtime: container.runtime,
             pod_uid: container.pod_uid.clone(),
-            name,
+            name: link.map(|link| link.name.clone()),
             processes: looked_at.len(),
             largest,
             libc: Libc::of(&files),
+            glibc: libc::glibc_version(&files).or_else(by_heaps),
             library: candidate_library(&files),
             program: inside(largest, program),
-            resident: sum(ResidentMemory::total),
-            anonymous: sum(|memory| memory.heap + memory.arenas + memory.anonymous),
+            resident: memory.total(),
+            memory,
             free: (!free.is_empty()).then(|| free.iter().sum()),
             not_readable: heaps.into_iter().find_map(|heaps| heaps.err().map(|why| why.to_string())),
             group,
+            restarts: link.and_then(|link| link.restarts),
             advice: String::new(),
         };
         row.advice = advice(row.libc, row.group.nearness(), row.free, row.name.as_ref());

@@ -11,12 +11,14 @@ use imas_cli::{message, output, table};
 use serde_json::json;
 
 use crate::cli::{PrometheusArgs, QueryArgs, SettleArgs};
+use crate::entry::Entry;
 use crate::kubectl::Kubectl;
 use crate::nodes::{self, Types};
 use crate::pods::{self, Pod};
 use crate::prometheus;
 use crate::verdict::{Observations, Verdict};
 use crate::workload::Workload;
+use crate::yaml;
 
 /// Exit status where nothing is proven.
 const NOT_SHOWN: u8 = 1;
@@ -26,11 +28,41 @@ pub(crate) fn run(args: &SettleArgs, kubectl: &Kubectl) -> Result<ExitCode> {
     let until = Instant::now() + args.lasts;
     let mut workload = Workload::read(kubectl, &args.workload)?;
     let prometheus = prometheus::asked(&args.prometheus, |key| workload.parameter(key))?;
+    let verdicts = watched(args, until, &prometheus, kubectl, &mut workload)?;
+    let queries = &prometheus.queries;
+    let better = verdicts.iter().filter(|one| one.is_better(queries.latency.is_some()));
+    let best = better.min_by(|a, b| a.product().total_cmp(&b.product()));
+    if args.json.json {
+        output::json(&document(&verdicts, best, queries))?;
+    } else if args.print {
+        let entry = decided(workload.entry(), &verdicts, best);
+        yaml::print(&page(&verdicts, best, queries), &[workload.parameters_with(&entry)])?;
+    } else {
+        output::text(&page(&verdicts, best, queries))?;
+    }
+    match best {
+        Some(best) if args.write => give_all(kubectl, &mut workload, &best.candidate),
+        Some(_) => Ok(ExitCode::SUCCESS),
+        None => Ok(ExitCode::from(NOT_SHOWN)),
+    }
+}
+
+/// Looks until the time is over, and takes back what fails.
+///
+/// # Errors
+/// Where no look succeeds.
+fn watched(
+    args: &SettleArgs,
+    until: Instant,
+    prometheus: &PrometheusArgs,
+    kubectl: &Kubectl,
+    workload: &mut Workload,
+) -> Result<Vec<Verdict>> {
     let mut seen = Observations::default();
     let mut withdrawn = vec![];
     let (mut looks, mut problem, mut types) = (0, None, Types::new());
     loop {
-        match look(args, &prometheus, kubectl, &workload, &mut types) {
+        match look(args, prometheus, kubectl, workload, &mut types) {
             Ok(pods) => {
                 looks += 1;
                 seen.add(&pods, &types);
@@ -40,6 +72,12 @@ pub(crate) fn run(args: &SettleArgs, kubectl: &Kubectl) -> Result<ExitCode> {
                 problem = Some(error);
             }
         }
+        if args.write {
+            // What somebody began again has other pods now.
+            let entry = workload.entry();
+            let again = withdrawn.extract_if(.., |name: &mut String| !entry.withdrawn.contains(name));
+            again.for_each(|name| seen.forget(&name));
+        }
         for verdict in seen.verdicts() {
             let Some(why) = &verdict.withdraw else { continue };
             if workload.entry().shares.contains_key(&verdict.candidate)
@@ -47,12 +85,11 @@ pub(crate) fn run(args: &SettleArgs, kubectl: &Kubectl) -> Result<ExitCode> {
             {
                 message::say(&format!("imas: {}: {} is taken back: {why}", workload.name, verdict.candidate));
                 withdrawn.push(verdict.candidate.clone());
-                if args.write {
-                    let done = withdraw(kubectl, &mut workload, &args.workload, &verdict.candidate);
-                    if let Err(error) = done {
-                        message::warning(&format!("{error:#}"));
-                        withdrawn.pop(); // at the next look again
-                    }
+                if args.write
+                    && let Err(error) = withdraw(kubectl, workload, &verdict.candidate)
+                {
+                    message::warning(&format!("{error:#}"));
+                    withdrawn.pop(); // at the next look again
                 }
             }
         }
@@ -62,45 +99,52 @@ pub(crate) fn run(args: &SettleArgs, kubectl: &Kubectl) -> Result<ExitCode> {
         }
         thread::sleep(rest.min(args.every).max(Duration::from_millis(50)));
     }
-    if let (0, Some(error)) = (looks, problem) {
-        return Err(error);
+    match problem {
+        Some(error) if looks == 0 => Err(error),
+        _ => Ok(seen.verdicts()),
     }
-    let verdicts = seen.verdicts();
-    let queries = &prometheus.queries;
-    let better = verdicts.iter().filter(|one| one.is_better(queries.latency.is_some()));
-    let best = better.min_by(|a, b| a.product().total_cmp(&b.product()));
-    if args.json.json {
-        output::json(&document(&verdicts, best, queries))?;
-    } else {
-        output::text(&page(&verdicts, best, queries))?;
-    }
-    if let (Some(best), true) = (best, args.write) {
-        let workload = Workload::read(kubectl, &args.workload)?;
-        let mut entry = workload.entry();
-        // Somebody may have taken it back since.
-        if !entry.shares.contains_key(&best.candidate) || entry.withdrawn.contains(&best.candidate) {
-            message::warning(&format!(
-                "{}: {} was taken back meanwhile, so nothing is written",
-                workload.name, best.candidate
-            ));
-            return Ok(ExitCode::from(NOT_SHOWN));
-        }
-        entry.shares = [(best.candidate.clone(), 100)].into();
-        workload.write_entry(kubectl, &entry)?;
-        message::say(&format!("imas: {}: {entry}: every new pod gets it", workload.name));
-    }
-    Ok(if best.is_some() { ExitCode::SUCCESS } else { ExitCode::from(NOT_SHOWN) })
 }
 
-/// The pods with what is known of them. Those of a candidate that was taken back are deleted again.
+/// The entry as the verdicts would have it: without what fails, and with what is better for all new pods.
+fn decided(mut entry: Entry, verdicts: &[Verdict], best: Option<&Verdict>) -> Entry {
+    let fails = |one: &&Verdict| one.withdraw.is_some() && entry.shares.contains_key(&one.candidate);
+    let failing: Vec<_> = verdicts.iter().filter(fails).collect();
+    failing.into_iter().for_each(|one| entry.withdraw(&one.candidate));
+    let kept = best.filter(|best| entry.shares.contains_key(&best.candidate));
+    if let Some(best) = kept {
+        entry.keep(&best.candidate);
+    }
+    entry
+}
+
+/// Gives all new pods the candidate, unless somebody took it back meanwhile.
+fn give_all(kubectl: &Kubectl, workload: &mut Workload, candidate: &str) -> Result<ExitCode> {
+    workload.read_again(kubectl)?;
+    let mut entry = workload.entry();
+    if !entry.shares.contains_key(candidate) || entry.withdrawn.iter().any(|one| one == candidate) {
+        message::warning(&format!(
+            "{}: {candidate} was taken back meanwhile, so nothing is written",
+            workload.name
+        ));
+        return Ok(ExitCode::from(NOT_SHOWN));
+    }
+    entry.keep(candidate);
+    workload.write_entry(kubectl, &entry)?;
+    message::say(&format!("imas: {}: {entry}: every new pod gets it", workload.name));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The pods with what is known of them. Those of a candidate that was taken back are deleted again. The entry is read
+/// anew: what somebody took back, or began again, meanwhile counts.
 fn look(
     args: &SettleArgs,
     prometheus: &PrometheusArgs,
     kubectl: &Kubectl,
-    workload: &Workload,
+    workload: &mut Workload,
     types: &mut Types,
 ) -> Result<Vec<Pod>> {
-    let mut pods = pods::all(kubectl, &workload.name, &workload.namespace)?;
+    workload.read_again(kubectl)?;
+    let mut pods = pods_of(kubectl, workload)?;
     if args.write {
         replace(kubectl, &pods, &workload.entry().withdrawn);
     }
@@ -111,15 +155,18 @@ fn look(
     Ok(pods)
 }
 
+fn pods_of(kubectl: &Kubectl, workload: &Workload) -> Result<Vec<Pod>> {
+    pods::all(kubectl, &workload.name, &workload.namespace, workload.entry().container.as_deref())
+}
+
 /// Takes a candidate back: no new pod gets it, and those that have it are replaced.
-fn withdraw(kubectl: &Kubectl, workload: &mut Workload, word: &str, candidate: &str) -> Result<()> {
-    *workload = Workload::read(kubectl, word)?; // somebody may have written since
+fn withdraw(kubectl: &Kubectl, workload: &mut Workload, candidate: &str) -> Result<()> {
+    workload.read_again(kubectl)?; // somebody may have written since
     let mut entry = workload.entry();
     entry.withdraw(candidate);
     workload.write_entry(kubectl, &entry)?;
-    let pods = pods::all(kubectl, &workload.name, &workload.namespace)?;
-    replace(kubectl, &pods, &entry.withdrawn);
-    *workload = Workload::read(kubectl, word)?;
+    workload.read_again(kubectl)?;
+    replace(kubectl, &pods_of(kubectl, workload)?, &entry.withdrawn);
     Ok(())
 }
 
@@ -180,4 +227,34 @@ fn document(verdicts: &[Verdict], best: Option<&Verdict>, queries: &QueryArgs) -
         .collect();
     let by = if queries.requests.is_some() { "request" } else { "time" };
     json!({ "schema": 1, "cpu_by": by, "candidates": candidates, "best": best.map(|best| &best.candidate) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(candidate: &str, withdraw: Option<&str>) -> Verdict {
+        Verdict {
+            candidate: candidate.to_owned(),
+            pods: 3,
+            untouched: 3,
+            memory: None,
+            cpu: None,
+            latency: None,
+            failures: 0,
+            withdraw: withdraw.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn what_fails_leaves_the_entry_and_what_is_better_is_for_all() {
+        let verdicts =
+            [verdict("jemalloc", None), verdict("mimalloc", Some("x")), verdict("gone", Some("x"))];
+        let entry = || Entry::read("container=app jemalloc=20 mimalloc=20");
+        let of = |best| decided(entry(), &verdicts, best).to_string();
+        assert_eq!(of(None), "container=app jemalloc=20 withdrawn=mimalloc");
+        assert_eq!(of(Some(&verdicts[0])), "container=app jemalloc=100 withdrawn=mimalloc");
+        let elsewhere = verdict("tcmalloc", None);
+        assert_eq!(of(Some(&elsewhere)), "container=app jemalloc=20 withdrawn=mimalloc", "nobody tries it");
+    }
 }

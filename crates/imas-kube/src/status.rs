@@ -31,7 +31,7 @@ pub(crate) fn run(args: &StatusArgs, kubectl: &Kubectl) -> Result<()> {
             continue;
         }
         let entry = Entry::read(entry.as_str().unwrap_or_default());
-        let pods = pods::all(kubectl, workload, &namespace)?;
+        let pods = pods::all(kubectl, workload, &namespace, entry.container.as_deref())?;
         groups.extend(groups_of(workload, &entry, &pods));
     }
     if args.json.json {

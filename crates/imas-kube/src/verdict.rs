@@ -84,6 +84,11 @@ impl Observations {
         }
     }
 
+    /// Leaves out what was seen of the pods of a candidate.
+    pub(crate) fn forget(&mut self, candidate: &str) {
+        self.lives.retain(|_, life| life.candidate != candidate);
+    }
+
     /// The candidates, each judged.
     pub(crate) fn verdicts(&self) -> Vec<Verdict> {
         let mut groups: BTreeMap<&str, Vec<&Life>> = BTreeMap::new();
@@ -253,6 +258,21 @@ mod tests {
         assert!(verdict.withdraw.as_ref().unwrap().contains("OOMKilled") && !verdict.is_better(false));
         pods.iter_mut().for_each(|pod| pod.failures = 1);
         assert_eq!(judged(&pods).withdraw, None);
+    }
+
+    #[test]
+    fn a_candidate_that_is_begun_again_is_judged_by_its_new_pods() {
+        let mut pods = ten(0.7);
+        pods[8].failures = 1;
+        let mut seen = Observations::default();
+        seen.add(&pods, &Types::new());
+        assert!(seen.verdicts()[0].withdraw.is_some());
+        seen.forget("jemalloc");
+        assert!(seen.verdicts().is_empty());
+        let anew = ten(0.7).into_iter().map(|pod| Pod { uid: format!("{}-again", pod.uid), ..pod });
+        seen.add(&anew.collect::<Vec<_>>(), &Types::new());
+        let verdict = seen.verdicts().pop().unwrap();
+        assert_eq!((verdict.pods, verdict.withdraw.as_deref()), (3, None));
     }
 
     #[test]

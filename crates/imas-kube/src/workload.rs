@@ -50,6 +50,12 @@ impl Workload {
         })
     }
 
+    /// Reads the ConfigMap again: somebody may have written into it.
+    pub(crate) fn read_again(&mut self, kubectl: &Kubectl) -> Result<()> {
+        self.parameters = kubectl.get("configmap", NAME)?;
+        Ok(())
+    }
+
     /// Its entry; an empty one if there is none.
     pub(crate) fn entry(&self) -> Entry {
         Entry::read(self.parameter(&self.name).unwrap_or_default())
@@ -65,6 +71,10 @@ impl Workload {
         let containers = self.template.pointer("/spec/containers").and_then(Value::as_array);
         let names: Vec<_> = containers.into_iter().flatten().filter_map(|one| one["name"].as_str()).collect();
         match (named, names.as_slice()) {
+            (_, []) => Err(Hinted::error(
+                format!("{}/{}: it has no template of pods", self.kind, self.name),
+                "name a Deployment, a StatefulSet or a DaemonSet",
+            )),
             (Some(name), _) if names.contains(&name) => Ok(name.to_owned()),
             (None, [only]) => Ok((*only).to_owned()),
             _ => Err(Hinted::error(

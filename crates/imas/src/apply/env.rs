@@ -185,7 +185,7 @@ impl Setting<'_> {
     fn kubernetes(&self) -> String {
         let mut text = format!(
             "# {} for the container '{}': kubectl patch deployment NAME --patch-file THIS\n\
-             spec:\n  template:\n    metadata:\n      annotations:\n        imas.dev/candidate: {}\n    spec:\n",
+             spec:\n  template:\n    metadata:\n      annotations:\n        imas.io/candidate: {}\n    spec:\n",
             self.candidate.name,
             self.args.name,
             json_text(&self.candidate.name)
