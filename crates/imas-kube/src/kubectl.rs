@@ -58,6 +58,11 @@ impl Kubectl {
         self.run(&["patch", kind, name, "--type=merge", "--patch-file=/dev/stdin"], Some(patch)).map(drop)
     }
 
+    /// Has the controller of a workload replace its pods.
+    pub(crate) fn restart(&self, kind: &str, name: &str) -> Result<()> {
+        self.run(&["rollout", "restart", kind, name], None).map(drop)
+    }
+
     /// Creates an object.
     pub(crate) fn create(&self, object: &Value) -> Result<()> {
         self.run(&["create", "--filename=-"], Some(object)).map(drop)
@@ -122,7 +127,7 @@ mod tests {
     use imas_cli::message;
 
     #[test]
-    fn an_apiserver_that_is_away_is_said_in_one_line() {
+    fn of_an_apiserver_that_is_away_there_is_one_line() {
         let log = "E1127 02:20:00.1 77 memcache.go:265] \"Unhandled Error\" err=\"couldn't get the list\"\n";
         let said = "The connection to the server 127.0.0.1:1 was refused - is it the right one?";
         let error = failure("get", &format!("{log}{log}{said}\n"));

@@ -60,6 +60,9 @@ pub(crate) fn run(args: &TryArgs, kubectl: &Kubectl) -> Result<()> {
     }
     workload.write_entry(kubectl, &entry)?;
     kubectl.merge(&workload.kind, &workload.name, &template)?;
+    if workload.has(&entry) {
+        kubectl.restart(&workload.kind, &workload.name)?; // what was taken back is tried again
+    }
     message::say(&format!("imas: {}: {entry}; its pods are replaced now", workload.name));
     Ok(())
 }

@@ -12,6 +12,8 @@ use crate::kubectl::Kubectl;
 pub(crate) const NAME: &str = "imas";
 /// Label of a pod: whose entry counts for it.
 pub(crate) const WORKLOAD: &str = "imas.io/workload";
+/// Annotation of a workload's template: the entry with which its pods were made.
+const ENTRY: &str = "imas.io/entry";
 /// Label of a namespace that takes part.
 pub(crate) const OPT_IN: &str = "imas.io/policy";
 
@@ -104,8 +106,13 @@ impl Workload {
     /// changes.
     pub(crate) fn template_for(&self, entry: &Entry) -> Value {
         json!({ "spec": { "template": { "metadata": {
-            "labels": { WORKLOAD: self.name }, "annotations": { "imas.io/entry": entry.to_string() },
+            "labels": { WORKLOAD: self.name }, "annotations": { ENTRY: entry.to_string() },
         } } } })
+    }
+
+    /// Whether the template has that entry already: writing it again would replace no pod.
+    pub(crate) fn has(&self, entry: &Entry) -> bool {
+        self.template["metadata"]["annotations"][ENTRY] == entry.to_string()
     }
 
     /// Writes the entry, and nothing else of the ConfigMap.
