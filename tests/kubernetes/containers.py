@@ -46,7 +46,7 @@ def owned(folder):
 
 
 def as_nobody(home):
-    """What comes before a command of that user."""
+    """Words before a command of that user."""
     return ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--bounding-set=-all", "--inh-caps=-all",
             "env", f"HOME={home}", f"XDG_RUNTIME_DIR={home}"]
 

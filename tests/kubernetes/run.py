@@ -754,6 +754,7 @@ class Tests:
         page = (cluster.ROOT / "docs/kubernetes.md").read_text()
         page = page[page.index("## From nothing to an answer"):page.index("## In your own cluster")]
         blocks = page.split("```\n")[1::2]
+        self.metrics_server()
         here = self.here.work / "reader"
         here.mkdir()
         manifest = next(one for one in blocks if one.startswith("apiVersion"))
@@ -765,6 +766,7 @@ class Tests:
         sh = lambda line: run("sh", "-c", line, cwd=here, env=environment, must=True)
         pods = lambda: [Seen(one).candidate for one in self.here.get("/api/v1/namespaces/shop/pods").body["items"]
                         if "deletionTimestamp" not in one["metadata"]]
+        there = lambda: {one["metadata"]["name"] for one in self.here.get("/api/v1/namespaces/shop/pods").body["items"]}
         sizes = {"system": 100, "glibc.lean-trim": 60, None: 100}
         figures = lambda one: (sizes[Seen(one).candidate] * 1_000_000 + sum(map(ord, one["metadata"]["name"])) % 7 * 100_000, 100, None)
         with Kubelet(self.here, "shop", figures) as kubelet:
@@ -774,8 +776,9 @@ class Tests:
                 expect(until(lambda: len(pods()) == 12 and None not in pods()), pods())
                 if min(pods().count("system"), pods().count("glibc.lean-trim")) >= 3:
                     break
+                old = there()
                 sh("kubectl rollout restart deployment web -n shop")
-            there = lambda: {one["metadata"]["name"] for one in self.here.get("/api/v1/namespaces/shop/pods").body["items"]}
+                expect(until(lambda: not old & there()), (old, there()))
             expect(until(lambda: there() <= set(kubelet.seen)), kubelet.seen)
             done = sh(next(one for one in lines if one.startswith("imas kube settle")).replace("--for 300", "--for 1"))
         expect("best: glibc.lean-trim" in done.stdout, done)
