@@ -35,7 +35,7 @@ pub(crate) struct Gain {
     /// Containers with heaps of glibc that could not be read.
     pub(crate) not_readable: usize,
     pub(crate) oom_kills: u64,
-    /// How often kubelet started them anew.
+    /// Number of times that kubelet started them anew.
     pub(crate) restarts: u64,
     /// CPU time, seconds; None where it is known of none.
     pub(crate) cpu_s: Option<f64>,

@@ -27,11 +27,11 @@ pub(crate) struct PodName {
     pub(crate) container: String,
 }
 
-/// What a link of kubelet says of a container.
+/// Link of kubelet to the log of a container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KubeletLink {
     pub(crate) name: PodName,
-    /// How often kubelet started a container of this name anew in the pod.
+    /// Number of times that kubelet started a container of this name anew in the pod.
     pub(crate) restarts: Option<u32>,
 }
 

@@ -52,7 +52,7 @@ pub(crate) struct Pod {
     pub(crate) latency: Option<f64>,
 }
 
-/// The workload's pods that are not about to end. `container`: the one that is meant, where the workload's entry has it.
+/// The workload's pods that are not about to end. `container`: the one that the workload's entry names.
 pub(crate) fn all(
     kubectl: &Kubectl,
     workload: &str,

@@ -49,7 +49,7 @@ pub(crate) struct Row {
     /// Why that cannot be read.
     pub(crate) not_readable: Option<String>,
     pub(crate) group: GroupFigures,
-    /// How often kubelet started it anew.
+    /// Number of times that kubelet started it anew.
     pub(crate) restarts: Option<u32>,
     pub(crate) advice: String,
 }

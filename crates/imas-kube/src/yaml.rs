@@ -18,8 +18,8 @@ pub(crate) fn print(comment: &str, objects: &[Value]) -> Result<()> {
     output::text(&text)
 }
 
-/// One object as a document. kubectl reads YAML 1.1, so words such as `on` are quoted. Where a sign steers a terminal the
-/// document is JSON, which is YAML too: its escapes mean the same sign to every reader.
+/// One object as a document. kubectl reads YAML 1.1, so words such as `on` are quoted. Where a sign steers a
+/// terminal, the document is JSON, which is YAML too: its escapes mean the same sign to every reader.
 pub(crate) fn document(object: &Value) -> Result<String> {
     let text = serde_saphyr::to_string(object).context("an object of the cluster as YAML")?;
     let is_printable = matches!(printable::text(&text), Cow::Borrowed(_));
