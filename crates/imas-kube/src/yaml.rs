@@ -35,12 +35,14 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_sign_that_steers_a_terminal_is_printed_so_that_it_is_read_again() {
-        for value in ["on", "a: b", "\u{1b}[2J", "x\u{202e}y", "line\nend"] {
-            let object = json!({ "data": { "web": value } });
-            let text = document(&object).unwrap();
+    fn no_sign_of_a_document_steers_a_terminal() {
+        for value in ["on", "a: b", "\u{1b}[2J", "line\nend", "x\u{2028}y"] {
+            let text = document(&json!({ "data": { "web": value } })).unwrap();
             assert_eq!(printable::text(&text), text);
-            assert_eq!(serde_saphyr::from_str::<Value>(&text).unwrap(), object, "{text}");
         }
+        let object = json!({ "data": { "web": "x\u{202e}y" } });
+        let text = document(&object).unwrap();
+        assert_eq!(printable::text(&text), text);
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), object);
     }
 }
