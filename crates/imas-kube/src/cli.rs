@@ -314,7 +314,7 @@ fn folder(text: &str) -> Result<PathBuf, String> {
     let good = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b'/');
     let path = PathBuf::from(text);
     let is_plain = path.components().all(|part| !matches!(part, std::path::Component::ParentDir));
-    match path.is_absolute() && text.len() > 1 && text.bytes().all(good) && is_plain {
+    match path.is_absolute() && path.components().count() > 1 && text.bytes().all(good) && is_plain {
         true => Ok(path.components().collect()), // a slash at its end would hide what is mounted there
         false => Err("a whole path of letters, digits, '-', '_' and '.'".to_owned()),
     }
@@ -335,7 +335,7 @@ mod tests {
             assert_eq!(folder(same), Ok(PathBuf::from("/opt/imas")));
             assert_eq!(folder(same).unwrap().to_str(), Some("/opt/imas"));
         }
-        for bad in ["opt", "/", "/a:b", "/a b", "/a/../b", "/$x"] {
+        for bad in ["opt", "/", "/.", "/a:b", "/a b", "/a/../b", "/$x"] {
             assert!(folder(bad).is_err(), "{bad}");
         }
     }

@@ -73,7 +73,7 @@ mod tests {
             "container=app env-from=allowed glibc.trim=20 withdrawn=mimalloc withdrawn=jemalloc"
         );
         entry.keep("glibc.trim");
-        assert_eq!(entry.shares, [("glibc.trim".to_owned(), 100)].into());
+        assert_eq!(entry.shares, BTreeMap::from([("glibc.trim".to_owned(), 100)]));
     }
 
     #[test]
