@@ -68,7 +68,7 @@ rust: need-cargo
 # What cargo has made for the tests of the product is listed for tests/arm/run.py, which starts them elsewhere.
 rust-tests: need-cargo
 	@mkdir -p $(IMAS_BUILD)
-	$(CARGO) test --no-run --profile checked --locked --message-format=json >$(IMAS_BUILD)/rust-tests.new
+	$(CARGO) test --no-run --profile checked --locked --message-format=json-render-diagnostics >$(IMAS_BUILD)/rust-tests.new
 	@mv $(IMAS_BUILD)/rust-tests.new $(IMAS_BUILD)/rust-tests.json
 
 # The candidates that are tested by default. The others take most of the build's time; the demo does not need
