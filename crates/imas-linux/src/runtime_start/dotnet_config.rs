@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Settings that an application of .NET brings with it, in `APP.runtimeconfig.json` beside `APP.dll`. A variable
-//! wins over that file, so a candidate whose variable stands for one of its properties is not offered.
+//! Settings that an application of .NET brings with it, in `APP.runtimeconfig.json` beside `APP.dll`. A
+//! variable wins over that file, so a candidate whose variable stands for one of its properties is not offered.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;

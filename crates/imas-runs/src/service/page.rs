@@ -391,7 +391,8 @@ mod tests {
         let comparison = compared(&runs);
         let puma = MeasuredService { name: "puma", comparison: &comparison, runs: runs.iter().collect() };
         let table = summary(std::slice::from_ref(&puma));
-        assert_eq!(table.columns[3..6], ["best", "memory", "over the day"], "and no pause, which nobody measured");
+        let columns = ["best", "memory", "over the day"];
+        assert_eq!(table.columns[3..6], columns, "and no pause, which nobody measured");
         assert_eq!(table.rows[0][3], "glibc:arena1");
         assert!(table.rows[0][5].starts_with("-40.0 %"), "{table:?}");
         let page = page("Services", &[puma], &[]).render();

@@ -32,8 +32,8 @@ pub(crate) fn held(heaps: &HeapFigures) -> String {
     )
 }
 
-/// What returns the free pages, if these are enough to matter. `present` is the candidate of the process: under one that
-/// gives back it can be asked.
+/// Remedy that returns the free pages, if these are enough to matter. `present` is the candidate of the
+/// process: under one that gives back it can be asked.
 pub(crate) fn remedy(
     heaps: &HeapFigures,
     present: Option<&str>,

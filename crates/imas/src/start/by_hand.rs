@@ -159,6 +159,9 @@ fn watched(
     of_runtime: &RuntimeCommand<'_>,
     start: Start,
 ) -> Result<Start> {
+    if request.args.dry_run || start.candidate == SYSTEM || outside::folder().is_err() {
+        return Ok(start);
+    }
     let trial_id = page::new_trial_id()?;
     let ticket = Ticket {
         kind: page_kind::FLIGHT,
@@ -169,7 +172,6 @@ fn watched(
         build_id: &of_runtime.executable.build_id,
         pid: std::process::id(),
     };
-    let has_page = !request.args.dry_run && start.candidate != SYSTEM && outside::folder().is_ok();
-    let page = has_page.then(|| make_page(context.page_folder(), &ticket)).flatten();
+    let page = make_page(context.page_folder(), &ticket);
     Ok(Start { page, ..start })
 }

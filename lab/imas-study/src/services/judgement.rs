@@ -311,7 +311,8 @@ mod tests {
         let runs = [of("js", Some(20)), of("lean", Some(19)), of("dark", None)].concat();
         let own = BTreeSet::from(["js".to_owned()]);
         let judged = |least_heap_bytes| {
-            let options = JudgeOptions { rails: vec![], least_bytes: 0.0, own_allocator: &own, least_heap_bytes };
+            let (rails, own_allocator) = (vec![], &own);
+            let options = JudgeOptions { rails, least_bytes: 0.0, own_allocator, least_heap_bytes };
             let found = JournalJudgement::of(&runs, &options);
             let why = found.services.iter().map(|one| one.not_counted).collect::<Vec<_>>();
             (why, found.day_gain_held_out)
