@@ -167,13 +167,8 @@ const COLUMNS: [(&str, &str); 8] = [
     ("rate", "rate"),
     ("ready", "ready after"),
 ];
-const LATENCIES: [(&str, &str); 5] = [
-    ("p50", "p50"),
-    ("p90", "p90"),
-    ("p99", "p99"),
-    ("p99.9", "p99.9"),
-    ("open_p99", "p99 at a fixed rate"),
-];
+const LATENCIES: [(&str, &str); 5] =
+    [("p50", "p50"), ("p90", "p90"), ("p99", "p99"), ("p99.9", "p99.9"), ("open_p99", "p99 at a fixed rate")];
 /// The figures whose change against `system` has a column of its own.
 const CHANGES: [&str; 6] = ["memory", "memory_idle", "memory_day", "cpu", "p99", "open_p99"];
 

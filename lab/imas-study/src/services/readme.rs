@@ -181,19 +181,18 @@ fn malloc_of_system(services: &[MeasuredService<'_>]) -> String {
     }
 }
 
-/// What serves malloc under `system` where that is not the C library. A line of an older IMAS names a library behind a
-/// preloaded C library, which serves nothing: glibc's heaps then have most of the memory.
+/// Malloc under `system` that is not the C library's. A library behind a preloaded C library is named as well, and serves
+/// nothing: an older IMAS did not look for preloads, and redis-server overwrites the environment that has them. Then
+/// glibc's heaps have most of the memory.
 fn other_malloc(service: &MeasuredService<'_>) -> Option<String> {
     let system = service.runs.iter().filter(|run| run.candidate == SYSTEM);
     let system: Vec<&ServerRun> = system.map(|run| run.of_server()).collect();
     let first = |of: fn(&ServerRun) -> &Vec<String>| {
         system.iter().map(|run| of(run)).find(|malloc| !malloc.is_empty()).map(|malloc| malloc.join(" and "))
     };
-    let of_older = || {
-        let named = first(|run| &run.malloc)?;
-        share_of_glibc(&service.runs).is_none_or(|share| share <= 0.5).then_some(named)
-    };
-    first(|run| &run.malloc_by).or_else(of_older).filter(|malloc| malloc != C_LIBRARY)
+    let named = first(|run| &run.malloc_by).or_else(|| first(|run| &run.malloc))?;
+    let serves = || share_of_glibc(&service.runs).is_none_or(|share| share <= 0.5);
+    (named != C_LIBRARY && serves()).then_some(named)
 }
 
 /// Services on which some candidates cannot act: their `system` is not glibc's malloc, or no library was loaded.
@@ -364,8 +363,10 @@ mod tests {
         let is_named =
             |malloc: &str, heap, is_older| with(malloc, heap, is_older).contains("not the C library's");
         assert!(!is_named(C_LIBRARY, None, false) && !is_named(C_LIBRARY, None, true));
-        assert!(is_named("libjemalloc.so.2", None, true) && is_named("libjemalloc.so.2", Some(&heap), false));
-        assert!(!is_named("libjemalloc.so.2", Some(&heap), true), "libc is before it");
+        for is_older in [false, true] {
+            assert!(is_named("libjemalloc.so.2", None, is_older));
+            assert!(!is_named("libjemalloc.so.2", Some(&heap), is_older), "libc is before it");
+        }
     }
 
     #[test]
