@@ -89,7 +89,7 @@ def build():
     small = "int main(void) { return 7; }"
     source = WORK / "seven.c"
     source.write_text(small)
-    for name, command in [("seven-static", ["gcc", "-static"]), ("seven-32", ["gcc", "-m32"]), ("seven-musl", ["musl-gcc"]),
+    for name, command in [("seven-static", ["gcc", "-static"]), ("seven-32", ["i686-linux-gnu-gcc"]), ("seven-musl", ["musl-gcc"]),
                           ("seven-asan", ["gcc", "-fsanitize=address"])]:
         if shutil.which(command[0]) is None or run([*command, "-o", WORK / name, source]).returncode != 0:
             skipped(name, f"{' '.join(command)} does not work here")

@@ -24,7 +24,7 @@ fn kinds() -> Vec<(&'static str, &'static str, Vec<String>)> {
         ("musl-static-pie", "cc", words(&musl_static_pie)),
         ("static", "cc", words("-static")),
         ("static-pie", "cc", words("-static-pie")),
-        ("32-bit", "cc", words("-m32")),
+        ("32-bit", "i686-linux-gnu-gcc", words("")),
     ]
 }
 
