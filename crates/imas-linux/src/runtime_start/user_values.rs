@@ -422,7 +422,7 @@ mod tests {
         for line in ["-n -d memory_limit=64M a.php", "-dmemory_limit=64M a.php", "--define x=y a.php"] {
             assert!(no_limit.why(line, &[]).is_some(), "{line}");
         }
-        assert_eq!(no_limit.why("-n a.php -d memory_limit=64M", &[]), None, "the program's own");
+        assert_eq!(no_limit.why("a.php -d memory_limit=64M", &[]), None, "the program's own");
         let python =
             by_variable(Runtime::Cpython, "PYTHONMALLOC", "malloc", &["-E", "-I", "-Xdev", "PYTHONDEVMODE"]);
         for line in ["-E a.py", "-sI a.py", "-X dev a.py", "-bXdev a.py"] {
