@@ -252,7 +252,7 @@ mod tests {
     fn requests_take_no_room_of_pages_nor_pages_of_requests() {
         let state = tempfile::tempdir().unwrap();
         let mut pages = tracker(state.path());
-        pages.set_limits(Settings { most_pages_of_user: 2, ..Settings::default() });
+        pages.limits.most_pages_of_user = 2;
         let page = |name: &str| PageName { uid: me(), name: name.into() };
         pages.pending = ["1.page", "2.page"].map(|name| PendingPage::new(page(name))).into();
         assert!(!pages.has_room_for(&page("3.page")));
