@@ -58,7 +58,7 @@ class Runc:
     is_rootless, is_seen, before = False, True, ()
 
     def __init__(self, work, image, top):
-        self.work, self.image, self.top = work / self.name.replace(" ", "-"), image, top
+        self.work, self.image, self.top = work / type(self).__name__.lower(), image, top
         self.uid = None
 
     def command(self):
@@ -122,12 +122,12 @@ class Podman:
     is_rootless, is_seen, before = False, True, ()
 
     def __init__(self, work, image, top):
-        self.work, self.image, self.top = work / self.name.replace(" ", "-"), image, top
+        self.work, self.image, self.top = work / type(self).__name__.lower(), image, top
 
     @property
     def podman(self):
         return [*self.before, installed("podman"), "--root", self.work / "storage", "--runroot", self.work / "run", "--tmpdir", self.work / "tmp",
-                       "--storage-driver", "vfs", "--cgroup-manager", "cgroupfs", "--events-backend", "none"]
+                       "--runtime", installed("runc"), "--storage-driver", "vfs", "--cgroup-manager", "cgroupfs", "--events-backend", "none"]
 
     def words(self, bundle, *command):
         self.work.mkdir(exist_ok=True)
@@ -246,7 +246,7 @@ def main():
         skipped("containers", "control groups of version 2 cannot be made here")
         finish("kubernetes-containers")
     top = Node(cgroups).top.name
-    with tempfile.TemporaryDirectory(prefix="imas-containers-", ignore_cleanup_errors=True) as work:
+    with tempfile.TemporaryDirectory(prefix="imas-run-", ignore_cleanup_errors=True) as work:
         work = pathlib.Path(work)
         work.chmod(0o755)
         app = work / "app"
@@ -254,7 +254,7 @@ def main():
         try:
             for kind in (Runc, Podman, RootlessRunc, RootlessPodman, Gvisor):
                 # An image for each: a runtime makes its mount points there.
-                tests = Tests(imas, work, kind(work, work / f"image-{kind.name.replace(' ', '-')}", top))
+                tests = Tests(imas, work, kind(work, work / f"image-{kind.__name__.lower()}", top))
                 libraries = [file for bundle in tests.bundles.values() for file in bundle.glob("*.so")]
                 runner.image_of(tests.runtime.image, app, *libraries)
                 if kind.is_rootless:
