@@ -216,7 +216,7 @@ impl Unit {
             *first = below(root, Path::new(first)).into_os_string();
         }
         for word in each {
-            let file = below(root.unwrap_or(Path::new("/")), &self.folder.join(&word));
+            let file = below(root.unwrap_or_else(|| Path::new("/")), &self.folder.join(&word));
             if file.is_file() {
                 *word = file.into_os_string();
             }
