@@ -8,8 +8,15 @@
 
 #define NO_NAME SIZE_MAX
 
+static uintptr_t distance(uintptr_t one, uintptr_t other) {
+    return one < other ? other - one : one - other;
+}
+
+/* The tables lie beside the list that names them. The smaller number is no sign: the vDSO of gVisor is linked for the
+ * last addresses there are, so that l_addr wraps around. */
 const void *loaded_address(const struct link_map *object, uintptr_t value) {
-    return (const void *)(value < object->l_addr ? value + object->l_addr : value);
+    uintptr_t list = (uintptr_t)object->l_ld, moved = value + object->l_addr;
+    return (const void *)(distance(moved, list) < distance(value, list) ? moved : value);
 }
 
 struct loaded loaded_read(const struct link_map *object) {

@@ -342,6 +342,13 @@ class Tests:
         seen = self.tried("apps", bounded)
         expect(seen.copiers and seen.pod["status"]["qosClass"] == "Guaranteed", seen)
         self.here.request("DELETE", "/api/v1/namespaces/apps/resourcequotas/limits")
+        # A least size that the copier has not: the pod is refused, as docs/kubernetes.md says.
+        least = {"metadata": {"name": "least"}, "spec": {"limits": [{"type": "Container", "min": {"memory": "32Mi"}}]}}
+        expect(self.here.create("limitranges", "apps", least).status == 201, "a LimitRange")
+        status = lambda: self.here.create("pods", "apps", bounded, dry_run=True).status
+        expect(until(lambda: status() == 403), status())
+        self.here.request("DELETE", "/api/v1/namespaces/apps/limitranges/least")
+        expect(until(lambda: status() == 201), status())
         self.settled("apps", {"web": "jemalloc=50"})
         for _ in range(40):
             seen = self.tried("apps", pod())

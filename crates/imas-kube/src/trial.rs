@@ -3,7 +3,8 @@
 
 use anyhow::{Result, bail};
 use imas_cli::message::{self, Hinted};
-use serde_json::Value;
+use jiff::Timestamp;
+use serde_json::{Value, json};
 
 use crate::candidate::label;
 use crate::cli::TryArgs;
@@ -13,6 +14,9 @@ use crate::yaml;
 
 /// Most of the pods that candidates may get together: without untouched pods nothing can be compared.
 const MOST: u32 = 80;
+
+/// Annotation of the template: when the trial began.
+const BEGUN: &str = "imas.io/begun";
 
 const COMMENT: &str = "The ConfigMap, and what the template of the workload's pods needs.\n\
     Nothing was written. To write it: the same with --write.";
@@ -51,13 +55,14 @@ pub(crate) fn run(args: &TryArgs, kubectl: &Kubectl) -> Result<()> {
             workload.namespace
         ));
     }
-    let template = workload.template_for(&entry);
+    let mut template = workload.template_for(&entry);
     if !args.write {
-        let mut patch = template;
-        [patch["apiVersion"], patch["kind"]] = workload.of_type.clone();
-        patch["metadata"] = serde_json::json!({ "name": workload.name, "namespace": workload.namespace });
-        return yaml::print(COMMENT, &[workload.parameters_with(&entry), patch]);
+        [template["apiVersion"], template["kind"]] = workload.of_type.clone();
+        template["metadata"] = json!({ "name": workload.name, "namespace": workload.namespace });
+        return yaml::print(COMMENT, &[workload.parameters_with(&entry), template]);
     }
+    // The template has the same entry already where it was taken back since. The pods are replaced in any event.
+    template["spec"]["template"]["metadata"]["annotations"][BEGUN] = json!(Timestamp::now().to_string());
     workload.write_entry(kubectl, &entry)?;
     kubectl.merge(&workload.kind, &workload.name, &template)?;
     if workload.has(&entry) {
