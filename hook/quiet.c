@@ -124,6 +124,17 @@ static uint64_t length(const struct timespec *timeout) {
     return valid ? (uint64_t)timeout->tv_sec * SECOND_NS + (uint64_t)timeout->tv_nsec : 0;
 }
 
+/* The length of a sleep until `due` of a clock. 0 also for what the kernel refuses. */
+static uint64_t length_until(clockid_t clock, const struct timespec *due) {
+    struct timespec now;
+    if (due == NULL || due->tv_nsec < 0 || due->tv_nsec >= SECOND_NS || sys2(SYS_clock_gettime, clock, &now) != 0)
+        return 0;
+    if (due->tv_sec < now.tv_sec || due->tv_sec - now.tv_sec > MOST_SECONDS)
+        return 0;
+    long ns = (due->tv_sec - now.tv_sec) * SECOND_NS + due->tv_nsec - now.tv_nsec;
+    return ns > 0 ? (uint64_t)ns : 0;
+}
+
 static uint64_t length_ms(int timeout) {
     return timeout < 0 ? FOR_EVER : (uint64_t)timeout * 1000000;
 }
@@ -334,11 +345,16 @@ EXPORT int nanosleep(const struct timespec *wanted, struct timespec *left) {
     return -1;
 }
 
+/* A sleep until a time of a clock (TIMER_ABSTIME) ends at that time, however long a trim took, and never says what is
+ * left of it. Python sleeps so. */
 EXPORT int clock_nanosleep(clockid_t clock, int flags, const struct timespec *wanted, struct timespec *left) {
     clock_nanosleep_call *next = REAL(clock_nanosleep);
     if (unlikely(next == NULL))
         return ENOSYS;
-    uint64_t ns = flags != 0 || likely(!is_time()) ? 0 : length(wanted);
+    bool until = flags == TIMER_ABSTIME;
+    uint64_t ns = 0;
+    if ((flags == 0 || until) && unlikely(is_time()))
+        ns = until ? length_until(clock, wanted) : length(wanted);
     if (ns < LONG_ENOUGH_NS || ns == FOR_EVER)
         return next(clock, flags, wanted, left);
     int kept = errno;
@@ -346,8 +362,8 @@ EXPORT int clock_nanosleep(clockid_t clock, int flags, const struct timespec *wa
     errno = kept;
     struct timespec rest;
     if (ns != 0)
-        return next(clock, flags, rest_of(wanted, ns, &rest), left);
-    if (left != NULL)
+        return next(clock, flags, until ? wanted : rest_of(wanted, ns, &rest), left);
+    if (left != NULL && !until)
         *left = *wanted;
     return EINTR;
 }

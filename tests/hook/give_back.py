@@ -153,6 +153,7 @@ def signals():
     ends = dict.fromkeys(["poll", "ppoll", "epoll", "epoll_pwait", "epoll_pwait2", "select", "pselect", "accept", "accept4"], over)
     ends["sleep"] = f"{over}, all of it left"
     ends["clock_sleep"] = "trims 1, handled 1, within 0, answer 4 Success, all of it left"
+    ends["sleep_until"] = "trims 1, handled 1, within 0, answer 4 Success"
     ends["restarted"] = over.replace("Interrupted system call", "Resource temporarily unavailable")  # accept's own timeout
     for way, end in ends.items():
         for mode in ALL_MODES if wanted(f"give back signals {way}") else []:

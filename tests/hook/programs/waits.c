@@ -2,7 +2,7 @@
 /*
  * waits WAY - waits again and again until a signal has come while pages were given back (signals_in_trim.c), and
  * prints how that wait ended. WAY is poll, ppoll, epoll, epoll_pwait, epoll_pwait2, select, pselect, sleep, clock_sleep,
- * accept, accept4, or restarted: accept, with SA_RESTART.
+ * sleep_until (a time of the wall clock), accept, accept4, or restarted: accept, with SA_RESTART.
  * ready WAY waits for what is ready already (select, pselect, accept that does not block) for some seconds, and prints
  * how often pages were given back.
  * HANDLER WAY waits WAY in a signal's handler for some seconds, and prints how often pages were given back there.
@@ -73,6 +73,14 @@ static int wait_once(const char *way) {
         return accept4(listening, NULL, NULL, SOCK_CLOEXEC);
     if (strcmp(way, "clock_sleep") == 0)
         return clock_nanosleep(CLOCK_MONOTONIC, 0, &long_wait, &left);
+    if (strcmp(way, "sleep_until") == 0) {
+        struct timespec due;
+        clock_gettime(CLOCK_REALTIME, &due);
+        due.tv_nsec += WAIT_MS * 1000000;
+        due.tv_sec += due.tv_nsec / 1000000000;
+        due.tv_nsec %= 1000000000;
+        return clock_nanosleep(CLOCK_REALTIME, TIMER_ABSTIME, &due, &left);
+    }
     if (strcmp(way, "sleep") == 0)
         return nanosleep(&long_wait, &left);
     return accept(listening, NULL, NULL);
