@@ -98,10 +98,10 @@ impl Kubectl {
     }
 }
 
-/// The error in what kubectl says, with the way out where it is known.
-fn failure(verb: &str, said: &str) -> Error {
-    let lines: Vec<_> = said.trim().lines().filter(|line| !is_of_log(line)).collect();
-    let why = if lines.is_empty() { said.trim().to_owned() } else { lines.join("\n") };
+/// The error in the output of kubectl, with the way out where it is known.
+fn failure(verb: &str, output: &str) -> Error {
+    let lines: Vec<_> = output.trim().lines().filter(|line| !is_of_log(line)).collect();
+    let why = if lines.is_empty() { output.trim().to_owned() } else { lines.join("\n") };
     let has = |words: &[&str]| words.iter().any(|word| why.contains(word));
     let hint = if has(&["(Forbidden)"]) {
         "'imas kube rbac' prints the rights that are needed; 'kubectl auth can-i --list' those that you have"

@@ -50,7 +50,7 @@ pub(crate) fn run(args: &SettleArgs, kubectl: &Kubectl) -> Result<ExitCode> {
 /// Looks until the time is over, and takes back what fails.
 ///
 /// # Errors
-/// Where no look succeeds.
+/// No look succeeds.
 fn watched(
     args: &SettleArgs,
     until: Instant,
