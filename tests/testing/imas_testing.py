@@ -16,7 +16,7 @@ import time
 
 TIMEOUT_S = 300  # of a command
 LIMIT_S = 60  # of polling; no measurement, for the machine may be busy
-SLOWNESS = int(os.environ.get("IMAS_TEST_SLOWNESS", "1"))  # of an emulated machine: each deadline is so many times as long
+SLOWNESS = int(os.environ.get("IMAS_TEST_SLOWNESS", "1"))  # factor of each deadline: above 1 on an emulated machine
 INSIDE = "IMAS_TEST_NAMESPACE"  # the folder that `enter_namespace` has made
 
 _began = time.monotonic()
