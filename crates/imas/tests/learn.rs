@@ -8,7 +8,7 @@ use crate::support::{
 };
 use serde_json::Value;
 
-const CANDIDATES: &str = "candidates = ['jemalloc', 'mimalloc', 'glibc:arena1']\nretest_s = 0\n";
+const CANDIDATES: &str = "candidates = ['jemalloc', 'mimalloc', 'glibc:arena1']\nretest_s = 0\n[overrides]\nobjective = 'balanced'\n";
 
 fn world() -> World {
     let world = World::new();
