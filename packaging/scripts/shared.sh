@@ -49,6 +49,14 @@ end_watches() {
     done
 }
 
+# Drop-ins of `imas apply` go on without the package: they name a library that is about to go.
+name_drop_ins() {
+    for drop_in in /etc/systemd/system/*.d/50-imas.conf; do
+        [ -e "$drop_in" ] || continue
+        echo "imas: $drop_in stays; to end it: remove it, systemctl daemon-reload, restart its unit" >&2
+    done
+}
+
 # Before the files are removed, no entry may name them. Fails if the entry cannot be taken out, so that the
 # files stay.
 take_out() {
@@ -62,6 +70,7 @@ take_out() {
         systemctl disable --quiet --now $units 2>/dev/null || true
     fi
     end_watches
+    name_drop_ins
     rm -rf /usr/lib/imas/preload
     return 0
 }

@@ -54,7 +54,7 @@ pub(crate) enum Verb {
     /// Remove all that the fleet has of a program
     #[command(after_help = "Example: imas fleet forget abcdefghijklmnopqrstuvwxyz")]
     Forget {
-        /// Its key, as 'imas fleet programs' lists it
+        /// Its key, as 'imas fleet programs' lists it, with or without an environment behind it
         program: String,
     },
     /// Fold new aggregates of all programs into statistics, once

@@ -194,7 +194,9 @@ pub fn uses(programs: &[FleetProgram], margin: f64) -> Vec<CandidateUse> {
 /// # Errors
 /// When the key is none, or the server refuses.
 pub async fn forget(bus: &JetStreamBus, program: &str) -> Result<u64> {
-    let Ok(key) = ProgramKey::try_from(program.to_owned()) else {
+    // The list has the environment behind the key.
+    let key = program.split_once('.').map_or(program, |(key, _)| key);
+    let Ok(key) = ProgramKey::try_from(key.to_owned()) else {
         bail!("{program:?} is no program's key: 'imas fleet programs' lists them");
     };
     let subjects: Vec<String> =

@@ -37,7 +37,9 @@ fn write_files(args: &InitArgs, folder: &Path) -> Result<()> {
         "written below {place}.\n\
          1. On each server, in its folder below {place}/server: nats-server -c nats-server.conf (after later changes: --signal reload)\n\
          2. Here: imas fleet init --settings {operator}\n\
-         3. To each host, /etc/imas: the files of its folder below {place}/{tenant}; then systemctl enable --now imas-fleet\n\
+         3. To each host, /etc/imas: the files of its folder below {place}/{tenant}. There:\n\
+         \x20  chown root:imas-fleet /etc/imas/key.pem; chmod 640 /etc/imas/key.pem\n\
+         \x20  [fleet] enabled = true in /etc/imas/imasd.toml; systemctl reload imasd; systemctl enable --now imas-fleet\n\
          Keep {place}/ca.key and {place}/{tenant}/operator to yourself.",
         place = folder.display(),
         operator = operator.display(),

@@ -149,8 +149,7 @@ impl Operator<'_> {
     }
 
     fn forgets(&self, subject: &str) -> Result<()> {
-        let key = subject.split('.').next().unwrap_or_default();
-        let text = self.text(&["forget", key])?;
+        let text = self.text(&["forget", subject])?;
         ensure!(text.contains("3 aggregates"), "forget: {text}");
         let left = self.json(&["programs"])?;
         ensure!(left.as_array().is_some_and(|all| all.len() == 1 && all[0]["subject"] != subject), "{left}");

@@ -8,6 +8,7 @@ use imas_cli::table::Table;
 use imas_cli::when::when;
 use imas_core::record::in_order_of_time;
 use imas_core::sample::{Ended, PageKind};
+use imas_engine::context::Context;
 use imas_engine::flags::RulesArgs;
 use imas_report::chart::{Axis, Chart, CurveLine, Curves};
 use imas_report::html;
@@ -41,7 +42,7 @@ pub(crate) fn answer(shared: &Shared, known: &ServedState, words: &Words) -> Res
     let stored = program.state.known.program.clone();
     let state = state_where((&context, &store), stored, &rules, &|one| is_usable(&usable, one))?;
     let decisions = store.decisions(state.known.program.id, DECISIONS).map_err(anyhow::Error::from)?;
-    let page = page(program, html::program_page(&section(&store, &state)?), &state);
+    let page = page(program, html::program_page(&section(&store, &state)?), &state, &context);
     let data = json!({
         "schema": 1,
         "program": program.line,
@@ -53,7 +54,7 @@ pub(crate) fn answer(shared: &Shared, known: &ServedState, words: &Words) -> Res
     Ok(Answer { page, data })
 }
 
-fn page(program: &ServedProgram, page: ResultPage, state: &ProgramView) -> ResultPage {
+fn page(program: &ServedProgram, page: ResultPage, state: &ProgramView, context: &Context) -> ResultPage {
     let own = vec![
         PageSection::new(
             "time",
@@ -63,7 +64,7 @@ fn page(program: &ServedProgram, page: ResultPage, state: &ProgramView) -> Resul
         PageSection::new(
             "crashes",
             "Crashes and quarantine",
-            vec![Block::Table(crashes(state)), quarantine(state)],
+            vec![Block::Table(crashes(state)), quarantine(state, context)],
         ),
         PageSection::new("method", "Method", notes().into_iter().map(Block::Paragraph).collect()),
     ];
@@ -155,7 +156,7 @@ fn how(ended: Ended) -> String {
     }
 }
 
-fn quarantine(state: &ProgramView) -> Block {
+fn quarantine(state: &ProgramView, context: &Context) -> Block {
     let quarantined = state.profile.candidates.iter().filter_map(|view| view.quarantine.as_ref());
     let line = |one: &imas_core::quarantine::Quarantine| {
         let until = one.until_unix_s.map_or_else(
@@ -163,16 +164,16 @@ fn quarantine(state: &ProgramView) -> Block {
             |until_s| format!("until {}", when(until_s)),
         );
         let [under, system] = [&one.under_candidate, &one.under_system];
+        let lift = format!("imas pin --unblock {} {}", state.known.program.id, one.candidate);
         format!(
-            "{} is not used since {}, {until}: {} of {} starts under it ended so, {} of {} under system. To end it: imas unblock {} {}",
+            "{} is not used since {}, {until}: {} of {} starts under it ended so, {} of {} under system. To end it: {}",
             one.candidate,
             when(one.since_unix_s),
             under.crashed,
             under.starts,
             system.crashed,
             system.starts,
-            state.known.program.id,
-            one.candidate
+            context.on_this_store(&lift)
         )
     };
     Block::List(quarantined.map(line).collect())

@@ -152,7 +152,7 @@ impl Report {
         }
         for disabled in &self.disabled {
             text.push_str(&format!(
-                "\n{} is disabled everywhere: {}\n  to give it back: imas unblock --system {}",
+                "\n{} is disabled everywhere: {}\n  to give it back: sudo imas unblock {}",
                 disabled.allocator, disabled.why, disabled.allocator
             ));
         }

@@ -49,7 +49,7 @@ impl Learner {
         for disabled in found {
             tracing::error!(
                 ALLOCATOR = disabled.allocator,
-                "disabled everywhere: {}; undo: imas unblock --system {}",
+                "disabled everywhere: {}; undo: sudo imas unblock {}",
                 disabled.why,
                 disabled.allocator
             );

@@ -151,12 +151,11 @@ fn definition(args: &BenchArgs) -> Result<(Service, Vec<String>)> {
     let mut service = args.server.service(&args.lines, from_file);
     let typed: Vec<String> = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let words = if typed.is_empty() { service.words().map_err(definition_error)? } else { typed };
-    if service.name.is_empty() {
+    if let Some(name) = &args.exports.name {
+        service.name.clone_from(name);
+    } else if service.name.is_empty() {
         let first = words.first().map(Path::new).and_then(Path::file_name);
-        service.name =
-            args.exports.name.clone().unwrap_or_else(|| {
-                first.map_or_else(String::new, |name| name.to_string_lossy().into_owned())
-            });
+        service.name = first.map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     }
     service.check().map_err(definition_error)?;
     Ok((service, words))
