@@ -201,7 +201,7 @@ pub(crate) struct SuiteArgs {
 pub(crate) enum SuiteAction {
     /// The programs, and whether their packages are installed
     List(SuiteListArgs),
-    /// Run programs of the suite under every candidate; can be interrupted at any point and gone on with
+    /// Run programs of the suite under every candidate; a study that was interrupted can go on
     Run(SuiteRunArgs),
     /// What the runs so far say
     Show(SuiteShowArgs),

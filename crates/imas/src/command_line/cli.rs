@@ -65,7 +65,7 @@ pub(crate) enum Command {
     List(ListArgs),
     /// What is known of a program, or of all
     Show(ShowArgs),
-    /// Why a program starts under what it starts under
+    /// Why a program starts under its candidate
     Explain(ExplainArgs),
     /// Start a program under one candidate from now on, whatever is measured
     Pin(PinArgs),

@@ -113,7 +113,7 @@ pub(crate) struct WriteArgs {
     pub(crate) json: JsonArgs,
 }
 
-/// In whose words the environment is written.
+/// Form of the lines that set an environment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// For `eval "$(imas env ...)"` in a POSIX shell
@@ -145,7 +145,7 @@ pub(crate) struct EnvArgs {
     /// 'jemalloc?narenas:1'
     #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(complete::candidates))]
     pub(crate) candidate: Option<String>,
-    /// In whose words
+    /// Form of the lines
     #[arg(long, value_enum, default_value_t = Format::Sh)]
     pub(crate) format: Format,
     /// Name of the compose service or of the container in the pod
