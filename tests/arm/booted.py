@@ -6,7 +6,7 @@ import subprocess
 
 import imas_testing
 import machine  # of tests/machine
-from emulated import HERE, LIMIT_S, PROJECT, boot, files, make_disk, newest
+from emulated import BOOT_LIMIT_S, HERE, PROJECT, boot, files, make_disk, newest
 from imas_testing import Skipped, check
 
 BOOTS, ENDS = 3, 4  # in the last boot two steps end
@@ -25,7 +25,7 @@ def equip(root, package):
     (test / "with-systemd").rename(test / "step")
     units = root / "etc/systemd/system"
     (units / "imas-test.target").write_text(machine.TARGET)
-    (units / "imas-test.service").write_text(machine.SERVICE.replace("TimeoutStartSec=600", f"TimeoutStartSec={LIMIT_S}"))
+    (units / "imas-test.service").write_text(machine.SERVICE.replace("TimeoutStartSec=600", f"TimeoutStartSec={BOOT_LIMIT_S}"))
     (root / "imas/init").symlink_to("/lib/systemd/systemd")
 
 
@@ -38,7 +38,7 @@ def results_of(made, processor, logs):
         equip(folder / "root", package)
         disk = make_disk(folder)
         for log in logs:
-            boot(made, processor, disk, log, LIMIT_S)
+            boot(made, processor, disk, log, BOOT_LIMIT_S)
         subprocess.run(["e2fsck", "-fy", disk], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)  # replays the journal
         written = imas_testing.run("debugfs", "-R", "cat /imas-test/results", disk).stdout
     return [line.split("\t") for line in written.splitlines()]

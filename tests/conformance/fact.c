@@ -31,6 +31,13 @@ bool facts_are_full(void)
     return full;
 }
 
+unsigned facts_slowness(void)
+{
+    const char *times = getenv("IMAS_TEST_SLOWNESS");
+    int factor = times != NULL ? atoi(times) : 1;
+    return factor > 1 ? (unsigned)factor : 1;
+}
+
 static struct noted *find(const char *name)
 {
     for (int index = 0; index < fact_count; index++)

@@ -23,6 +23,9 @@ void facts_begin(int argc, char **argv);
 // True under "full".
 bool facts_are_full(void);
 
+// How many times as long a deadline is: IMAS_TEST_SLOWNESS, of an emulated machine.
+unsigned facts_slowness(void);
+
 // Notes that NAME was checked; a false `holds` makes it fail, with the detail in printf's form.
 void fact(const char *name, bool holds, const char *detail, ...) __attribute__((format(printf, 3, 4)));
 

@@ -88,7 +88,7 @@ static void check_limit(const char *name, int resource, int field, size_t size)
         "realloc did not refuse and keep", "no memory after freeing all" };
     pid_t child = fork();
     if (child == 0) {
-        alarm(50);
+        alarm(50 * facts_slowness());
         _exit(live_under_limit(resource, field, size));
     }
     int status = -1;

@@ -239,11 +239,12 @@ fn a_shell_takes_over_what_env_prints() {
     let served: Vec<String> =
         stdout(&run).lines().map(|line| line.split(' ').next().unwrap().to_owned()).collect();
     assert_eq!(served, ["hoard", "libc"], "{}", describe(&run));
+    let libm = format!("/lib/{}-linux-gnu/libm.so.6", std::env::consts::ARCH);
     let script = format!(
-        "export LD_PRELOAD=/lib/x86_64-linux-gnu/libm.so.6; eval \"$({imas} env --candidate hoard)\"; printf '%s' \"$LD_PRELOAD\""
+        "export LD_PRELOAD={libm}; eval \"$({imas} env --candidate hoard)\"; printf '%s' \"$LD_PRELOAD\""
     );
     let run = output(world.command("sh").args(["-c", &script]));
-    assert!(stdout(&run).ends_with("libhoard.so:/lib/x86_64-linux-gnu/libm.so.6"), "{}", describe(&run));
+    assert!(stdout(&run).ends_with(&format!("libhoard.so:{libm}")), "{}", describe(&run));
 }
 
 /// An allocator with settings of the command line is taken wherever a candidate lasts.

@@ -145,12 +145,18 @@ static int exhausted(void) {
     return 0;
 }
 
-/* What a precise or tagging runtime assumes: user addresses fit 47 bits, blocks of 16 bytes are aligned. */
+#if defined(__aarch64__)
+enum { ADDRESS_BITS = 48 };
+#else
+enum { ADDRESS_BITS = 47 };
+#endif
+
+/* What a precise or tagging runtime assumes: user addresses fit so many bits, blocks of 16 bytes are aligned. */
 static int tagged(void) {
     int high = 0, odd = 0;
     for (int i = 1; i < 3000; i++) {
         uintptr_t at = (uintptr_t)malloc((size_t)i * 97 % 100000 + 16);
-        high += at >> 47 != 0;
+        high += at >> ADDRESS_BITS != 0;
         odd += (at & 15) != 0;
     }
     printf("%d %d\n", high, odd);
