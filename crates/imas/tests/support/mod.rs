@@ -305,6 +305,13 @@ pub(crate) fn install(from: &Path, to: &Path) {
     succeeded(output(Command::new("install").args(["-m", "755"]).arg(from).arg(to)));
 }
 
+/// Writes an executable script, as [`install`] does.
+pub(crate) fn write_script(file: &Path, text: &str) {
+    let written = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(written.path(), text).unwrap();
+    install(written.path(), file);
+}
+
 /// Runs the command to its end.
 pub(crate) fn output(command: &mut Command) -> Output {
     command.output().unwrap()
