@@ -369,6 +369,20 @@ pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
+/// What `imas explain --json --pid` prints, once all of the heaps was read; the last of many answers in any
+/// event. On a busy machine the time of a look may be over before, and the rest is estimated then.
+pub(crate) fn looked_at(explain: impl Fn() -> Value) -> Value {
+    let mut explained = explain();
+    for _ in 0..30 {
+        let heaps = &explained["heaps"];
+        if heaps["read"].is_u64() && heaps["read"] == heaps["held"] {
+            break;
+        }
+        explained = explain();
+    }
+    explained
+}
+
 /// A process that is ended with the test.
 pub(crate) struct Running(pub(crate) Child);
 
