@@ -274,7 +274,7 @@ fn a_server_can_be_kept_on_one_cpu() {
 fn a_server_that_never_gets_ready_is_ended_and_reported() {
     let place = Place::new();
     let file = place.world.work().join("s.toml");
-    let text_of = "command = 'sh -c \"echo I only sleep >&2; exec sleep 4242\"'\nready = 'false'\nload = ['true']\nready_timeout = 1\n";
+    let text_of = "command = 'sh -c \"echo I only sleep >&2; exec sleep 4242\"'\nready = 'false'\nload = ['true']\nready_timeout = 4\n";
     std::fs::write(&file, text_of).unwrap();
     let done = output(
         place.world.imas(["bench", "--json", "-n", "1", "--with", "glibc:arena1", "--service"]).arg(&file),
@@ -282,7 +282,7 @@ fn a_server_that_never_gets_ready_is_ended_and_reported() {
     assert_eq!(done.status.code(), Some(1), "{}", describe(&done));
     let result = result(&done);
     let what = text(compared(&result, "system"), "/failures/0/what");
-    assert!(what.contains("not ready after 1 s") && what.contains("I only sleep"), "{what}");
+    assert!(what.contains("not ready after 4 s") && what.contains("I only sleep"), "{what}");
     assert!(nothing_is("sleep 4242"));
 }
 

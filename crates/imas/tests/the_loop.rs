@@ -405,7 +405,7 @@ fn eight_starts_at_once_lose_nothing() {
     }
     let trials = world.trials();
     assert_eq!(trials.len(), 24 - untouched);
-    assert!(untouched < 12, "{untouched} of 24 starts found the store locked");
+    assert!(untouched < 18, "{untouched} of 24 starts found the store locked");
     assert!(
         trials.iter().all(|trial| trial.sample.malloc.calls >= 20_000 && trial.sample.pass_reason.is_none())
     );
