@@ -30,7 +30,7 @@ def a_fifo_in_place_of_a_program(world):
     for number, in world.rows("SELECT id FROM program WHERE path = ?", str(path)):
         done = run("imas", "explain", "--system", number, timeout=20)
         world.expect("explain ends by itself", done.returncode in (0, 1, 2), done)
-    world.expect("imasd ends when it is to", world.stop(timeout_s=10) == 0)
+    world.expect("imasd ends when it is to", world.stop() == 0)
     world.start()
     world.serves("fifo-restart")
 
