@@ -305,10 +305,13 @@ fn what_is_not_for_us_is_refused() {
 fn an_answer_is_packed_and_not_sent_twice() {
     let server = start(&["/bin/x"]);
     for path in ["/", "/what-if?q=nothing"] {
-        let first = server.get(path);
-        let tag = first.header("etag").unwrap();
-        // What takes time to compute differs in the figure of its time, and pages have none.
-        assert_eq!(server.asked("GET", path, &[("If-None-Match", &tag)]).status, 304, "{path}");
+        // What takes time to compute differs in the figure of its time, and pages have none. What a page shows may
+        // change between two answers, by the check of the candidates after the start or by the machine's load.
+        let is_not_sent_twice = || {
+            let tag = server.get(path).header("etag").unwrap();
+            server.asked("GET", path, &[("If-None-Match", &tag)]).status == 304
+        };
+        assert!((0..5).any(|_| is_not_sent_twice()), "{path}");
         assert_eq!(server.asked("GET", path, &[("If-None-Match", "\"other\"")]).status, 200, "{path}");
     }
     let plain = server.get("/");
