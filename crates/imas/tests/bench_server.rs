@@ -183,7 +183,9 @@ fn a_server_is_measured_and_no_process_or_file_remains() {
     assert!(!curve.is_empty() && curve[0].as_array().is_some_and(|point| point.len() == 2));
     for heaps in ["/runs/0/server/heaps/0", "/runs/1/server/heaps_idle/0"] {
         let seen = result.pointer(heaps).unwrap_or_else(|| panic!("no {heaps}"));
-        assert!(seen["bytes"].as_u64() >= seen["main_bytes"].as_u64() && seen["threads"] == 1, "{seen}");
+        // The thread of the last request may not have ended.
+        let has_threads = seen["threads"].as_u64() >= Some(1);
+        assert!(seen["bytes"].as_u64() >= seen["main_bytes"].as_u64() && has_threads, "{seen}");
         assert!(seen["main_bytes"].as_u64().is_some_and(|bytes| bytes > 100_000), "{seen}");
     }
     assert!(nothing_runs(&place.script("server.py")));

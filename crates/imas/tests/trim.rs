@@ -95,6 +95,8 @@ fn a_process_gives_back_what_it_holds() {
 fn a_request_without_an_answer_stays() {
     let world = World::new();
     let mut child = held(&world, "glibc:trim", "blocked");
+    let stat = format!("/proc/{}/stat", child.id());
+    wait_until("it waits", || std::fs::read_to_string(&stat).unwrap().contains(") S "));
     let row = trimmed(&world, child.id(), "1s");
     assert_eq!((&row["asked"], &row["answered"]), (&true.into(), &false.into()), "{row:#}");
     assert!(row["why"].as_str().unwrap().contains("when that is next about to wait"), "{row:#}");
