@@ -305,8 +305,8 @@ fn what_is_not_for_us_is_refused() {
 fn an_answer_is_packed_and_not_sent_twice() {
     let server = start(&["/bin/x"]);
     for path in ["/", "/what-if?q=nothing"] {
-        // What takes time to compute differs in the figure of its time, and pages have none. What a page shows may
-        // change between two answers, by the check of the candidates after the start or by the machine's load.
+        // What takes time to compute differs in the figure of its time, and pages have none. A page may change
+        // between two answers: by the check of the candidates after the start, or by the machine's load.
         let is_not_sent_twice = || {
             let tag = server.get(path).header("etag").unwrap();
             server.asked("GET", path, &[("If-None-Match", &tag)]).status == 304

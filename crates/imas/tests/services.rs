@@ -345,8 +345,8 @@ fn advice_rests_on_trials_and_on_nothing_else() {
         });
         seen
     };
-    // Another process, such as cargo or the JVM of another test, may hold free memory: then there is advice about
-    // that.
+    // Another process, such as cargo or the JVM of another test, may hold free memory: then there is advice
+    // about that.
     let by_trials = |code: Option<i32>, advice: &serde_json::Value| {
         let jvms = list(advice, "/runtimes").iter().filter(|row| !row["jvm"].is_null());
         let is_by_reading = !list(advice, "/heaps").is_empty() || jvms.count() > 0;

@@ -83,7 +83,7 @@ fn a_service_on_trial_is_looked_at_as_long_as_it_lives() {
     assert!(last.live_bytes > 100_000 && last.calls > 1000 && last.cpu_s > 0.0, "{last:?}");
     assert!(last.slope_bytes_per_h > 0.0, "it grows: {last:?}");
     let work = last.work.unwrap();
-    // The counter is read after the look, on a busy machine a while after, and both count whole ticks of 10 ms.
+    // The counter is read a while after the look, if the machine is busy; both count whole ticks of 10 ms.
     assert!(work.units >= 2.0 && work.cpu_s > 0.0 && work.cpu_s <= last.cpu_s + 0.5, "{last:?}");
     assert_eq!(troubles(&world), Vec::<serde_json::Value>::new());
     assert!(world.counter("windows_stored") >= 2);
