@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A known program is replaced by another kind of file at its path."""
 
-from harness import Failed, run
+from harness import TIMEOUT_S, Failed, run
 
 
 def becomes_a_trial_and_is_replaced(world, name, replacement):
@@ -18,7 +18,7 @@ def becomes_a_trial_and_is_replaced(world, name, replacement):
 def tools_of_root_answer(world):
     for words in [["status"], ["show", "--system"]]:
         try:
-            done = run("imas", *words, timeout=20)
+            done = run("imas", *words, timeout=TIMEOUT_S)
         except Exception as why:
             raise Failed(f"imas {' '.join(words)} of root: {why}") from None
         world.expect("root's tool ends by itself", done.returncode in (0, 1), done)
@@ -28,9 +28,9 @@ def a_fifo_in_place_of_a_program(world):
     path = becomes_a_trial_and_is_replaced(world, "fifo", 'mkfifo "$1"')
     tools_of_root_answer(world)
     for number, in world.rows("SELECT id FROM program WHERE path = ?", str(path)):
-        done = run("imas", "explain", "--system", number, timeout=20)
+        done = run("imas", "explain", "--system", number, timeout=TIMEOUT_S)
         world.expect("explain ends by itself", done.returncode in (0, 1, 2), done)
-    world.expect("imasd ends when it is to", world.stop(timeout_s=10) == 0)
+    world.expect("imasd ends when it is to", world.stop() == 0)
     world.start()
     world.serves("fifo-restart")
 

@@ -211,9 +211,11 @@ def all_at_once(world):
     world.program("mallory", "python3", "/usr/bin/tail")
     names = 'for i in $(seq 200); do ~/python3 -f "$i$(head -c 100000 /dev/zero | tr "\\\\0" x)" /dev/null & done; wait'
     world.as_user("mallory", "/bin/sh", "-c", names)
+    took = []
     for number in range(3):
         tries_roots_program(world, f"all at once, {number + 1}")
-        world.serves(f"all-at-once-{number + 1}", soon_s)
+        took.append(world.serves(f"all-at-once-{number + 1}"))
+    world.expect_soon(took, soon_s)
     for attacker in attackers:
         world.kill(attacker)
     for process in list(world.others):

@@ -19,14 +19,15 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/testing"))
 
-from imas_testing import Failed, Skipped, case, finish, run, until  # noqa: E402
+from imas_testing import SLOWNESS, Failed, Skipped, case, finish, run, until  # noqa: E402
 
 STATE = pathlib.Path("/run/imas/state")
 STORE = pathlib.Path("/var/lib/imas/imas.db")
 CONFIG = pathlib.Path("/etc/imas/imasd.toml")
 UNIT = pathlib.Path("/usr/lib/systemd/system/imasd.service")
-# Timeout after which an attack counts as successful. It is no measurement.
-TIMEOUT_S = 30
+# Timeout after which an attack counts as successful. It is no measurement: slow looks of a busy machine cost an owner
+# half a minute, without any attack.
+TIMEOUT_S = 120
 # The promise, in MB of resident memory: SPECIFICATION.md.
 MOST_MB = 20
 # Real users of the namespace. Mallory attacks; Alice only works.
@@ -154,7 +155,7 @@ class World:
         daemon, self.daemon = self.daemon, None
         daemon.send_signal(number)
         try:
-            return daemon.wait(timeout_s)
+            return daemon.wait(timeout_s * SLOWNESS)
         except subprocess.TimeoutExpired:
             daemon.kill()
             daemon.wait()
@@ -207,7 +208,7 @@ class World:
         """The same, and waits for the end: exit status, output, errors."""
         process = self.as_user(user, *words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more)
         try:
-            out, err = process.communicate(timeout=TIMEOUT_S)
+            out, err = process.communicate(timeout=TIMEOUT_S * SLOWNESS)
         except subprocess.TimeoutExpired:
             raise Failed(f"{words} as {user} does not end") from None
         return subprocess.CompletedProcess(words, process.returncode, out.decode(errors="replace"), err.decode(errors="replace"))
@@ -273,7 +274,7 @@ class World:
 
     def under_trial(self, user, path, *words):
         """Starts the program until a start is a trial, whose process keeps running."""
-        deadline = time.monotonic() + TIMEOUT_S
+        deadline = time.monotonic() + TIMEOUT_S * SLOWNESS
         while time.monotonic() < deadline:
             process = self.as_user(user, path, *words)
             if self.holds(1, lambda: b"/libimas.so" in maps(process.pid)):
@@ -297,18 +298,21 @@ class World:
         if not fine:
             raise Failed(f"not so: {what} {seen}")
 
-    def serves(self, attack, within_s=TIMEOUT_S):
-        """After the attack, or during it: imasd runs, uses little memory, and notices new programs of others within that
-        time. How long that took."""
+    def serves(self, attack):
+        """After the attack, or during it: imasd runs, uses little memory, and notices new programs of others. How long that
+        took."""
         self.expect("imasd runs", self.is_alive())
         found = self.notice_all({user: f"{attack}-{time.monotonic_ns()}" for user in ["alice", "root"]})
         took = [seconds for _, seconds in found.values()]
         memory = self.memory_mb()
         print(f"  {attack}: new programs of alice and root were noticed within {took[0]:.1f} and {took[1]:.1f} s, imasd at {memory:.1f} MB, "
               f"{self.cpu_s():.2f} s CPU", flush=True)
-        self.expect(f"others are noticed within {within_s} s", max(took) <= within_s, took)
         self.expect(f"imasd stays below {MOST_MB} MB", memory <= MOST_MB, f"{memory:.1f} MB")
         return max(took)
+
+    def expect_soon(self, took, within_s):
+        """Most of three such times are no longer: what else runs on the machine may hold up one."""
+        self.expect(f"others are noticed within {within_s:.1f} s", sorted(took)[1] <= within_s, took)
 
 
 def fields_of(stat):

@@ -63,8 +63,7 @@ def replicas_that_take_long_to_be_looked_at(world):
     soon_s = world.serves("quiet") + DELAY_S
     begin_large(world)
     time.sleep(3)  # they are looked at
-    for round in range(3):
-        world.serves(f"large-replicas-{round}", soon_s)
+    world.expect_soon([world.serves(f"large-replicas-{round}") for round in range(3)], soon_s)
 
 
 def threads_without_number(world):
@@ -74,7 +73,7 @@ def threads_without_number(world):
     trial = world.under_trial("mallory", program, "-c", THREADS)
     world.wait("there are threads", lambda: len(os.listdir(f"/proc/{trial.pid}/task")) > 4000)
     time.sleep(4)  # a trial of three seconds is looked at
-    world.serves("many-threads", soon_s)
+    world.expect_soon([world.serves(f"many-threads-{round}") for round in range(3)], soon_s)
 
 
 def output_files_in_a_folder_of_mallory(world):
@@ -93,6 +92,7 @@ def connections_of_mallory(world):
     """Mallory holds thousands of sockets and asks for pages without a token; root is answered meanwhile."""
     server = world.as_user("root", "/usr/bin/imas-serve", "--listen", "127.0.0.1:4627")
     world.wait("imas-serve listens", lambda: answer_of("root", world) is not None)
+    quiet_s = answered_s(world)
     hog = "import socket, time\nheld = []\n" \
           "for _ in range(900):\n    one = socket.socket()\n    one.settimeout(1)\n" \
           "    try:\n        one.connect(('127.0.0.1', 4627))\n    except OSError:\n        continue\n" \
@@ -100,18 +100,24 @@ def connections_of_mallory(world):
     for _ in range(3):
         world.as_user("mallory", "/usr/bin/python3", "-c", hog)
     time.sleep(2)
-    begin = time.monotonic()
-    for _ in range(5):
-        status = answer_of("root", world)
-        world.expect("root is answered", status == 200, status)
-    took = time.monotonic() - begin
-    print(f"  connections: root was answered five times within {took:.1f} s beside 2,700 of mallory's", flush=True)
-    world.expect("soon", took < 10, f"{took:.1f} s")
+    took = answered_s(world)
+    print(f"  connections: root was answered five times within {took:.1f} s beside 2,700 of mallory's, within {quiet_s:.1f} s before", flush=True)
+    # Starts of Python are most of it on a busy machine.
+    world.expect("soon", took < 10 + 2 * quiet_s, f"{took:.1f} s")
     world.expect("mallory is asked for a token", answer_of("mallory", world) in [401, 403, None], answer_of("mallory", world))
     world.expect("the server runs", server.poll() is None)
 
 
 ASK = "import http.client\none = http.client.HTTPConnection('127.0.0.1', 4627, timeout=10)\none.request('GET', '/')\nprint(one.getresponse().status)"
+
+
+def answered_s(world):
+    """How long five answers to root take."""
+    begin = time.monotonic()
+    for _ in range(5):
+        status = answer_of("root", world)
+        world.expect("root is answered", status == 200, status)
+    return time.monotonic() - begin
 
 
 def answer_of(user, world):

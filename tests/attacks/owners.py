@@ -40,7 +40,7 @@ time.sleep(1)
 for candidate in ["jemalloc", "mimalloc", "glibc:arena1"]:
     if os.fork() == 0:
         open(f"{folder}/{os.getpid()}-1-0.page", "wb").write(page(os.getpid(), os.getuid(), candidate, 11))
-        time.sleep(1)
+        time.sleep(5)  # a busy imasd may take a while to identify it
         os.kill(os.getpid(), 11)
     time.sleep(0.2)
 time.sleep(1000)

@@ -6,7 +6,7 @@ import pathlib
 import sqlite3
 import time
 
-from harness import Failed, run
+from harness import TIMEOUT_S, Failed, run
 
 HOME = pathlib.Path("/home/mallory")
 IMAGE = pathlib.Path("/tmp/image")
@@ -50,7 +50,7 @@ def root_reads(world, store, what):
     for way in WAYS:
         begin = time.monotonic()
         try:
-            done = run("imas", way[0], "--store", store, *way[1:], timeout=25)
+            done = run("imas", way[0], "--store", store, *way[1:], timeout=TIMEOUT_S)
         except Exception as why:
             raise Failed(f"{what}: imas {way[0]} of root: {why}") from None
         lines = (done.stderr or done.stdout).strip().splitlines()

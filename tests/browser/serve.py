@@ -190,7 +190,7 @@ def main():
                     driver.quit()
         finally:
             child.terminate()
-            child.wait(30)
+            child.wait(300)
     finish("browser-serve")
 
 

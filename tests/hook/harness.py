@@ -136,7 +136,7 @@ def page_once(enough, allocator, command):
     child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
     until(lambda: child.poll() is not None or (page.is_armed(PAGE) and enough(page.read(PAGE))))
     child.stdin.close()
-    child.wait(timeout=imas_testing.TIMEOUT_S)
+    child.wait(timeout=imas_testing.TIMEOUT_S * imas_testing.SLOWNESS)
     return page.read(PAGE)
 
 

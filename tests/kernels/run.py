@@ -109,7 +109,7 @@ def daemon(imasd, names, folder, library):
         until(lambda: index.exists() or process.poll() is not None)
     finally:
         process.terminate()
-        _, said = process.communicate(timeout=imas_testing.LIMIT_S)
+        _, said = process.communicate(timeout=imas_testing.LIMIT_S * imas_testing.SLOWNESS)
     if not index.exists() or process.returncode != 0 or "panicked" in said:
         raise Failed(f"imasd: {process.returncode}: {said[-1000:]}")
 

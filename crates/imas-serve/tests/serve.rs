@@ -305,10 +305,13 @@ fn what_is_not_for_us_is_refused() {
 fn an_answer_is_packed_and_not_sent_twice() {
     let server = start(&["/bin/x"]);
     for path in ["/", "/what-if?q=nothing"] {
-        let first = server.get(path);
-        let tag = first.header("etag").unwrap();
-        // What takes time to compute differs in the figure of its time, and pages have none.
-        assert_eq!(server.asked("GET", path, &[("If-None-Match", &tag)]).status, 304, "{path}");
+        // What takes time to compute differs in the figure of its time, and pages have none. A page may change
+        // between two answers: by the check of the candidates after the start, or by the machine's load.
+        let is_not_sent_twice = || {
+            let tag = server.get(path).header("etag").unwrap();
+            server.asked("GET", path, &[("If-None-Match", &tag)]).status == 304
+        };
+        assert!((0..5).any(|_| is_not_sent_twice()), "{path}");
         assert_eq!(server.asked("GET", path, &[("If-None-Match", "\"other\"")]).status, 200, "{path}");
     }
     let plain = server.get("/");
@@ -369,7 +372,7 @@ fn a_silent_client_is_cut_off_and_others_are_served() {
     silent.read_to_end(&mut rest).expect("closed, not waited for");
     assert!(begun.elapsed() > Duration::from_secs(5), "a slow network is not cut off at once");
     drop(others);
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + imas_testing::deadline(120);
     let answered = || {
         TcpStream::connect(&server.address).is_ok()
             && std::panic::catch_unwind(|| server.get("/").status).ok() == Some(200)
@@ -385,7 +388,7 @@ fn a_new_trial_is_sent_to_an_open_page() {
     let server = start(&["/bin/x"]);
     assert_eq!(server.get("/").status, 200);
     let mut stream = TcpStream::connect(&server.address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    stream.set_read_timeout(Some(imas_testing::deadline(120))).unwrap();
     stream.write_all(format!("GET /events HTTP/1.1\r\nHost: {}\r\n\r\n", server.address).as_bytes()).unwrap();
     let mut lines = BufReader::new(stream).lines();
     let mut next = || loop {
@@ -399,7 +402,7 @@ fn a_new_trial_is_sent_to_an_open_page() {
     let program = store.programs().unwrap().remove(0).id;
     store.add_trial(program, &trial("new", "mimalloc", 1.0e9 + 50.0, 0.5)).unwrap();
     let mut newest = next();
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + imas_testing::deadline(120);
     let trials = || -> u64 {
         let data: serde_json::Value = serde_json::from_slice(&server.get("/api/overview").body).unwrap();
         data["programs"][0]["trials"].as_u64().unwrap()
@@ -424,7 +427,7 @@ fn a_unix_socket_is_served_and_removed() {
     assert_eq!(parsed(&answer).status, 200);
     let pid = nix::unistd::Pid::from_raw(i32::try_from(server.child.id()).unwrap());
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + imas_testing::deadline(120);
     while path.exists() {
         assert!(Instant::now() < deadline, "the socket is left behind");
         std::thread::sleep(Duration::from_millis(20));

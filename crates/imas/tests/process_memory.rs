@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `imas explain --pid`: the memory of a running process by its use.
 
-use crate::support::{World, describe, lib_dir, output, piped, real, stdout};
+use crate::support::{World, describe, lib_dir, looked_at, output, piped, real, stdout};
 use serde_json::Value;
 
 /// Keeps 120 MB in blocks of 1000 bytes from malloc. With an argument it frees all but every eighth. Then it
@@ -36,7 +36,8 @@ fn what_is_live_is_read_without_a_trial() {
     let world = World::new();
     for (argument, verdict, live) in [("keep", "live", 122e6), ("free", "fragmentation", 20e6)] {
         let child = piped::start(world.command(real("python3")).args(["-c", KEEPER, argument]));
-        let (memory, page) = explained(&world, child.id());
+        let memory = looked_at(|| explained(&world, child.id()).0);
+        let (_, page) = explained(&world, child.id());
         piped::end(child);
         let resident = &memory["resident"];
         assert!(resident["heap"].as_u64().unwrap() > 110_000_000, "{memory:#}");

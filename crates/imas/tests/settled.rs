@@ -130,7 +130,7 @@ const CHANGES: [Change; 9] = [
     ("the store", |pinned| pinned.pin("jemalloc")),
     ("the executable", |pinned| {
         let copy = pinned.program.with_extension("new");
-        std::fs::copy(&pinned.program, &copy).unwrap();
+        install(&pinned.program, &copy);
         std::fs::rename(&copy, &pinned.program).unwrap();
     }),
     ("the configuration", |pinned| pinned.world.tests_six("max_tests = 7")),

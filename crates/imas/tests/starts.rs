@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::support::build::program;
-use crate::support::{World, built, describe, output, printed, real, stdout, succeeded};
+use crate::support::{World, built, describe, output, printed, real, stdout, succeeded, write_script};
 
 fn imas() -> String {
     built("imas").display().to_string()
@@ -20,10 +20,8 @@ fn compile_source(world: &World, name: &str, source: &Path, flags: &[&str]) -> P
 }
 
 fn script(world: &World, name: &str, text: &str) -> PathBuf {
-    use std::os::unix::fs::PermissionsExt as _;
     let file = world.work().join(name);
-    std::fs::write(&file, text).unwrap();
-    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+    write_script(&file, text);
     file
 }
 

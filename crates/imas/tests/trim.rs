@@ -7,7 +7,9 @@ use std::process::{Child, Command};
 use imas_testing::skipped;
 use serde_json::Value;
 
-use crate::support::{World, assert_hinted, describe, list, output, piped, real, stdout, wait_until};
+use crate::support::{
+    World, assert_hinted, describe, list, looked_at, output, piped, real, stdout, wait_until,
+};
 
 /// Fills 60 MB in blocks of 1000 bytes and frees all but every hundredth, so that the free pages lie between blocks in use.
 /// Then it waits: two threads that sleep ("threads"), one thread in poll that wakes ten times a second ("poll") or when
@@ -56,8 +58,9 @@ fn trimmed(world: &World, pid: u32, wait: &str) -> Value {
     row
 }
 
+/// Bytes that the process could return.
 fn returnable(world: &World, pid: u32) -> u64 {
-    let explained = world.json(["explain", "--json", "--pid", &pid.to_string()]);
+    let explained = looked_at(|| world.json(["explain", "--json", "--pid", &pid.to_string()]));
     explained["heaps"]["bytes"]["returnable"].as_u64().unwrap_or_else(|| panic!("{explained:#}"))
 }
 
@@ -92,6 +95,8 @@ fn a_process_gives_back_what_it_holds() {
 fn a_request_without_an_answer_stays() {
     let world = World::new();
     let mut child = held(&world, "glibc:trim", "blocked");
+    let stat = format!("/proc/{}/stat", child.id());
+    wait_until("it waits", || std::fs::read_to_string(&stat).unwrap().contains(") S "));
     let row = trimmed(&world, child.id(), "1s");
     assert_eq!((&row["asked"], &row["answered"]), (&true.into(), &false.into()), "{row:#}");
     assert!(row["why"].as_str().unwrap().contains("when that is next about to wait"), "{row:#}");

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use crate::support::{World, build, describe, list, output, stderr, stdout, succeeded, text};
+use crate::support::{World, build, describe, list, output, stderr, stdout, succeeded, text, write_script};
 
 /// A world without waiting time, and the path of a program that prints the name of its allocator.
 fn world() -> (World, String) {
@@ -195,9 +195,7 @@ fn manager(world: &World, who: &str) -> PathBuf {
     ] {
         let file = root.join(name);
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
-        let written = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(written.path(), text).unwrap();
-        crate::support::install(written.path(), &file);
+        write_script(&file, &text);
     }
     root.join("shims/tool")
 }

@@ -110,7 +110,7 @@ mod tests {
     /// Account of the process, once its last thread has ended.
     fn account(accounts: &mut ExitAccounts, process: u32) -> Option<Account> {
         let mut sum = Account::default();
-        for _ in 0..500 {
+        for _ in 0..6000 {
             for record in accounts.read().records.iter().filter(|record| record.process == process) {
                 sum.add(record);
                 if record.is_last {

@@ -314,7 +314,7 @@ mod tests {
     fn a_process_is_known_by_the_link_by_which_it_was_started() {
         let folder = tempfile::tempdir().unwrap();
         let (file, link) = (folder.path().join("waits-for-input"), folder.path().join("server"));
-        std::fs::copy("/bin/cat", &file).unwrap();
+        imas_testing::copy_program(std::path::Path::new("/bin/cat"), &file);
         std::os::unix::fs::symlink("waits-for-input", &link).unwrap();
         let details = [&link, &file].map(|started| {
             let mut child =

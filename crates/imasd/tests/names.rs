@@ -44,7 +44,7 @@ fn known(world: &World, detail: &str) -> Option<StoredProgram> {
 fn two_names_of_one_file_are_two_programs() {
     let mut world = World::new();
     let folder = world.path("work");
-    std::fs::copy("/usr/bin/cat", folder.join("many-names")).unwrap();
+    imas_testing::copy_program(Path::new("/usr/bin/cat"), &folder.join("many-names"));
     for name in ["server", "sentinel"] {
         std::os::unix::fs::symlink("many-names", folder.join(name)).unwrap();
     }

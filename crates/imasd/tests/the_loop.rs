@@ -77,13 +77,16 @@ fn starts_as_decided(world: &World, script: &Path, program: &StoredProgram) {
     assert!(!printed.contains("'libimas.so'"), "no trial may be due any more: {printed}");
 }
 
+/// The objective is fixed. By default the machine's load selects it, and with it the decision.
+const BALANCED: &str = "[overrides]\nobjective = \"balanced\"\n";
+
 /// The adaptive policy ends with a pick or with `system`. The daemon follows it round by round.
 #[test]
 fn the_adaptive_rules_settle_too() {
-    let (world, script, program) = World::with(
-        "worth_cpu_s = 0.0\nworth_life_s = 0.1\nmax_tests = 6\ncandidates = [\"jemalloc\", \"mimalloc\"]\n",
-    )
-    .noticed("worker.py", WORKER);
+    let settings = "worth_cpu_s = 0.0\nworth_life_s = 0.1\nmax_tests = 6\n";
+    let candidates = "candidates = [\"jemalloc\", \"mimalloc\"]\n";
+    let world = World::with(&format!("{settings}{candidates}{BALANCED}"));
+    let (world, script, program) = world.noticed("worker.py", WORKER);
     let starts = world.settle(&script, &program);
     let tried = world.store().trials(program.id).unwrap();
     let of = |name: &str| tried.iter().filter(|trial| trial.sample.candidate == name).count();
@@ -97,7 +100,7 @@ fn the_adaptive_rules_settle_too() {
 #[test]
 fn a_decision_outlives_a_change_of_the_default_set() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("set-{}/imas", std::process::id()));
-    let mut world = World::with("worth_cpu_s = 0.0\nworth_life_s = 0.1\n");
+    let mut world = World::with(&format!("worth_cpu_s = 0.0\nworth_life_s = 0.1\n{BALANCED}"));
     world.install(&folder, &["mimalloc"]);
     world.start();
     let script = world.script("worker.py", WORKER);

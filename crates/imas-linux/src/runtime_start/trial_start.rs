@@ -93,9 +93,10 @@ mod tests {
 
     fn answer(script: &str) -> Result<(), String> {
         let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("java");
-        std::fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
-        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let (written, file) = (folder.path().join("written"), folder.path().join("java"));
+        std::fs::write(&written, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&written, std::fs::Permissions::from_mode(0o755)).unwrap();
+        imas_testing::copy_program(&written, &file);
         asked(&file)
     }
 

@@ -305,6 +305,13 @@ pub(crate) fn install(from: &Path, to: &Path) {
     succeeded(output(Command::new("install").args(["-m", "755"]).arg(from).arg(to)));
 }
 
+/// Writes an executable script, as [`install`] does.
+pub(crate) fn write_script(file: &Path, text: &str) {
+    let written = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(written.path(), text).unwrap();
+    install(written.path(), file);
+}
+
 /// Runs the command to its end.
 pub(crate) fn output(command: &mut Command) -> Output {
     command.output().unwrap()
@@ -360,6 +367,20 @@ pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
         assert!(start.elapsed() < limit, "timed out: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// What `imas explain --json --pid` prints, once all of the heaps was read; the last of many answers in any
+/// event. On a busy machine the time of a look may be over before, and the rest is estimated then.
+pub(crate) fn looked_at(explain: impl Fn() -> Value) -> Value {
+    let mut explained = explain();
+    for _ in 0..30 {
+        let heaps = &explained["heaps"];
+        if heaps["read"].is_u64() && heaps["read"] == heaps["held"] {
+            break;
+        }
+        explained = explain();
+    }
+    explained
 }
 
 /// A process that is ended with the test.
