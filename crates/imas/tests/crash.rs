@@ -6,8 +6,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::Output;
 
-use crate::support::{Running, World, build, candidate, describe, list, output, stdout, text};
+use crate::support::{World, build, candidate, describe, list, output, stdout, text};
 use imas_core::sample::{Ended, PageKind};
+use imas_testing::Running;
 use serde_json::Value;
 
 /// The names of the signals in C, their names in `behave`, and their numbers.

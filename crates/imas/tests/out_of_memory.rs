@@ -5,10 +5,9 @@
 use std::os::unix::process::ExitStatusExt;
 
 use imas_core::sample::Ended;
-use imas_testing::skipped;
+use imas_testing::{Group, skipped};
 
 use crate::support::{World, built, describe, list, output, real};
-use crate::trim::Group;
 
 /// A control group with little memory.
 fn small_group() -> Option<Group> {

@@ -316,7 +316,8 @@ mod redis {
     use std::net::TcpListener;
 
     use super::{Command, Stdio, Witness, World, check_trials, default_set, output, real};
-    use crate::support::{Running, candidate, stdout, succeeded, wait_until};
+    use crate::support::{candidate, stdout, succeeded, wait_until};
+    use imas_testing::Running;
 
     /// A port that is free at this moment.
     fn free_port() -> String {

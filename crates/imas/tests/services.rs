@@ -6,11 +6,12 @@ use std::process::Stdio;
 
 use crate::support::trial::trial;
 use crate::support::{
-    Running, SIX, World, assert_hinted, build, describe, list, output, piped, real, stderr, stdout,
-    succeeded, text, wait_until,
+    SIX, World, assert_hinted, build, describe, list, output, piped, real, stderr, stdout, succeeded, text,
+    wait_until,
 };
 use imas_store::Store;
 use imas_store::domain::Domain;
+use imas_testing::Running;
 
 /// Makes a root folder with one service.
 fn image(world: &World, service: &str) -> PathBuf {

@@ -4,7 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::support::{Running, World, build, json, list, output, real, succeeded, wait_until};
+use crate::support::{World, build, json, list, output, real, succeeded, wait_until};
+use imas_testing::Running;
 
 /// `imas` as a user with that home folder has it: nothing names a store but the home.
 fn at_home(world: &World, home: &str, words: &[&str]) -> Command {

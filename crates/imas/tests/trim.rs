@@ -4,7 +4,7 @@
 use std::io::Write as _;
 use std::process::{Child, Command};
 
-use imas_testing::skipped;
+use imas_testing::{Group, skipped};
 use serde_json::Value;
 
 use crate::support::{
@@ -183,27 +183,6 @@ fn what_is_no_process_and_no_service_is_refused() {
     assert_hinted(&output(&mut world.imas(["trim", "4194305"])), "does not exist");
     assert_hinted(&output(&mut world.imas(["trim", "no-such-unit"])), "no process of it runs");
     assert_hinted(&output(&mut world.imas(["trim", "a b"])), "not the name of a service");
-}
-
-/// A control group, with the name of a service as systemd would make it; removed at the end.
-pub(crate) struct Group(pub(crate) std::path::PathBuf);
-
-impl Group {
-    pub(crate) fn new(name: &str) -> Option<Self> {
-        let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
-        let lines = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
-        lines.filter(|words| words.get(2) == Some(&"cgroup2")).find_map(|words| {
-            let folder = std::path::Path::new(words[1]).join(name);
-            std::fs::create_dir(&folder).ok().map(|()| Self(folder))
-        })
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        // The kernel takes a moment after the last process.
-        wait_until("the group is empty", || std::fs::remove_dir(&self.0).is_ok() || !self.0.exists());
-    }
 }
 
 #[test]

@@ -55,11 +55,6 @@ impl Host {
         subjects.remove(0)
     }
 
-    fn status(&self) -> serde_json::Value {
-        let text = std::fs::read(self.world.path("run/state/status.json")).unwrap_or_default();
-        serde_json::from_slice(&text).unwrap_or_default()
-    }
-
     /// A program with its first trials as if they had been made an hour ago: `pairs` rounds in which mimalloc
     /// needs a quarter. imasd does not run.
     fn with_history(&mut self, script: &Path, pairs: usize) -> StoredProgram {
@@ -93,8 +88,7 @@ fn shown(messages: &[Aggregate], candidate: &str) -> u32 {
 fn what_trials_show_is_in_the_outbox_and_nothing_that_names_anyone() {
     let mut host = Host::new();
     host.world.start();
-    let script = host.world.script("secret-worker.py", WORKER);
-    let program = host.world.notice(&script);
+    let (script, program) = host.world.notices("secret-worker.py", WORKER);
     host.world.settle(&script, &program);
     let trials = host.world.store().trials(program.id).unwrap();
     let of = |name: &str| trials.iter().filter(|trial| trial.sample.candidate == name).count();
@@ -105,7 +99,7 @@ fn what_trials_show_is_in_the_outbox_and_nothing_that_names_anyone() {
     });
     let messages = host.outbox();
     let subject = host.subject();
-    let own_name = host.status()["fleet"]["host"].as_str().unwrap().to_owned();
+    let own_name = host.world.status()["fleet"]["host"].as_str().unwrap().to_owned();
     for (at, message) in messages.iter().enumerate() {
         assert_eq!((message.batch, message.host.as_str()), (at as u64, own_name.as_str()));
         assert_eq!(imas_exchange::key::subject(&message.program, &message.environment), subject);
@@ -122,7 +116,7 @@ fn what_trials_show_is_in_the_outbox_and_nothing_that_names_anyone() {
             assert!(name.is_empty() || !text.contains(name), "{name}: {text}");
         }
     }
-    host.world.wait("the state shows it", || host.status()["fleet"]["waiting"] == messages.len());
+    host.world.wait("the state shows it", || host.world.status()["fleet"]["waiting"] == messages.len());
     assert_eq!(host.world.counter("fleet_written"), messages.len() as u64);
 }
 
@@ -130,8 +124,7 @@ fn what_trials_show_is_in_the_outbox_and_nothing_that_names_anyone() {
 fn a_crash_is_published() {
     let mut host = Host::new();
     host.world.start();
-    let script = host.world.script("victim.py", crate::support::VICTIM);
-    let program = host.world.notice(&script);
+    let (script, program) = host.world.notices("victim.py", crate::support::VICTIM);
     let crashes = |published: &[Aggregate]| -> u32 {
         published.iter().filter_map(|one| one.candidates.get("jemalloc")).map(|one| one.crashes).sum()
     };
@@ -194,18 +187,17 @@ fn killed_at_any_moment_imasd_publishes_each_trial_once() {
 fn without_its_folder_imasd_works_as_without_a_fleet_and_shows_it() {
     let mut host = Host::without_folder();
     host.world.start();
-    let script = host.world.script("worker.py", WORKER);
-    let program = host.world.notice(&script);
+    let (script, program) = host.world.notices("worker.py", WORKER);
     host.world.settle(&script, &program);
     host.world.wait("the state shows it", || {
-        let fleet = &host.status()["fleet"];
+        let fleet = &host.world.status()["fleet"];
         fleet["trouble"].as_str().is_some_and(|why| why.contains("is imas-fleet installed?"))
             && fleet["unwritten"].as_u64() > Some(0)
     });
     std::fs::create_dir(host.world.path("exchange")).unwrap();
     host.world.wait("what waited is written", || pairs(&host.outbox(), "jemalloc") > 0);
     host.world.wait("the state shows it", || {
-        let fleet = &host.status()["fleet"];
+        let fleet = &host.world.status()["fleet"];
         fleet["trouble"].is_null() && fleet["unwritten"] == 0 && fleet["wanted"] == 1
     });
 }
@@ -236,14 +228,14 @@ fn full_and_read_only() {
     let script = host.world.script("worker.py", WORKER);
     let program = host.with_history(&script, 4);
     let trouble = |host: &Host, what: &str| {
-        host.status()["fleet"]["trouble"].as_str().is_some_and(|why| why.contains(what))
+        host.world.status()["fleet"]["trouble"].as_str().is_some_and(|why| why.contains(what))
     };
     host.world.start();
     host.world.wait("the folder is full", || trouble(&host, "No space left"));
     assert_eq!(host.outbox(), []);
     std::fs::remove_file(&filler).unwrap();
     host.world.wait("what waited is written", || pairs(&host.outbox(), "mimalloc") == 4);
-    host.world.wait("it works again", || host.status()["fleet"]["trouble"].is_null());
+    host.world.wait("it works again", || host.world.status()["fleet"]["trouble"].is_null());
     host.world.stop("-TERM");
 
     (8..16).for_each(|at| host.add_trial(&program, at));
@@ -260,14 +252,13 @@ fn a_host_that_could_not_be_named_at_its_start_joins_later() {
     let obstacle = host.world.path("db/fleet-host.new");
     std::fs::create_dir_all(&obstacle).unwrap();
     host.world.start();
-    let trouble = |host: &Host| host.status()["fleet"]["trouble"].as_str().unwrap_or_default().to_owned();
+    let trouble = |host: &Host| host.world.status()["fleet"]["trouble"].as_str().unwrap_or_default().to_owned();
     host.world.wait("the status says so", || trouble(&host).contains("imasd takes no part in the fleet: "));
     host.world.wait("it tries again", || host.world.log().contains("it tries again"));
     std::fs::remove_dir(&obstacle).unwrap();
     host.world
         .wait("it takes part", || host.world.path("db/fleet-host").exists() && trouble(&host).is_empty());
-    let script = host.world.script("worker.py", WORKER);
-    host.world.notice(&script);
+    host.world.notices("worker.py", WORKER);
     host.subject();
 }
 
@@ -275,8 +266,7 @@ fn a_host_that_could_not_be_named_at_its_start_joins_later() {
 fn hostile_deliveries_are_refused_and_counted() {
     let mut host = Host::new();
     host.world.start();
-    let script = host.world.script("worker.py", WORKER);
-    let program = host.world.notice(&script);
+    let (_, program) = host.world.notices("worker.py", WORKER);
     let subject = host.subject();
     let file = host.exchange.inbox().join(file_name(&subject));
     let beside = host.world.path("beside");
@@ -379,8 +369,7 @@ impl Host {
         let mut host = Self::new();
         std::fs::write(host.world.path("db/fleet-host"), name).unwrap();
         host.world.start();
-        let script = host.world.script("worker.py", WORKER);
-        let program = host.world.notice(&script);
+        let (script, program) = host.world.notices("worker.py", WORKER);
         assert_eq!(host.subject(), statistics.subject(), "the same program on every host");
         host.exchange.deliver(&statistics.subject(), &statistics.to_bytes()).unwrap();
         host.world.wait("the statistics are taken", || host.world.counter("fleet_received") == 1);
@@ -398,8 +387,7 @@ impl Host {
 fn fleet_of(hosts: u64) -> FleetStatistics {
     let mut first = Host::new();
     first.world.start();
-    let script = first.world.script("worker.py", WORKER);
-    first.world.notice(&script);
+    first.world.notices("worker.py", WORKER);
     announced(&first.subject(), hosts)
 }
 
@@ -451,7 +439,7 @@ fn a_program_is_announced_once_and_again_after_the_fleet_has_forgotten_it() {
     host.world.wait("others have their turn", || host.world.offer(&program).is_none());
     host.world.stop("-TERM");
     host.world.start();
-    host.world.wait("it is judged again", || host.status()["fleet"]["wanted"] == 1);
+    host.world.wait("it is judged again", || host.world.status()["fleet"]["wanted"] == 1);
     host.world.stop("-TERM");
     host.world.start();
     assert_eq!(announcements(&host), 1, "once");

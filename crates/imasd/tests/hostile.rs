@@ -264,12 +264,10 @@ fn a_storm_of_processes_hides_no_other_process() {
     let storm = world.script("storm.py", STORM);
     let mut storm =
         std::process::Command::new(crate::support::python()).arg(&storm).arg("20000").spawn().unwrap();
-    let script = world.script("worker.py", WORKER);
-    let program = world.notice(&script);
+    let (script, program) = world.notices("worker.py", WORKER);
     world.settle(&script, &program);
     assert!(storm.wait().unwrap().success());
-    let other = world.script("other.py", WORKER);
-    world.notice(&other);
+    let (other, _) = world.notices("other.py", WORKER);
     let memory = most_memory(world.daemon_pid());
     println!(
         "imasd at {:.1} MB at most, events lost {} times",

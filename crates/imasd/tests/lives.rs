@@ -2,11 +2,12 @@
 //! How services live on: memory in windows, work by the user's counter, untouched replicas.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 
 use crate::support::{World, python};
 use imas_core::service_life::LifeWindow;
 use imas_store::samples::StoredProgram;
+use imas_testing::Running;
 
 /// Works and grows until it is killed; counts its work in a file.
 const SERVICE: &str = "
@@ -24,19 +25,8 @@ def work():
 threading.Thread(target=work).start()
 ";
 
-struct Service(Child);
-
-impl Service {
-    fn start(world: &World, script: &Path) -> Self {
-        Self(world.command(&python()).arg(script).stdout(Stdio::null()).spawn().unwrap())
-    }
-}
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+fn start(world: &World, script: &Path) -> Running {
+    Running(world.command(&python()).arg(script).stdout(Stdio::null()).spawn().unwrap())
 }
 
 /// A world with that command as the counter of the service, and the service's script.
@@ -57,9 +47,7 @@ fn windows(world: &World, program: &StoredProgram) -> Vec<LifeWindow> {
 }
 
 fn troubles(world: &World) -> Vec<serde_json::Value> {
-    let text = std::fs::read(world.path("run/state/status.json")).unwrap_or_default();
-    let status: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
-    status["work_troubles"].as_array().cloned().unwrap_or_default()
+    world.status()["work_troubles"].as_array().cloned().unwrap_or_default()
 }
 
 #[test]
@@ -67,7 +55,7 @@ fn a_service_on_trial_is_looked_at_as_long_as_it_lives() {
     let (mut world, script) = world("cat FOLDER/count");
     world.start();
     let program = world.notice(&script);
-    let service = Service::start(&world, &script);
+    let service = start(&world, &script);
     world.wait("two windows with work", || {
         windows(&world, &program).iter().filter(|window| window.work.is_some()).count() >= 2
     });
@@ -96,7 +84,7 @@ fn a_life_goes_on_after_a_restart_of_imasd() {
     let (mut world, script) = world("cat FOLDER/count");
     world.start();
     let program = world.notice(&script);
-    let service = Service::start(&world, &script);
+    let service = start(&world, &script);
     world.wait("a window", || !windows(&world, &program).is_empty());
     world.stop("-KILL");
     let before = windows(&world, &program);
@@ -111,7 +99,7 @@ fn a_counter_that_fails_is_reported_and_the_service_is_measured_without() {
     let (mut world, script) = world("echo broken; exit 3");
     world.start();
     let program = world.notice(&script);
-    let service = Service::start(&world, &script);
+    let service = start(&world, &script);
     world.wait("two windows", || windows(&world, &program).len() >= 2);
     assert!(windows(&world, &program).iter().all(|window| window.work.is_none()));
     world.wait("it is reported", || !troubles(&world).is_empty());
@@ -128,10 +116,10 @@ fn a_counter_that_hangs_holds_up_nothing() {
     let (mut world, script) = world("sleep 1000");
     world.start();
     let program = world.notice(&script);
-    let service = Service::start(&world, &script);
+    let service = start(&world, &script);
     world.wait("the sample of the trial", || !world.store().trials(program.id).unwrap().is_empty());
     let other = world.script("other.py", SERVICE);
-    let second = Service::start(&world, &other);
+    let second = start(&world, &other);
     world.wait("another program is noticed", || world.program(&other).is_some());
     drop((service, second));
 }
@@ -140,7 +128,7 @@ fn a_counter_that_hangs_holds_up_nothing() {
 fn untouched_replicas_are_looked_at() {
     let (mut world, script) = world("cat FOLDER/count");
     world.start();
-    let workers: Vec<_> = (0..3).map(|_| Service::start(&world, &script)).collect();
+    let workers: Vec<_> = (0..3).map(|_| start(&world, &script)).collect();
     world.wait("the program is noticed", || world.program(&script).is_some());
     let program = world.program(&script).unwrap();
     let count = || {

@@ -1,36 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Two names of one file are two programs, from the first look at a process to the start by the stub.
 
-use std::io::{Read, Write};
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 
-use crate::support::World;
+use crate::support::{World, answers, has_loaded};
 use imas_store::samples::StoredProgram;
+use imas_testing::Running;
 
-/// A running program. It is ended on drop.
-struct Running(Child);
-
-impl Running {
-    /// Once it answers it has finished its exec and loaded its libraries.
-    fn start(world: &World, name: &str) -> Self {
-        let mut command = world.command(&world.path("work").join(name));
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        child.stdin.as_mut().unwrap().write_all(b"x").unwrap();
-        child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
-        Self(child)
-    }
-
-    fn has(&self, library: &str) -> bool {
-        std::fs::read_to_string(format!("/proc/{}/maps", self.0.id())).unwrap().contains(library)
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+fn start(world: &World, name: &str) -> Running {
+    let mut command = world.command(&world.path("work").join(name));
+    let mut running = Running(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
+    answers(&mut running);
+    running
 }
 
 fn known(world: &World, detail: &str) -> Option<StoredProgram> {
@@ -50,7 +32,7 @@ fn two_names_of_one_file_are_two_programs() {
     }
     world.start();
     for (name, detail) in [("server", "as server"), ("many-names", "")] {
-        let _running = Running::start(&world, name);
+        let _running = start(&world, name);
         world.wait(name, || known(&world, detail).is_some());
     }
     let [server, file] = ["as server", ""].map(|detail| known(&world, detail).unwrap());
@@ -58,8 +40,8 @@ fn two_names_of_one_file_are_two_programs() {
     world.store().pin(file.id, "system", 1.0).unwrap();
     world.wait("the pins are published", || world.production(&server) != 1 && world.offer(&file).is_none());
     for (name, is_placed) in [("server", true), ("many-names", false), ("sentinel", false)] {
-        let running = Running::start(&world, name);
-        assert_eq!(running.has("libjemalloc"), is_placed, "{name}");
+        let running = start(&world, name);
+        assert_eq!(has_loaded(&running, "libjemalloc"), is_placed, "{name}");
         let is_seen = || world.store().witnesses().unwrap().iter().any(|seen| seen.pid == running.0.id());
         world.wait("its process is identified", || is_seen() == is_placed);
     }

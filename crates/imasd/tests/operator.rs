@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The operator's `imas` commands while imasd runs.
 
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use crate::support::{WORKER, World, imas, python};
 use imas_store::daemon::Disabled;
@@ -24,8 +24,7 @@ fn status_shows_the_programs_and_the_allocator_that_really_serves() {
     assert_eq!(code, Some(1), "{printed}");
     assert!(printed.contains("imasd does not run"), "{printed}");
     world.start();
-    let script = world.script("worker.py", WORKER);
-    let program = world.notice(&script);
+    let (script, program) = world.notices("worker.py", WORKER);
     let json = status_json(&world);
     assert_eq!(json["running"], true);
     assert_eq!(json["standing_aside"], Value::Null);
@@ -41,8 +40,7 @@ fn status_shows_the_programs_and_the_allocator_that_really_serves() {
     world.settle(&script, &program);
     world.store().pin(program.id, "jemalloc", 1.0).unwrap();
     world.wait("the pin is published", || world.production(&program) != 1);
-    let mut child =
-        world.command(&python()).arg(&script).arg("linger").stdout(Stdio::null()).spawn().unwrap();
+    let running = world.linger(&script);
     let serves = || {
         let json = status_json(&world);
         let mine: Vec<_> = json["serving"].as_array().unwrap().clone();
@@ -50,8 +48,7 @@ fn status_shows_the_programs_and_the_allocator_that_really_serves() {
     };
     world.wait("a process under jemalloc is listed", serves);
     let (code, printed) = status(&world, &[]);
-    child.kill().unwrap();
-    child.wait().unwrap();
+    drop(running);
     assert_eq!(code, Some(0), "{printed}");
     assert!(
         printed.contains("imasd runs") && printed.contains("worker.py") && printed.contains("production"),
@@ -75,13 +72,11 @@ fn a_running_trial_is_reported() {
     };
     assert_eq!(explain()["under_way"], Value::Null, "the trial is only on offer");
     assert_eq!(explain()["next"]["trial"], true);
-    let mut child =
-        world.command(&python()).arg(&script).arg("linger").stdout(Stdio::null()).spawn().unwrap();
-    let pid = child.id();
+    let running = world.linger(&script);
+    let pid = running.0.id();
     world.wait("its trial is under way", || explain()["under_way"]["pid"] == pid);
     assert_eq!(explain()["next"]["trial"], false);
-    child.kill().unwrap();
-    child.wait().unwrap();
+    drop(running);
     assert_eq!(explain()["under_way"], Value::Null);
 }
 
@@ -120,8 +115,7 @@ fn the_boot_is_the_one_that_root_wrote_down() {
     let here = imas_linux::process::boot_id().unwrap();
     world.wait("the index has the programs' boot id", || world.index().facts().boot_id == here);
     assert_eq!(status_json(&world)["standing_aside"], Value::Null);
-    let script = world.script("worker.py", WORKER);
-    let program = world.notice(&script);
+    let (script, program) = world.notices("worker.py", WORKER);
     assert_ne!(world.settle(&script, &program), 0);
 }
 
@@ -150,15 +144,13 @@ fn of_the_machine() {
     assert!(code == Some(1) && printed.contains("does not run"), "{printed}");
 
     std::fs::create_dir_all("/var/lib/imas").unwrap();
-    let mut world = World::new();
+    let world = World::new();
     std::fs::remove_dir(world.path("run")).unwrap();
     std::os::unix::fs::symlink("/run/imas", world.path("run")).unwrap();
     std::fs::create_dir("/run/imas").unwrap();
     std::fs::remove_dir(world.path("db")).unwrap();
     std::os::unix::fs::symlink("/var/lib/imas", world.path("db")).unwrap();
-    world.start();
-    let script = world.script("worker.py", WORKER);
-    let program = world.notice(&script);
+    let (mut world, script, program) = world.noticed("worker.py", WORKER);
     world.settle(&script, &program);
     let number = program.id.to_string();
 

@@ -4,12 +4,12 @@
 use std::collections::BTreeSet;
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use imas_core::TrialRecord;
 use imas_core::sample::{Ended, MEASURED_OUTSIDE, PageKind};
 use imas_store::Store;
-use imas_testing::skipped;
+use imas_testing::{Running, skipped};
 
 use crate::support::{World, imas, lib_dir, me};
 
@@ -118,28 +118,12 @@ fn as_uid(uid: u32, program: &Path) -> Command {
     command
 }
 
-/// A process that ends with the test.
-struct Started(Child);
-
-impl Drop for Started {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Status of the imasd of the world.
-fn status(world: &World) -> serde_json::Value {
-    serde_json::from_slice(&std::fs::read(world.path("run/state/status.json")).unwrap()).unwrap()
-}
-
 /// Waits until imasd has a folder for this user: it makes one when it sees a process that is worth it. And until the
 /// kernel sends it accounts: that begins with the first request.
 fn welcomed(world: &World) {
-    let mut long = Command::new("sleep").arg("100").env("IMAS_RUN", world.path("run")).spawn().unwrap();
+    let long = Running(Command::new("sleep").arg("100").env("IMAS_RUN", world.path("run")).spawn().unwrap());
     world.wait("imasd has made a folder for this user", || world.pages().exists());
-    long.kill().unwrap();
-    long.wait().unwrap();
+    drop(long);
     first_asked(world, &world.pages());
 }
 
@@ -165,7 +149,7 @@ fn a_static_program_is_tried_and_starts_on_what_is_best() {
         assert!(has_reason.iter().all(|part| explained.contains(part)), "{explained}");
     }
     world.start();
-    let accounts = status(&world)["accounts"].clone();
+    let accounts = world.status()["accounts"].clone();
     if accounts != "kernel" {
         return skipped(&format!("imasd has no accounts of processes: {accounts}"));
     }
@@ -219,7 +203,7 @@ fn a_program_of_musl_is_tried_under_what_is_built_for_it() {
         return skipped("musl-gcc, or what 'make musl' builds, is missing");
     };
     world.start();
-    if status(&world)["accounts"] != "kernel" {
+    if world.status()["accounts"] != "kernel" {
         return skipped("imasd has no accounts of processes");
     }
     welcomed(&world);
@@ -276,13 +260,13 @@ fn a_program_of_an_ordinary_user_is_measured() {
     daemon.arg("--run-dir").arg(world.path("run")).arg("--store").arg(world.store_path());
     daemon.arg("--config").arg(world.path("imasd.toml")).arg("--lib-dir").arg(lib_dir());
     daemon.env_remove("NOTIFY_SOCKET").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let _daemon = Started(daemon.spawn().unwrap());
+    let _daemon = Running(daemon.spawn().unwrap());
     world.wait("imasd serves", || world.path("run/state/status.json").exists());
-    if status(&world)["accounts"] != "kernel" {
+    if world.status()["accounts"] != "kernel" {
         return skipped("imasd has no accounts of processes");
     }
     let folder = world.path("run/state/u").join(SOMEBODY.to_string());
-    let lingers = Started(as_uid(SOMEBODY, Path::new("sleep")).arg("1000").spawn().unwrap());
+    let lingers = Running(as_uid(SOMEBODY, Path::new("sleep")).arg("1000").spawn().unwrap());
     world.wait("imasd has made a folder for this user", || folder.exists());
     drop(lingers);
     first_asked(&world, &folder);
@@ -293,7 +277,7 @@ fn a_program_of_an_ordinary_user_is_measured() {
     let cpu_s = sample.usage.unwrap().user_s;
     assert!((cpu_s - printed.cpu_s).abs() < 0.1 * printed.cpu_s, "{cpu_s} s, by itself {} s", printed.cpu_s);
 
-    let foreign = Started(Command::new("sleep").arg("1000").spawn().unwrap());
+    let foreign = Running(Command::new("sleep").arg("1000").spawn().unwrap());
     let pid = foreign.0.id();
     let start_ticks = imas_linux::process::start_ticks(pid).unwrap();
     let request = folder.join(format!("{pid}-{start_ticks}.account"));
@@ -305,7 +289,7 @@ fn a_program_of_an_ordinary_user_is_measured() {
 fn accounting() -> Option<World> {
     let mut world = World::with(CONFIGURATION);
     world.start();
-    let has_accounts = status(&world)["accounts"] == "kernel";
+    let has_accounts = world.status()["accounts"] == "kernel";
     has_accounts.then(|| {
         welcomed(&world);
         world

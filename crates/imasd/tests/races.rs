@@ -3,10 +3,11 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use crate::support::{WORKER, World, python};
 use imas_linux::elf::ElfImage;
+use imas_testing::Running;
 
 /// Outlives every wait of these tests.
 const LINGERER: &str = "
@@ -16,17 +17,8 @@ if sys.argv[1:]:
     time.sleep(3600)
 ";
 
-fn start(command: &mut Command) -> Child {
-    command.stdout(Stdio::null()).spawn().unwrap()
-}
-
-fn end(mut child: Child) {
-    child.kill().unwrap();
-    child.wait().unwrap();
-}
-
-fn linger(world: &World, script: &Path) -> Child {
-    start(world.command(&python()).arg(script).arg("linger"))
+fn start(command: &mut Command) -> Running {
+    Running(command.stdout(Stdio::null()).spawn().unwrap())
 }
 
 /// The index offers a trial for up to a second after its end. A process that starts in this second must not
@@ -96,7 +88,7 @@ fn a_trial_that_outlives_an_upgrade_is_of_the_build_that_ran() {
     };
     let first = serve();
     world.wait("the program is noticed", || program().is_some());
-    end(first);
+    drop(first);
     let program = program().unwrap();
     world.wait("a trial is on offer", || world.offer(&program).is_some());
     let second = serve();
@@ -121,8 +113,7 @@ fn a_trial_that_outlives_an_upgrade_is_of_the_build_that_ran() {
     world.wait("the new file is published", || {
         world.index().entries().any(|entry| entry.program_id == id && entry.exe_ino == file)
     });
-    end(third);
-    end(second);
+    drop((third, second));
     let stored = || world.store().trials(program.id).unwrap();
     world.wait("the trial is stored", || !stored().is_empty());
     assert_eq!(stored()[0].build_id, old);
@@ -135,12 +126,10 @@ fn a_trial_that_outlives_an_upgrade_is_of_the_build_that_ran() {
 fn a_trial_whose_page_is_gone_is_offered_again_though_its_process_lives() {
     let (world, script, program) = World::new().noticed("lingerer.py", LINGERER);
     let token = world.offer(&program).unwrap().1;
-    let mut child = linger(&world, &script);
-    world.wait("the trial is taken", || !world.store().witnesses().unwrap().is_empty());
+    let mut running = world.take_trial(&script);
     std::fs::remove_file(world.pages().join(format!("{token:016x}.page"))).unwrap();
     world.wait("another is on offer", || world.offer(&program).is_some_and(|(_, now)| now != token));
-    assert!(child.try_wait().unwrap().is_none());
-    end(child);
+    assert!(running.0.try_wait().unwrap().is_none());
 }
 
 #[test]
@@ -154,11 +143,11 @@ fn forgetting_a_running_program_removes_all_of_its_data() {
     world.wait("the configuration was read again", || world.log().contains("were read again"));
     world.store().pin(program.id, "jemalloc", 1.0).unwrap();
     world.wait("the pin is published", || world.production(&program) != 1);
-    let child = linger(&world, &script);
+    let running = world.linger(&script);
     world.wait("the program was placed", || !world.store().witnesses().unwrap().is_empty());
     world.store().forget(program.id).unwrap();
     world.wait("no start finds it any more", || world.index().entries().next().is_none());
-    end(child);
+    drop(running);
     world.wait("its page is gone", || std::fs::read_dir(world.pages()).unwrap().count() == 0);
     assert!(!world.log().contains("the store refused"), "{}", world.log());
 }
@@ -171,8 +160,7 @@ fn a_second_imasd_is_refused_and_the_first_serves_on() {
     let printed = String::from_utf8(second.stderr).unwrap();
     assert_eq!(second.status.code(), Some(2), "{printed}");
     assert!(printed.contains("another imasd") && printed.contains("hint: "), "{printed}");
-    let script = world.script("worker.py", WORKER);
-    let program = world.notice(&script);
+    let (script, program) = world.notices("worker.py", WORKER);
     assert_eq!(world.settle(&script, &program), 2);
     assert_eq!(world.stop("-TERM").code(), Some(0));
     world.start();

@@ -2,12 +2,13 @@
 //! Replicas have their trials at the same time, each under another candidate.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 
 use crate::support::{World, python};
 use imas_core::TrialRecord;
 use imas_linux::index::{OfferedTrial, offered};
 use imas_store::samples::StoredProgram;
+use imas_testing::Running;
 
 /// Works, then waits until its standard input is closed.
 const WORKER: &str = "
@@ -16,17 +17,17 @@ kept = [[str(i) for i in range(2000)] for _ in range(20)]
 sys.stdin.read()
 ";
 
-struct Worker(Child);
+struct Worker(Running);
 
 impl Worker {
     fn start(world: &World, script: &Path) -> Self {
         let mut command = world.command(&python());
-        Self(command.arg(script).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap())
+        Self(Running(command.arg(script).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap()))
     }
 
     /// The allocator that the hook counts for; None without the hook.
     fn under_trial(&self) -> Option<String> {
-        let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.0.id())).unwrap_or_default();
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.0.0.id())).unwrap_or_default();
         // libc is mapped after all that is preloaded: before that, the allocator may be missing yet.
         let is_hooked = maps.contains("/libimas.so") && maps.contains("/libc.so.6");
         let name = ["jemalloc", "mimalloc", "hoard"]
@@ -37,15 +38,8 @@ impl Worker {
 
     /// Closes standard input, so that the worker ends.
     fn end(mut self) {
-        drop(self.0.stdin.take());
-        assert!(self.0.wait().unwrap().success());
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        drop(self.0.0.stdin.take());
+        assert!(self.0.0.wait().unwrap().success());
     }
 }
 

@@ -59,22 +59,13 @@ fn a_damaged_store_is_renamed_aside_and_everything_starts_untouched() {
     world.notice(&script);
 }
 
-/// Starts the script, which keeps running, and waits until the daemon has identified its trial.
-fn take_trial(world: &World, script: &std::path::Path) -> std::process::Child {
-    let mut command = world.command(&crate::support::python());
-    let child = command.arg(script).arg("linger").stdout(std::process::Stdio::null()).spawn().unwrap();
-    world.wait("the trial is taken", || !world.store().witnesses().unwrap().is_empty());
-    child
-}
-
 #[test]
 fn trials_that_ended_while_the_daemon_was_down_are_stored_after_its_restart() {
     let (mut world, script, program) = World::new().noticed("worker.py", WORKER);
     // imasd identifies the process, then the page is left alone.
-    let mut child = take_trial(&world, &script);
+    let running = world.take_trial(&script);
     world.stop("-KILL");
-    child.kill().unwrap();
-    child.wait().unwrap();
+    drop(running);
     world.start();
     world.wait("it is stored", || world.store().trials(program.id).unwrap().len() == 1);
 }
@@ -88,25 +79,22 @@ fn a_full_disk_keeps_pages_and_the_last_index_until_there_is_room() {
 #[test]
 #[ignore = "run by the test above, in a mount namespace of its own"]
 fn full_disk() {
-    let mut world = World::new();
+    let world = World::new();
     let mounted = Command::new("mount")
         .args(["-t", "tmpfs", "-o", "size=1m", "imasd-test"])
         .arg(world.path("db"))
         .status()
         .is_ok_and(|status| status.success());
     assert!(mounted);
-    world.start();
-    let script = world.script("worker.py", WORKER);
-    let program = world.notice(&script);
-    let mut child = take_trial(&world, &script);
+    let (mut world, script, program) = world.noticed("worker.py", WORKER);
+    let running = world.take_trial(&script);
     // SQLite overwrites a log that was written back, which needs no more room. So this truncates the log.
     let back = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('PRAGMA wal_checkpoint(TRUNCATE)').fetchall()";
     let python = Command::new(crate::support::python()).args(["-c", back]).arg(world.store_path()).status();
     assert!(python.unwrap().success());
     let filler = world.path("db/filler");
     let _ = std::fs::write(&filler, vec![0; 2 << 20]); // as much as fits
-    child.kill().unwrap();
-    child.wait().unwrap();
+    drop(running);
     world.wait("the refusal is logged", || world.log().contains("it is tried again"));
     assert_eq!(std::fs::read_dir(world.pages()).unwrap().count(), 1, "the page stays");
     world.index();
@@ -130,15 +118,13 @@ fn a_full_page_folder_only_makes_programs_start_untouched() {
 fn full_pages() {
     let unit = include_str!("../../../packaging/systemd/run-imas-state-u.mount");
     let options = unit.lines().find_map(|line| line.strip_prefix("Options=")).unwrap();
-    let mut world = World::new();
+    let world = World::new();
     let place = world.path("run/state/u");
     std::fs::create_dir_all(&place).unwrap();
     let mounted =
         Command::new("mount").args(["-t", "tmpfs", "-o", options, "imas-pages"]).arg(&place).status();
     assert!(mounted.is_ok_and(|status| status.success()));
-    world.start();
-    let script = world.script("worker.py", WORKER);
-    let program = world.notice(&script);
+    let (mut world, script, program) = world.noticed("worker.py", WORKER);
     world.settle(&script, &program);
     world.store().pin(program.id, "jemalloc", 1.0).unwrap();
     world.wait("the pin is published", || world.production(&program) != 1);

@@ -134,10 +134,8 @@ fn the_command_and_the_daemon_decide_alike() {
 
 fn run(scenario: &Scenario) {
     let daemons = format!("worth_cpu_s = 0.0\nworth_life_s = 0.1\n{}", scenario.settings);
-    let mut world = World::with(&daemons).with_configured_retests();
-    world.start();
-    let script = world.script("worker.py", scenario.program);
-    let program = world.notice(&script);
+    let world = World::with(&daemons).with_configured_retests();
+    let (world, script, program) = world.noticed("worker.py", scenario.program);
     if let Some((operator, reason)) = scenario.override_of {
         operator(&world.store(), &program);
         world.wait("the override is in force", || {

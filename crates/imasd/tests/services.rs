@@ -1,34 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Two services of one executable are two programs.
 
-use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
-use crate::support::World;
+use crate::support::{World, answers, has_loaded};
 use imas_core::sample::PageKind;
 use imas_core::{Sample, TrialRecord};
 use imas_linux::index::offered;
 use imas_store::domain::Domain;
 use imas_store::samples::StoredProgram;
-use imas_testing::skipped;
+use imas_testing::{Group, Running, skipped};
 
 /// Needs a PID namespace, with a stand-in for systemd as process 1, and control groups.
-#[test]
-fn two_services_of_one_executable_are_two_programs() {
-    if Group::new(&format!("imasd-test-{}.service", std::process::id())).is_none() {
+fn alone(test: &str) {
+    if Group::new(&format!("imasd-test-{}-{test}.service", std::process::id())).is_none() {
         return skipped("control groups cannot be made here");
     }
-    crate::support::alone("services::services", &["--pid", "--fork", "--mount-proc"]);
+    crate::support::alone(&format!("services::{test}"), &["--pid", "--fork", "--mount-proc"]);
+}
+
+#[test]
+fn two_services_of_one_executable_are_two_programs() {
+    alone("services");
 }
 
 /// `foo@1` and `foo@2` are one program, and replicas of each other.
 #[test]
 fn instances_of_a_template_unit_are_one_program() {
-    if Group::new(&format!("imasd-test-{}.service", std::process::id())).is_none() {
-        return skipped("control groups cannot be made here");
-    }
-    crate::support::alone("services::instances", &["--pid", "--fork", "--mount-proc"]);
+    alone("instances");
 }
 
 /// An earlier version stored the instances as programs of their own. The first one's history is kept.
@@ -62,68 +62,19 @@ fn stored_instances_of_a_template_unit_are_joined() {
     world.stop("-TERM");
 }
 
-/// A control group with the name of a service, as systemd would make it.
-struct Group(PathBuf);
-
-impl Group {
-    fn new(name: &str) -> Option<Self> {
-        let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
-        let unified = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
-        let place = unified.filter(|words| words.get(2) == Some(&"cgroup2")).find_map(|words| {
-            let folder = Path::new(words[1]).join(name);
-            std::fs::create_dir(&folder).ok().map(|()| folder)
-        });
-        place.map(Self)
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        for _ in 0..100 {
-            if std::fs::remove_dir(&self.0).is_ok() {
-                break;
-            }
-            // Its last process may still be exiting.
-            std::thread::sleep(std::time::Duration::from_millis(20));
-        }
-    }
-}
-
-/// A running program. It is ended on drop.
-struct Service(Child);
-
-impl Service {
-    /// The shell that enters the control group does not have the world's environment. Otherwise it would be a
-    /// program of its own, with its own trials.
-    fn start(world: &World, group: Option<&Group>) -> Self {
-        let place = group
-            .map_or_else(String::new, |group| format!("echo $$ > {}/cgroup.procs && ", group.0.display()));
-        let of_world = world.command(&cat());
-        let variables =
-            of_world.get_envs().map(|(name, value)| [name, value.unwrap()].map(|it| it.to_str().unwrap()));
-        let variables: Vec<_> = variables.map(|pair| pair.join("=")).collect();
-        let script = format!("{place}exec env {} {}", variables.join(" "), cat().display());
-        let mut command = Command::new("/bin/sh");
-        command.arg("-c").arg(script).current_dir(world.path("work"));
-        Self(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap())
-    }
-
-    /// Waits for an answer. A process that answers has finished its exec and loaded its libraries.
-    fn answers(&mut self) {
-        self.0.stdin.as_mut().unwrap().write_all(b"x").unwrap();
-        self.0.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
-    }
-
-    fn has(&self, library: &str) -> bool {
-        std::fs::read_to_string(format!("/proc/{}/maps", self.0.id())).unwrap().contains(library)
-    }
-}
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// The shell that enters the control group does not have the world's environment. Otherwise it would be a
+/// program of its own, with its own trials.
+fn start(world: &World, group: Option<&Group>) -> Running {
+    let place =
+        group.map_or_else(String::new, |group| format!("echo $$ > {}/cgroup.procs && ", group.0.display()));
+    let of_world = world.command(&cat());
+    let variables =
+        of_world.get_envs().map(|(name, value)| [name, value.unwrap()].map(|it| it.to_str().unwrap()));
+    let variables: Vec<_> = variables.map(|pair| pair.join("=")).collect();
+    let script = format!("{place}exec env {} {}", variables.join(" "), cat().display());
+    let mut command = Command::new("/bin/sh");
+    command.arg("-c").arg(script).current_dir(world.path("work"));
+    Running(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap())
 }
 
 /// A program that is no interpreter and not excluded, and that ends when its standard input is closed.
@@ -145,7 +96,7 @@ fn instances() {
     world.start();
     let own = world.path("").file_name().unwrap().to_string_lossy().into_owned();
     let groups = ["1", "2"].map(|instance| Group::new(&format!("{own}@{instance}.service")).unwrap());
-    let running = groups.each_ref().map(|group| Service::start(&world, Some(group)));
+    let running = groups.each_ref().map(|group| start(&world, Some(group)));
     let template = format!("unit {own}@.service");
     world.wait("the template is noticed", || known(&world, &template).is_some());
     let program = known(&world, &template).unwrap();
@@ -153,10 +104,10 @@ fn instances() {
     let offers = || world.index().entries().filter(|entry| entry.program_id == id).flat_map(offered).count();
     world.wait("a trial for each instance", || offers() == 2);
     drop(running);
-    let mut again = groups.each_ref().map(|group| Service::start(&world, Some(group)));
-    again.iter_mut().for_each(Service::answers);
+    let mut again = groups.each_ref().map(|group| start(&world, Some(group)));
+    again.iter_mut().for_each(answers);
     world.wait("both are taken", || {
-        let tried = again.iter().filter(|service| service.has("libimas.so")).count();
+        let tried = again.iter().filter(|service| has_loaded(service, "libimas.so")).count();
         assert_eq!(tried, 2, "each instance runs a trial");
         world.store().witnesses().unwrap().iter().filter(|seen| seen.program == program.id).count() == 2
     });
@@ -177,7 +128,7 @@ fn services() {
     let groups = names.each_ref().map(|name| Group::new(name).unwrap());
     let places = [Some(&groups[0]), Some(&groups[1]), None];
     let details = [format!("unit {}", names[0]), format!("unit {}", names[1]), String::new()];
-    let running = places.map(|place| Service::start(&world, place));
+    let running = places.map(|place| start(&world, place));
     for detail in &details {
         world.wait(detail, || known(&world, detail).is_some());
     }
@@ -195,9 +146,9 @@ fn services() {
         placed(&programs[0]) && placed(&programs[2]) && world.offer(&programs[1]).is_none()
     });
     for (place, expected) in places.into_iter().zip([true, false, true]) {
-        let mut service = Service::start(&world, place);
-        service.answers();
-        assert_eq!(service.has("libjemalloc"), expected);
+        let mut service = start(&world, place);
+        answers(&mut service);
+        assert_eq!(has_loaded(&service, "libjemalloc"), expected);
         // The process must be identified before it ends. Without process events of the kernel, its page could
         // not be attributed otherwise.
         let is_seen = || world.store().witnesses().unwrap().iter().any(|seen| seen.pid == service.0.id());

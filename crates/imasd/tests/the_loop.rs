@@ -102,9 +102,7 @@ fn a_decision_outlives_a_change_of_the_default_set() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("set-{}/imas", std::process::id()));
     let mut world = World::with(&format!("worth_cpu_s = 0.0\nworth_life_s = 0.1\n{BALANCED}"));
     world.install(&folder, &["mimalloc"]);
-    world.start();
-    let script = world.script("worker.py", WORKER);
-    let program = world.notice(&script);
+    let (mut world, script, program) = world.noticed("worker.py", WORKER);
     world.stop("-TERM");
     let build_id = imas_linux::elf::ElfImage::read(&python()).unwrap().build_id.unwrap_or_default();
     for at in 0..10 {
@@ -154,26 +152,24 @@ while sys.argv[1:]:
 fn a_service_under_trial_gives_its_sample_while_it_lives() {
     let (mut world, script, program) =
         World::with(&format!("{TWO_TESTS}sample_after_s = 1.0\n")).noticed("service.py", SERVICE);
-    let serve = |world: &World| world.command(&python()).arg(&script).arg("on").spawn().unwrap();
     let store = world.store();
     let stored = || store.trials(program.id).unwrap();
-    let mut first = serve(&world);
+    let first = world.linger(&script);
     world.wait("its sample is stored", || stored().len() == 1);
     let sample = stored()[0].sample.clone();
     assert!(sample.usage.is_some_and(|usage| usage.user_s + usage.system_s > 0.0 && usage.max_rss_bytes > 0));
     assert!(sample.malloc.calls > 0 && sample.memory.snapshots > 0);
     // The next start is the next trial, although the first process still runs.
     assert!(world.next_trial(&program).is_some());
-    let mut second = serve(&world);
+    let mut second = world.linger(&script);
     world.wait("its sample is stored too", || stored().len() == 2);
     // The witness survives a restart of imasd, and the sample is not taken twice.
     world.stop("-KILL");
     world.start();
     assert!(world.next_trial(&program).is_some());
-    first.kill().unwrap();
-    first.wait().unwrap();
-    let usr1 = Command::new("kill").args(["-USR1", &second.id().to_string()]).status().unwrap();
-    assert!(usr1.success() && second.wait().unwrap().code().is_none());
+    drop(first);
+    let usr1 = Command::new("kill").args(["-USR1", &second.0.id().to_string()]).status().unwrap();
+    assert!(usr1.success() && second.0.wait().unwrap().code().is_none());
     world.wait("the crash is stored, the clean end is not", || stored().len() == 3);
     assert!(stored()[2].sample.ended.is_crash());
     world.wait("no page is left", || std::fs::read_dir(world.pages()).unwrap().count() == 0);
@@ -184,24 +180,19 @@ fn a_service_under_trial_gives_its_sample_while_it_lives() {
 fn a_service_gives_its_sample_after_the_set_number_of_calls() {
     let (world, script, program) =
         World::with(&format!("{TWO_TESTS}sample_after_operations = 5000\n")).noticed("service.py", SERVICE);
-    let mut service = world.command(&python()).arg(&script).arg("on").spawn().unwrap();
+    let mut service = world.linger(&script);
     world.wait("its sample is stored", || world.store().trials(program.id).unwrap().len() == 1);
     let sample = world.store().trials(program.id).unwrap()[0].sample.clone();
     let calls: u64 = sample.classes().iter().map(|class| class.calls).sum();
     assert!(
-        calls >= 5000 && service.try_wait().unwrap().is_none(),
+        calls >= 5000 && service.0.try_wait().unwrap().is_none(),
         "{calls} calls, and the service must still run"
     );
-    service.kill().unwrap();
-    service.wait().unwrap();
 }
 
 #[test]
 fn another_program_of_the_same_interpreter_is_another_program() {
-    let mut world = World::new();
-    world.start();
-    let script = world.script("worker.py", WORKER);
-    world.notice(&script);
+    let (world, _, _) = World::new().noticed("worker.py", WORKER);
     let other = world.script("other.py", WORKER);
     let printed = String::from_utf8(world.python(&other).stdout).unwrap();
     assert!(!printed.contains("libimas.so") && !printed.contains("guard"), "{printed}");
@@ -252,8 +243,7 @@ fn a_crash_that_only_the_kernel_reports_is_not_lost() {
         return skipped("the kernel reports no process events here");
     }
     for name in ["one.py", "two.py", "three.py"] {
-        let script = world.script(name, SILENT_VICTIM);
-        let program = world.notice(&script);
+        let (script, program) = world.notices(name, SILENT_VICTIM);
         world.settle(&script, &program);
         let trials = world.store().trials(program.id).unwrap();
         let crashes = trials.iter().filter(|trial| trial.sample.ended.is_crash()).count();
@@ -266,13 +256,11 @@ fn an_allocator_that_harms_three_programs_is_disabled_for_all() {
     let mut world = World::with(TWO_TESTS);
     world.start();
     for name in ["one.py", "two.py", "three.py"] {
-        let script = world.script(name, VICTIM);
-        let program = world.notice(&script);
+        let (script, program) = world.notices(name, VICTIM);
         world.settle(&script, &program);
     }
     world.wait("it is disabled", || !world.store().disabled().unwrap().is_empty());
-    let healthy = world.script("healthy.py", WORKER);
-    let program = world.notice(&healthy);
+    let (healthy, program) = world.notices("healthy.py", WORKER);
     world.settle(&healthy, &program);
     let tried: Vec<_> =
         world.store().trials(program.id).unwrap().into_iter().map(|t| t.sample.candidate).collect();
@@ -428,8 +416,7 @@ fn hangup_reads_the_configuration_and_term_ends_with_zero() {
     );
     world.signal("-HUP");
     world.wait("the configuration was read again", || world.log().contains("were read again"));
-    let script = world.script("worker.py", WORKER);
-    world.notice(&script);
+    world.notices("worker.py", WORKER);
     assert_eq!(world.stop("-TERM").code(), Some(0));
     assert!(world.index().entries().next().is_some(), "the last index must stay");
 }

@@ -2,9 +2,9 @@
 //! Shared by the Rust tests of several crates.
 
 use std::io::Write as _;
-use std::path::Path;
-use std::process::Command;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
 
 /// Prints that this test, or a part of it, cannot run here, and why. It ends a test: `return skipped("no
 /// network")`.
@@ -33,4 +33,45 @@ pub fn copy_program(from: &Path, to: &Path) {
 pub fn deadline(seconds: u64) -> Duration {
     let slowness = std::env::var("IMAS_TEST_SLOWNESS").ok().and_then(|times| times.parse::<u32>().ok());
     Duration::from_secs(seconds) * slowness.unwrap_or(1)
+}
+
+/// A process that is ended with the test.
+#[derive(Debug)]
+pub struct Running(pub Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A control group, with the name of a service as systemd would make it; removed at the end.
+#[derive(Debug)]
+pub struct Group(pub PathBuf);
+
+impl Group {
+    /// None where none can be made.
+    pub fn new(name: &str) -> Option<Self> {
+        let mounts = std::fs::read_to_string("/proc/self/mounts").ok()?;
+        let lines = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+        lines.filter(|words| words.get(2) == Some(&"cgroup2")).find_map(|words| {
+            let folder = Path::new(words[1]).join(name);
+            std::fs::create_dir(&folder).ok().map(|()| Self(folder))
+        })
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // The kernel takes a moment after the last process.
+        let (begin, limit) = (Instant::now(), deadline(180));
+        while std::fs::remove_dir(&self.0).is_err() && self.0.exists() {
+            if begin.elapsed() > limit {
+                assert!(std::thread::panicking(), "{} is not empty", self.0.display());
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
 }

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::process::Stdio;
 
 use super::{assert_started_untouched, who};
-use crate::support::{Running, World, assert_hinted, describe, output, real, stderr, stdout, succeeded};
+use crate::support::{World, assert_hinted, describe, output, real, stderr, stdout, succeeded};
+use imas_testing::Running;
 
 #[test]
 fn a_corrupt_store_is_set_aside_and_kept() {

@@ -14,7 +14,7 @@ pub(crate) mod witness;
 use std::ffi::OsStr;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use imas_core::TrialRecord;
@@ -381,16 +381,6 @@ pub(crate) fn looked_at(explain: impl Fn() -> Value) -> Value {
         explained = explain();
     }
     explained
-}
-
-/// A process that is ended with the test.
-pub(crate) struct Running(pub(crate) Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// The value at that place of a JSON document, as text.

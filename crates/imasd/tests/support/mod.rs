@@ -7,6 +7,7 @@
 #![allow(clippy::print_stderr, reason = "a failing test shows the daemon's log")]
 
 use std::ffi::OsStr;
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -17,7 +18,7 @@ use imas_linux::catalogue_table::CatalogueTable;
 use imas_linux::index::Index;
 use imas_store::Store;
 use imas_store::samples::StoredProgram;
-use imas_testing::skipped;
+use imas_testing::{Running, skipped};
 
 /// Folder of the libraries that `make build` has built.
 pub(crate) fn lib_dir() -> PathBuf {
@@ -200,11 +201,15 @@ impl World {
         std::fs::read_to_string(self.path("log")).unwrap_or_default()
     }
 
+    /// What imasd writes of its state; null without the file.
+    pub(crate) fn status(&self) -> serde_json::Value {
+        let text = std::fs::read(self.path("run/state/status.json")).unwrap_or_default();
+        serde_json::from_slice(&text).unwrap_or_default()
+    }
+
     /// A counter of `state/status.json`.
     pub(crate) fn counter(&self, name: &str) -> u64 {
-        let text = std::fs::read(self.path("run/state/status.json")).unwrap_or_default();
-        let status: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
-        status["counters"][name].as_u64().unwrap_or(0)
+        self.status()["counters"][name].as_u64().unwrap_or(0)
     }
 
     /// Waits for something to become true.
@@ -246,6 +251,18 @@ impl World {
         command
     }
 
+    /// Starts a script that keeps running.
+    pub(crate) fn linger(&self, script: &Path) -> Running {
+        Running(self.start_of(script).arg("linger").stdout(Stdio::null()).spawn().unwrap())
+    }
+
+    /// Starts a script that keeps running, and waits until imasd has identified its trial.
+    pub(crate) fn take_trial(&self, script: &Path) -> Running {
+        let running = self.linger(script);
+        self.wait("the trial is taken", || !self.store().witnesses().unwrap().is_empty());
+        running
+    }
+
     /// Runs a script to its end.
     pub(crate) fn python(&self, script: &Path) -> Output {
         self.start_of(script).output().unwrap()
@@ -259,20 +276,25 @@ impl World {
 
     /// Runs a script until it is noticed, and waits until its first trial is on offer.
     pub(crate) fn notice(&self, script: &Path) -> StoredProgram {
-        let mut child = self.start_of(script).arg("linger").stdout(Stdio::null()).spawn().unwrap();
+        let running = self.linger(script);
         self.wait("the program is noticed", || self.program(script).is_some());
-        child.kill().unwrap();
-        child.wait().unwrap();
+        drop(running);
         let program = self.program(script).unwrap();
         self.wait("a trial is on offer", || self.offer(&program).is_some());
         program
     }
 
+    /// Writes the script, and lets imasd notice it.
+    pub(crate) fn notices(&self, name: &str, text: &str) -> (PathBuf, StoredProgram) {
+        let script = self.script(name, text);
+        let program = self.notice(&script);
+        (script, program)
+    }
+
     /// Starts imasd, writes the script, and lets imasd notice it.
     pub(crate) fn noticed(mut self, name: &str, text: &str) -> (Self, PathBuf, StoredProgram) {
         self.start();
-        let script = self.script(name, text);
-        let program = self.notice(&script);
+        let (script, program) = self.notices(name, text);
         (self, script, program)
     }
 
@@ -429,6 +451,17 @@ pub(crate) fn python() -> PathBuf {
     let python = ["/usr/bin/python3", "/usr/local/bin/python3"].map(PathBuf::from);
     let found = python.into_iter().find(|path| path.exists());
     std::fs::canonicalize(found.expect("python3 is missing: run 'make setup-test'")).unwrap()
+}
+
+/// Whether the process has loaded such a library.
+pub(crate) fn has_loaded(process: &Running, library: &str) -> bool {
+    std::fs::read_to_string(format!("/proc/{}/maps", process.0.id())).unwrap().contains(library)
+}
+
+/// Waits for an answer of `cat`. A process that answers has finished its exec and loaded its libraries.
+pub(crate) fn answers(process: &mut Running) {
+    process.0.stdin.as_mut().unwrap().write_all(b"x").unwrap();
+    process.0.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
 }
 
 /// Node.js, if it is installed.
