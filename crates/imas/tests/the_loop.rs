@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use std::process::Stdio;
 
 use crate::support::{
-    LIBRARIES, SIX, World, build, candidate, default_set, describe, input, keys, list, names_of, output, real,
-    stderr, stdout, succeeded, text, wait_until, write_script,
+    LIBRARIES, SIX, World, build, candidate, default_set, describe, input, keys, list, names_of, output,
+    real, stderr, stdout, succeeded, text, wait_until, write_script,
 };
 use imas_core::sample::{Ended, PageKind};
 use imas_testing::Running;

@@ -252,7 +252,8 @@ fn a_host_that_could_not_be_named_at_its_start_joins_later() {
     let obstacle = host.world.path("db/fleet-host.new");
     std::fs::create_dir_all(&obstacle).unwrap();
     host.world.start();
-    let trouble = |host: &Host| host.world.status()["fleet"]["trouble"].as_str().unwrap_or_default().to_owned();
+    let trouble =
+        |host: &Host| host.world.status()["fleet"]["trouble"].as_str().unwrap_or_default().to_owned();
     host.world.wait("the status says so", || trouble(&host).contains("imasd takes no part in the fleet: "));
     host.world.wait("it tries again", || host.world.log().contains("it tries again"));
     std::fs::remove_dir(&obstacle).unwrap();
