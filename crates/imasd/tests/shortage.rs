@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Where memory is short, imasd asks running processes to give free pages back.
 
-use std::io::Read as _;
-use std::process::{Child, Stdio};
+use std::process::Child;
 
-use crate::support::{World, lib_dir, python};
+use crate::support::{World, lib_dir, piped, python};
 
 /// Two threads that sleep, and 60 MB of which all but every hundredth block is free. Prints a letter, and ends when its
 /// standard input is closed.
@@ -30,14 +29,7 @@ fn holder(world: &World, gives_back: bool) -> Child {
     let preload: Vec<String> = libraries.map(|library| library.to_string_lossy().into_owned()).collect();
     let mut command = world.command(&python());
     command.args(["-c", HOLDER]).env("LD_PRELOAD", preload.join(":")).env("IMAS_UNSET", "LD_PRELOAD");
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
-    child
-}
-
-fn end(mut child: Child) {
-    drop(child.stdin.take());
-    child.wait().unwrap();
+    piped::start(&mut command)
 }
 
 #[test]
@@ -53,6 +45,6 @@ fn who_can_answer_is_asked_and_nobody_else() {
     assert!(mib >= 40, "{mib} MiB\n{log}");
     let line = format!("memory is short: process {} (", can.id());
     assert!(log.contains(&line) && log.contains("MiB back, in "), "{log}");
-    end(can);
-    end(cannot);
+    piped::end(can);
+    piped::end(cannot);
 }

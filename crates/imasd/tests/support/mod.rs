@@ -6,6 +6,11 @@
 #![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
 #![allow(clippy::print_stderr, reason = "a failing test shows the daemon's log")]
 
+#[path = "../../../imas/tests/support/piped.rs"]
+pub(crate) mod piped;
+#[path = "../../../imas/tests/support/trial.rs"]
+mod trial_of_imas;
+
 use std::ffi::OsStr;
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -13,7 +18,6 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use imas_core::TrialRecord;
-use imas_core::sample::{Ended, MemoryFigures, OpFigures, Sample, Usage};
 use imas_linux::catalogue_table::CatalogueTable;
 use imas_linux::index::Index;
 use imas_store::Store;
@@ -494,33 +498,7 @@ pub(crate) fn trial(candidate: &str, build_id: &str, number: usize, share: f64) 
     let wobble = 1.0 + 0.002 * (number % 3) as f64;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole bytes are meant")]
     let bytes = (f64::from(100 << 20) * share * wobble) as u64;
-    let memory = MemoryFigures {
-        snapshots: 9,
-        heap_mean: bytes,
-        live_mean: bytes / 2,
-        live_peak: bytes / 2,
-        resident_mean: bytes,
-        resident_over_time: bytes,
-        ..MemoryFigures::default()
-    };
-    let calls = OpFigures { calls: 500_000, sampled: 1000, mean_ns: 50.0, ..OpFigures::default() };
-    let served = if candidate == "system" { "libc.so.6" } else { "libmimalloc.so" };
-    TrialRecord {
-        sample: Sample {
-            trial_id: format!("given-{number}"),
-            candidate: candidate.to_owned(),
-            made_unix_s: imas_linux::clock::now_unix_s() - 3600.0 + number as f64,
-            ended: Ended::Clean { status: Some(0) },
-            served: served.to_owned(),
-            malloc: calls.clone(),
-            free: calls,
-            memory,
-            usage: Some(Usage { user_s: share * wobble, ..Usage::default() }),
-            wall_s: 2.0,
-            ..Sample::default()
-        },
-        build_id: build_id.to_owned(),
-        allocator_version: String::new(),
-        retest_s: Some(0.0),
-    }
+    let mut made = trial_of_imas::trial(candidate, build_id, number, bytes, share * wobble);
+    made.sample.made_unix_s = imas_linux::clock::now_unix_s() - 3600.0 + number as f64;
+    made
 }
