@@ -3,8 +3,9 @@
 
 use std::process::Output;
 
+use crate::bench::{behave, names};
 use crate::support::{
-    World, assert_hinted, build, describe, input, json, list, output, stderr, succeeded, text,
+    World, assert_refused, build, describe, input, json, list, output, parsed, stderr, succeeded, text,
 };
 use serde_json::Value;
 
@@ -16,16 +17,7 @@ fn quick(world: &World, flags: &[&str], command: &[&str]) -> Output {
 
 fn answer(world: &World, flags: &[&str], command: &[&str]) -> (Value, Output) {
     let output = quick(world, &[&["--json"], flags].concat(), command);
-    let value = serde_json::from_slice(&output.stdout);
-    (value.unwrap_or_else(|error| panic!("{error}: {}", describe(&output))), output)
-}
-
-fn measured(answer: &Value) -> Vec<&str> {
-    list(answer, "/candidates").iter().map(|one| text(one, "/name")).collect()
-}
-
-fn behave(world: &World) -> String {
-    build::program("behave", &world.work()).to_string_lossy().into_owned()
+    (parsed(&output), output)
 }
 
 /// Nothing was predicted for this reason, and every candidate was measured.
@@ -33,7 +25,7 @@ fn assert_whole(answer: &Value, output: &Output, why: &str) {
     assert!(text(answer, "/quick/fallback").contains(why), "{answer:#}");
     assert!(stderr(output).contains(why), "{}", describe(output));
     assert!(stderr(output).contains("every candidate is measured"), "{}", describe(output));
-    assert_eq!(measured(answer).len(), 5, "{answer:#}");
+    assert_eq!(names(answer).len(), 5, "{answer:#}");
     assert!(list(answer, "/quick/predicted").is_empty(), "{answer:#}");
 }
 
@@ -57,8 +49,8 @@ fn a_real_program_has_its_prediction_and_its_measurement() {
     let chosen: Vec<&str> =
         predicted.iter().filter(|one| one["is_measured"] == true).map(|one| text(one, "/name")).collect();
     assert!((1..=2).contains(&chosen.len()), "{answer:#}");
-    assert_eq!(measured(&answer)[1..], chosen[..], "{answer:#}");
-    assert_eq!(measured(&answer)[0], "system", "{answer:#}");
+    assert_eq!(names(&answer)[1..], chosen[..], "{answer:#}");
+    assert_eq!(names(&answer)[0], "system", "{answer:#}");
     for one in list(&answer, "/candidates") {
         assert_eq!(list(one, "/runs").len(), 1, "{one:#}");
     }
@@ -120,19 +112,15 @@ fn two_candidates_need_no_choice() {
     let world = World::new();
     let command = ["bench", "--quick", "-n", "1", "--with", "hoard,jemalloc", "--json", "--"];
     let output = output(world.imas(command).args([&behave(&world), "20000"]));
-    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let answer = parsed(&output);
     assert!(text(&answer, "/quick/fallback").contains("no more than 2"), "{answer:#}");
-    assert_eq!(measured(&answer).len(), 3, "{answer:#}");
+    assert_eq!(names(&answer).len(), 3, "{answer:#}");
 }
 
 #[test]
 fn options_that_do_not_go_together_are_refused() {
     let world = World::new();
-    let refused = |flags: &[&str], what: &str| {
-        let output = quick(&world, flags, &["true"]);
-        assert_eq!(output.status.code(), Some(2), "{}", describe(&output));
-        assert_hinted(&output, what);
-    };
+    let refused = |flags: &[&str], what: &str| assert_refused(&quick(&world, flags, &["true"]), what);
     refused(&["--ready", "tcp:1", "--load", "true"], "--quick is for a command");
     refused(&["--baseline", "old.json", "--fail-if", "cpu>3%"], "--baseline compares every candidate");
     refused(&["--objective", "latency"], "--objective latency is for a server");

@@ -4,7 +4,8 @@
 use std::process::{Command, Output, Stdio};
 
 use crate::support::{
-    World, assert_hinted, candidate, describe, list, output, real, stderr, succeeded, text, wait_until,
+    World, assert_hinted, candidate, describe, list, output, parsed, real, stderr, succeeded, text,
+    wait_until,
 };
 use serde_json::Value;
 
@@ -61,46 +62,30 @@ impl Place {
     /// A benchmark of the web server with these options.
     fn bench(&self, flags: &[&str], load: &str) -> Output {
         let python = real("python3").to_string_lossy().into_owned();
-        let mut command = self.world.imas([
-            "bench",
-            "--json",
-            "-n",
-            "1",
-            "--idle",
-            "0.2",
-            "--cycles",
-            "2",
-            "--ready",
-            "tcp:$PORT",
-        ]);
-        command.args(["--load", load, "--with", "glibc:arena1"]).args(flags).args([
-            "--",
-            &python,
-            &self.script("server.py"),
-            "$PORT",
-        ]);
+        let words = "bench --json -n 1 --idle 0.2 --cycles 2 --ready tcp:$PORT --with glibc:arena1 --load";
+        let mut command = self.world.imas(words.split(' '));
+        command.arg(load).args(flags).args(["--", &python, &self.script("server.py"), "$PORT"]);
         output(&mut command)
     }
-}
-
-fn result(output: &Output) -> Value {
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", describe(output)))
 }
 
 fn compared<'a>(result: &'a Value, name: &str) -> &'a Value {
     candidate(&result["comparison"], name)
 }
 
+/// Whether pgrep finds no process by these words.
+fn finds_nothing(words: &[&str]) -> bool {
+    !Command::new("pgrep").arg("-f").args(words).stdout(Stdio::null()).status().unwrap().success()
+}
+
 /// Whether no process has exactly this command line.
 fn nothing_is(command_line: &str) -> bool {
-    let exact = ["-f", "-x", "--", command_line];
-    !Command::new("pgrep").args(exact).stdout(Stdio::null()).status().unwrap().success()
+    finds_nothing(&["-x", "--", command_line])
 }
 
 /// Whether no process has this in its command line.
 fn nothing_runs(script: &str) -> bool {
-    let running = Command::new("pgrep").args(["-f", "--", script]).stdout(Stdio::null()).status().unwrap();
-    !running.success()
+    finds_nothing(&["--", script])
 }
 
 /// The server runs in a fresh folder. A file of the caller's is found all the same, and a line says what it
@@ -132,7 +117,7 @@ fn without_names_the_default_set_of_services_is_measured() {
     let mut imas = place.world.imas(bench);
     imas.args(["--load", &place.load(1, "/"), "--"]).arg(&python).args([&place.script("server.py"), "$PORT"]);
     let done = output(&mut imas);
-    let measured = result(&done)["comparison"]["candidates"].clone();
+    let measured = parsed(&done)["comparison"]["candidates"].clone();
     let names: Vec<_> = list(&measured, "").iter().map(|one| text(one, "/name")).collect();
     assert_eq!(names, ["system", "glibc:arena1", "glibc:lean-trim", "jemalloc:trim"], "{}", describe(&done));
 }
@@ -147,24 +132,14 @@ fn a_server_is_measured_and_no_process_or_file_remains() {
     let at = |part: &str| html.find(part).unwrap_or_else(|| panic!("no {part}"));
     assert!(at("class=\"result\"") < at("<svg") && at("<svg") < at("<nav"), "the result has its picture");
     assert!(at("aria-label=\"Latency of requests\"") < at("id=\"method\""), "latency is drawn");
-    let result = result(&done);
+    let result = parsed(&done);
     assert_eq!(text(&result, "/kind"), "service");
     for name in ["system", "glibc:arena1"] {
         let one = compared(&result, name);
         assert_eq!(one["rounds"], 1, "{one}");
-        for figure in [
-            "ready",
-            "rate",
-            "cycle",
-            "cpu",
-            "p99",
-            "memory",
-            "memory_ready",
-            "memory_peak",
-            "memory_idle",
-            "memory_slope",
-            "threads",
-        ] {
+        let figures =
+            "ready rate cycle cpu p99 memory memory_ready memory_peak memory_idle memory_slope threads";
+        for figure in figures.split(' ') {
             assert!(one["figures"][figure]["median"].is_number(), "{figure} of {one}");
         }
         // Each request keeps a megabyte. Two cycles of five requests make ten at the end.
@@ -174,11 +149,8 @@ fn a_server_is_measured_and_no_process_or_file_remains() {
     }
     let systems = list(&result, "/runs").iter().filter(|run| run["candidate"] == "system").count();
     assert_eq!((systems, list(&result, "/runs").len()), (3, 4), "system runs three times a round");
-    assert!(
-        result["comparison"]["noise"]["memory"]["deviation"].is_number(),
-        "{}",
-        result["comparison"]["noise"]
-    );
+    let noise = &result["comparison"]["noise"];
+    assert!(noise["memory"]["deviation"].is_number(), "{noise}");
     let curve = list(&result, "/runs/0/server/curve");
     assert!(!curve.is_empty() && curve[0].as_array().is_some_and(|point| point.len() == 2));
     for heaps in ["/runs/0/server/heaps/0", "/runs/1/server/heaps_idle/0"] {
@@ -208,7 +180,7 @@ fn a_load_that_fails_is_reported_with_the_servers_last_line() {
     let place = Place::new();
     let done = place.bench(&[], "echo the load is broken >&2; exit 3");
     assert_eq!(done.status.code(), Some(1), "{}", describe(&done));
-    let result = result(&done);
+    let result = parsed(&done);
     let what = text(compared(&result, "system"), "/failures/0/what");
     assert!(
         what.contains("exit 3") && what.contains("the load is broken") && what.contains("listening"),
@@ -222,7 +194,7 @@ fn a_load_that_fails_can_be_ignored() {
     let place = Place::new();
     let load = format!("{}; exit 3", place.load(2, "/"));
     let done = succeeded(place.bench(&["--ignore-failure"], &load));
-    let result = result(&done);
+    let result = parsed(&done);
     assert_eq!(compared(&result, "system")["rounds"], 1);
     let p99 = compared(&result, "system")["figures"]["p99"]["median"].as_f64().unwrap();
     assert!((p99 - 5.0).abs() < 1e-9, "{p99}"); // a geometric mean
@@ -246,7 +218,7 @@ fn a_run_that_takes_too_long_is_ended() {
         command.args(["--ignore-failure", "--ready", ready, "--load", load, "--idle", idle]);
         let done = output(command.args(["--", &python, &server, "$PORT"]));
         assert_eq!(done.status.code(), Some(1), "{}", describe(&done));
-        let result = result(&done);
+        let result = parsed(&done);
         let failure = &compared(&result, "system")["failures"][0];
         assert_eq!(failure["stage"], "timeout", "{failure}");
         assert!(text(failure, "/what").contains("the run took longer than 3 s"), "{failure}");
@@ -266,7 +238,7 @@ fn a_server_can_be_kept_on_one_cpu() {
     let allowed =
         |file: &str| std::fs::read_to_string(file).unwrap().split_once('\t').unwrap().1.trim().to_owned();
     let cpu: usize = allowed(&servers).parse().expect("one CPU, no list");
-    let result = result(&done);
+    let result = parsed(&done);
     assert_eq!(result["cpus"]["server"], serde_json::json!([cpu]));
     let is_alone = list(&result, "/cpus/load").is_empty();
     assert_eq!(allowed(&mine) == allowed(&servers), is_alone, "the load has the other CPUs");
@@ -282,7 +254,7 @@ fn a_server_that_never_gets_ready_is_ended_and_reported() {
         place.world.imas(["bench", "--json", "-n", "1", "--with", "glibc:arena1", "--service"]).arg(&file),
     );
     assert_eq!(done.status.code(), Some(1), "{}", describe(&done));
-    let result = result(&done);
+    let result = parsed(&done);
     let what = text(compared(&result, "system"), "/failures/0/what");
     assert!(what.contains("not ready after 4 s") && what.contains("I only sleep"), "{what}");
     assert!(nothing_is("sleep 4242"));
@@ -293,21 +265,8 @@ fn a_taken_port_is_reported() {
     let place = Place::new();
     let holder = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let ready = format!("tcp:{}", holder.local_addr().unwrap().port());
-    let done = output(&mut place.world.imas([
-        "bench",
-        "--json",
-        "-n",
-        "1",
-        "--with",
-        "glibc:arena1",
-        "--load",
-        "true",
-        "--ready",
-        &ready,
-        "--",
-        "sleep",
-        "100",
-    ]));
+    let mut bench = place.world.imas("bench --json -n 1 --with glibc:arena1 --load true --ready".split(' '));
+    let done = output(bench.args([ready.as_str(), "--", "sleep", "100"]));
     assert_eq!(done.status.code(), Some(1), "{}", describe(&done));
     assert!(stderr(&done).contains("is taken"), "{}", describe(&done));
 }
@@ -326,27 +285,10 @@ fn a_server_that_dies_under_a_candidate_is_reported_and_the_others_go_on() {
     );
     std::fs::write(&script, text_of).unwrap();
     let load = place.load(2, "/");
-    let done = succeeded(output(&mut place.world.imas([
-        "bench",
-        "--json",
-        "-n",
-        "2",
-        "--idle",
-        "0",
-        "--cycles",
-        "1",
-        "--with",
-        "jemalloc,glibc:arena1",
-        "--ready",
-        "tcp:$PORT",
-        "--load",
-        &load,
-        "--",
-        "sh",
-        &script,
-        "$PORT",
-    ])));
-    let result = result(&done);
+    let words = "bench --json -n 2 --idle 0 --cycles 1 --with jemalloc,glibc:arena1 --ready tcp:$PORT --load";
+    let mut bench = place.world.imas(words.split(' '));
+    let done = succeeded(output(bench.args([load.as_str(), "--", "sh", &script, "$PORT"])));
+    let result = parsed(&done);
     let lost = compared(&result, "jemalloc");
     assert_eq!((lost["rounds"].as_u64(), list(lost, "/failures").len()), (Some(0), 1), "{lost}");
     assert_eq!(lost["failures"][0]["signal"], 11, "{lost}");
@@ -368,7 +310,7 @@ fn daemon(place: &Place, wrap: &[&str]) -> Value {
     words.push(&imas);
     words.extend(bench.iter().chain(&server));
     let done = succeeded(output(place.world.command(words[0]).args(&words[1..])));
-    let result = result(&done);
+    let result = parsed(&done);
     let figures = &compared(&result, "system")["figures"];
     let memory = figures["memory_peak"]["median"].as_f64().unwrap();
     assert!(memory > 5e6 && figures["cpu"]["median"].as_f64().unwrap() > 0.0, "{figures}");
@@ -399,21 +341,8 @@ fn a_bench_that_is_interrupted_leaves_nothing() {
     let place = Place::new();
     let server = place.script("server.py");
     let python = real("python3").to_string_lossy().into_owned();
-    let mut command = place.world.imas([
-        "bench",
-        "-n",
-        "1",
-        "--with",
-        "glibc:arena1",
-        "--ready",
-        "tcp:$PORT",
-        "--load",
-        "sleep 4243",
-        "--",
-        &python,
-        &server,
-        "$PORT",
-    ]);
+    let mut command = place.world.imas("bench -n 1 --with glibc:arena1 --ready tcp:$PORT --load".split(' '));
+    command.args(["sleep 4243", "--", &python, &server, "$PORT"]);
     let temporary = place.world.work().join("temporary");
     std::fs::create_dir(&temporary).unwrap();
     command.env("TMPDIR", &temporary);
@@ -434,14 +363,11 @@ fn options_of_a_server_need_one() {
     let world = World::new();
     let wrong = |words: &[&str], what: &str| assert_hinted(&output(world.imas(["bench"]).args(words)), what);
     wrong(&["--cycles", "2", "--", "true"], "--cycles is for a server");
-    wrong(
-        &["--ready", "tcp:1", "--load", "true", "--export-csv", "x", "--", "true"],
-        "--export-csv is not for a server",
-    );
-    wrong(
-        &["--ready", "tcp:1", "--load", "true", "--trials", "2", "--", "true"],
-        "--trials is not for a server: it has no counted runs",
-    );
+    let server = |words: [&'static str; 2]| {
+        [&["--ready", "tcp:1", "--load", "true"], &words[..], &["--", "true"]].concat()
+    };
+    wrong(&server(["--export-csv", "x"]), "--export-csv is not for a server");
+    wrong(&server(["--trials", "2"]), "--trials is not for a server: it has no counted runs");
     wrong(&["--service", "/nonexistent.toml"], "nonexistent.toml");
     let usage = output(&mut world.imas(["bench", "--ready", "tcp:1", "--", "true"]));
     assert_eq!(usage.status.code(), Some(2), "{}", describe(&usage));
@@ -464,17 +390,7 @@ fn a_server_with_a_certificate_of_its_own_gets_ready() {
     std::fs::write(work.join("tls.py"), TLS_SERVER).unwrap();
     let pem = work.join("own.pem");
     let mut openssl = Command::new("openssl");
-    openssl.args([
-        "req",
-        "-x509",
-        "-newkey",
-        "rsa:2048",
-        "-nodes",
-        "-days",
-        "2",
-        "-subj",
-        "/CN=other.invalid",
-    ]);
+    openssl.args("req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=other.invalid".split(' '));
     let made = openssl.arg("-keyout").arg(&pem).arg("-out").arg(work.join("certificate.pem")).output();
     if !made.is_ok_and(|made| made.status.success()) {
         return imas_testing::skipped("openssl is not there to make a certificate");
@@ -487,7 +403,7 @@ fn a_server_with_a_certificate_of_its_own_gets_ready() {
     let mut bench = place.world.imas(["bench", "--ready", "https://127.0.0.1:$PORT/"]);
     bench.args(flags).args(["--", &python, &place.script("tls.py"), "$PORT", &place.script("own.pem")]);
     let done = succeeded(output(&mut bench));
-    let result = result(&done);
+    let result = parsed(&done);
     let system = compared(&result, "system");
     assert!(system["figures"]["ready"]["median"].is_number(), "{system}");
 }

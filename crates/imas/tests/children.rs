@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use crate::support::{
-    World, build, default_set, describe, lib_dir, list, output, stderr, stdout, succeeded, workspace,
+    World, build, default_set, describe, lib_dir, list, output, parsed, stderr, stdout, succeeded, workspace,
 };
 use imas_testing::skipped;
 
@@ -94,7 +94,7 @@ fn children_start_in_measured_and_in_counted_runs() {
     let script = format!("exec 2>>{}; {} ls / ", errors.display(), script(&programs(&world.work())));
     let mut imas = world.imas(["bench", "--json", "-n", "1", "--trials", "1", "--warmup", "0", "--"]);
     let bench = succeeded(output(imas.args(["sh", "-c", &script])));
-    let result: serde_json::Value = serde_json::from_slice(&bench.stdout).unwrap();
+    let result = parsed(&bench);
     for candidate in list(&result, "/candidates") {
         assert_eq!(list(candidate, "/runs")[0]["exit"], 0, "{candidate:#}");
         assert!(candidate["paper"]["operations"].as_u64().unwrap() > 0, "{candidate:#}");
@@ -110,8 +110,7 @@ fn an_allocator_of_the_users_own_reaches_no_child_of_another_libc() {
     let world = World::new();
     let own = world.work().join("libown.so");
     std::fs::copy(lib_dir().join("allocators/libhoard.so"), &own).unwrap();
-    let text = format!("schema = 1\n[[candidate]]\nname = \"own\"\nlibrary = \"{}\"\n", own.display());
-    world.add_catalogue("own.toml", &text);
+    world.add_library("own", &own, "");
     let others: Vec<_> =
         programs(&world.work()).into_iter().filter(|program| !program.ends_with("32-bit")).collect();
     assert_as_plain(&world, "own", &["sh", "-c", &script(&others)]);

@@ -6,7 +6,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::Output;
 
-use crate::support::{World, build, candidate, describe, list, output, stdout, text};
+use crate::support::{
+    World, assert_printed, build, candidate, describe, list, output, printed, stdout, text,
+};
 use imas_core::sample::{Ended, PageKind};
 use imas_testing::Running;
 use serde_json::Value;
@@ -47,8 +49,7 @@ impl Patient {
     }
 
     fn explained(&self) -> String {
-        let assert = self.world.check(["explain", &self.name()]).success();
-        String::from_utf8_lossy(&assert.get_output().stdout).into_owned()
+        printed(&output(&mut self.world.imas(["explain", &self.name()])))
     }
 
     /// Names of the quarantined candidates.
@@ -195,11 +196,7 @@ fn other_ends_are_neutral() {
 fn a_library_that_dies_before_us_is_quarantined() {
     let patient = Patient::new("candidates = [\"dies-early\"]\nmax_tests = 2\nretest_s = 0");
     let library = build::library("dies_early", &patient.world.work());
-    let entry = format!(
-        "schema = 1\n[[candidate]]\nname = \"dies-early\"\nversion = \"1\"\nlibrary = \"{}\"\n",
-        library.display()
-    );
-    patient.world.add_catalogue("dies.toml", &entry);
+    patient.world.add_library("dies-early", &library, "version = '1'");
     let listing = patient.world.json(["list", "--json"]);
     assert_eq!(candidate(&listing, "dies-early")["available"], true, "the probe cannot detect this crash");
     assert!(patient.start("ok", "all").status.success(), "the first trial must be under system");
@@ -229,12 +226,7 @@ fn a_program_that_handles_its_signals_keeps_them() {
         os.kill(os.getpid(), signal.SIGABRT)\nprint('on')";
     for _ in 0..4 {
         let output = world.start(["python3", "-c", code]);
-        assert_eq!(
-            (stdout(&output).as_str(), output.status.code()),
-            ("handled\non\n", Some(0)),
-            "{}",
-            describe(&output)
-        );
+        assert_printed(&output, 0, "handled\non\n");
     }
     let explained = world.json(["explain", "python3", "--json"]);
     assert_eq!(list(&explained, "/quarantined").len(), 0, "{explained:#}");
@@ -248,11 +240,8 @@ fn a_crashing_child_is_not_the_programs_crash() {
     let behave = build::program("behave", &world.work());
     let code = format!("{} 100 segv all; (kill -ABRT $BASHPID); echo done", behave.display());
     for _ in 0..4 {
-        let output = output(
-            world
-                .imas(["run", "--retest", "0", "--", "bash", "-c", &code])
-                .stderr(std::process::Stdio::null()),
-        );
+        let mut imas = world.imas(["run", "--retest", "0", "--", "bash", "-c", &code]);
+        let output = output(imas.stderr(std::process::Stdio::null()));
         assert!(output.status.success() && stdout(&output).ends_with("done\n"), "{}", describe(&output));
     }
     let explained = world.json(["explain", "bash", "--json"]);
@@ -288,11 +277,7 @@ fn wait_for_observed(patient: &Patient, what: &str, seconds: f64) {
 fn with_a_candidate_that_hangs() -> Patient {
     let patient = Patient::new("candidates = [\"system\"]\nmax_tests = 2\nretest_s = 0");
     let library = build::library("hangs", &patient.world.work());
-    let entry = format!(
-        "schema = 1\n[[candidate]]\nname = \"hangs\"\nversion = \"1\"\nlibrary = \"{}\"\n",
-        library.display()
-    );
-    patient.world.add_catalogue("hangs.toml", &entry);
+    patient.world.add_library("hangs", &library, "version = '1'");
     patient
 }
 
@@ -318,8 +303,8 @@ fn a_hang_is_harm() {
         "the page of a killed program has no exit status"
     );
     assert!(patient.explained().contains("hung: it was idle for "), "{}", patient.explained());
-    let table = patient.world.check(["show", &patient.name()]).success();
-    assert!(String::from_utf8_lossy(&table.get_output().stdout).contains("quarantined: hung"));
+    let table = printed(&output(&mut patient.world.imas(["show", &patient.name()])));
+    assert!(table.contains("quarantined: hung"), "{table}");
     assert!(patient.world.page_files().is_empty(), "{:?}", patient.world.page_files());
     for start in 0..3 {
         assert!(patient.start("ok", "all").status.success(), "{start}");

@@ -238,14 +238,7 @@ fn a_program_finds_sigpipe_as_it_was() {
         let seen = |words: &[&str]| {
             let mut shell = world.command("/bin/sh");
             shell.args(["-c", &format!("{trap}; exec \"$@\""), "sh"]).args(words);
-            shell.args([
-                "/bin/grep",
-                "-a",
-                "-E",
-                "IMAS_SIG|SigIgn",
-                "/proc/self/status",
-                "/proc/self/environ",
-            ]);
+            shell.args("/bin/grep -a -E IMAS_SIG|SigIgn /proc/self/status /proc/self/environ".split(' '));
             describe(&output(&mut shell))
         };
         let imas = env!("CARGO_BIN_EXE_imas");
@@ -289,8 +282,7 @@ fn a_silent_fall_back_is_detected() {
     let world = World::new();
     let witness = Witness::new(&world.work());
     let library = build::library("empty", &world.work());
-    let entry = format!("schema = 1\n[[candidate]]\nname = \"empty\"\nlibrary = \"{}\"\n", library.display());
-    world.add_catalogue("empty.toml", &entry);
+    world.add_library("empty", &library, "");
     world.configure("candidates = [\"empty\"]\nmax_tests = 1");
     let mut command = world.imas(["run", "--candidate", "empty", "--"]);
     assert!(output(witness.watch(command.arg(real("true")))).status.success());

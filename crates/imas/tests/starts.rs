@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::support::build::program;
-use crate::support::{World, built, describe, output, printed, real, stdout, succeeded, write_script};
+use crate::support::{
+    World, built, describe, output, printed, real, stderr, stdout, succeeded, write_script,
+};
 
 fn imas() -> String {
     built("imas").display().to_string()
@@ -177,22 +179,20 @@ fn a_malloc_that_the_user_preloads_is_left_alone() {
     let preload = format!("LD_PRELOAD={}", checker.display());
     for how in [&["run", "--"][..], &["run", "--"], &["run", "--candidate", "mimalloc", "--"]] {
         let made = output(world.imas(how).args(["env", &preload, "/bin/ls", "/"]));
-        let said = String::from_utf8_lossy(&made.stderr).into_owned();
+        let said = stderr(&made);
         assert!(made.status.success() && said.contains("checker\n"), "{how:?} {}", describe(&made));
         assert!(said.contains("checker.so in LD_PRELOAD defines malloc"), "{how:?} {said}");
     }
     for (name, value) in [("LD_PRELOAD", checker.display().to_string()), ("LD_AUDIT", "libaudit.so".into())] {
         let refused = output(world.imas(["bench", "--runs", "1", "--", "/bin/true"]).env(name, value));
-        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert!(
-            said.contains("nothing can be compared") && said.contains(&format!("env -u {name}")),
-            "{said}"
-        );
+        let said = stderr(&refused);
+        assert!(said.contains("nothing can be compared"), "{said}");
+        assert!(said.contains(&format!("env -u {name}")), "{said}");
     }
     let recorded = output(&mut world.imas(["record", "-o", "trace", "--", "env", &preload, "/bin/ls", "/"]));
-    assert!(String::from_utf8_lossy(&recorded.stderr).contains("checker\n"), "{}", describe(&recorded));
+    assert!(stderr(&recorded).contains("checker\n"), "{}", describe(&recorded));
     let bench = output(world.imas(["bench", "--runs", "1", "--", "/bin/ls"]).env("LD_PRELOAD", &checker));
-    let said = String::from_utf8_lossy(&bench.stderr).into_owned();
+    let said = stderr(&bench);
     assert!(!bench.status.success() && said.contains("env -u LD_PRELOAD"), "{}", describe(&bench));
 }
 
@@ -234,17 +234,8 @@ fn is_ignored(signal: &str) -> bool {
 #[test]
 fn a_signal_to_record_reaches_the_program() {
     let perl = real("perl").display().to_string();
-    for (signal, name) in [
-        ("TERM", "TERM"),
-        ("HUP", "HUP"),
-        ("INT", "INT"),
-        ("QUIT", "QUIT"),
-        ("USR1", "USR1"),
-        ("USR2", "USR2"),
-        ("WINCH", "WINCH"),
-        ("ALRM", "ALRM"),
-        ("40", "NUM40"),
-    ] {
+    for signal in ["TERM", "HUP", "INT", "QUIT", "USR1", "USR2", "WINCH", "ALRM", "40"] {
+        let name = if signal == "40" { "NUM40" } else { signal };
         if is_ignored(signal) {
             continue; // what is ignored stays so in every program
         }
@@ -262,20 +253,9 @@ fn a_signal_to_record_reaches_the_program() {
 fn a_signal_to_bench_reaches_the_program_that_runs() {
     let world = World::new();
     let perl = real("perl").display().to_string();
-    let words = [
-        "bench",
-        "--show-output",
-        "--runs",
-        "1",
-        "--warmup",
-        "0",
-        "--ignore-failure",
-        "--",
-        &perl,
-        "-e",
-        LISTENER,
-    ];
-    let mut child = world.imas(words).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut imas = world.imas("bench --show-output --runs 1 --warmup 0 --ignore-failure --".split(' '));
+    imas.args([perl.as_str(), "-e", LISTENER]);
+    let mut child = imas.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let pid = child.id().to_string();
     let mut got = 0;
     for line in BufReader::new(child.stdout.take().unwrap()).lines() {
@@ -298,10 +278,10 @@ fn record_says_that_a_daemon_is_left_behind() {
     let recorded = output(&mut world.imas(["record", "-o", "trace", "--", "/bin/sh", "-c", left]));
     let pid = stdout(&recorded).lines().next().unwrap_or_default().to_owned();
     assert!(Command::new("/bin/kill").arg(pid).status().unwrap().success(), "{}", describe(&recorded));
-    let said = String::from_utf8_lossy(&recorded.stderr).into_owned();
+    let said = stderr(&recorded);
     assert!(said.contains("a process that it left behind still runs"), "{said}");
     let waited =
         output(&mut world.imas(["record", "-o", "trace", "--", "/bin/sh", "-c", "sleep 0.1 & wait"]));
-    let said = String::from_utf8_lossy(&waited.stderr).into_owned();
+    let said = stderr(&waited);
     assert!(!said.contains("left behind"), "{said}");
 }

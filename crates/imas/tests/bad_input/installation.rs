@@ -9,8 +9,8 @@ use imas_core::sample::Ended;
 
 use super::{assert_started_untouched, who};
 use crate::support::{
-    World, assert_hinted, candidate, describe, lib_dir, list, output, stderr, stdout, succeeded, text,
-    wait_until,
+    World, assert_hinted, assert_printed, assert_refused, candidate, describe, lib_dir, list, output, stderr,
+    stdout, succeeded, text, wait_until,
 };
 
 #[test]
@@ -53,33 +53,25 @@ fn a_broken_catalogue_entry_is_named_and_the_rest_is_used() {
 fn a_candidate_without_its_library_is_never_used() {
     let world = World::new();
     let program = who(&world);
-    world.add_catalogue(
-        "gone.toml",
-        "schema = 1\n[[candidate]]\nname = \"gone\"\nlibrary = \"/no/such/libgone.so\"\n",
-    );
+    world.add_library("gone", Path::new("/no/such/libgone.so"), "");
     world.configure("candidates = [\"gone\"]\nmax_tests = 1\nretest_s = 0");
     for _ in 0..4 {
         let started = world.start([&program]);
-        assert_eq!(
-            (stdout(&started).as_str(), stderr(&started).as_str()),
-            ("libc\n", ""),
-            "{}",
-            describe(&started)
-        );
+        assert_printed(&started, 0, "libc\n");
+        assert_eq!(stderr(&started), "");
     }
     assert!(world.trials().iter().all(|trial| trial.sample.candidate == "system"));
     let forced = output(world.imas(["run", "--candidate", "gone", "--"]).arg(&program));
     assert_started_untouched(&forced, "gone: its library /no/such/libgone.so is missing");
     let pinned = output(world.imas(["pin"]).arg(&program).arg("gone"));
-    assert_eq!(pinned.status.code(), Some(2));
-    assert_hinted(&pinned, "gone cannot be used here");
+    assert_refused(&pinned, "gone cannot be used here");
 }
 
 #[test]
 fn a_bad_configuration_is_named_and_does_not_stop_the_program() {
     let world = World::new();
     let program = who(&world);
-    for text in [
+    for setting in [
         "retests_s = 1",
         "max_tests = \"five\"",
         "[[[",
@@ -87,13 +79,13 @@ fn a_bad_configuration_is_named_and_does_not_stop_the_program() {
         "retest_s = nan",
         "retest_s = -1",
     ] {
-        world.configure(text);
+        world.configure(setting);
         let started = output(world.imas(["run", "--"]).arg(&program));
         assert_started_untouched(&started, "imas.toml");
         assert_hinted(&started, "imas.toml");
         let shown = output(&mut world.imas(["show"]));
-        assert_eq!(shown.status.code(), Some(2), "{text}: {}", describe(&shown));
-        assert!(stderr(&shown).contains("imas.toml"), "{text}: {}", describe(&shown));
+        assert_eq!(shown.status.code(), Some(2), "{setting}: {}", describe(&shown));
+        assert!(stderr(&shown).contains("imas.toml"), "{setting}: {}", describe(&shown));
     }
     world.configure("candidates = [\"nonsense\"]");
     let doctor = output(&mut world.imas(["doctor"]));
@@ -132,8 +124,7 @@ fn a_broken_installation_does_not_stop_the_program() {
     assert_started_untouched(&missing, "no catalogue.toml in /no/such/folder");
     assert_hinted(&missing, "no catalogue.toml");
     let listed = output(world.imas(["list"]).env("IMAS_LIB_DIR", "/no/such/folder"));
-    assert_eq!(listed.status.code(), Some(2));
-    assert_hinted(&listed, "no catalogue.toml");
+    assert_refused(&listed, "no catalogue.toml");
 
     for part in ["libimas.so", "libimas-guard.so", "allocators/libhoard.so"] {
         // Without hoard, the other candidates still work. Without a library of IMAS itself, none does.
@@ -184,7 +175,7 @@ fn folders_with_spaces_in_their_names_work() {
         output(world.imas(["run", "--candidate", "hoard", "--"]).arg(&program).env("IMAS_LIB_DIR", &lib));
     assert_started_untouched(&started, "a path with a space");
     let trial = output(world.imas(["run", "--retest", "0", "--"]).arg(&program).env("IMAS_LIB_DIR", &lib));
-    assert_eq!((trial.status.code(), stdout(&trial).as_str()), (Some(0), "libc\n"), "{}", describe(&trial));
+    assert_printed(&trial, 0, "libc\n");
 }
 
 #[test]

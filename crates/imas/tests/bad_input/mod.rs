@@ -13,11 +13,11 @@ mod words;
 use std::path::PathBuf;
 use std::process::Output;
 
-use crate::support::{World, build, describe, stderr, stdout};
+use crate::support::{World, assert_printed, build, describe, stderr};
 
 /// The program started as if IMAS did not exist, and a message gave the reason.
 pub(crate) fn assert_started_untouched(output: &Output, says: &str) {
-    assert_eq!((output.status.code(), stdout(output).as_str()), (Some(0), "libc\n"), "{}", describe(output));
+    assert_printed(output, 0, "libc\n");
     let text = stderr(output);
     assert!(
         text.lines().any(|line| line.starts_with("imas: ") && line.contains(says)),

@@ -5,7 +5,9 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 use super::{assert_started_untouched, who};
-use crate::support::{World, assert_hinted, describe, output, real, stderr, stdout, succeeded};
+use crate::support::{
+    World, assert_hinted, assert_refused, describe, output, real, stderr, stdout, succeeded,
+};
 
 #[test]
 fn unknown_words_are_refused() {
@@ -23,7 +25,7 @@ fn unknown_words_are_refused() {
     }
     for (words, says) in [
         (&["pin", "true", "nonsense"][..], "nonsense: no such candidate"),
-        (&["bench", "--with", "nonsense", "--", "true"], "nonsense: no such candidate"),
+        (&["bench", "--with", "hoard,nonsense", "--", "true"], "nonsense: no such candidate"),
         (&["pin", "true", "cpython:lean"], "cpython:lean: no longer a candidate"),
         (&["bench", "--with", "php:mimalloc", "--", "true"], "php:mimalloc: no longer a candidate"),
         (&["show", "true"], "nothing is known"),
@@ -37,9 +39,7 @@ fn unknown_words_are_refused() {
         (&["report", "--html", "/no/such/page.html", "--data", "/no/such/runs.jsonl"], "/no/such/runs.jsonl"),
         (&["report", "--html", "/no/such/page.html", "no-such-program"], "no-such-program: not found"),
     ] {
-        let output = output(&mut world.imas(words));
-        assert_eq!(output.status.code(), Some(2), "{words:?}: {}", describe(&output));
-        assert_hinted(&output, says);
+        assert_refused(&output(&mut world.imas(words)), says);
     }
 }
 

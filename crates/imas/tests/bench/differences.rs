@@ -13,8 +13,7 @@ fn an_unusable_candidate_is_listed_with_its_reason() {
     let world = World::new();
     let broken = world.work().join("libbroken.so");
     std::fs::write(&broken, "no library").unwrap();
-    let entry = format!("schema = 1\n[[candidate]]\nname = \"broken\"\nlibrary = \"{}\"\n", broken.display());
-    world.add_catalogue("broken.toml", &entry);
+    world.add_library("broken", &broken, "");
     let (result, output) = bench(&world, &["-n", "1", "--with", "broken,hoard"], &[&behave(&world), "1000"]);
     assert!(output.status.success(), "{}", describe(&output));
     let row = candidate(&result, "broken");
@@ -27,11 +26,8 @@ fn an_unusable_candidate_is_listed_with_its_reason() {
 #[test]
 fn other_output_under_a_candidate_is_flagged_and_not_picked() {
     let world = World::new();
-    let (result, output) = bench(
-        &world,
-        &["-n", "3", "--with", "hoard,mimalloc"],
-        &[&behave(&world), "20000", "print", "mimalloc"],
-    );
+    let command = [&behave(&world), "20000", "print", "mimalloc"];
+    let (result, output) = bench(&world, &["-n", "3", "--with", "hoard,mimalloc"], &command);
     assert!(output.status.success(), "{}", describe(&output));
     assert_eq!(candidate(&result, "mimalloc")["ineligible"], "output-differs");
     assert_eq!(candidate(&result, "hoard")["ineligible"], Value::Null);
@@ -128,11 +124,8 @@ fn exported_runs_say_which_of_them_do_not_count() {
 #[test]
 fn a_program_that_fails_under_system_is_reported_with_exit_status_one() {
     let world = World::new();
-    let (result, output) = bench(
-        &world,
-        &["-n", "2", "--ignore-failure", "--with", "hoard"],
-        &["sh", "-c", "echo why >&2; exit 9"],
-    );
+    let flags = ["-n", "2", "--ignore-failure", "--with", "hoard"];
+    let (result, output) = bench(&world, &flags, &["sh", "-c", "echo why >&2; exit 9"]);
     assert_eq!(output.status.code(), Some(1), "{}", describe(&output));
     assert_eq!(warnings(&result, "system-fails")[0]["exit"], 9);
     assert!(list(&result, "/notes").iter().any(|note| note == "the program says: why"), "{result:#}");
@@ -141,11 +134,8 @@ fn a_program_that_fails_under_system_is_reported_with_exit_status_one() {
 #[test]
 fn output_that_never_repeats_is_not_compared() {
     let world = World::new();
-    let (result, _) = bench(
-        &world,
-        &["-n", "2", "--with", "hoard"],
-        &["sh", "-c", "echo $$; od -An -N8 -tx1 /dev/urandom"],
-    );
+    let command = ["sh", "-c", "echo $$; od -An -N8 -tx1 /dev/urandom"];
+    let (result, _) = bench(&world, &["-n", "2", "--with", "hoard"], &command);
     assert_eq!(warnings(&result, "output-varies-by-itself").len(), 1, "{result:#}");
     assert_eq!(candidate(&result, "hoard")["ineligible"], Value::Null);
 }

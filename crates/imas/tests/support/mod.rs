@@ -64,14 +64,9 @@ pub(crate) fn workspace() -> PathBuf {
 /// Folder of the libraries that `make build` has built; nothing here can be tested without it.
 pub(crate) fn lib_dir() -> PathBuf {
     let folder = workspace().join("build/lib/imas");
-    for file in [
-        "libimas.so",
-        "libimas-guard.so",
-        "libimas-giveback.so",
-        "libimas-settings.so",
-        "catalogue.toml",
-        "allocators",
-    ] {
+    let parts =
+        "libimas.so libimas-guard.so libimas-giveback.so libimas-settings.so catalogue.toml allocators";
+    for file in parts.split(' ') {
         assert!(folder.join(file).exists(), "{} is missing: run 'make build'", folder.join(file).display());
     }
     folder
@@ -204,6 +199,12 @@ impl World {
         std::fs::write(self.folder.path().join("config/imas/catalogue.d").join(name), text).unwrap();
     }
 
+    /// Adds a candidate with that library, and with these further lines.
+    pub(crate) fn add_library(&self, name: &str, library: &Path, more: &str) {
+        let entry = format!("name = '{name}'\nlibrary = '{}'\n{more}\n", library.display());
+        self.add_catalogue(&format!("{name}.toml"), &format!("schema = 1\n[[candidate]]\n{entry}"));
+    }
+
     /// Adds the candidate `cpython:own`: Python's objects come from malloc, that of a library of the catalogue if one
     /// is named.
     pub(crate) fn add_settings_of_python(&self, library: Option<&str>) {
@@ -331,7 +332,13 @@ pub(crate) fn printed(output: &Output) -> String {
 
 /// The JSON that a command printed that must succeed.
 pub(crate) fn json(output: &Output) -> Value {
-    serde_json::from_str(&printed(output)).unwrap_or_else(|error| panic!("{error}: {}", describe(output)))
+    assert!(output.status.success(), "{}", describe(output));
+    parsed(output)
+}
+
+/// The JSON that a command printed, whatever its exit status.
+pub(crate) fn parsed(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", describe(output)))
 }
 
 /// Exit status and output of a command, for the message of a failed assertion.
@@ -358,6 +365,19 @@ pub(crate) fn assert_hinted(output: &Output, what: &str) {
         describe(output)
     );
     assert!(text.lines().any(|line| line.starts_with("hint: ")), "no hint\n{}", describe(output));
+}
+
+/// The command was refused: exit status 2, with a hint.
+#[track_caller]
+pub(crate) fn assert_refused(output: &Output, what: &str) {
+    assert_eq!(output.status.code(), Some(2), "{}", describe(output));
+    assert_hinted(output, what);
+}
+
+/// The command ended with that status and printed exactly that.
+#[track_caller]
+pub(crate) fn assert_printed(output: &Output, status: i32, text: &str) {
+    assert_eq!((stdout(output).as_str(), output.status.code()), (text, Some(status)), "{}", describe(output));
 }
 
 /// Waits until the condition holds. Fails after three minutes, because a test that hangs gives no message.
