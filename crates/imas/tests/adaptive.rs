@@ -83,12 +83,8 @@ fn explain_names_the_next_review_and_the_store_that_undoes_a_decision() {
         (&"not before it is unpinned".into(), &format!("imas unpin {}", sort.id).into())
     );
     let elsewhere = world.work().join("else where.db");
-    printed(
-        &world
-            .imas(["pin", "--store", elsewhere.to_str().unwrap(), "/usr/bin/sort", "mimalloc"])
-            .output()
-            .unwrap(),
-    );
+    let words = ["pin", "--store", elsewhere.to_str().unwrap(), "/usr/bin/sort", "mimalloc"];
+    printed(&world.imas(words).output().unwrap());
     let named = explain(&["--store", elsewhere.to_str().unwrap()]);
     let undo = named["undo"].as_str().unwrap();
     let words = shell_words::split(undo).unwrap();

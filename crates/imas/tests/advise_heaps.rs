@@ -6,7 +6,7 @@ use std::process::Child;
 
 use serde_json::Value;
 
-use crate::support::{World, describe, list, output, piped, real, stdout, wait_until};
+use crate::support::{World, list, output, parsed, piped, real, stdout, wait_until};
 
 /// Sixteen threads that each take 8 MB in blocks of 1000 bytes, and with an argument free most of them. The program
 /// prints a line when they have, and ends when its standard input is closed.
@@ -47,9 +47,7 @@ fn advised(world: &World, pid: u32, is_first: bool) -> Value {
         if is_first {
             let _ = std::fs::remove_file(world.store_path().with_extension("advise.json"));
         }
-        let json = output(&mut world.imas(["advise", "--json"]));
-        advice = serde_json::from_slice(&json.stdout)
-            .unwrap_or_else(|error| panic!("{error}: {}", describe(&json)));
+        advice = parsed(&output(&mut world.imas(["advise", "--json"])));
         row_of(&advice, pid).is_some_and(|row| is_first || !row["growth"].is_null())
     });
     advice

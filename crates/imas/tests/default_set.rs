@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use crate::support::trial::trial;
-use crate::support::{World, build, candidate, describe, lib_dir, list, output, stderr, succeeded, text};
+use crate::support::{
+    World, build, candidate, describe, json, lib_dir, list, output, stderr, succeeded, text,
+};
 use imas_core::TrialRecord;
 use imas_core::sample::PageKind;
 use imas_linux::clock::now_unix_s;
@@ -82,8 +84,7 @@ impl User {
     }
 
     fn json(&self, verb: &str, policy: &str) -> Value {
-        let output = succeeded(self.imas(&[verb, "--json"], policy));
-        serde_json::from_slice(&output.stdout).unwrap()
+        json(&self.imas(&[verb, "--json"], policy))
     }
 
     /// A start that does some work.

@@ -4,9 +4,10 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use serde_json::Value;
-
-use crate::support::{World, assert_hinted, build, describe, output, real, stderr, stdout, succeeded};
+use crate::runtimes::go_built;
+use crate::support::{
+    World, assert_hinted, assert_refused, build, describe, output, parsed, real, stderr, stdout, succeeded,
+};
 
 /// Prints the growth at which it collects, and which of its variables it sees.
 const GO: &str = r#"package main
@@ -19,18 +20,6 @@ import (
 
 func main() { fmt.Println(debug.SetGCPercent(-1), os.Getenv("GOGC"), os.Getenv("LD_PRELOAD")) }
 "#;
-
-/// A program that the Go compiler made, `None` where there is none.
-fn go_program(folder: &Path) -> Option<PathBuf> {
-    let compiler = ["/usr/local/go/bin/go", "/usr/bin/go"].into_iter().find(|file| Path::new(file).is_file());
-    let compiler = compiler?;
-    let program = folder.join("web");
-    std::fs::write(folder.join("web.go"), GO).unwrap();
-    let mut build = Command::new(compiler);
-    build.args(["build", "-o"]).arg(&program).arg(folder.join("web.go")).env("CGO_ENABLED", "0");
-    succeeded(build.env("GOFLAGS", "-mod=mod").env("GOTOOLCHAIN", "local").output().unwrap());
-    Some(program)
-}
 
 fn installed(name: &str) -> Option<PathBuf> {
     let is_there = ["/usr/bin", "/bin"].iter().any(|folder| Path::new(folder).join(name).exists());
@@ -75,17 +64,15 @@ impl Image {
     fn variables(&self) -> Vec<(String, String)> {
         let text = self.drop_in().unwrap_or_default();
         let lines = text.lines().filter_map(|line| line.strip_prefix("Environment=\"")?.strip_suffix('"'));
-        lines
-            .filter_map(|line| line.split_once('='))
-            .map(|(name, value)| (name.into(), value.into()))
-            .collect()
+        let pairs = lines.filter_map(|line| line.split_once('='));
+        pairs.map(|(name, value)| (name.into(), value.into())).collect()
     }
 }
 
 #[test]
 fn a_unit_of_go_gets_a_variable_and_nothing_is_loaded() {
     let world = World::new();
-    let Some(program) = go_program(&world.work()) else {
+    let Some(program) = go_built(&world, "web", &[], GO, "0") else {
         return imas_testing::skipped("the Go compiler is not installed");
     };
     let image = Image::with(world, &program, "Environment=OTHER=1");
@@ -97,7 +84,7 @@ fn a_unit_of_go_gets_a_variable_and_nothing_is_loaded() {
     let again = image.apply("go:gogc200", &[]);
     assert!(
         stdout(&again).contains("already"),
-        "its own drop-in is not the user's value: {}",
+        "its own drop-in is none of the user's: {}",
         describe(&again)
     );
     succeeded(image.apply("go:gogc50", &[]));
@@ -108,7 +95,7 @@ fn a_unit_of_go_gets_a_variable_and_nothing_is_loaded() {
 #[test]
 fn what_the_user_set_in_a_unit_wins() {
     let world = World::new();
-    let Some(program) = go_program(&world.work()) else {
+    let Some(program) = go_built(&world, "web", &[], GO, "0") else {
         return imas_testing::skipped("the Go compiler is not installed");
     };
     let image = Image::with(world, &program, "");
@@ -120,9 +107,7 @@ fn what_the_user_set_in_a_unit_wins() {
         ("RootDirectory=/srv/jail", "RootDirectory=/srv/jail"),
     ] {
         image.set(lines);
-        let refused = image.apply("go:gogc200", &[]);
-        assert_eq!(refused.status.code(), Some(2), "{}", describe(&refused));
-        assert_hinted(&refused, says);
+        assert_refused(&image.apply("go:gogc200", &[]), says);
         assert_eq!(image.drop_in(), None);
     }
     image.set("");
@@ -147,12 +132,8 @@ fn an_application_of_net_is_looked_for_in_the_folder_of_its_unit() {
     std::fs::write(&file, "{}").unwrap();
     let starts = "ExecStart=\nExecStart=/usr/bin/web web.dll --urls x\n";
     image.set(&format!("{starts}WorkingDirectory=-/srv/web"));
-    let done = image.apply("dotnet:conserve", &[]);
-    assert!(
-        done.status.success() && stderr(&done).contains("wins over what the application"),
-        "{}",
-        describe(&done)
-    );
+    let done = succeeded(image.apply("dotnet:conserve", &[]));
+    assert!(stderr(&done).contains("wins over what the application"), "{}", describe(&done));
     assert_eq!(image.variables(), [("DOTNET_GCConserveMemory".to_owned(), "5".to_owned())]);
     assert!(image.ask(&["unapply", "web", "--write"]).status.success());
     let set = r#"{ "runtimeOptions": { "configProperties": { "System.GC.ConserveMemory": 0 } } }"#;
@@ -171,13 +152,9 @@ fn options_of_node_are_added_and_its_children_do_not_inherit_them() {
     let script = "console.log(process.env.NODE_OPTIONS, require('v8').getHeapStatistics().heap_size_limit)";
     let limit = |variables: &[(String, String)]| {
         let variables = variables.iter().cloned();
-        let run = output(
-            Command::new(&node)
-                .args(["-e", script])
-                .env_clear()
-                .env("NODE_OPTIONS", "--no-deprecation")
-                .envs(variables),
-        );
+        let mut command = Command::new(&node);
+        command.args(["-e", script]).env_clear().env("NODE_OPTIONS", "--no-deprecation").envs(variables);
+        let run = output(&mut command);
         let said = stdout(&run);
         let (options, limit) = said.trim().split_once(' ').unwrap_or_else(|| panic!("{}", describe(&run)));
         assert_eq!(options, "--no-deprecation", "as it was");
@@ -194,17 +171,13 @@ fn the_jvm_prints_a_line_and_that_is_said() {
     let Some(java) = installed("java") else { return imas_testing::skipped("java is not installed") };
     let image = Image::with(World::new(), &java, "");
     let done = image.apply("jvm:serial", &[]);
-    assert!(
-        done.status.success() && stderr(&done).contains("Picked up JAVA_TOOL_OPTIONS"),
-        "{}",
-        describe(&done)
-    );
-    let run = output(
-        Command::new(&java).args(["-XX:+PrintFlagsFinal", "-version"]).env_clear().envs(image.variables()),
-    );
-    let is_on = |line: &str| {
-        line.contains(" UseSerialGC ") && line.contains("= true") && line.contains("environment")
-    };
+    assert!(done.status.success(), "{}", describe(&done));
+    assert!(stderr(&done).contains("Picked up JAVA_TOOL_OPTIONS"), "{}", describe(&done));
+    let mut command = Command::new(&java);
+    command.args(["-XX:+PrintFlagsFinal", "-version"]).env_clear().envs(image.variables());
+    let run = output(&mut command);
+    let is_on =
+        |line: &str| [" UseSerialGC ", "= true", "environment"].iter().all(|part| line.contains(part));
     assert!(stdout(&run).lines().any(is_on), "{}", describe(&run));
     assert!(image.ask(&["unapply", "web", "--write"]).status.success());
     image.set("Environment=\"JAVA_TOOL_OPTIONS=-XX:+UseG1GC\"");
@@ -227,19 +200,14 @@ fn what_is_no_program_of_the_runtime_gets_nothing() {
     assert_hinted(&image.apply("go:gogc50", &[]), "it is for programs of Go");
     assert_eq!(image.drop_in(), None);
     let followed = image.apply("go:gogc50", &["--follow"]);
-    assert!(
-        followed.status.success() && stderr(&followed).contains("what it starts"),
-        "{}",
-        describe(&followed)
-    );
+    assert!(followed.status.success(), "{}", describe(&followed));
+    assert!(stderr(&followed).contains("what it starts"), "{}", describe(&followed));
     assert_eq!(image.variables(), [("GOGC".to_owned(), "50".to_owned())]);
     // What it starts might get the unit's words and variables: with two collectors a JVM does not start.
     assert!(image.ask(&["unapply", "web", "--write"]).status.success());
     image.set("Environment=\"CATALINA_OPTS=-server -XX:+UseG1GC\"");
-    assert_hinted(
-        &image.apply("jvm:serial", &["--follow"]),
-        "-XX:+UseG1GC is given already, in the unit's words",
-    );
+    let refused = image.apply("jvm:serial", &["--follow"]);
+    assert_hinted(&refused, "-XX:+UseG1GC is given already, in the unit's words");
     assert_eq!(image.drop_in(), None);
 }
 
@@ -283,8 +251,7 @@ fn a_bundle_of_settings_has_no_library() {
     world.add_settings_of_python(Some("libjemalloc.so"));
     let words = ["bundle", "cpython:own", "--json", "--out"];
     let made = output(world.imas(words).arg(&other));
-    let document: Value =
-        serde_json::from_slice(&made.stdout).unwrap_or_else(|_| panic!("{}", describe(&made)));
+    let document = parsed(&made);
     assert_eq!(document["environment"]["IMAS_SETTINGS"], "+PYTHONMALLOC", "{document:#}");
     assert!(other.join("libimas-settings.so").is_file() && other.join("libjemalloc.so").is_file());
 }

@@ -3,8 +3,9 @@
 
 use std::process::Output;
 
+use crate::bench::behave;
 use crate::support::{
-    World, assert_hinted, build, describe, input, list, output, stderr, stdout, succeeded, text, wait_until,
+    World, assert_hinted, describe, input, list, output, stderr, stdout, succeeded, text, wait_until,
 };
 use serde_json::Value;
 
@@ -14,10 +15,6 @@ fn world() -> World {
     let world = World::new();
     world.configure(CANDIDATES);
     world
-}
-
-fn behave(world: &World) -> String {
-    build::program("behave", &world.work()).to_string_lossy().into_owned()
 }
 
 fn learn(world: &World, words: &[&str]) -> Output {

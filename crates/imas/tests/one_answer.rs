@@ -2,7 +2,6 @@
 //! All outputs agree on picks and figures: a benchmark's table, its last line and its page; and `show`,
 //! `explain` and the page of the store.
 
-use std::path::Path;
 use std::process::Output;
 
 use crate::support::{World, build, describe, list, output, stdout, succeeded, text};
@@ -43,10 +42,6 @@ fn page_of(world: &World, words: &[&str]) -> String {
     std::fs::read_to_string(&file).unwrap()
 }
 
-fn read(file: &Path) -> Value {
-    serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap()
-}
-
 /// Compares a benchmark's table with the page that `report` makes of its raw runs.
 fn check_bench(world: &World, flags: &[&str], command: &[&str]) -> Value {
     let (json, runs) = (world.work().join("result.json"), world.work().join("runs.jsonl"));
@@ -55,7 +50,7 @@ fn check_bench(world: &World, flags: &[&str], command: &[&str]) -> Value {
     imas.args(flags).arg("--export-json").arg(&json).arg("--export-runs").arg(&runs).arg("--");
     let table: Output = output(imas.args(command));
     assert!(table.status.success(), "{}", describe(&table));
-    let result = read(&json);
+    let result: Value = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
     let page = page_of(world, &["it", "--data", &runs.to_string_lossy()]);
     for candidate in list(&result, "/candidates").iter().filter(|one| one["name"] != "system") {
         let name = text(candidate, "/name");
@@ -124,8 +119,7 @@ fn show_explain_and_the_page_name_the_same_picks() {
     let world = World::new();
     let number = learned(&world).to_string();
     let json = |verb: &str| -> Value {
-        let output = succeeded(output(world.imas([verb, &number, "--json"]).env("IMAS_POLICY", "adaptive")));
-        serde_json::from_slice(&output.stdout).unwrap()
+        crate::support::json(&output(world.imas([verb, &number, "--json"]).env("IMAS_POLICY", "adaptive")))
     };
     let (shown, explained) = (json("show"), json("explain"));
     assert_eq!(shown["picks"], explained["picks"]);

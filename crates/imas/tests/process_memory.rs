@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `imas explain --pid`: the memory of a running process by its use.
 
-use crate::support::{World, describe, lib_dir, looked_at, output, piped, real, stdout};
+use crate::support::{World, describe, lib_dir, looked_at, output, parsed, piped, real, stdout};
 use serde_json::Value;
 
 /// Keeps 120 MB in blocks of 1000 bytes from malloc. With an argument it frees all but every eighth. Then it
@@ -25,10 +25,7 @@ fn explained(world: &World, pid: u32) -> (Value, String) {
     let pid = pid.to_string();
     let json = output(&mut world.imas(["explain", "--json", "--pid", &pid]));
     let page = stdout(&output(&mut world.imas(["explain", "--pid", &pid])));
-    (
-        serde_json::from_slice(&json.stdout).unwrap_or_else(|error| panic!("{error}: {}", describe(&json))),
-        page,
-    )
+    (parsed(&json), page)
 }
 
 #[test]
@@ -42,11 +39,7 @@ fn what_is_live_is_read_without_a_trial() {
         let resident = &memory["resident"];
         assert!(resident["heap"].as_u64().unwrap() > 110_000_000, "{memory:#}");
         assert!(resident["files"].as_u64().unwrap() > 1_000_000, "{memory:#}");
-        assert_eq!(
-            (&memory["verdict"], &memory["live_bytes"]),
-            (&verdict.into(), &Value::Null),
-            "{memory:#}"
-        );
+        assert!(memory["verdict"] == verdict && memory["live_bytes"].is_null(), "{memory:#}");
         let found = memory["heaps"]["bytes"]["live"].as_f64().unwrap();
         assert!((found - live).abs() < 8e6, "{memory:#}");
         assert_eq!(memory["candidate"], "system", "{memory:#}");
@@ -87,11 +80,8 @@ fn in_a_trial_free_blocks_are_fragmentation_and_live_ones_are_not() {
 fn a_process_that_does_not_exist_is_an_error_that_names_the_way_out() {
     let world = World::new();
     let gone = output(&mut world.imas(["explain", "--pid", "4194304"]));
-    assert!(
-        !gone.status.success() && describe(&gone).contains("sudo imas explain --pid PID"),
-        "{}",
-        describe(&gone)
-    );
+    let said = describe(&gone);
+    assert!(!gone.status.success() && said.contains("sudo imas explain --pid PID"), "{said}");
     let none = output(&mut world.imas(["explain"]));
     assert_eq!(none.status.code(), Some(2), "{}", describe(&none));
 }
@@ -104,7 +94,7 @@ fn the_first_line_says_whether_imas_is_active_and_by_what() {
     let python = real("python3");
     let python = python.to_str().unwrap();
     let waits = ["-c", "import sys; print('x', flush=True); sys.stdin.read()"];
-    let library = crate::support::lib_dir().join("allocators/libmimalloc.so");
+    let library = lib_dir().join("allocators/libmimalloc.so");
     let preloaded = format!("LD_PRELOAD={}", library.display());
     let cases: [(&[&str], &str, &str); 4] = [
         (&["env", python], "no, glibc's malloc serves", "c-library"),

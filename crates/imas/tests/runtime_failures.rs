@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Programs that fail under settings of their runtime: the settings are rejected at once.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
 use imas_core::sample::Ended;
 use serde_json::Value;
 
 use crate::bench::{bench, names, picks};
-use crate::support::{World, candidate, describe, list, output, real, text};
+use crate::runtimes::go_built;
+use crate::support::{World, candidate, list, output, real, succeeded, text};
 
 /// Ends as a program that runs out of memory under GOGC=50, and as one that is killed at its limit under GOGC=400.
 const GO: &str = r#"package main
@@ -40,23 +40,10 @@ func main() {
 }
 "#;
 
-fn go_program(folder: &Path) -> Option<PathBuf> {
-    let compiler = Path::new("/usr/local/go/bin/go");
-    if !compiler.is_file() {
-        return None;
-    }
-    let (source, program) = (folder.join("fails.go"), folder.join("fails"));
-    std::fs::write(&source, GO).unwrap();
-    let mut build = Command::new(compiler);
-    let made = output(build.args(["build", "-o"]).args([&program, &source]).env("CGO_ENABLED", "0"));
-    assert!(made.status.success(), "{}", describe(&made));
-    Some(program)
-}
-
 #[test]
 fn a_run_that_fails_under_settings_rejects_them() {
     let world = World::new();
-    let Some(program) = go_program(&world.work()) else {
+    let Some(program) = go_built(&world, "fails", &[], GO, "0") else {
         return imas_testing::skipped("the Go compiler is not installed");
     };
     let flags = ["-n", "2", "--with", "go:gogc50,go:gogc200,go:gogc400"];
@@ -93,10 +80,7 @@ fn a_crash_under_settings_quarantines_them() {
     std::fs::write(&script, KEEPER).unwrap();
     let node = real("node");
     let words = [node.to_str().unwrap(), script.to_str().unwrap()];
-    let mut ends = vec![];
-    for _ in 0..8 {
-        ends.push(world.start(words).status.success());
-    }
+    let ends: Vec<bool> = (0..8).map(|_| world.start(words).status.success()).collect();
     let failed = ends.iter().filter(|is_good| !**is_good).count();
     assert_eq!((failed, ends[0]), (1, true), "{ends:?}");
     let explained: Value = world.json(["explain", script.to_str().unwrap(), "--json"]);
@@ -120,8 +104,7 @@ fn a_heap_that_is_too_small_is_noticed_by_its_exits() {
     let world = World::new();
     let source = world.work().join("Arrays.java");
     std::fs::write(&source, ARRAYS).unwrap();
-    let made = output(world.command("/usr/bin/javac").arg(&source));
-    assert!(made.status.success(), "{}", describe(&made));
+    succeeded(output(world.command("/usr/bin/javac").arg(&source)));
     let tiny = "schema = 1\n[[candidate]]\nname = 'jvm:tiny'\nruntime = 'jvm'\ndefault = true\n\
                 arguments = ['-Xmx16m']\n";
     world.add_catalogue("mine.toml", tiny);

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::support::{World, describe, list, output, piped, real, stdout, succeeded, wait_until};
+use crate::support::{World, list, output, parsed, piped, real, stdout, succeeded, wait_until};
 
 /// Makes much that dies young and keeps nothing. Prints a letter then, and ends when its standard input is closed.
 const WASTE: &str = r#"
@@ -31,8 +31,7 @@ fn compiled(world: &World) -> bool {
 }
 
 fn json(world: &World, words: &[&str]) -> Value {
-    let said = output(&mut world.imas(words));
-    serde_json::from_slice(&said.stdout).unwrap_or_else(|error| panic!("{error}: {}", describe(&said)))
+    parsed(&output(&mut world.imas(words)))
 }
 
 #[test]

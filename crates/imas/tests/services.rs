@@ -6,8 +6,8 @@ use std::process::Stdio;
 
 use crate::support::trial::trial;
 use crate::support::{
-    SIX, World, assert_hinted, build, describe, list, output, piped, real, stderr, stdout, succeeded, text,
-    wait_until,
+    SIX, World, assert_hinted, assert_refused, build, describe, install, list, output, parsed, piped, real,
+    stderr, stdout, succeeded, text, wait_until,
 };
 use imas_store::Store;
 use imas_store::domain::Domain;
@@ -51,27 +51,18 @@ fn a_drop_in_is_shown_then_written_then_taken_away() {
     succeeded(with_root(&world, &root, &["apply", "web", "--candidate", "hoard", "--write"]));
     let lib = world.lib_dir();
     let preload = format!("{0}/libimas-guard.so:{0}/allocators/libhoard.so:/opt/their.so", lib.display());
-    assert_eq!(
-        written(&root, "LD_PRELOAD").unwrap(),
-        preload,
-        "the service's own preload must stay, after that of imas"
-    );
+    assert_eq!(written(&root, "LD_PRELOAD").unwrap(), preload, "the service's own stays, after that of imas");
     assert_eq!(written(&root, "IMAS_WAS_LD_PRELOAD").unwrap(), "/opt/their.so");
     assert_eq!(written(&root, "OTHER"), None, "an unchanged variable must not be repeated");
 
     let again = with_root(&world, &root, &["apply", "web", "--candidate", "hoard", "--write"]);
     assert!(stdout(&again).contains("already"), "{}", describe(&again));
     // A second candidate replaces the first. The service's own preload must not be added twice.
-    let other = with_root(
-        &world,
-        &root,
-        &["apply", "web.service", "--candidate", "jemalloc:mem", "--write", "--follow"],
-    );
-    assert!(
-        stdout(&other).contains("-Environment=\"LD_PRELOAD=") && stdout(&other).contains("\n+Environment="),
-        "{}",
-        describe(&other)
-    );
+    let words = ["apply", "web.service", "--candidate", "jemalloc:mem", "--write", "--follow"];
+    let other = with_root(&world, &root, &words);
+    for line in ["-Environment=\"LD_PRELOAD=", "\n+Environment="] {
+        assert!(stdout(&other).contains(line), "{}", describe(&other));
+    }
     let preload = format!("{0}/libimas-guard.so:{0}/allocators/libjemalloc.so:/opt/their.so", lib.display());
     assert_eq!(written(&root, "LD_PRELOAD").unwrap(), preload);
     assert!(written(&root, "MALLOC_CONF").unwrap().contains("dirty_decay_ms"));
@@ -87,8 +78,7 @@ fn a_drop_in_is_shown_then_written_then_taken_away() {
 
 /// Document that `--json` prints, of one service.
 fn only_service(output: &std::process::Output) -> serde_json::Value {
-    let document: serde_json::Value =
-        serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", describe(output)));
+    let document = parsed(output);
     assert_eq!(document["schema"], 1, "{document:#}");
     let services = list(&document, "/services");
     assert_eq!(services.len(), 1, "{document:#}");
@@ -134,8 +124,7 @@ fn in_json_both_say_what_was_done_or_would_be() {
     assert_eq!(facts(&["unapply", "web"], 1)["candidate"], serde_json::Value::Null);
     let none = ask(&["unapply", "--all"]);
     assert_eq!(none.status.code(), Some(1), "{}", describe(&none));
-    let document: serde_json::Value = serde_json::from_slice(&none.stdout).unwrap();
-    assert!(list(&document, "/services").is_empty(), "{document:#}");
+    assert!(list(&parsed(&none), "/services").is_empty(), "{}", describe(&none));
 }
 
 /// Only root may ask, and then a file of another place is looked at.
@@ -150,8 +139,7 @@ fn boot_answers_in_json() {
     let mut imas = world.imas(["system", "boot", "--json", "--run-dir"]);
     let booted =
         succeeded(output(imas.arg(world.work().join("run")).arg("--preload-file").arg(&preload_file)));
-    let document: serde_json::Value = serde_json::from_slice(&booted.stdout).unwrap();
-    assert_eq!(document, serde_json::json!({ "schema": 1, "enabled": false, "wrong": [] }));
+    assert_eq!(parsed(&booted), serde_json::json!({ "schema": 1, "enabled": false, "wrong": [] }));
 }
 
 #[test]
@@ -186,10 +174,7 @@ fn an_impossible_apply_is_refused_with_the_reason() {
         refused
     };
     let plain = "ExecStart=/usr/bin/web";
-    assert_hinted(
-        &apply(plain, &["nosuch", "--candidate", "hoard"]),
-        "nosuch.service: there is no such service",
-    );
+    assert_hinted(&apply(plain, &["nosuch", "--candidate", "hoard"]), "nosuch.service: there is no such");
     assert_hinted(&apply(plain, &["web.socket", "--candidate", "hoard"]), "not the name of a service");
     assert_hinted(&apply(plain, &["web", "--candidate", "nonsense"]), "nonsense: no such candidate");
     assert_hinted(&apply(plain, &["web", "--candidate", "system"]), "there is nothing to set");
@@ -205,9 +190,7 @@ fn a_service_gets_what_its_program_was_pinned_to() {
     let world = World::new();
     let program = build::program("who", &world.work());
     let root = image(&world, &format!("ExecStart={}", program.display()));
-    let unknown = with_root(&world, &root, &["apply", "web"]);
-    assert_eq!(unknown.status.code(), Some(2));
-    assert_hinted(&unknown, "nothing is known of its program");
+    assert_refused(&with_root(&world, &root, &["apply", "web"]), "nothing is known of its program");
     world.start([&program]);
     let unsettled = with_root(&world, &root, &["apply", "web"]);
     assert_hinted(&unsettled, "nothing is settled yet");
@@ -228,7 +211,6 @@ fn a_service_gets_what_its_program_was_pinned_to() {
 
 /// The output of the shell format works: the program runs under the candidate, its children do not, and the
 /// user's own preload stays.
-/// preload stays.
 #[test]
 fn a_shell_takes_over_what_env_prints() {
     let world = World::new();
@@ -277,12 +259,8 @@ fn each_format_has_what_its_tool_wants() {
         succeeded(output(&mut world.imas([&["env", "--candidate", "jemalloc:mem"], words].concat())))
     };
     let systemd = stdout(&printed(&["--format", "systemd"]));
-    assert!(
-        systemd.contains(
-            "[Service]\nEnvironment=\"IMAS_PAD=\"\nEnvironment=\"IMAS_UNSET=LD_PRELOAD:MALLOC_CONF\"\n"
-        ),
-        "{systemd}"
-    );
+    let begin = "[Service]\nEnvironment=\"IMAS_PAD=\"\nEnvironment=\"IMAS_UNSET=LD_PRELOAD:MALLOC_CONF\"\n";
+    assert!(systemd.contains(begin), "{systemd}");
     for (format, wants) in [
         (
             "dockerfile",
@@ -298,12 +276,10 @@ fn each_format_has_what_its_tool_wants() {
         assert!(stderr(&got).contains("musl"), "{format}: {}", stderr(&got));
     }
     let image = stdout(&printed(&["--format", "kubernetes", "--image", "registry.example/imas:1"]));
-    assert!(
-        image.contains("reference: \"registry.example/imas:1\"") && !image.contains("hostPath"),
-        "{image}"
-    );
-    let bad =
-        output(&mut world.imas(["env", "--candidate", "hoard", "--format", "compose", "--name", "a: b"]));
+    assert!(image.contains("reference: \"registry.example/imas:1\""), "{image}");
+    assert!(!image.contains("hostPath"), "{image}");
+    let words = ["env", "--candidate", "hoard", "--format", "compose", "--name", "a: b"];
+    let bad = output(&mut world.imas(words));
     assert_eq!(bad.status.code(), Some(2), "{}", describe(&bad));
     let neither = output(&mut world.imas(["env"]));
     assert_eq!(neither.status.code(), Some(2), "{}", describe(&neither));
@@ -317,24 +293,15 @@ fn advice_rests_on_trials_and_on_nothing_else() {
     world.tests_six("max_tests = 4\nretest_s = 0");
     // A program that keeps running.
     let program = world.work().join("stays");
-    crate::support::install(&crate::support::real("sleep"), &program);
+    install(&real("sleep"), &program);
     let start = |words: &[&str]| {
         let mut command = world.imas(words);
-        Running(
-            command
-                .arg("--")
-                .arg(&program)
-                .arg("1000")
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .spawn()
-                .unwrap(),
-        )
+        command.arg("--").arg(&program).arg("1000").stdout(Stdio::null()).stderr(Stdio::null());
+        Running(command.spawn().unwrap())
     };
     let advise = |variables: &[(&str, &str)]| {
         let got = output(world.imas(["advise", "--json"]).envs(variables.iter().copied()));
-        let advice: serde_json::Value = serde_json::from_slice(&got.stdout).unwrap();
-        (got.status.code(), advice)
+        (got.status.code(), parsed(&got))
     };
     // On a busy machine the time for looks at processes may be over before the turn of this one.
     let advise_of_it = |variables: &[(&str, &str)]| {

@@ -8,7 +8,7 @@ use imas_testing::{Group, skipped};
 use serde_json::Value;
 
 use crate::support::{
-    World, assert_hinted, describe, list, looked_at, output, piped, real, stdout, wait_until,
+    World, assert_hinted, describe, list, looked_at, output, parsed, piped, real, stdout, wait_until,
 };
 
 /// Fills 60 MB in blocks of 1000 bytes and frees all but every hundredth, so that the free pages lie between blocks in use.
@@ -50,9 +50,7 @@ fn held(world: &World, candidate: &str, how: &str) -> Child {
 fn trimmed(world: &World, pid: u32, wait: &str) -> Value {
     let pid = pid.to_string();
     let asked = output(&mut world.imas(["trim", &pid, "--wait", wait, "--json"]));
-    let json: Value =
-        serde_json::from_slice(&asked.stdout).unwrap_or_else(|error| panic!("{error}: {}", describe(&asked)));
-    let row = list(&json, "/processes")[0].clone();
+    let row = list(&parsed(&asked), "/processes")[0].clone();
     let is_answered = row["answered"].as_bool().unwrap();
     assert_eq!(asked.status.code(), Some(i32::from(!is_answered)), "{}", describe(&asked));
     row
