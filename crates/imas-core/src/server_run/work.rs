@@ -7,75 +7,40 @@
 
 use super::ServerRun;
 
-/// Mean memory of one line of the load in one cycle.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct PhaseMemory {
-    /// The cycle, from 0.
-    pub cycle: usize,
-    /// The line in the cycle, from 0.
-    pub phase: usize,
-    /// Mean over the time of the line, bytes.
-    pub bytes: f64,
-}
-
 /// Memory by work, bytes: the mean of all lines in all cycles. None without a curve or cycles.
 #[must_use]
 pub fn memory_by_work(run: &ServerRun) -> Option<f64> {
     mean_by_work(run, &with_ends(run)).filter(|mean| *mean > 0.0)
 }
 
-/// Memory of each line in each cycle, in order; empty without a curve.
-#[must_use]
-pub fn phase_memory(run: &ServerRun) -> Vec<PhaseMemory> {
-    along(run, &with_ends(run))
-}
-
 /// Mean by work of any curve through the same run: seconds since the start, and a figure.
 #[must_use]
 pub fn mean_by_work(run: &ServerRun, curve: &[(f64, f64)]) -> Option<f64> {
-    let phases = along(run, curve);
-    let sum: f64 = phases.iter().map(|phase| phase.bytes).sum();
-    (!phases.is_empty()).then(|| sum / phases.len() as f64)
+    let means = along(run, curve);
+    (!means.is_empty()).then(|| means.iter().sum::<f64>() / means.len() as f64)
 }
 
-fn along(run: &ServerRun, curve: &[(f64, f64)]) -> Vec<PhaseMemory> {
+/// Mean of the curve over the time of each line in each cycle, in order; empty without a curve.
+fn along(run: &ServerRun, curve: &[(f64, f64)]) -> Vec<f64> {
     if curve.is_empty() {
         return vec![];
     }
-    let of = |span: PhaseSpan| PhaseMemory {
-        cycle: span.cycle,
-        phase: span.phase,
-        bytes: mean_between(curve, span.from_s, span.to_s),
-    };
-    phase_spans(run).into_iter().map(of).collect()
+    phase_spans(run).into_iter().map(|(from_s, to_s)| mean_between(curve, from_s, to_s)).collect()
 }
 
-/// One line of the load in one cycle, in seconds since the start of the server.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct PhaseSpan {
-    /// The cycle, from 0.
-    pub cycle: usize,
-    /// The line in the cycle, from 0.
-    pub phase: usize,
-    /// Begin.
-    pub from_s: f64,
-    /// End.
-    pub to_s: f64,
-}
-
-/// When each line of each cycle was run, in order.
+/// Begin and end of each line of each cycle, in order, in seconds since the start of the server.
 #[must_use]
-pub fn phase_spans(run: &ServerRun) -> Vec<PhaseSpan> {
+pub fn phase_spans(run: &ServerRun) -> Vec<(f64, f64)> {
     let mut all = Vec::new();
     let mut began_s = ready_s(run);
-    for (cycle, figures) in run.cycles.iter().enumerate() {
+    for figures in &run.cycles {
         let lines_s: f64 = figures.phases.iter().map(|phase| phase.wall_s).sum();
         // The lines take the whole cycle but for a few milliseconds between them.
         let stretch = if lines_s > 0.0 { figures.wall_s / lines_s } else { 1.0 };
         let mut from_s = began_s;
-        for (phase, line) in figures.phases.iter().enumerate() {
+        for line in &figures.phases {
             let to_s = from_s + line.wall_s * stretch;
-            all.push(PhaseSpan { cycle, phase, from_s, to_s });
+            all.push((from_s, to_s));
             from_s = to_s;
         }
         began_s += figures.wall_s;
@@ -170,7 +135,7 @@ mod tests {
         let mut run = run(10.0);
         run.curve.retain(|(at_s, _)| *at_s < 12.0);
         run.cycles[0].end_bytes = 50 << 20;
-        let second = phase_memory(&run)[1].bytes / f64::from(1 << 20);
+        let second = along(&run, &with_ends(&run))[1] / f64::from(1 << 20);
         assert!(second > 38.0, "{second}");
         run.curve.clear();
         run.cycles.clear();

@@ -166,9 +166,7 @@ fn line(
     replayed: &ReplayedProcesses<'_>,
 ) -> ServicePrediction {
     let mut line = ServicePrediction { candidate: candidate.to_owned(), ..common.clone() };
-    let lines = phase_spans(run.of_server());
-    let spans: Vec<(f64, f64)> = lines.iter().map(|line| (line.from_s, line.to_s)).collect();
-    match replayed.change(candidate, &spans) {
+    match replayed.change(candidate, &phase_spans(run.of_server())) {
         Ok(change) => {
             line.memory_bytes = Some((line.recorded_bytes + change.mean_bytes).max(0.0));
             line.cpu_s = Some((line.recorded_cpu_s + change.cpu_s).max(0.0));
