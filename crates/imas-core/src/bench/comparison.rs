@@ -79,44 +79,24 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// This comparison with the candidates `hung` ineligible: a run of either kind hung until it was ended.
-    #[must_use]
-    pub fn with_hung(self, hung: &[&str]) -> Self {
-        self.without(hung, IneligibleCandidate::Hung)
-    }
-
-    /// This comparison with the candidates `names` ineligible: a run took many times what any took under
-    /// `system`.
-    #[must_use]
-    pub fn with_excess(self, names: &[&str]) -> Self {
-        self.without(names, IneligibleCandidate::Excess)
-    }
-
-    /// This comparison with the candidates `names` ineligible: a run did not end in time.
-    #[must_use]
-    pub fn with_timed_out(self, names: &[&str]) -> Self {
-        self.without(names, IneligibleCandidate::TimedOut)
-    }
-
-    fn without(mut self, names: &[&str], why: IneligibleCandidate) -> Self {
-        for candidate in
-            self.candidates.iter_mut().filter(|candidate| names.contains(&candidate.name.as_str()))
-        {
+    /// This comparison with the candidates `names` ineligible for that reason.
+    pub(super) fn without(mut self, names: &[String], why: IneligibleCandidate) -> Self {
+        for candidate in self.candidates.iter_mut().filter(|candidate| names.contains(&candidate.name)) {
             candidate.ineligible = Some(why);
             let about = |warning: &Warning| warning.is_objection_to(&candidate.name);
             self.warnings.retain(|warning| !about(warning));
             self.warnings.extend(objection(&candidate.name, why));
         }
         for pick in [&mut self.picks.fastest, &mut self.picks.leanest, &mut self.picks.balanced] {
-            if names.contains(&pick.as_str()) {
+            if names.contains(&*pick) {
                 SYSTEM.clone_into(pick);
             }
         }
-        self.passed_over.retain(|one| !names.contains(&one.candidate.as_str()));
+        self.passed_over.retain(|one| !names.contains(&one.candidate));
         let picks = [&self.picks.fastest, &self.picks.leanest, &self.picks.balanced];
         let is_settled = picks.into_iter().any(|pick| pick != SYSTEM);
         self.outlook = match self.outlook {
-            Outlook::LooksBetter { candidate, .. } if names.contains(&candidate.as_str()) => {
+            Outlook::LooksBetter { candidate, .. } if names.contains(&candidate) => {
                 Outlook::Open { more_rounds: None, less_than: None }
             }
             Outlook::Settled if !is_settled => Outlook::Open { more_rounds: None, less_than: None },

@@ -2,6 +2,7 @@
 //! All observations of one program. Tables and pages compare runs here, so that they agree.
 
 use super::comparison::{Comparison, CountedExits, compare_counted, look};
+use super::eligibility::IneligibleCandidate;
 use super::look_outcome::LookOutcome;
 use super::options::Options;
 use super::prepare::prepare;
@@ -30,9 +31,9 @@ impl Observed {
         let Self { mut runs, counted, hung, excess, timed_out } = self;
         prepare(&mut runs);
         let comparison = compare_counted(&runs, &counted, options)
-            .with_hung(&names(&hung))
-            .with_excess(&names(&excess))
-            .with_timed_out(&names(&timed_out));
+            .without(&hung, IneligibleCandidate::Hung)
+            .without(&excess, IneligibleCandidate::Excess)
+            .without(&timed_out, IneligibleCandidate::TimedOut);
         (runs, comparison)
     }
 
@@ -44,8 +45,4 @@ impl Observed {
         prepare(&mut runs);
         look(&runs, &counted, options, goal)
     }
-}
-
-fn names(names: &[String]) -> Vec<&str> {
-    names.iter().map(String::as_str).collect()
 }
