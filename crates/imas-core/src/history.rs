@@ -42,6 +42,28 @@ pub struct History<'a> {
     pub untouched: &'a [UntouchedLife],
 }
 
+impl<'a> History<'a> {
+    /// History of which nothing but these trials is known.
+    #[must_use]
+    pub fn of(records: &'a [TrialRecord], candidates: &'a [Candidate]) -> Self {
+        static NONE: BTreeMap<String, f64> = BTreeMap::new();
+        Self {
+            records,
+            candidates,
+            build_id: "",
+            pinned: None,
+            excluded: false,
+            unblocked_at: &NONE,
+            limits: Limits::default(),
+            now_unix_s: 0.0,
+            machine: "",
+            fleet: None,
+            replay: None,
+            untouched: &[],
+        }
+    }
+}
+
 /// Trials of the present build, in order of time.
 pub(crate) fn trials<'a>(history: &History<'a>) -> Vec<&'a TrialRecord> {
     let is_one = |r: &&TrialRecord| r.sample.kind == PageKind::Trial && r.is_of_build(history.build_id);

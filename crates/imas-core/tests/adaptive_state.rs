@@ -4,8 +4,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::collections::BTreeMap;
-
 use imas_core::ReplayPrior;
 use imas_core::adaptive::{AdaptiveState, Expired, HostTurn, Proof, Role, Settings, Status};
 use imas_core::candidate::Candidate;
@@ -126,22 +124,15 @@ impl Life {
     }
 
     fn judged<T>(&self, judge: impl FnOnce(&History<'_>) -> T) -> T {
-        let none = BTreeMap::new();
-        let history = History {
-            records: &self.records,
-            candidates: &self.candidates,
+        judge(&History {
             build_id: self.build_id,
-            pinned: None,
-            excluded: false,
-            unblocked_at: &none,
             limits: Limits { retest_s: self.retest_s, ..Limits::default() },
             now_unix_s: self.now_s,
             machine: self.machine,
             fleet: self.fleet.as_ref(),
             replay: self.replay.as_ref(),
-            untouched: &[],
-        };
-        judge(&history)
+            ..History::of(&self.records, &self.candidates)
+        })
     }
 
     fn next(&self) -> Option<usize> {

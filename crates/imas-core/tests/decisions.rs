@@ -85,18 +85,13 @@ impl Program {
 
     fn view(&self) -> ProfileView {
         ProfileView::new(&History {
-            records: &self.records,
-            candidates: &self.candidates,
             build_id: self.build_id,
             pinned: self.pinned,
             excluded: self.excluded,
             unblocked_at: &self.unblocked_at,
             limits: Limits { max_tests: 5, retest_s: 0.0 },
             now_unix_s: self.now_unix_s,
-            machine: "",
-            fleet: None,
-            replay: None,
-            untouched: &[],
+            ..History::of(&self.records, &self.candidates)
         })
     }
 

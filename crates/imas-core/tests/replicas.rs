@@ -4,8 +4,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::collections::BTreeMap;
-
 use imas_core::adaptive::{AdaptiveState, Proof, Role, Settings};
 use imas_core::candidate::Candidate;
 use imas_core::paper::Limits;
@@ -132,18 +130,10 @@ impl Service {
 
     fn known(&self) -> AdaptiveState {
         let history = History {
-            records: &self.records,
-            candidates: &self.candidates,
-            build_id: "",
-            pinned: None,
-            excluded: false,
-            unblocked_at: &BTreeMap::new(),
             limits: Limits { retest_s: 0.0, ..Limits::default() },
             now_unix_s: self.now_s,
-            machine: "",
-            fleet: None,
-            replay: None,
             untouched: &self.untouched,
+            ..History::of(&self.records, &self.candidates)
         };
         let roles = vec![Role::Tested; self.candidates.len()];
         AdaptiveState::new(&history, &roles, &Settings::default())

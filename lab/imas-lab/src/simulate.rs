@@ -3,7 +3,6 @@
 
 mod prior;
 
-use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -178,18 +177,10 @@ fn store(context: &Context) -> Result<Source> {
         let records = store.trials(program.id)?;
         let Some(newest) = imas_core::record::in_order_of_time(&records).pop() else { continue };
         let history = History {
-            records: &records,
-            candidates: &candidates,
             build_id: &newest.build_id,
-            pinned: None,
-            excluded: false,
-            unblocked_at: &BTreeMap::new(),
             limits: context.limits,
             now_unix_s: imas_linux::clock::now_unix_s(),
-            machine: "",
-            fleet: None,
-            replay: None,
-            untouched: &[],
+            ..History::of(&records, &candidates)
         };
         let (program, without) = from_store(&program.to_string(), &history);
         trials += program.as_ref().map_or(0, |program| program.rounds.iter().flatten().flatten().count());

@@ -106,7 +106,6 @@ mod tests {
     use imas_core::paper::Limits;
     use imas_core::record::TrialRecord;
     use imas_core::sample::{MemoryFigures, OpFigures, Sample, Usage};
-    use std::collections::BTreeMap;
 
     fn record(candidate: &str, at: f64, bytes: u64) -> TrialRecord {
         let memory = MemoryFigures {
@@ -127,20 +126,7 @@ mod tests {
     fn replay(records: &[TrialRecord]) -> (Option<SimulatedProgram>, Vec<ExcludedProgram>) {
         let names = [SYSTEM, "jemalloc", "hoard"];
         let candidates: Vec<Candidate> = names.iter().map(|name| Candidate::new(name, "", &[])).collect();
-        let history = History {
-            records,
-            candidates: &candidates,
-            build_id: "b",
-            pinned: None,
-            excluded: false,
-            unblocked_at: &BTreeMap::new(),
-            limits: Limits::default(),
-            now_unix_s: 1e9,
-            machine: "",
-            fleet: None,
-            replay: None,
-            untouched: &[],
-        };
+        let history = History { build_id: "b", now_unix_s: 1e9, ..History::of(records, &candidates) };
         from_store("p", &history)
     }
 

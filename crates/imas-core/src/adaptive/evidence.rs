@@ -90,10 +90,7 @@ impl NumberedTrial {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
-    use crate::paper::Limits;
     use crate::record::TrialRecord;
     use crate::sample::{Ended, MemoryFigures, OpFigures, Sample, Usage};
 
@@ -117,20 +114,7 @@ mod tests {
 
     fn evidence(records: &[TrialRecord], is_last_complete: bool) -> HostEvidence {
         let candidates = [Candidate::system(""), Candidate::new("a", "", &[]), Candidate::new("b", "", &[])];
-        let history = History {
-            records,
-            candidates: &candidates,
-            build_id: "",
-            pinned: None,
-            excluded: false,
-            unblocked_at: &BTreeMap::new(),
-            limits: Limits::default(),
-            now_unix_s: 100.0,
-            machine: "",
-            fleet: None,
-            replay: None,
-            untouched: &[],
-        };
+        let history = History { now_unix_s: 100.0, ..History::of(records, &candidates) };
         host_evidence(&history, &Settings::default(), is_last_complete)
     }
 
