@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use imas_core::TrialRecord;
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::{Row, params};
 use serde::Serialize;
 
 use crate::{RowId, Store, StoreError};
@@ -65,8 +65,7 @@ impl Store {
     pub fn add_offer(&self, offer: &Offer) -> Result<(), StoreError> {
         let sql = "INSERT INTO offer (token, program, candidate, retest_s, at_s) VALUES (?1, ?2, ?3, ?4, ?5)";
         let Offer { token, program, candidate, retest_s, at_s } = offer;
-        self.connection().prepare_cached(sql)?.execute(params![token, program, candidate, retest_s, at_s])?;
-        Ok(())
+        self.run(sql, params![token, program, candidate, retest_s, at_s]).map(drop)
     }
 
     /// All offered trials.
@@ -74,8 +73,6 @@ impl Store {
     /// # Errors
     /// When SQLite returns an error.
     pub fn offers(&self) -> Result<Vec<Offer>, StoreError> {
-        let mut statement =
-            self.connection().prepare("SELECT token, program, candidate, retest_s, at_s FROM offer")?;
         let offer = |row: &Row<'_>| {
             Ok(Offer {
                 token: row.get(0)?,
@@ -85,7 +82,7 @@ impl Store {
                 at_s: row.get(4)?,
             })
         };
-        Ok(statement.query_map([], offer)?.collect::<Result<_, _>>()?)
+        self.rows("SELECT token, program, candidate, retest_s, at_s FROM offer", [], offer)
     }
 
     /// Withdraws an offer. Returns whether it existed.
@@ -93,7 +90,7 @@ impl Store {
     /// # Errors
     /// When SQLite returns an error.
     pub fn withdraw(&self, token: &str) -> Result<bool, StoreError> {
-        Ok(self.connection().prepare_cached("DELETE FROM offer WHERE token = ?1")?.execute([token])? > 0)
+        Ok(self.run("DELETE FROM offer WHERE token = ?1", [token])? > 0)
     }
 
     /// Stores a process and its page.
@@ -103,16 +100,9 @@ impl Store {
     pub fn add_witness(&self, witness: &Witness) -> Result<(), StoreError> {
         let sql = "INSERT INTO witness (uid, page, boot_id, pid, start_ticks, program, candidate)
                    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING";
-        self.connection().prepare_cached(sql)?.execute(params![
-            witness.uid,
-            witness.page,
-            witness.boot_id,
-            witness.pid,
-            witness.start_ticks.cast_signed(),
-            witness.program,
-            witness.candidate,
-        ])?;
-        Ok(())
+        let Witness { uid, page, boot_id, pid, start_ticks, program, candidate } = witness;
+        let ticks = start_ticks.cast_signed();
+        self.run(sql, params![uid, page, boot_id, pid, ticks, program, candidate]).map(drop)
     }
 
     /// All processes whose pages are not processed yet.
@@ -121,8 +111,7 @@ impl Store {
     /// When SQLite returns an error.
     pub fn witnesses(&self) -> Result<Vec<Witness>, StoreError> {
         let sql = "SELECT uid, page, boot_id, pid, start_ticks, program, candidate FROM witness";
-        let mut statement = self.connection().prepare(sql)?;
-        Ok(statement.query_map([], witness_of)?.collect::<Result<_, _>>()?)
+        self.rows(sql, [], witness_of)
     }
 
     /// The process that was seen to run the trial on offer for the program.
@@ -133,8 +122,7 @@ impl Store {
         let sql = "SELECT uid, page, boot_id, pid, start_ticks, witness.program, witness.candidate
                    FROM offer JOIN witness ON witness.program = offer.program AND page = token || '.page'
                    WHERE offer.program = ?1";
-        let mut statement = self.connection().prepare_cached(sql)?;
-        Ok(statement.query_row([program], witness_of).optional()?)
+        self.row(sql, [program], witness_of)
     }
 
     /// Forgets the process of a page, because the page was processed.
@@ -143,8 +131,7 @@ impl Store {
     /// When SQLite returns an error.
     pub fn forget_witness(&self, uid: u32, page: &str) -> Result<(), StoreError> {
         let sql = "DELETE FROM witness WHERE uid = ?1 AND page = ?2";
-        self.connection().prepare_cached(sql)?.execute(params![uid, page])?;
-        Ok(())
+        self.run(sql, params![uid, page]).map(drop)
     }
 
     /// In one transaction: stores the sample of a process, and removes the offer of that name and, where the
@@ -180,8 +167,7 @@ impl Store {
         let sql = "INSERT INTO disabled (allocator, version, at_s, why) VALUES (?1, ?2, ?3, ?4)
                    ON CONFLICT (allocator) DO UPDATE SET version = ?2, at_s = ?3, why = ?4, lifted_s = NULL";
         let Disabled { allocator, version, at_s, why } = disabled;
-        self.connection().execute(sql, params![allocator, version, at_s, why])?;
-        Ok(())
+        self.run(sql, params![allocator, version, at_s, why]).map(drop)
     }
 
     /// Ends the disabling of an allocator and clears its earlier crashes. Returns whether it was disabled.
@@ -190,7 +176,7 @@ impl Store {
     /// When SQLite returns an error.
     pub fn enable(&self, allocator: &str, at_s: f64) -> Result<bool, StoreError> {
         let sql = "UPDATE disabled SET lifted_s = ?2 WHERE allocator = ?1 AND lifted_s IS NULL";
-        Ok(self.connection().execute(sql, params![allocator, at_s])? > 0)
+        Ok(self.run(sql, params![allocator, at_s])? > 0)
     }
 
     /// For each allocator, the time up to which its crashes are cleared, Unix time.
@@ -199,8 +185,7 @@ impl Store {
     /// When SQLite returns an error.
     pub fn cleared(&self) -> Result<BTreeMap<String, f64>, StoreError> {
         let sql = "SELECT allocator, lifted_s FROM disabled WHERE lifted_s IS NOT NULL";
-        let mut statement = self.connection().prepare_cached(sql)?;
-        Ok(statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<Result<_, _>>()?)
+        Ok(self.rows(sql, [], |row| Ok((row.get(0)?, row.get(1)?)))?.into_iter().collect())
     }
 
     /// The disabled allocators.
@@ -210,11 +195,10 @@ impl Store {
     pub fn disabled(&self) -> Result<Vec<Disabled>, StoreError> {
         let sql =
             "SELECT allocator, version, at_s, why FROM disabled WHERE lifted_s IS NULL ORDER BY allocator";
-        let mut statement = self.connection().prepare_cached(sql)?;
         let disabled = |row: &Row<'_>| {
             Ok(Disabled { allocator: row.get(0)?, version: row.get(1)?, at_s: row.get(2)?, why: row.get(3)? })
         };
-        Ok(statement.query_map([], disabled)?.collect::<Result<_, _>>()?)
+        self.rows(sql, [], disabled)
     }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Stored decisions: time, candidate and reason.
 
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::{Row, params};
 use serde::Serialize;
 
 use crate::{RowId, Store, StoreError};
@@ -58,17 +58,9 @@ impl Store {
         let sql =
             "INSERT INTO decision (program, at_s, candidate, trial, reason, because, trial_id, retest_s)
                    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
-        self.connection().prepare_cached(sql)?.execute(params![
-            program,
-            decided.at_s,
-            decided.candidate,
-            decided.trial,
-            decided.reason,
-            decided.because,
-            decided.begun.as_ref().map(|(trial_id, _)| trial_id),
-            decided.begun.as_ref().map(|(_, retest_s)| retest_s),
-        ])?;
-        Ok(())
+        let Decided { at_s, candidate, trial, begun, reason, because } = decided;
+        let (trial_id, retest_s) = begun.clone().unzip();
+        self.run(sql, params![program, at_s, candidate, trial, reason, because, trial_id, retest_s]).map(drop)
     }
 
     /// Records that a trial begins and returns true. Does neither if a trial of the same candidate began
@@ -85,17 +77,9 @@ impl Store {
             "INSERT INTO decision (program, candidate, at_s, retest_s, trial, reason, because, trial_id)
              SELECT ?1, ?2, ?3, ?4, TRUE, ?6, ?7, ?8 WHERE NOT EXISTS ({UNDER_WAY})"
         );
-        let written = self.connection().prepare_cached(&sql)?.execute(params![
-            program,
-            decided.candidate,
-            decided.at_s,
-            retest_s,
-            seen,
-            decided.reason,
-            decided.because,
-            trial_id,
-        ])?;
-        Ok(written > 0)
+        let Decided { at_s, candidate, reason, because, .. } = decided;
+        let values = params![program, candidate, at_s, retest_s, seen, reason, because, trial_id];
+        Ok(self.run(&sql, values)? > 0)
     }
 
     /// The newest trial that would keep [`Store::begin`] from beginning another one of that candidate at
@@ -112,9 +96,8 @@ impl Store {
         seen: RowId,
     ) -> Result<Option<Begun>, StoreError> {
         let sql = format!("{UNDER_WAY} ORDER BY other.id DESC LIMIT 1");
-        let mut statement = self.connection().prepare_cached(&sql)?;
         let begun = |row: &Row<'_>| Ok(Begun { trial_id: row.get(0)?, at_s: row.get(1)? });
-        Ok(statement.query_row(params![program, candidate, at_s, retest_s, seen], begun).optional()?)
+        self.row(&sql, params![program, candidate, at_s, retest_s, seen], begun)
     }
 
     /// Number of the newest trial of any program; 0 without any.
@@ -122,8 +105,7 @@ impl Store {
     /// # Errors
     /// When SQLite returns an error.
     pub fn newest_trial(&self) -> Result<RowId, StoreError> {
-        let mut statement = self.connection().prepare_cached("SELECT coalesce(max(id), 0) FROM trial")?;
-        Ok(statement.query_row([], |row| row.get(0))?)
+        Ok(self.row("SELECT max(id) FROM trial", [], |row| row.get(0))?.flatten().unwrap_or(0))
     }
 
     /// The newest decision.
@@ -139,9 +121,8 @@ impl Store {
     /// # Errors
     /// When SQLite returns an error.
     pub fn retest_of(&self, trial_id: &str) -> Result<Option<f64>, StoreError> {
-        let mut statement =
-            self.connection().prepare_cached("SELECT retest_s FROM decision WHERE trial_id = ?1")?;
-        Ok(statement.query_row([trial_id], |row| row.get(0)).optional()?.flatten())
+        let sql = "SELECT retest_s FROM decision WHERE trial_id = ?1";
+        Ok(self.row(sql, [trial_id], |row| row.get(0))?.flatten())
     }
 
     /// The newest decisions, newest first.
@@ -150,8 +131,7 @@ impl Store {
     /// When SQLite returns an error.
     pub fn decisions(&self, program: RowId, most: u32) -> Result<Vec<Decided>, StoreError> {
         let sql = "SELECT at_s, candidate, trial, reason, because, trial_id, retest_s FROM decision WHERE program = ?1 ORDER BY id DESC LIMIT ?2";
-        let mut statement = self.connection().prepare_cached(sql)?;
-        Ok(statement.query_map(params![program, most], decided_of)?.collect::<Result<_, _>>()?)
+        self.rows(sql, params![program, most], decided_of)
     }
 }
 

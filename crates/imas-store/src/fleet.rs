@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::{Row, params};
 
 use crate::{RowId, Store, StoreError};
 
@@ -108,14 +108,12 @@ impl Store {
     pub fn published_marks(&self, program: RowId) -> Result<BTreeSet<(String, MarkKind)>, StoreError> {
         let sql = "SELECT trial_id, kind FROM fleet_published JOIN trial ON trial.id = fleet_published.trial
                    WHERE trial.program = ?1";
-        let mut statement = self.connection().prepare_cached(sql)?;
         let mark = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?));
         let kinds = [MarkKind::Pair, MarkKind::Void, MarkKind::Crash];
         let of = |(trial, word): (String, String)| {
             kinds.into_iter().find(|kind| kind.word() == word).map(|kind| (trial, kind))
         };
-        let marks = statement.query_map([program], mark)?.collect::<Result<Vec<_>, _>>()?;
-        Ok(marks.into_iter().filter_map(of).collect())
+        Ok(self.rows(sql, [program], mark)?.into_iter().filter_map(of).collect())
     }
 
     /// What was published of the program's residuals under that subject, as JSON. None before the first
@@ -125,8 +123,7 @@ impl Store {
     /// When SQLite returns an error.
     pub fn published_residual(&self, program: RowId, subject: &str) -> Result<Option<String>, StoreError> {
         let sql = "SELECT residual FROM fleet_residual WHERE program = ?1 AND subject = ?2";
-        let mut statement = self.connection().prepare_cached(sql)?;
-        Ok(statement.query_row(params![program, subject], |row| row.get(0)).optional()?)
+        self.row(sql, params![program, subject], |row| row.get(0))
     }
 
     /// In one transaction: marks the trials and stores the messages. On return both survive a power cut: a
@@ -171,7 +168,6 @@ impl Store {
     /// When SQLite returns an error.
     pub fn fleet_messages(&self, most: u32) -> Result<Vec<StoredMessage>, StoreError> {
         let sql = "SELECT place, boot, batch, message FROM fleet_message ORDER BY place LIMIT ?1";
-        let mut statement = self.connection().prepare_cached(sql)?;
         let message = |row: &Row<'_>| {
             Ok(StoredMessage {
                 place: row.get::<_, i64>(0)?.cast_unsigned(),
@@ -180,7 +176,7 @@ impl Store {
                 message: row.get(3)?,
             })
         };
-        Ok(statement.query_map([most], message)?.collect::<Result<_, _>>()?)
+        self.rows(sql, [most], message)
     }
 
     /// Removes a message that is written.
@@ -189,8 +185,7 @@ impl Store {
     /// When SQLite returns an error: it is written again then, as it was.
     pub fn forget_message(&self, place: u64) -> Result<(), StoreError> {
         let sql = "DELETE FROM fleet_message WHERE place = ?1";
-        self.connection().prepare_cached(sql)?.execute([place.cast_signed()])?;
-        Ok(())
+        self.run(sql, [place.cast_signed()]).map(drop)
     }
 
     /// Removes the oldest messages beyond that number. Returns how many.
@@ -200,7 +195,7 @@ impl Store {
     pub fn drop_messages(&self, most: u32) -> Result<u64, StoreError> {
         let sql = "DELETE FROM fleet_message WHERE place <=
                    (SELECT place FROM fleet_message ORDER BY place DESC LIMIT 1 OFFSET ?1)";
-        Ok(self.connection().prepare_cached(sql)?.execute([most])? as u64)
+        Ok(self.run(sql, [most])? as u64)
     }
 
     /// Number of messages that are not written yet.
@@ -208,8 +203,8 @@ impl Store {
     /// # Errors
     /// When SQLite returns an error.
     pub fn count_messages(&self) -> Result<u64, StoreError> {
-        let mut statement = self.connection().prepare_cached("SELECT count(*) FROM fleet_message")?;
-        Ok(statement.query_row([], |row| row.get::<_, i64>(0))?.cast_unsigned())
+        let count = self.row("SELECT count(*) FROM fleet_message", [], |row| row.get::<_, i64>(0))?;
+        Ok(count.unwrap_or(0).cast_unsigned())
     }
 
     /// Forgets the fleet's statistics of the program as anything but that subject.
@@ -218,8 +213,7 @@ impl Store {
     /// When SQLite returns an error.
     pub fn keep_statistics_of(&self, program: RowId, subject: &str) -> Result<(), StoreError> {
         let sql = "DELETE FROM fleet_statistics WHERE program = ?1 AND subject <> ?2";
-        self.connection().prepare_cached(sql)?.execute(params![program, subject])?;
-        Ok(())
+        self.run(sql, params![program, subject]).map(drop)
     }
 
     /// Stores the fleet's statistics of a program, in place of earlier ones. Where these were of the same
@@ -233,8 +227,7 @@ impl Store {
                    ON CONFLICT (program) DO UPDATE SET subject = ?2, statistics = ?3,
                    known_s = CASE WHEN old.subject = ?2 THEN old.known_s ELSE ?4 END";
         let StoredStatistics { subject, statistics, known_s } = stored;
-        self.connection().prepare_cached(sql)?.execute(params![program, subject, statistics, known_s])?;
-        Ok(())
+        self.run(sql, params![program, subject, statistics, known_s]).map(drop)
     }
 
     /// The fleet's statistics of a program.
@@ -243,11 +236,10 @@ impl Store {
     /// When SQLite returns an error.
     pub fn statistics(&self, program: RowId) -> Result<Option<StoredStatistics>, StoreError> {
         let sql = "SELECT subject, statistics, known_s FROM fleet_statistics WHERE program = ?1";
-        let mut statement = self.connection().prepare_cached(sql)?;
         let stored = |row: &Row<'_>| {
             Ok(StoredStatistics { subject: row.get(0)?, statistics: row.get(1)?, known_s: row.get(2)? })
         };
-        Ok(statement.query_row([program], stored).optional()?)
+        self.row(sql, [program], stored)
     }
 
     /// Joins a fleet as that host, or leaves it: its statistics are forgotten then.
@@ -276,10 +268,7 @@ impl Store {
     pub fn forget_statistics(&self, subject: &str) -> Result<Vec<RowId>, StoreError> {
         let transaction = self.connection().unchecked_transaction()?;
         let sql = "DELETE FROM fleet_statistics WHERE subject = ?1 RETURNING program";
-        let programs = transaction
-            .prepare_cached(sql)?
-            .query_map([subject], |row| row.get(0))?
-            .collect::<Result<Vec<RowId>, _>>()?;
+        let programs: Vec<RowId> = self.rows(sql, [subject], |row| row.get(0))?;
         if !programs.is_empty() {
             transaction.execute("DELETE FROM fleet_residual WHERE subject = ?1", [subject])?;
         }
@@ -292,8 +281,7 @@ impl Store {
     /// # Errors
     /// When SQLite returns an error.
     pub fn note_fleet_reached(&self, at_s: f64) -> Result<(), StoreError> {
-        self.connection().prepare_cached("UPDATE fleet_member SET reached_s = ?1")?.execute([at_s])?;
-        Ok(())
+        self.run("UPDATE fleet_member SET reached_s = ?1", [at_s]).map(drop)
     }
 
     /// When the fleet was reached last, in seconds since 1970; 0 where it never was.
@@ -301,8 +289,7 @@ impl Store {
     /// # Errors
     /// When SQLite returns an error.
     pub fn fleet_reached_s(&self) -> Result<f64, StoreError> {
-        let mut statement = self.connection().prepare_cached("SELECT reached_s FROM fleet_member")?;
-        Ok(statement.query_row([], |row| row.get(0)).optional()?.unwrap_or(0.0))
+        Ok(self.row("SELECT reached_s FROM fleet_member", [], |row| row.get(0))?.unwrap_or(0.0))
     }
 
     /// The fleet member as which imasd takes part; None where it takes part in no fleet.
@@ -310,11 +297,9 @@ impl Store {
     /// # Errors
     /// When SQLite returns an error.
     pub fn fleet_member(&self) -> Result<Option<FleetMember>, StoreError> {
-        let mut statement =
-            self.connection().prepare_cached("SELECT host, share, turn_s FROM fleet_member")?;
         let member =
             |row: &Row<'_>| Ok(FleetMember { host: row.get(0)?, share: row.get(1)?, turn_s: row.get(2)? });
-        Ok(statement.query_row([], member).optional()?)
+        self.row("SELECT host, share, turn_s FROM fleet_member", [], member)
     }
 }
 

@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OptionalExtension, Params, Row};
 
 /// A row's number.
 pub type RowId = i64;
@@ -91,7 +91,7 @@ impl Store {
     /// When [`Store::open`] would fail, and when the store stays locked.
     pub fn open_within(path: &Path, timeout: Duration) -> Result<Self, StoreError> {
         match Self::open_as_it_is(path, timeout) {
-            Err(error) if is_damage(&error) => {
+            Err(error) if error.is_damage() => {
                 let aside = set_aside(path)?;
                 let mut store = Self::try_open(path, timeout)?;
                 store.set_aside = Some(aside);
@@ -118,18 +118,10 @@ impl Store {
     /// # Errors
     /// When there is none or it cannot be read.
     pub fn open_read_only(path: &Path) -> Result<Self, StoreError> {
-        let open = |error| StoreError::Open { path: path.to_owned(), error };
-        check_kind(path)?;
-        let connection = Connection::open_with_flags(
-            path,
-            OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX,
-        )
-        .map_err(open)?;
-        connection.busy_timeout(BUSY).map_err(open)?;
-        believe_nothing(&connection).map_err(open)?;
+        let connection = view::reader(path)?;
         let version = connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0));
         // A file without a version is empty or belongs to another program.
-        if version.map_err(open)? == 0 || is_foreign(&connection).map_err(open)? {
+        if version.map_err(|error| StoreError::Open { path: path.to_owned(), error })? == 0 {
             return Err(StoreError::Foreign(path.to_owned()));
         }
         // A file that is only read is not migrated. Its statements expect the newest tables.
@@ -205,6 +197,32 @@ impl Store {
     pub(crate) fn connection_mut(&mut self) -> &mut Connection {
         &mut self.connection
     }
+
+    /// The rows that a statement selects.
+    pub(crate) fn rows<T>(
+        &self,
+        sql: &str,
+        values: impl Params,
+        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>, StoreError> {
+        let mut statement = self.connection.prepare_cached(sql)?;
+        Ok(statement.query_map(values, read)?.collect::<Result<_, _>>()?)
+    }
+
+    /// The row that a statement selects; None without one.
+    pub(crate) fn row<T>(
+        &self,
+        sql: &str,
+        values: impl Params,
+        read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Option<T>, StoreError> {
+        Ok(self.connection.prepare_cached(sql)?.query_row(values, read).optional()?)
+    }
+
+    /// Runs a statement. Returns the number of rows that it wrote or deleted.
+    pub(crate) fn run(&self, sql: &str, values: impl Params) -> Result<usize, StoreError> {
+        Ok(self.connection.prepare_cached(sql)?.execute(values)?)
+    }
 }
 
 /// Root may read the store of a user, and the user can put anything in its place. Opening a pipe would block,
@@ -257,7 +275,13 @@ impl StoreError {
     /// Whether the file itself is damaged. Waiting does not help then, but [`Store::begin_anew`] does.
     #[must_use]
     pub fn is_damage(&self) -> bool {
-        is_damage(self)
+        use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
+        let code = match self {
+            Self::Open { error, .. } | Self::Sql(error) => error.sqlite_error_code(),
+            Self::Schema(rusqlite_migration::Error::RusqliteError { err, .. }) => err.sqlite_error_code(),
+            _ => None,
+        };
+        matches!(code, Some(DatabaseCorrupt | NotADatabase))
     }
 }
 
@@ -268,16 +292,6 @@ fn make_folder(folder: &Path) -> Result<(), StoreError> {
         .mode(0o700)
         .create(folder)
         .map_err(|error| StoreError::Io { path: folder.to_owned(), error })
-}
-
-fn is_damage(error: &StoreError) -> bool {
-    use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
-    let code = match error {
-        StoreError::Open { error, .. } | StoreError::Sql(error) => error.sqlite_error_code(),
-        StoreError::Schema(rusqlite_migration::Error::RusqliteError { err, .. }) => err.sqlite_error_code(),
-        _ => None,
-    };
-    matches!(code, Some(DatabaseCorrupt | NotADatabase))
 }
 
 /// Renames the file and SQLite's files beside it, so that their data stay available for inspection.

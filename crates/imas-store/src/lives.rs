@@ -40,7 +40,7 @@ impl Store {
         let LivingProcess { program, name, is_trial, build_id, machine, begun_s } = process;
         let figures = serde_json::to_string(window)?;
         let values = params![program, name, is_trial, build_id, machine, begun_s, window.until_s, figures];
-        let added = self.connection().prepare_cached(sql)?.execute(values)?;
+        let added = self.run(sql, values)?;
         if !is_trial {
             self.thin_out_untouched(*program)?;
         }
@@ -51,8 +51,7 @@ impl Store {
         let sql = "DELETE FROM life_window WHERE program = ?1 AND NOT is_trial AND begun_s <
                    (SELECT begun_s FROM life_window WHERE program = ?1 AND NOT is_trial
                     GROUP BY process ORDER BY begun_s DESC LIMIT 1 OFFSET ?2)";
-        self.connection().prepare_cached(sql)?.execute(params![program, UNTOUCHED_KEPT - 1])?;
-        Ok(())
+        self.run(sql, params![program, UNTOUCHED_KEPT - 1]).map(drop)
     }
 
     /// Untouched replicas of this build on this state of the machine, in the order in which they began.
@@ -68,11 +67,10 @@ impl Store {
         let sql = "SELECT process, begun_s, figures FROM life_window
                    WHERE program = ?1 AND NOT is_trial AND build_id = ?2 AND machine = ?3
                    ORDER BY begun_s, process, until_s";
-        let mut statement = self.connection().prepare_cached(sql)?;
         let read = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+        let rows: Vec<(String, f64, String)> = self.rows(sql, params![program, build_id, machine], read)?;
         let mut lives: Vec<(String, UntouchedLife)> = vec![];
-        for row in statement.query_map(params![program, build_id, machine], read)? {
-            let (name, begun_s, figures): (String, f64, String) = row?;
+        for (name, begun_s, figures) in rows {
             let window = serde_json::from_str(&figures)?;
             match lives.last_mut().filter(|(known, _)| *known == name) {
                 Some((_, untouched)) => untouched.life.windows.push(window),
@@ -90,10 +88,9 @@ impl Store {
         program: RowId,
     ) -> Result<BTreeMap<String, ServiceLife>, StoreError> {
         let sql = "SELECT process, figures FROM life_window WHERE program = ?1 AND is_trial ORDER BY process, until_s";
-        let mut statement = self.connection().prepare_cached(sql)?;
+        let rows: Vec<(String, String)> = self.rows(sql, [program], |row| Ok((row.get(0)?, row.get(1)?)))?;
         let mut lives: BTreeMap<String, ServiceLife> = BTreeMap::new();
-        for row in statement.query_map([program], |row| Ok((row.get(0)?, row.get::<_, String>(1)?)))? {
-            let (name, figures): (String, String) = row?;
+        for (name, figures) in rows {
             lives.entry(name).or_default().windows.push(serde_json::from_str(&figures)?);
         }
         Ok(lives)

@@ -5,7 +5,7 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use rusqlite::{OptionalExtension, params};
+use rusqlite::params;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -34,11 +34,8 @@ impl Store {
     ) -> Result<Option<T>, StoreError> {
         let stamp = stamp(about);
         let sql = "SELECT fact FROM file_fact WHERE path = ?1 AND kind = ?2 AND stamp = ?3";
-        let fact: Option<String> = self
-            .connection()
-            .prepare_cached(sql)?
-            .query_row(params![file.to_string_lossy(), kind, stamp], |row| row.get(0))
-            .optional()?;
+        let fact: Option<String> =
+            self.row(sql, params![file.to_string_lossy(), kind, stamp], |row| row.get(0))?;
         Ok(fact.and_then(|fact| serde_json::from_str(&fact).ok()))
     }
 
@@ -66,10 +63,9 @@ impl Store {
         let sql = "INSERT INTO file_fact (path, kind, stamp, fact) VALUES (?1, ?2, ?3, ?4)
                    ON CONFLICT (path, kind) DO UPDATE SET stamp = ?3, fact = ?4";
         let fact = serde_json::to_string(fact)?;
-        self.connection().prepare_cached(sql)?.execute(params![file.to_string_lossy(), kind, stamp, fact])?;
+        self.run(sql, params![file.to_string_lossy(), kind, stamp, fact])?;
         let oldest = "DELETE FROM file_fact WHERE rowid <= (SELECT max(rowid) FROM file_fact) - ?1";
-        self.connection().prepare_cached(oldest)?.execute([MOST_FACTS])?;
-        Ok(())
+        self.run(oldest, [MOST_FACTS]).map(drop)
     }
 }
 

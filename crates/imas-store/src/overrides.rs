@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use rusqlite::{OptionalExtension, params};
+use rusqlite::params;
 
 use crate::{RowId, Store, StoreError};
 
@@ -15,8 +15,7 @@ impl Store {
     pub fn pin(&self, program: RowId, candidate: &str, at_s: f64) -> Result<(), StoreError> {
         let sql = "INSERT INTO pin (program, candidate, at_s) VALUES (?1, ?2, ?3)
                    ON CONFLICT (program) DO UPDATE SET candidate = ?2, at_s = ?3";
-        self.connection().execute(sql, params![program, candidate, at_s])?;
-        Ok(())
+        self.run(sql, params![program, candidate, at_s]).map(drop)
     }
 
     /// Removes the pin. Returns whether there was one.
@@ -24,7 +23,7 @@ impl Store {
     /// # Errors
     /// When SQLite returns an error.
     pub fn unpin(&self, program: RowId) -> Result<bool, StoreError> {
-        Ok(self.connection().execute("DELETE FROM pin WHERE program = ?1", [program])? > 0)
+        Ok(self.run("DELETE FROM pin WHERE program = ?1", [program])? > 0)
     }
 
     /// The candidate a program is pinned to.
@@ -32,9 +31,7 @@ impl Store {
     /// # Errors
     /// When SQLite returns an error.
     pub fn pinned(&self, program: RowId) -> Result<Option<String>, StoreError> {
-        let mut statement =
-            self.connection().prepare_cached("SELECT candidate FROM pin WHERE program = ?1")?;
-        Ok(statement.query_row([program], |row| row.get(0)).optional()?)
+        self.row("SELECT candidate FROM pin WHERE program = ?1", [program], |row| row.get(0))
     }
 
     /// Excludes an executable or script. Returns whether it was not excluded before.
@@ -43,7 +40,7 @@ impl Store {
     /// When SQLite returns an error.
     pub fn exclude(&self, path: &str, at_s: f64) -> Result<bool, StoreError> {
         let sql = "INSERT INTO exclusion (path, at_s) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
-        Ok(self.connection().execute(sql, params![path, at_s])? > 0)
+        Ok(self.run(sql, params![path, at_s])? > 0)
     }
 
     /// Removes an exclusion. Returns whether there was one.
@@ -51,7 +48,7 @@ impl Store {
     /// # Errors
     /// When SQLite returns an error.
     pub fn include(&self, path: &str) -> Result<bool, StoreError> {
-        Ok(self.connection().execute("DELETE FROM exclusion WHERE path = ?1", [path])? > 0)
+        Ok(self.run("DELETE FROM exclusion WHERE path = ?1", [path])? > 0)
     }
 
     /// All excluded paths in alphabetical order.
@@ -59,8 +56,7 @@ impl Store {
     /// # Errors
     /// When SQLite returns an error.
     pub fn exclusions(&self) -> Result<Vec<String>, StoreError> {
-        let mut statement = self.connection().prepare("SELECT path FROM exclusion ORDER BY path")?;
-        Ok(statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?)
+        self.rows("SELECT path FROM exclusion ORDER BY path", [], |row| row.get(0))
     }
 
     /// Whether the executable or the script is excluded.
@@ -68,10 +64,8 @@ impl Store {
     /// # Errors
     /// When SQLite returns an error.
     pub fn is_excluded(&self, path: &str, detail: &str) -> Result<bool, StoreError> {
-        let mut statement = self
-            .connection()
-            .prepare_cached("SELECT 1 FROM exclusion WHERE path = ?1 OR (path = ?2 AND ?2 <> '')")?;
-        Ok(statement.exists([path, detail])?)
+        let sql = "SELECT 1 FROM exclusion WHERE path = ?1 OR (path = ?2 AND ?2 <> '')";
+        Ok(self.row(sql, [path, detail], |_| Ok(()))?.is_some())
     }
 
     /// Ends the quarantine of a candidate for a program: crashes up to this time no longer count.
@@ -81,8 +75,7 @@ impl Store {
     pub fn unblock(&self, program: RowId, candidate: &str, at_s: f64) -> Result<(), StoreError> {
         let sql = "INSERT INTO lift (program, candidate, at_s) VALUES (?1, ?2, ?3)
                    ON CONFLICT (program, candidate) DO UPDATE SET at_s = ?3";
-        self.connection().execute(sql, params![program, candidate, at_s])?;
-        Ok(())
+        self.run(sql, params![program, candidate, at_s]).map(drop)
     }
 
     /// For each candidate, the time up to which its crashes are cleared, Unix time.
@@ -90,9 +83,8 @@ impl Store {
     /// # Errors
     /// When SQLite returns an error.
     pub fn unblocked(&self, program: RowId) -> Result<BTreeMap<String, f64>, StoreError> {
-        let mut statement =
-            self.connection().prepare_cached("SELECT candidate, at_s FROM lift WHERE program = ?1")?;
-        Ok(statement.query_map([program], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<Result<_, _>>()?)
+        let sql = "SELECT candidate, at_s FROM lift WHERE program = ?1";
+        Ok(self.rows(sql, [program], |row| Ok((row.get(0)?, row.get(1)?)))?.into_iter().collect())
     }
 }
 

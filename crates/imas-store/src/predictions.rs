@@ -3,7 +3,7 @@
 
 use imas_core::reliability::RecordedRunFacts;
 use imas_core::replay_prior::PredictedDifference;
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::{Row, params};
 
 use crate::{RowId, Store, StoreError};
 
@@ -50,12 +50,10 @@ impl Store {
     /// When SQLite returns an error.
     pub fn predictions(&self, program: RowId) -> Result<Option<StoredPredictions>, StoreError> {
         let sql = "SELECT at_s, build_id, machine, run FROM replayed_run WHERE program = ?1";
-        let run = self.connection().prepare_cached(sql)?.query_row([program], run_of).optional()?;
-        let Some(mut run) = run else { return Ok(None) };
+        let Some(mut run) = self.row(sql, [program], run_of)? else { return Ok(None) };
         let sql =
             "SELECT candidate, version, cpu, memory FROM prediction WHERE program = ?1 ORDER BY candidate";
-        let mut statement = self.connection().prepare_cached(sql)?;
-        run.differences = statement.query_map([program], difference_of)?.collect::<Result<_, _>>()?;
+        run.differences = self.rows(sql, [program], difference_of)?;
         Ok(Some(run))
     }
 }
@@ -107,13 +105,12 @@ impl Store {
         let sql = format!(
             "SELECT candidate, run, cpu, memory FROM checked_prediction WHERE {which} ORDER BY program, candidate"
         );
-        let mut statement = self.connection().prepare_cached(&sql)?;
         let check = |row: &Row<'_>| {
             let run: String = row.get(1)?;
             let run = serde_json::from_str(&run).unwrap_or_default();
             Ok(StoredCheck { candidate: row.get(0)?, run, cpu: row.get(2)?, memory: row.get(3)? })
         };
-        Ok(statement.query_map([program], check)?.collect::<Result<_, _>>()?)
+        self.rows(&sql, [program], check)
     }
 }
 

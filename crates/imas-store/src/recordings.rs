@@ -2,7 +2,7 @@
 //! Programs whose next start is to be recorded, and recordings that wait for their replay: one of each
 //! program.
 
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::{Row, params};
 
 use crate::{RowId, Store, StoreError};
 
@@ -85,8 +85,7 @@ impl Store {
                    folder = NULL, build_id = NULL, pid = NULL, start_ticks = NULL, boot_id = NULL, refused = NULL,
                    refused_s = NULL WHERE refused IS NOT NULL";
         let limit = asked.limit_bytes.cast_signed();
-        let new = self.connection().execute(sql, params![program, asked.at_s, limit, asked.window_s])?;
-        Ok(new > 0)
+        Ok(self.run(sql, params![program, asked.at_s, limit, asked.window_s])? > 0)
     }
 
     /// The recording of the program, asked for or begun.
@@ -95,7 +94,7 @@ impl Store {
     /// When SQLite returns an error.
     pub fn recording(&self, program: RowId) -> Result<Option<ProgramRecording>, StoreError> {
         let sql = format!("SELECT {COLUMNS} FROM recording WHERE program = ?1");
-        Ok(self.connection().prepare_cached(&sql)?.query_row([program], recording_of).optional()?)
+        self.row(&sql, [program], recording_of)
     }
 
     /// All recordings that are asked for, or were made.
@@ -104,8 +103,7 @@ impl Store {
     /// When SQLite returns an error.
     pub fn recordings(&self) -> Result<Vec<ProgramRecording>, StoreError> {
         let sql = format!("SELECT {COLUMNS} FROM recording ORDER BY asked_s, program");
-        let mut statement = self.connection().prepare_cached(&sql)?;
-        Ok(statement.query_map([], recording_of)?.collect::<Result<_, _>>()?)
+        self.rows(&sql, [], recording_of)
     }
 
     /// Takes the recording that is asked for. Returns `false` if another start has taken it, or nothing is
@@ -118,9 +116,7 @@ impl Store {
                    boot_id = ?7 WHERE program = ?1 AND folder IS NULL AND refused IS NULL";
         let BegunRecording { at_s, folder, build_id, pid, start_ticks, boot_id } = begun;
         let ticks = start_ticks.cast_signed();
-        let taken =
-            self.connection().execute(sql, params![program, at_s, folder, build_id, pid, ticks, boot_id])?;
-        Ok(taken > 0)
+        Ok(self.run(sql, params![program, at_s, folder, build_id, pid, ticks, boot_id])? > 0)
     }
 
     /// Nothing was learned from the recording of this build. Returns `false` where there is none.
@@ -135,7 +131,7 @@ impl Store {
     ) -> Result<bool, StoreError> {
         let sql = "UPDATE recording SET refused = ?2, refused_s = ?3, build_id = ?4 WHERE program = ?1";
         let RefusedRecording { at_s, why } = refused;
-        Ok(self.connection().execute(sql, params![program, why, at_s, build_id])? > 0)
+        Ok(self.run(sql, params![program, why, at_s, build_id])? > 0)
     }
 
     /// Removes the recording: it was replayed, failed, or is no longer wanted.
@@ -143,7 +139,7 @@ impl Store {
     /// # Errors
     /// When SQLite returns an error.
     pub fn end_recording(&self, program: RowId) -> Result<bool, StoreError> {
-        Ok(self.connection().execute("DELETE FROM recording WHERE program = ?1", [program])? > 0)
+        Ok(self.run("DELETE FROM recording WHERE program = ?1", [program])? > 0)
     }
 }
 

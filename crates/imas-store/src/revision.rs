@@ -1,24 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Whether anything stored about a program has changed, for programs that look again and again.
 
-use rusqlite::params;
+use rusqlite::types::Value;
 
 use crate::{RowId, Store, StoreError};
 
 /// What is stored about a program, in a few numbers: two equal ones mean that nothing was added or removed.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ProgramRevision {
-    trials: i64,
-    newest_trial: RowId,
-    newest_decision: RowId,
-    pinned: Option<String>,
-    unblocked_at_s: f64,
-    exclusions: i64,
-    disabled: i64,
-    replayed_at_s: f64,
-    recording: Option<f64>,
-    life_windows: i64,
-}
+pub struct ProgramRevision(Vec<Value>);
 
 impl Store {
     /// The revision of a program now.
@@ -36,20 +25,9 @@ impl Store {
             (SELECT coalesce(refused_s, begun_s, asked_s) FROM recording WHERE program = ?1),
             (SELECT count(*) FROM life_window WHERE program = ?1)";
         let mut statement = self.connection().prepare_cached(SQL)?;
-        Ok(statement.query_row(params![program], |row| {
-            Ok(ProgramRevision {
-                trials: row.get(0)?,
-                newest_trial: row.get(1)?,
-                newest_decision: row.get(2)?,
-                pinned: row.get(3)?,
-                unblocked_at_s: row.get(4)?,
-                exclusions: row.get(5)?,
-                disabled: row.get(6)?,
-                replayed_at_s: row.get(7)?,
-                recording: row.get(8)?,
-                life_windows: row.get(9)?,
-            })
-        })?)
+        let columns = statement.column_count();
+        let values = statement.query_row([program], |row| (0..columns).map(|at| row.get(at)).collect())?;
+        Ok(ProgramRevision(values))
     }
 }
 

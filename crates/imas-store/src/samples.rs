@@ -7,7 +7,7 @@ use imas_core::hang::may_have_hung;
 use imas_core::printable;
 use imas_core::sample::PageKind;
 use imas_core::{Sample, TrialRecord};
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::{Row, params};
 use serde::{Deserialize, Serialize};
 
 use crate::domain::Domain;
@@ -59,7 +59,7 @@ impl Store {
             return Ok(known);
         }
         let sql = "INSERT INTO program (domain, path, detail) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING";
-        self.connection().execute(sql, params![domain, path, detail])?;
+        self.run(sql, params![domain, path, detail])?;
         let made = self.find_program_in(domain, path, detail)?;
         made.ok_or(StoreError::Sql(rusqlite::Error::QueryReturnedNoRows))
     }
@@ -83,7 +83,7 @@ impl Store {
         if is_own_name && statement.query_row(params![domain, path], |row| row.get(0))? {
             let takes =
                 format!("UPDATE OR IGNORE program SET detail = ?3, by_file_alone = 0 WHERE {OF_FILE}");
-            self.connection().execute(&takes, params![domain, path, detail])?;
+            self.run(&takes, params![domain, path, detail])?;
         }
         self.program_in(domain, path, detail)
     }
@@ -98,10 +98,9 @@ impl Store {
         path: &str,
         detail: &str,
     ) -> Result<Option<StoredProgram>, StoreError> {
-        let mut statement = self.connection().prepare_cached(
-            "SELECT id, domain, path, detail FROM program WHERE domain = ?1 AND path = ?2 AND detail = ?3",
-        )?;
-        Ok(statement.query_row(params![domain, path, detail], program_of).optional()?)
+        let sql =
+            "SELECT id, domain, path, detail FROM program WHERE domain = ?1 AND path = ?2 AND detail = ?3";
+        self.row(sql, params![domain, path, detail], program_of)
     }
 
     /// All programs whose executable or script has that path, in the order they became known.
@@ -110,8 +109,7 @@ impl Store {
     /// When SQLite returns an error.
     pub fn programs_at(&self, path: &str) -> Result<Vec<StoredProgram>, StoreError> {
         let sql = "SELECT id, domain, path, detail FROM program WHERE path = ?1 OR detail = ?1 ORDER BY id";
-        let mut statement = self.connection().prepare(sql)?;
-        Ok(statement.query_map([path], program_of)?.collect::<Result<_, _>>()?)
+        self.rows(sql, [path], program_of)
     }
 
     /// The program of that number.
@@ -119,9 +117,7 @@ impl Store {
     /// # Errors
     /// When SQLite returns an error.
     pub fn program_numbered(&self, id: RowId) -> Result<Option<StoredProgram>, StoreError> {
-        let mut statement =
-            self.connection().prepare("SELECT id, domain, path, detail FROM program WHERE id = ?1")?;
-        Ok(statement.query_row([id], program_of).optional()?)
+        self.row("SELECT id, domain, path, detail FROM program WHERE id = ?1", [id], program_of)
     }
 
     /// All programs, in the order they became known.
@@ -129,9 +125,7 @@ impl Store {
     /// # Errors
     /// When SQLite returns an error.
     pub fn programs(&self) -> Result<Vec<StoredProgram>, StoreError> {
-        let mut statement =
-            self.connection().prepare("SELECT id, domain, path, detail FROM program ORDER BY id")?;
-        Ok(statement.query_map([], program_of)?.collect::<Result<_, _>>()?)
+        self.rows("SELECT id, domain, path, detail FROM program ORDER BY id", [], program_of)
     }
 
     /// The programs whose detail has more than that many bytes.
@@ -140,9 +134,7 @@ impl Store {
     /// When SQLite returns an error.
     pub fn programs_longer_than(&self, bytes: usize) -> Result<Vec<RowId>, StoreError> {
         let sql = "SELECT id FROM program WHERE length(CAST(detail AS BLOB)) > ?1 ORDER BY id";
-        let mut statement = self.connection().prepare(sql)?;
-        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
-        Ok(statement.query_map([bytes], |row| row.get(0))?.collect::<Result<_, _>>()?)
+        self.rows(sql, [i64::try_from(bytes).unwrap_or(i64::MAX)], |row| row.get(0))
     }
 
     /// Gives a program another detail. If its domain has a program of that name already, this one is deleted.
@@ -151,7 +143,7 @@ impl Store {
     /// When SQLite returns an error.
     pub fn rename_detail(&mut self, program: RowId, detail: &str) -> Result<(), StoreError> {
         let sql = "UPDATE OR IGNORE program SET detail = ?2 WHERE id = ?1";
-        if self.connection().execute(sql, params![program, detail])? == 0 {
+        if self.run(sql, params![program, detail])? == 0 {
             self.forget(program)?;
         }
         Ok(())
@@ -190,8 +182,7 @@ impl Store {
     fn thin_out(&self, program: RowId) -> Result<(), StoreError> {
         let sql = "DELETE FROM trial WHERE program = ?1 AND uneventful AND id <=
                    (SELECT id FROM trial WHERE program = ?1 AND uneventful ORDER BY id DESC LIMIT 1 OFFSET ?2)";
-        self.connection().prepare_cached(sql)?.execute(params![program, UNEVENTFUL_KEPT])?;
-        Ok(())
+        self.run(sql, params![program, UNEVENTFUL_KEPT]).map(drop)
     }
 
     /// All trials of a program in the order they were made, each with how its process lived on.

@@ -29,7 +29,8 @@ impl Store {
     }
 }
 
-fn reader(path: &Path) -> Result<Connection, StoreError> {
+/// The file, opened for reading alone.
+pub(crate) fn reader(path: &Path) -> Result<Connection, StoreError> {
     let open = |error| StoreError::Open { path: path.to_owned(), error };
     check_kind(path)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
