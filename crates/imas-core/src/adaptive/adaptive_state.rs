@@ -32,9 +32,6 @@ pub struct AdaptiveState {
     pub settings: Settings,
     /// Role of each candidate: whether it may be tried and used. A candidate above the memory limit may not.
     pub roles: Vec<Role>,
-    /// Whether the trials did different amounts of work. Their figures are then taken per call and per live
-    /// byte.
-    pub per_operation: bool,
     /// Trials that no longer count.
     pub expired: Expired,
     /// Trials that are this host's, where a fleet shares them out; None where the host tries as if it were
@@ -52,7 +49,6 @@ impl AdaptiveState {
     pub fn new(history: &History<'_>, roles: &[Role], settings: &Settings) -> Self {
         let len = history.candidates.len();
         let made = made(history, settings);
-        let per_operation = !same_work(&made);
         let mut last_s = vec![None; len];
         // After a clock was set back, trials with a time in the future would put off every retest until then.
         for one in made.iter().filter(|one| one.record.sample.made_unix_s <= history.now_unix_s) {
@@ -84,7 +80,6 @@ impl AdaptiveState {
             board,
             settings: *settings,
             roles: (0..len).map(|i| if fits(i) { roles[i] } else { Role::Ineligible }).collect(),
-            per_operation,
             expired: expired(history, settings),
             turn: None,
             last_s,
@@ -319,6 +314,7 @@ struct DividedTrials {
 
 impl DividedTrials {
     fn of(made: &[Made<'_>], history: &History<'_>, settings: &Settings) -> Self {
+        // Where the trials did different amounts of work, their figures are taken per call and per live byte.
         let per_operation = !same_work(made);
         let system = history.candidates.iter().position(Candidate::is_system).unwrap_or(0);
         let spans: Vec<Span> = made.iter().map(Made::span).collect();
