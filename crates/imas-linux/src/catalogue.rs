@@ -60,8 +60,6 @@ pub struct CatalogueCandidate {
     pub needs: Option<PathBuf>,
     /// Reason why the candidate is not offered although it could be loaded.
     pub withheld: Option<String>,
-    /// Whether the candidate can be opened in a running process.
-    pub opens: bool,
     /// Facts of malloc's contract that it may break, as accepted in its catalogue entry.
     pub accept: Vec<String>,
     /// Added by the operator or a user: not built, and not put through the conformance kit, by us.
@@ -223,7 +221,6 @@ fn untouched() -> CatalogueCandidate {
         summary: "the program untouched".to_owned(),
         default: true,
         service_default: true,
-        opens: true,
         ..CatalogueCandidate::default()
     }
 }

@@ -52,9 +52,9 @@ pub(super) struct Entry {
     yields_to: Vec<String>,
     #[serde(default)]
     accept: Vec<String>,
-    #[serde(default)]
-    dlopen: bool,
-    // For people and for the conformance kit.
+    // Whether it can be opened in a running process, and why not: for people and for the conformance kit.
+    #[serde(default, rename = "dlopen")]
+    _dlopen: bool,
     #[serde(rename = "dlopen_reason")]
     _dlopen_reason: Option<String>,
 }
@@ -151,7 +151,6 @@ impl Entry {
             needs,
             withheld: self.withheld,
             accept: self.accept,
-            opens: self.dlopen,
             added,
             defined: (file.to_owned(), line),
             name,
