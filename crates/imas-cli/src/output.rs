@@ -34,6 +34,14 @@ pub fn json(value: &impl Serialize) -> Result<()> {
     write(&printable::json(&serde_json::to_string_pretty(value)?))
 }
 
+/// Writes a value as JSON, or else a page for people.
+///
+/// # Errors
+/// When standard output cannot be written.
+pub fn json_or(is_json: bool, value: &impl Serialize, page: impl FnOnce() -> String) -> Result<()> {
+    if is_json { json(value) } else { text(&page()) }
+}
+
 /// Whether the name of a file stands for standard output.
 #[must_use]
 pub fn is_stdout(file: &Path) -> bool {

@@ -78,11 +78,8 @@ pub(crate) fn run(args: &TrimArgs, context: &Context) -> Result<ExitCode> {
     unasked.take(MOST_LOOKED_AT).for_each(|asking| asking.row.look_at_heaps(advised));
     let rows: Vec<Row> = all.into_iter().map(|asking| asking.row).collect();
     let sum = rows.iter().filter_map(|row| row.returned_bytes).fold(0, u64::saturating_add);
-    if args.json.json {
-        output::json(&json!({ "schema": 1, "returned_bytes": sum, "processes": rows }))?;
-    } else {
-        output::text(&page(&rows, sum))?;
-    }
+    let document = json!({ "schema": 1, "returned_bytes": sum, "processes": rows });
+    output::json_or(args.json.json, &document, || page(&rows, sum))?;
     let any = rows.iter().any(|row| row.answered);
     Ok(if any { ExitCode::SUCCESS } else { ExitCode::from(NO_ANSWER) })
 }

@@ -8,7 +8,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use imas_cli::format::{counted, counted_verb};
+use imas_cli::format::{self, counted, counted_verb};
 use imas_core::stats::Interval;
 use imas_linux::index::detail_of_unit;
 use imas_linux::running::Running;
@@ -73,12 +73,8 @@ struct Advice {
 pub(crate) fn run(args: JsonArgs, context: &Context) -> Result<ExitCode> {
     let store = crate::stored::harvest::view(context)?;
     let advice = advice(context, &store)?;
-    if args.json {
-        output::json(&advice)?;
-    } else {
-        let without_trials = heap_advice::page(&advice.heaps) + &runtime_advice::page(&advice.runtimes);
-        output::text(&(page(&advice) + &without_trials))?;
-    }
+    let without_trials = || heap_advice::page(&advice.heaps) + &runtime_advice::page(&advice.runtimes);
+    output::json_or(args.json, &advice, || page(&advice) + &without_trials())?;
     let by_reading = !advice.heaps.is_empty() || advice.runtimes.iter().any(RuntimeRow::is_proven);
     let any = advice.processes.iter().any(|row| row.gain) || by_reading;
     Ok(if any { ExitCode::SUCCESS } else { ExitCode::from(NO_ADVICE) })
@@ -181,11 +177,7 @@ fn verdict(row: &Row) -> &'static str {
 
 /// The change in per cent, with its interval.
 fn change(ratio: Option<Interval>) -> String {
-    let percent = |x: f64| (x - 1.0) * 100.0;
-    ratio.map_or_else(
-        || "no data".to_owned(),
-        |r| format!("{:+.1} % [{:+.1}, {:+.1}]", percent(r.mid), percent(r.lo), percent(r.hi)),
-    )
+    ratio.as_ref().map_or_else(|| "no data".to_owned(), format::change)
 }
 
 #[cfg(test)]

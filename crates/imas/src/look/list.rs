@@ -74,11 +74,7 @@ pub(crate) fn run(args: &ListArgs, context: &Context) -> Result<ExitCode> {
             ));
         }
     }
-    if args.json.json {
-        output::json(&listing)?;
-    } else {
-        output::text(&table(&listing, width()))?;
-    }
+    output::json_or(args.json.json, &listing, || table(&listing, width()))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -72,11 +72,7 @@ struct Report {
 
 pub(crate) fn run(args: &StatusArgs, context: &Context) -> Result<ExitCode> {
     let report = Report::now(args, context)?;
-    if args.json.json {
-        output::json(&report.as_json())?;
-    } else {
-        output::text(&report.page())?;
-    }
+    output::json_or(args.json.json, &report.as_json(), || report.page())?;
     Ok(if report.daemon.is_some() { ExitCode::SUCCESS } else { ExitCode::from(NOT_RUNNING) })
 }
 

@@ -68,7 +68,8 @@ pub(crate) fn check(args: &BenchArgs) -> Result<()> {
     Ok(())
 }
 
-fn folder_of(file: &Path) -> &Path {
+/// The folder of a file that is named as the user typed it.
+pub(crate) fn folder_of(file: &Path) -> &Path {
     file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."))
 }
 

@@ -22,6 +22,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike as _;
 
 use crate::command_line::trace_args::RecordArgs;
+use crate::measure::export::folder_of;
 use imas_cli::message::{self, Hinted};
 use imas_cli::output;
 use imas_engine::context::Context;
@@ -65,11 +66,6 @@ pub(crate) fn recorded(
         message::warning(STILL_RUNS);
     }
     recording.write(trace, run)
-}
-
-/// The folder of the trace.
-fn folder_of(trace: &Path) -> &Path {
-    trace.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."))
 }
 
 /// The environment of a recorded start.

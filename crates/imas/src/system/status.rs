@@ -93,11 +93,7 @@ struct IndexFacts {
 
 pub(crate) fn run(args: JsonArgs, machine: &Machine) -> Result<ExitCode> {
     let status = Status::now(machine);
-    if args.json {
-        output::json(&status)?;
-    } else {
-        output::text(&status.page())?;
-    }
+    output::json_or(args.json, &status, || status.page())?;
     Ok(if status.works { ExitCode::SUCCESS } else { ExitCode::from(NO) })
 }
 
