@@ -446,13 +446,10 @@ mod tests {
     }
 
     #[test]
-    fn a_watchdogs_signal_is_no_crash() {
-        assert!(judged(&[record(1.0, "hoard", Ended::Killed { signal: 6 })]).is_empty());
-    }
-
-    #[test]
     fn ends_that_are_not_crashes_do_not_quarantine() {
-        for ended in [CLEAN, Ended::Unknown, Ended::Signal { signal: 8 }, Ended::Clean { status: Some(3) }] {
+        let by_watchdog = Ended::Killed { signal: 6 };
+        let failed = Ended::Clean { status: Some(3) };
+        for ended in [CLEAN, Ended::Unknown, Ended::Signal { signal: 8 }, failed, by_watchdog] {
             assert!(judged(&[record(1.0, "hoard", ended)]).is_empty(), "{ended:?}");
         }
     }

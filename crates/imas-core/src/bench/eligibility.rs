@@ -148,6 +148,7 @@ mod tests {
         assert_eq!(objection(&[run(0, None)], &[run(0, Some("a"))]), None);
         assert_eq!(objection(&[run(0, Some("a"))], &[run(0, None)]), None);
         assert_eq!(objection(&[run(1, None), run(0, None)], &[run(1, None)]), None, "flaky by itself");
+        assert_eq!(objection(&[run(134, None)], &[run(134, None)]), None, "crashes by itself");
     }
 
     #[test]
@@ -183,11 +184,6 @@ mod tests {
         let uncounted = of(&[139], &[run(139, None)], &[]);
         assert_eq!(uncounted, Some(IneligibleCandidate::Crashed { signal: 11 }), "and not when it is not");
         assert_eq!(of(&[], fine, &[0]), None);
-    }
-
-    #[test]
-    fn a_program_that_crashes_anyway_is_not_the_candidates_fault() {
-        assert_eq!(objection(&[run(134, None)], &[run(134, None)]), None);
     }
 
     #[test]

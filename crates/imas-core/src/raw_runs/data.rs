@@ -222,14 +222,15 @@ mod tests {
     use super::*;
     use crate::pace::Pace;
 
+    /// Lines without a time go with those before.
     #[test]
     fn a_left_out_program_is_listed_unless_it_ran_later() {
         let text = concat!(
             "{\"program\":\"c\",\"candidate\":\"system\",\"ok\":true,\"at_s\":1.0}\n",
-            "{\"left_out\":\"c\",\"why\":\"no input\",\"at_s\":2.0}\n",
-            "{\"left_out\":\"a\",\"why\":\"not installed\",\"at_s\":1.0}\n",
+            "{\"left_out\":\"a\",\"why\":\"not installed\",\"at_s\":2.0}\n",
+            "{\"left_out\":\"b\",\"why\":\"not installed\",\"at_s\":2.0}\n",
+            "{\"left_out\":\"c\",\"why\":\"no input\"}\n",
             "{\"left_out\":\"a\",\"why\":\"fails\"}\n",
-            "{\"left_out\":\"b\",\"why\":\"not installed\"}\n",
             "{\"program\":\"b\",\"candidate\":\"system\",\"ok\":true}\n",
         );
         let data = read(text);

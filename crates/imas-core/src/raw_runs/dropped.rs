@@ -81,16 +81,4 @@ mod tests {
         dropped.ran("a", 11.0);
         assert_eq!(dropped.reasons(), BTreeMap::from([("a", "no input")]));
     }
-
-    #[test]
-    fn lines_without_a_time_go_with_those_before() {
-        let mut dropped = Dropped::default();
-        dropped.ran("c", 1.0);
-        dropped.left_out(left_out("a", "not installed", 2.0));
-        dropped.left_out(left_out("b", "not installed", 2.0));
-        dropped.left_out(left_out("c", "no input", 0.0));
-        dropped.left_out(left_out("a", "fails", 0.0));
-        dropped.ran("b", 0.0);
-        assert_eq!(dropped.reasons(), BTreeMap::from([("a", "fails"), ("c", "no input")]));
-    }
 }
