@@ -76,13 +76,6 @@ mod tests {
     }
 
     #[test]
-    fn a_stored_key_is_found_again() {
-        let (detail, text) = of(&"x".repeat(5000));
-        let again = key_of_kept(&text).map(Detail::LongText);
-        assert_eq!(again, Some(detail));
-    }
-
-    #[test]
     fn bytes_that_are_no_text_are_hashed_as_they_are() {
         let bytes = vec![0xff; 2000];
         let (detail, text) = kept(Detail::Text(bytes.clone()), String::from_utf8_lossy(&bytes).into_owned());
