@@ -346,6 +346,8 @@ fn hex(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use imas_testing::compiled;
+
     use super::*;
     use crate::runtime::{Runtime, RuntimeEntry};
 
@@ -358,13 +360,15 @@ mod tests {
 
     fn compile(source: &str, flags: &[&str]) -> (tempfile::TempDir, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
-        let input = folder.path().join("t.c");
-        let output = folder.path().join("t");
-        std::fs::write(&input, source).unwrap();
-        let status =
-            std::process::Command::new("cc").args(flags).arg("-o").arg(&output).arg(&input).status().unwrap();
-        assert!(status.success());
+        let output = compiled(folder.path(), "t", source, flags);
         (folder, output)
+    }
+
+    /// It can be linked with the libraries that were made before in that folder.
+    pub(super) fn linked(folder: &Path, name: &str, source: &str, flags: &[&str]) -> PathBuf {
+        let here = format!("-L{}", folder.display());
+        let first = ["-fno-builtin", "-Wl,-rpath,$ORIGIN", &here, "-Wl,--no-as-needed"];
+        compiled(folder, name, source, &[&first[..], flags].concat())
     }
 
     #[test]

@@ -118,11 +118,7 @@ mod tests {
     /// A folder with a library of that name that has this source.
     fn library(name: &str, source: &str) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("source.c");
-        std::fs::write(&file, source).unwrap();
-        let mut compiler = std::process::Command::new("cc");
-        compiler.args(["-shared", "-fPIC", "-o"]).arg(folder.path().join(name)).arg(file);
-        assert!(compiler.status().unwrap().success());
+        imas_testing::compiled(folder.path(), name, source, &["-shared", "-fPIC"]);
         folder
     }
 

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Settings of language runtimes, from the learner to the start by the stub.
 
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use imas_core::sample::Ended;
 use imas_store::samples::StoredProgram;
-use imas_testing::skipped;
+use imas_testing::{compiled, skipped};
 
 use crate::support::{World, node};
 
@@ -82,25 +81,16 @@ int main(int argc, char **argv) {
 }
 "#;
 
-fn like_node(folder: &Path, name: &str, flags: &[&str]) -> PathBuf {
-    let (source, program) = (folder.join(name).with_extension("c"), folder.join(name));
-    std::fs::write(&source, LIKE_NODE).unwrap();
-    let mut compiler = Command::new("cc");
-    compiler.args(["-rdynamic", "-fno-builtin"]).args(flags).arg("-o").args([&program, &source]);
-    assert!(compiler.status().unwrap().success());
-    program
-}
-
 /// An older Node.js does not start with this option, so where the file does not show the version nothing is offered.
 #[test]
 fn what_an_unknown_version_may_refuse_is_not_tried() {
     let mut world = World::with(&CONFIGURATION.replace("[", "['jemalloc', "));
     world.start();
-    for (name, flags, expected) in [
-        ("nodeold", &[][..], &["jemalloc", "system"][..]),
-        ("nodenew", &["-DNEW"], &["jemalloc", "node:semi8", "system"]),
+    for (name, flag, expected) in [
+        ("nodeold", "-DOLD", &["jemalloc", "system"][..]),
+        ("nodenew", "-DNEW", &["jemalloc", "node:semi8", "system"]),
     ] {
-        let file = like_node(&world.path("work"), name, flags);
+        let file = compiled(&world.path("work"), name, LIKE_NODE, &["-rdynamic", "-fno-builtin", flag]);
         let program = world.notice(&file);
         world.settle(&file, &program);
         assert_eq!(tried(&world, &program), expected, "{name}");

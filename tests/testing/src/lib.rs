@@ -29,6 +29,20 @@ pub fn copy_program(from: &Path, to: &Path) {
     assert!(copied.is_ok_and(|status| status.success()), "{} cannot be copied", from.display());
 }
 
+/// What `cc` makes of that text in C: a file with that name in the folder.
+///
+/// # Panics
+/// If it does not compile.
+pub fn compiled(folder: &Path, name: &str, source: &str, flags: &[&str]) -> PathBuf {
+    let output = folder.join(name);
+    let input = output.with_extension("c");
+    let written = std::fs::write(&input, source);
+    let mut compiler = Command::new("cc");
+    compiler.arg("-o").args([&output, &input]).args(flags);
+    assert!(written.is_ok() && compiler.status().is_ok_and(|status| status.success()), "{compiler:?}");
+    output
+}
+
 /// A deadline. No result of a test depends on it. On an emulated machine it is IMAS_TEST_SLOWNESS times as long.
 pub fn deadline(seconds: u64) -> Duration {
     let slowness = std::env::var("IMAS_TEST_SLOWNESS").ok().and_then(|times| times.parse::<u32>().ok());

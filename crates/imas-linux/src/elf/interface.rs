@@ -179,8 +179,8 @@ pub(super) fn find(name: &str, program: &Path, named: &[String]) -> Option<PathB
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::elf::tests::linked;
     use crate::elf::{ElfImage, Unfit};
-    use std::process::Command;
 
     #[test]
     fn controls_are_no_calls() {
@@ -211,17 +211,7 @@ mod tests {
         }
 
         fn compile(&self, name: &str, source: &str, flags: &[&str]) -> PathBuf {
-            let (input, output) = (self.0.path().join("t.c"), self.0.path().join(name));
-            std::fs::write(&input, source).unwrap();
-            let here = format!("-L{}", self.0.path().display());
-            let mut command = Command::new("cc");
-            command
-                .args(["-Wl,-rpath,$ORIGIN", &here, "-Wl,--no-as-needed", "-o"])
-                .arg(&output)
-                .arg(&input)
-                .args(flags);
-            assert!(command.status().unwrap().success(), "{command:?}");
-            output
+            linked(self.0.path(), name, source, flags)
         }
 
         fn unfit(&self, source: &str, flags: &[&str]) -> Option<Unfit> {

@@ -52,12 +52,8 @@ mod tests {
         assert_eq!(of_glibc(b"GLIBCXX_3.4.21"), None);
         let folder = tempfile::tempdir().unwrap();
         let asked = |text: &str| {
-            let (source, library) = (folder.path().join("a.c"), folder.path().join("a.so"));
-            std::fs::write(&source, text).unwrap();
-            let mut compiler = std::process::Command::new("cc");
-            compiler.args(["-shared", "-fPIC", "-nostartfiles", "-o"]).args([&library, &source]);
-            assert!(compiler.status().unwrap().success());
-            glibc_asked(&library).unwrap()
+            let flags = ["-shared", "-fPIC", "-nostartfiles"];
+            glibc_asked(&imas_testing::compiled(folder.path(), "a.so", text, &flags)).unwrap()
         };
         assert_eq!(asked("int one(void) { return 1; }"), None);
         let gettid = "int gettid(void); int getpid(void); int two(void) { return gettid() + getpid(); }";

@@ -104,18 +104,7 @@ fn names(file: &Path, kind: Kind, left: &mut u64) -> Result<BTreeSet<String>, El
 mod tests {
     use super::*;
     use crate::elf::ElfImage;
-    use std::path::PathBuf;
-    use std::process::Command;
-
-    fn compile(folder: &Path, name: &str, source: &str, flags: &[&str]) -> PathBuf {
-        let (input, output) = (folder.join("t.c"), folder.join(name));
-        std::fs::write(&input, source).unwrap();
-        let here = format!("-L{}", folder.display());
-        let mut command = Command::new("cc");
-        command.args(["-fno-builtin", "-Wl,-rpath,$ORIGIN", &here, "-Wl,--no-as-needed", "-o"]);
-        assert!(command.arg(&output).arg(&input).args(flags).status().unwrap().success());
-        output
-    }
+    use crate::elf::tests::linked;
 
     const WRAPS: &str = "int munmap(void *a, unsigned long n){return a && n;} int mine(void){return 1;}";
 
@@ -124,14 +113,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let main = "int munmap(void *, unsigned long); int main(void){return munmap(0, 0);}";
         let defines = |file: &Path| ElfImage::read(file).unwrap().defines;
-        let plain = compile(folder.path(), "plain", main, &[]);
+        let plain = linked(folder.path(), "plain", main, &[]);
         assert_eq!(defines(&plain), Vec::<String>::new(), "a reference is no definition");
-        let own = compile(folder.path(), "own", &WRAPS.replace("mine", "main"), &["-rdynamic"]);
+        let own = linked(folder.path(), "own", &WRAPS.replace("mine", "main"), &["-rdynamic"]);
         assert_eq!(defines(&own), ["munmap"]);
-        compile(folder.path(), "libwraps.so", WRAPS, &["-shared", "-fPIC"]);
-        let linked = compile(folder.path(), "linked", main, &["-lwraps"]);
-        assert_eq!(defines(&linked), ["munmap"]);
-        let behind = compile(folder.path(), "behind", main, &["-lc", "-lwraps"]);
+        linked(folder.path(), "libwraps.so", WRAPS, &["-shared", "-fPIC"]);
+        let used = linked(folder.path(), "used", main, &["-lwraps"]);
+        assert_eq!(defines(&used), ["munmap"]);
+        let behind = linked(folder.path(), "behind", main, &["-lc", "-lwraps"]);
         assert_eq!(defines(&behind), Vec::<String>::new(), "libc comes first");
     }
 
@@ -139,7 +128,7 @@ mod tests {
     fn calls_and_definitions_of_a_library_are_told_apart() {
         let folder = tempfile::tempdir().unwrap();
         let source = "int munmap(void *, unsigned long); int mine(void){return munmap(0, 0);}";
-        let library = compile(folder.path(), "libcalls.so", source, &["-shared", "-fPIC"]);
+        let library = linked(folder.path(), "libcalls.so", source, &["-shared", "-fPIC"]);
         assert_eq!(called_by(&library).unwrap().into_iter().collect::<Vec<_>>(), ["munmap"]);
         assert!(defined_by(&library).unwrap().contains("mine"));
         std::fs::write(folder.path().join("text"), "no ELF").unwrap();

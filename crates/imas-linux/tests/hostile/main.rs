@@ -18,14 +18,10 @@ fn honest() -> &'static [u8] {
     static PROGRAM: OnceLock<Vec<u8>> = OnceLock::new();
     PROGRAM.get_or_init(|| {
         let folder = tempfile::tempdir().unwrap();
-        let (source, made) = (folder.path().join("t.c"), folder.path().join("t"));
         let text =
             "#include <stddef.h>\nvoid *malloc(size_t n){(void)n;return NULL;} int main(void){return 0;}";
-        std::fs::write(&source, text).unwrap();
-        let mut compiler = std::process::Command::new("cc");
-        compiler.args(["-rdynamic", "-Wl,--build-id", "-o"]).arg(&made).arg(&source);
-        assert!(compiler.status().unwrap().success());
-        std::fs::read(&made).unwrap()
+        let flags = ["-rdynamic", "-Wl,--build-id"];
+        std::fs::read(imas_testing::compiled(folder.path(), "t", text, &flags)).unwrap()
     })
 }
 
