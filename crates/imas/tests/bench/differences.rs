@@ -26,8 +26,8 @@ fn an_unusable_candidate_is_listed_with_its_reason() {
 #[test]
 fn other_output_under_a_candidate_is_flagged_and_not_picked() {
     let world = World::new();
-    let command = [&behave(&world), "20000", "print", "mimalloc"];
-    let (result, output) = bench(&world, &["-n", "3", "--with", "hoard,mimalloc"], &command);
+    let (behave, flags) = (behave(&world), ["-n", "3", "--with", "hoard,mimalloc"]);
+    let (result, output) = bench(&world, &flags, &[&behave, "20000", "print", "mimalloc"]);
     assert!(output.status.success(), "{}", describe(&output));
     assert_eq!(candidate(&result, "mimalloc")["ineligible"], "output-differs");
     assert_eq!(candidate(&result, "hoard")["ineligible"], Value::Null);
