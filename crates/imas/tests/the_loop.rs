@@ -395,15 +395,11 @@ fn eight_starts_at_once_lose_nothing() {
 fn of_starts_at_once_one_is_a_candidates_trial() {
     let world = World::new();
     let behave = build::program("behave", &world.work());
-    let mut starts: Vec<_> = (0..8)
-        .map(|_| world.imas(["run", "--"]).arg(&behave).args(["20000", "hang"]).spawn().unwrap())
-        .collect();
+    let start = || world.imas(["run", "--"]).arg(&behave).args(["20000", "hang"]).spawn().unwrap();
+    let starts: Vec<_> = (0..8).map(|_| Running(start())).collect();
     let runs = |pid: u32| std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == behave);
-    wait_until("all have been started", || starts.iter().all(|start| runs(start.id())));
-    for start in &mut starts {
-        start.kill().unwrap();
-        start.wait().unwrap();
-    }
+    wait_until("all have been started", || starts.iter().all(|start| runs(start.0.id())));
+    drop(starts);
     world.check(["harvest"]).success();
     let mut tried: Vec<_> = world.trials().into_iter().map(|trial| trial.sample.candidate).collect();
     tried.sort_unstable();

@@ -71,9 +71,9 @@ mod tests {
 
     #[test]
     fn two_that_live_side_by_side_are_replicas_and_are_remembered() {
-        let start = || std::process::Command::new("sleep").arg("100").spawn().unwrap();
-        let mut children = [start(), start()];
-        let identities = children.each_ref().map(|child| life(child.id()).unwrap().identity);
+        let start = || imas_testing::Running(std::process::Command::new("sleep").arg("100").spawn().unwrap());
+        let running = [start(), start()];
+        let identities = running.each_ref().map(|process| life(process.0.id()).unwrap().identity);
         let mut replicas = Replicas::default();
         replicas.note(identities[0]);
         replicas.note(identities[0]);
@@ -81,10 +81,7 @@ mod tests {
         replicas.note(identities[1]);
         assert_eq!(replicas.count(1e6), 0, "too young");
         assert_eq!(replicas.count(0.0), 2);
-        for child in &mut children {
-            child.kill().unwrap();
-            child.wait().unwrap();
-        }
+        drop(running);
         assert_eq!(replicas.count(1e6), 2, "their restart is the occasion");
     }
 

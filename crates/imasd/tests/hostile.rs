@@ -15,7 +15,7 @@ use crate::support::{WORKER, World, me};
 use imas_abi::page_kind;
 use imas_store::domain::Domain;
 use imas_store::samples::StoredProgram;
-use imas_testing::skipped;
+use imas_testing::{Running, skipped};
 use zerocopy::{FromZeros, IntoBytes};
 
 /// A forged page for the trial on offer, as correct as an outsider can make it.
@@ -203,26 +203,22 @@ fn a_process_that_is_unreadable_for_a_while_is_not_forgotten() {
     let (world, script, program) = World::new().noticed("hidden.py", HIDDEN);
     let mut hidden = std::process::Command::new(crate::support::python());
     hidden.arg(&script).args(["and", "hide"]).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut child = hidden.spawn().unwrap();
+    let mut running = Running(hidden.spawn().unwrap());
     let mut printed = String::new();
-    std::io::BufReader::new(child.stdout.take().unwrap()).read_line(&mut printed).unwrap();
+    std::io::BufReader::new(running.0.stdout.take().unwrap()).read_line(&mut printed).unwrap();
     if printed.trim() != "hidden" {
-        let _ = child.kill();
-        let _ = child.wait();
         return skipped("this kernel has no PR_SET_MM_MAP (CONFIG_CHECKPOINT_RESTORE)");
     }
-    let start = imas_linux::process::start_ticks(child.id()).unwrap();
-    let page = page(&world, &program, child.id(), start);
+    let start = imas_linux::process::start_ticks(running.0.id()).unwrap();
+    let page = page(&world, &program, running.0.id(), start);
     let name = format!("{:016x}.page", world.offer(&program).unwrap().1);
     std::fs::write(world.pages().join(&name), page.as_bytes()).unwrap();
     std::thread::sleep(std::time::Duration::from_millis(700));
     assert!(world.pages().join(&name).exists(), "the page must stay until its process is identified");
     assert!(world.store().witnesses().unwrap().is_empty(), "the process cannot be identified yet");
-    child.stdin.as_mut().unwrap().write_all(b"show\n").unwrap();
+    running.0.stdin.as_mut().unwrap().write_all(b"show\n").unwrap();
     world.wait("the process is identified", || !world.store().witnesses().unwrap().is_empty());
     assert_eq!(dropped(&world), 0);
-    child.kill().unwrap();
-    child.wait().unwrap();
 }
 
 #[test]
@@ -288,28 +284,21 @@ fn a_program_with_a_long_name_is_tried_like_others_and_takes_little_room() {
     imas_testing::copy_program(Path::new("/usr/bin/tail"), &java);
     let names = [format!("{}a", "x".repeat(100_000)), format!("{}b", "x".repeat(100_000))];
     let start = |name: &str| {
-        world.command(&java).args(["-f", name, "/dev/null"]).stderr(Stdio::null()).spawn().unwrap()
+        Running(world.command(&java).args(["-f", name, "/dev/null"]).stderr(Stdio::null()).spawn().unwrap())
     };
-    let mut children = names.each_ref().map(|name| start(name));
+    let running = names.each_ref().map(|name| start(name));
     let known = || world.store().programs().unwrap();
     world.wait("both programs are stored", || known().len() == 2);
     assert!(known().iter().all(|program| program.detail.len() < 1200), "their names must be shortened");
     for program in known() {
         world.wait("a trial is on offer", || world.offer(&program).is_some());
     }
-    for child in &mut children {
-        child.kill().unwrap();
-        child.wait().unwrap();
-    }
+    drop(running);
     let program = known().remove(0);
     let token = world.offer(&program).unwrap().1;
-    let mut trials = names.each_ref().map(|name| start(name));
+    let _trials = names.each_ref().map(|name| start(name));
     let page = world.pages().join(format!("{token:016x}.page"));
     world.wait("the hook finds its entry", || page.exists());
-    for child in &mut trials {
-        child.kill().unwrap();
-        child.wait().unwrap();
-    }
 }
 
 /// A store of an earlier version holds names at full length.
@@ -335,22 +324,7 @@ fn the_limit_of_programs_holds_where_everything_is_one_owners() {
     );
     world.start();
     let scripts: Vec<_> = (0..5).map(|number| world.script(&format!("p{number}.py"), WORKER)).collect();
-    let mut children: Vec<_> = scripts
-        .iter()
-        .map(|script| {
-            world
-                .command(&crate::support::python())
-                .arg(script)
-                .arg("linger")
-                .stdout(Stdio::null())
-                .spawn()
-                .unwrap()
-        })
-        .collect();
+    let _running: Vec<_> = scripts.iter().map(|script| world.linger(script)).collect();
     world.wait("further programs are refused", || world.counter("programs_refused") >= 2);
     assert_eq!(world.store().programs().unwrap().len(), 3);
-    for child in &mut children {
-        child.kill().unwrap();
-        child.wait().unwrap();
-    }
 }

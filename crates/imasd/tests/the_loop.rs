@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::support::{VICTIM, WORKER, World, python, trial};
 use imas_store::samples::StoredProgram;
-use imas_testing::skipped;
+use imas_testing::{Running, skipped};
 
 #[test]
 fn a_program_is_noticed_tried_settled_and_then_placed() {
@@ -283,14 +283,12 @@ if sys.argv[1:]:
 
 /// Starts the script and kills it at that age, after imasd has looked at it once more.
 fn killed_after(world: &World, script: &Path, seconds: f64) {
-    let mut child = world.command(&python()).arg(script).spawn().unwrap();
-    let start = imas_linux::process::start_ticks(child.id()).unwrap();
+    let running = Running(world.start_of(script).spawn().unwrap());
+    let start = imas_linux::process::start_ticks(running.0.id()).unwrap();
     world
         .wait("the process has reached that age", || imas_linux::standstill::age_s(start).unwrap() > seconds);
     let looks = world.counter("looks");
     world.wait("imasd has looked at it", || seconds < 3.0 || world.counter("looks") > looks);
-    child.kill().unwrap();
-    child.wait().unwrap();
 }
 
 #[test]

@@ -257,17 +257,14 @@ mod tests {
         pages.pending = ["1.page", "2.page"].map(|name| PendingPage::new(page(name))).into();
         assert!(!pages.has_room_for(&page("3.page")));
         let folder = state.path().join("u").join(me().to_string());
-        let sleep = || std::process::Command::new("sleep").arg("1000").spawn().unwrap();
-        let mut children = [sleep(), sleep(), sleep()];
-        for child in &children {
-            std::fs::write(folder.join(name_of(child.id())), "").unwrap();
+        let start = || std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let running = [start(), start(), start()].map(imas_testing::Running);
+        for process in &running {
+            std::fs::write(folder.join(name_of(process.0.id())), "").unwrap();
             pages.gather();
         }
-        let is_there = children.each_ref().map(|child| folder.join(name_of(child.id())).exists());
-        for child in &mut children {
-            child.kill().unwrap();
-            child.wait().unwrap();
-        }
+        let is_there = running.each_ref().map(|process| folder.join(name_of(process.0.id())).exists());
+        drop(running);
         assert_eq!(
             (pages.outside.len(), is_there),
             (2, [true, true, false]),
