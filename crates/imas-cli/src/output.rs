@@ -34,6 +34,14 @@ pub fn json(value: &impl Serialize) -> Result<()> {
     write(&printable::json(&serde_json::to_string_pretty(value)?))
 }
 
+/// Writes a value as indented JSON, or in its place a text for people.
+///
+/// # Errors
+/// When standard output cannot be written.
+pub fn answer(is_json: bool, value: &impl Serialize, text: impl FnOnce() -> String) -> Result<()> {
+    if is_json { json(value) } else { self::text(&text()) }
+}
+
 /// Whether the name of a file stands for standard output.
 #[must_use]
 pub fn is_stdout(file: &Path) -> bool {
