@@ -113,10 +113,11 @@ def run(command, **options):
 
 
 def launch_command(mode, allocator, command, flags=()):
-    """The command that starts `command` under the hook (mode "trial") or the guard (mode "guard")."""
+    """The command that starts `command` under the hook (mode "trial") or the guard (mode "guard"); `allocator`: the name of
+    one of ours, or the path of another's library."""
     libraries = [str(HOOK if mode == "trial" else GUARD)]
     if allocator != "system":
-        libraries.append(str(LIB / f"allocators/lib{allocator}.so"))
+        libraries.append(str(allocator if isinstance(allocator, pathlib.Path) else LIB / f"allocators/lib{allocator}.so"))
     kind = [] if mode == "trial" else ["-g"]
     return [WORK / "launch", *kind, *flags, "-p", PAGE, "-l", ":".join(libraries), "--", *command]
 
