@@ -34,12 +34,12 @@ pub fn json(value: &impl Serialize) -> Result<()> {
     write(&printable::json(&serde_json::to_string_pretty(value)?))
 }
 
-/// Writes a value as indented JSON, or in its place a text for people.
+/// Writes a value as JSON, or else a page for people.
 ///
 /// # Errors
 /// When standard output cannot be written.
-pub fn answer(is_json: bool, value: &impl Serialize, text: impl FnOnce() -> String) -> Result<()> {
-    if is_json { json(value) } else { self::text(&text()) }
+pub fn json_or(is_json: bool, value: &impl Serialize, page: impl FnOnce() -> String) -> Result<()> {
+    if is_json { json(value) } else { text(&page()) }
 }
 
 /// Whether the name of a file stands for standard output.

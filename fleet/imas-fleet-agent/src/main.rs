@@ -159,7 +159,7 @@ fn show_checks(checks: &[FleetCheck], is_json: bool) -> Result<ExitCode> {
         };
         vec![finding.to_owned(), one.name.to_owned(), one.text.clone()]
     });
-    output::answer(is_json, &checks, || table::plain(&["", "what", "found"], rows))?;
+    output::json_or(is_json, &checks, || table::plain(&["", "what", "found"], rows))?;
     let is_bad = checks.iter().any(|one| one.finding == FleetFinding::Bad);
     Ok(ExitCode::from(u8::from(is_bad)))
 }
@@ -180,7 +180,7 @@ fn show_programs(programs: &[FleetProgram], is_json: bool) -> Result<()> {
         })
     });
     let titles = ["program", "aggregates", "candidate", "groups", "CPU", "memory", "crashed"];
-    output::answer(is_json, &programs, || table::plain(&titles, rows))
+    output::json_or(is_json, &programs, || table::plain(&titles, rows))
 }
 
 fn show_uses(programs: &[FleetProgram], margin: f64, is_json: bool) -> Result<()> {
@@ -191,14 +191,14 @@ fn show_uses(programs: &[FleetProgram], margin: f64, is_json: bool) -> Result<()
         vec![one.name.clone(), one.measured.to_string(), one.crashed.to_string(), programs.len().to_string()]
     });
     let titles = ["never the best", "measured for", "crashed", "programs"];
-    output::answer(is_json, &uses, || table::plain(&titles, rows))
+    output::json_or(is_json, &uses, || table::plain(&titles, rows))
 }
 
 async fn merge(settings: &FleetSettings, is_json: bool) -> Result<ExitCode> {
     let journal = AgentJournal::new(settings.exchange.join("merge.json"));
     Merger::new(bus(settings).await?, &settings.host, journal.clone()).sweep().await;
     let done = journal.now();
-    output::answer(is_json, &done, || {
+    output::json_or(is_json, &done, || {
         let AgentRecord { folded, conflicts, rejected, excessive, .. } = &done;
         format!("folded {folded}, conflicts {conflicts}, rejected {rejected}, excessive {excessive}")
     })?;

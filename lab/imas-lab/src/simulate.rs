@@ -66,7 +66,7 @@ pub(crate) fn run(args: &SimulateArgs, places: &Places) -> Result<ExitCode> {
         "policies": results,
         "floor": floor,
     });
-    output::answer(args.json, &answer, || page(&source, &plan, &results, floor.as_ref(), args.details))?;
+    output::json_or(args.json, &answer, || page(&source, &plan, &results, floor.as_ref(), args.details))?;
     Ok(ExitCode::SUCCESS)
 }
 
