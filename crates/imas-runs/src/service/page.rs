@@ -263,6 +263,11 @@ pub fn best(comparison: &ServiceComparison) -> Option<&CandidateFigures> {
     if is_proof || comparison.pick != SYSTEM {
         return named(comparison, &comparison.pick).filter(|pick| pick.name != SYSTEM);
     }
+    leanest(comparison)
+}
+
+/// The leanest candidate that breaks no guard rail, if it is better than `system` by the margin of memory.
+pub fn leanest(comparison: &ServiceComparison) -> Option<&CandidateFigures> {
     let fits = comparison.candidates.iter().filter(|one| {
         one.name != SYSTEM && one.exceeds.is_empty() && one.failures.is_empty() && one.rounds > 0
     });

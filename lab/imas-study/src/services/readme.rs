@@ -13,7 +13,7 @@ use crate::columns::without_empty_columns;
 use crate::services::judge::{CandidateForAll, JUDGED, JUDGED_COLUMNS};
 use crate::services::judgement::JournalJudgement;
 use crate::services::no_effect::{NoEffect, share_of_glibc};
-use imas_runs::service::page::{MeasuredService, best, named};
+use imas_runs::service::page::{MeasuredService, best, leanest, named};
 use imas_runs::service::{C_LIBRARY, CandidateFigures, ServiceComparison, margin};
 
 /// Settings of glibc that anybody can give to all services without a measurement: what a pick has to beat.
@@ -118,15 +118,6 @@ fn baseline(comparison: &ServiceComparison, name: &str) -> String {
             format!("{}{}", percent(ratio.mid), if is_open { ", not proven" } else { "" })
         },
     )
-}
-
-/// The leanest candidate that breaks no guard rail, if it is leaner than `system` by the margin.
-fn leanest(comparison: &ServiceComparison) -> Option<&CandidateFigures> {
-    let fits = comparison.candidates.iter().filter(|one| one.exceeds.is_empty() && one.failures.is_empty());
-    let leaner = fits
-        .filter_map(|one| Some((one.goal?.mid, one)))
-        .filter(|(ratio, _)| *ratio <= 1.0 - margin("memory"));
-    leaner.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, one)| one)
 }
 
 /// Markdown without padding: one row has many names.
