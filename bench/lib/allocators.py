@@ -7,7 +7,6 @@ import subprocess
 import tomllib
 
 import candidates
-import figures
 import machine
 import process
 
@@ -96,17 +95,10 @@ def _size(variables):
 
 
 def _cost_rows(place, ways):
-    pairs, starts, resident = candidates.pairs(place, ways), candidates.starts(place, ways), _resident(place, ways)
-    rows = []
-    for name in ways:
-        cost = candidates.pair_cost(name)
-        ns = figures.spread(pairs, cost)
-        ratio = figures.spread(pairs, lambda m, of=cost: of(m) / candidates.pair_cost("glibc")(m))
-        more = figures.spread(starts, lambda m, of=name: (m[of] - m["glibc"]) * 1e3, figures.decile)
+    resident, rows = _resident(place, ways), []
+    for name, pair, start in candidates.costs(place, ways):
         everything, own = (sorted(each[name][kind] for each in resident)[ROUNDS // 2] for kind in (0, 1))
-        start = "-" if name == "glibc" else figures.shown(more, 2, "ms", "+")
-        rows.append([f"`{name}`", _size(ways[name]), start, f"{everything} KiB, {own} anonymous",
-                     f"{ns.mid:.1f} ns, {figures.shown(ratio, 2)} of glibc's"])
+        rows.append([f"`{name}`", _size(ways[name]), "-" if name == "glibc" else start, f"{everything} KiB, {own} anonymous", pair])
     return rows
 
 

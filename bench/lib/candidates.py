@@ -30,16 +30,18 @@ def starts(place, ways):
     return [{name: both[0] for name, both in each.items()} for each in process.starts(place, commands, STARTS, BLOCK)]
 
 
-def run(place):
-    """One row a candidate, glibc first. No bounds: IMAS promises nothing about allocators."""
-    ways = {"glibc": {}, **place.candidates()}
+def costs(place, ways):
+    """For each name, as text: a pair, and what a start takes beyond that under glibc."""
     timed, started = pairs(place, ways), starts(place, ways)
-    rows = []
     for name in ways:
         cost = pair_cost(name)
         ns = figures.spread(timed, cost)
         ratio = figures.spread(timed, lambda m, of=cost: of(m) / pair_cost("glibc")(m))
         more = figures.spread(started, lambda m, of=name: (m[of] - m["glibc"]) * 1e3, figures.decile)
-        rows.append(Row(f"{WHAT} {name}: pair of 64 bytes; start", "-",
-                        f"{ns.mid:.1f} ns, {figures.shown(ratio, 2)} of glibc's; {figures.shown(more, 2, 'ms', '+')}", "-"))
-    return rows
+        yield name, f"{ns.mid:.1f} ns, {figures.shown(ratio, 2)} of glibc's", figures.shown(more, 2, "ms", "+")
+
+
+def run(place):
+    """One row a candidate, glibc first. No bounds: IMAS promises nothing about allocators."""
+    ways = {"glibc": {}, **place.candidates()}
+    return [Row(f"{WHAT} {name}: pair of 64 bytes; start", "-", f"{pair}; {start}", "-") for name, pair, start in costs(place, ways)]

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An imasd of the benchmark's own, in folders of its own: bench/daemon and bench/replicas."""
+"""An imasd of the benchmark's own, in folders of its own: bench/daemon, bench/fleet-daemon and bench/replicas."""
 
 import json
 import os
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -10,6 +11,11 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+from place import SIX
+
+WINDOW_S = int(os.environ.get("IMASD_BENCH_WINDOW_S", "60"))
+EVERYBODY = 2**32 - 1
 
 
 class World:
@@ -73,3 +79,37 @@ def wait(holds, what, seconds=60):
 def python():
     """The interpreter's real path, by which it is known."""
     return os.path.realpath("/usr/bin/python3")
+
+
+def noticed_worker(world):
+    """A script that imasd has noticed. Without an argument it ends at once."""
+    script = world.folder / "worker.py"
+    script.write_text("import sys, time\nx = [str(i) for i in range(200000)]\nif sys.argv[1:]: time.sleep(30)\n")
+    child = subprocess.Popen([python(), script, "linger"], env=world.environment())
+    row = "SELECT id FROM program WHERE detail = ?"
+    wait(lambda: world.store().execute(row, [str(script)]).fetchall(), "the program is noticed")
+    child.kill()
+    child.wait()
+    return script
+
+
+def add_program(store, detail, sample, trials, build_id="", apart_s=1):
+    """Adds a program to the store, with that many copies of the sample, under the six in turn."""
+    row = store.execute("INSERT INTO program (domain, path, detail) VALUES (?, ?, ?)", [EVERYBODY, python(), detail])
+    for at in range(trials):
+        sample.update(trial_id=f"b{row.lastrowid}-{at}", candidate=SIX[at % len(SIX)], made_unix_s=time.time() - 86400 + apart_s * at)
+        store.execute(
+            "INSERT INTO trial (trial_id, program, candidate, build_id, allocator_version, made_s, retest_s, uneventful, sample)"
+            " VALUES (?, ?, ?, ?, '', ?, 0, 0, ?)",
+            [sample["trial_id"], row.lastrowid, sample["candidate"], build_id, sample["made_unix_s"], json.dumps(sample)])
+
+
+def cpu_s(pid):
+    """Seconds of CPU that the process has used, its main thread alone."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
+
+
+def memory_mb(pid):
+    """Resident and proportional memory of the process, MB: {"Rss", "Pss"}."""
+    text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    return {name: int(re.search(rf"^{name}:\s+(\d+)", text, re.M)[1]) * 1024 / 1e6 for name in ("Rss", "Pss")}

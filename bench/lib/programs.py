@@ -42,7 +42,8 @@ def _gcc():
     return Program("gcc (cc1)", command, command)
 
 
-def _free_port():
+def free_port():
+    """A port of this machine that nobody listens on, as text."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return str(probe.getsockname()[1])
@@ -53,8 +54,10 @@ class _Redis:
 
     TESTS = "set,get,lpush,rpop,sadd,hset,zadd"
 
-    def __init__(self, port):
-        self.port = port
+    def __init__(self):
+        self.port = free_port()
+        self.command = ["/usr/bin/redis-server", "--port", self.port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
+                        "--daemonize", "no", "--loglevel", "warning"]
 
     def _client(self, *words):
         return subprocess.run(["redis-cli", "-p", self.port, *words], capture_output=True, check=False).stdout
@@ -77,23 +80,17 @@ class _Redis:
 
 
 def _redis(name, requests, pipelined):
-    port = _free_port()
-    redis = _Redis(port)
-    command = ["/usr/bin/redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
-               "--daemonize", "no", "--loglevel", "warning"]
+    redis = _Redis()
     # One client, so that the order of events, and with it the number of instructions, is always the same.
-    return Program(name, command, [*command, "--hz", "1"], lambda: redis.load(requests, 20, pipelined),
+    return Program(name, redis.command, [*redis.command, "--hz", "1"], lambda: redis.load(requests, 20, pipelined),
                    lambda: redis.load(requests // 2, 1, pipelined))
 
 
 def redis_with_keys(keys):
     """A server that ends with about two thirds of that number of keys."""
-    port = _free_port()
-    redis = _Redis(port)
+    redis = _Redis()
     redis.TESTS = "set"
-    command = ["/usr/bin/redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
-               "--daemonize", "no", "--loglevel", "warning"]
-    return Program("redis-server", command, [], lambda: redis.load(keys, 20, 16, keys))
+    return Program("redis-server", redis.command, [], lambda: redis.load(keys, 20, 16, keys))
 
 
 PROGRAMS = {

@@ -46,6 +46,29 @@ def browser(dark):
                 raise
 
 
+# Tables whose first column leaves the screen when they are scrolled to the right, of those that have the part.
+LEAVING = """
+const leaves = [];
+for (const wide of document.querySelectorAll(".wide")) {
+  if (wide.scrollWidth <= wide.clientWidth + 1 || !wide.querySelector(arguments[0])) continue;
+  wide.scrollLeft = wide.scrollWidth;
+  const cell = wide.querySelector("tbody tr > :first-child").getBoundingClientRect();
+  const frame = wide.getBoundingClientRect();
+  if (Math.abs(cell.left - frame.left) > 1 || cell.width > frame.width * 0.6) leaves.push(wide.getAttribute("aria-label"));
+  wide.scrollLeft = 0;
+}
+return leaves;
+"""
+
+
+def narrow(driver, name, part="tbody tr"):
+    """The page itself does not scroll sideways, and the first column of a table with the part stays visible."""
+    across = driver.execute_script("return [document.documentElement.scrollWidth, innerWidth]")
+    imas_testing.check(f"{name}: fits the screen", across[0] <= across[1], across)
+    leaving = driver.execute_script(LEAVING, part)
+    imas_testing.check(f"{name}: first columns stay", not leaving, leaving)
+
+
 def words(description):
     """The words of a test of pages: the command, and the folder for photographs."""
     arguments = imas_testing.Arguments(description)

@@ -14,7 +14,7 @@ import re
 import tempfile
 
 from selenium.webdriver.common.action_chains import ActionChains
-from chromium import NARROW, WIDE, browser, until, words
+from chromium import NARROW, WIDE, browser, narrow, until, words
 from imas_testing import check, finish, run, wanted
 from selenium.webdriver.common.by import By
 
@@ -81,29 +81,6 @@ def photo(driver, folder, name):
         driver.set_window_size(width, min(size + 20, 6000))
         driver.save_screenshot(str(folder / f"{name}-{width}.png"))
     driver.set_window_size(WIDE, 1000)
-
-
-# Tables whose first column leaves the screen when they are scrolled to the right.
-LEAVING = """
-const leaves = [];
-for (const wide of document.querySelectorAll(".wide")) {
-  if (wide.scrollWidth <= wide.clientWidth + 1 || !wide.querySelector("tbody tr")) continue;
-  wide.scrollLeft = wide.scrollWidth;
-  const cell = wide.querySelector("tbody tr > :first-child").getBoundingClientRect();
-  const frame = wide.getBoundingClientRect();
-  if (Math.abs(cell.left - frame.left) > 1 || cell.width > frame.width * 0.6) leaves.push(wide.getAttribute("aria-label"));
-  wide.scrollLeft = 0;
-}
-return leaves;
-"""
-
-
-def narrow(driver, name):
-    """The page itself does not scroll sideways, and the first column of a table stays visible."""
-    across = driver.execute_script("return [document.documentElement.scrollWidth, innerWidth]")
-    check(f"{name}: fits the screen", across[0] <= across[1], across)
-    leaving = driver.execute_script(LEAVING)
-    check(f"{name}: first columns stay", not leaving, leaving)
 
 
 # The colours that each candidate has on the page, wherever it is drawn.

@@ -9,7 +9,8 @@ import subprocess
 import tomllib
 
 import page
-from harness import ALL_MODES, GUARD, HERE, HOOK, LIB, PAGE, ROOT, RUNNING, WORK, check, compile_program, run, skipped, until, wanted
+from harness import (ALL_MODES, HERE, LIB, PAGE, ROOT, RUNNING, WORK, check, compile_program, launch_command, run, skipped, until,
+                     wanted)
 
 GIVE_BACK = LIB / "libimas-giveback.so"
 WAYS = ["threads", "poll", "epoll", "select", "accept", "sleep"]
@@ -40,10 +41,7 @@ def build():
 def launched(mode, allocator, command):
     """The command, started as a candidate that gives back is."""
     PAGE.unlink(missing_ok=True)
-    ours = [GIVE_BACK, HOOK if mode == "trial" else GUARD]
-    libraries = ours + ([] if allocator == "system" else [LIB / f"allocators/lib{allocator}.so"])
-    launch = [WORK / "launch", *([] if mode == "trial" else ["-g"]), "-p", PAGE, "-l", ":".join(map(str, libraries)), "--"]
-    return [*launch, *command]
+    return launch_command(mode, allocator, command, before=[GIVE_BACK])
 
 
 def under(mode, allocator, command, starter=(), **environment):

@@ -112,13 +112,14 @@ def run(command, **options):
     return imas_testing.run(*command, text=False, may_hang=True, **options)
 
 
-def launch_command(mode, allocator, command, flags=()):
-    """The command that starts `command` under the hook (mode "trial") or the guard (mode "guard")."""
-    libraries = [str(HOOK if mode == "trial" else GUARD)]
+def launch_command(mode, allocator, command, flags=(), before=()):
+    """The command that starts `command` under the hook (mode "trial") or the guard (mode "guard"); `allocator`: the name of
+    one of ours, or the path of another's library; `before`: libraries that come first."""
+    libraries = [*before, HOOK if mode == "trial" else GUARD]
     if allocator != "system":
-        libraries.append(str(LIB / f"allocators/lib{allocator}.so"))
+        libraries.append(allocator if isinstance(allocator, pathlib.Path) else LIB / f"allocators/lib{allocator}.so")
     kind = [] if mode == "trial" else ["-g"]
-    return [WORK / "launch", *kind, *flags, "-p", PAGE, "-l", ":".join(libraries), "--", *command]
+    return [WORK / "launch", *kind, *flags, "-p", PAGE, "-l", ":".join(map(str, libraries)), "--", *command]
 
 
 def under(mode, allocator, command, flags=(), **options):

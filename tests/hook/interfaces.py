@@ -4,8 +4,7 @@ mix, else served."""
 
 import subprocess
 
-import page
-from harness import ALL_MODES, GUARD, HERE, HOOK, PAGE, RUNNING, WORK, check, compile_program, run, skipped, under, wanted
+from harness import ALL_MODES, HERE, RUNNING, WORK, check, compile_program, run, skipped, under, wanted
 
 SOURCE = HERE / "programs/interface.c"
 MIXED = {"JEMALLOC": "libjemalloc.so.2", "TCMALLOC": "libtcmalloc_minimal.so.4", "MIMALLOC": "libmimalloc.so.2"}
@@ -75,10 +74,7 @@ def of_the_users(allocators):
                                       ("mallocx", "interface-weak", None)]:
         plain = run([WORK / program])
         for mode in ALL_MODES:
-            PAGE.unlink(missing_ok=True)
-            outcome = run([WORK / "launch", *([] if mode == "trial" else ["-g"]), "-p", PAGE, "-l",
-                           f"{HOOK if mode == 'trial' else GUARD}:{WORK}/lib{candidate}.so", "--", WORK / program])
-            left = page.read(PAGE)
+            outcome, left = under(mode, WORK / f"lib{candidate}.so", [WORK / program])
             check(f"{label} {candidate} {program} {mode}", outcome == plain, f"{outcome} {plain}")
             check(f"{label} {candidate} {program} {mode} noted", left["state"] == (state or RUNNING[mode]),
                   f"{left['state']} {left['pass_reason']}")

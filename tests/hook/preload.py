@@ -138,12 +138,17 @@ def with_and_without(command, **options):
     switch(False)
     plain = run(command, **options)
     pages()
-    switch(True)
+    return plain, *with_stub(command, **options)
+
+
+def with_stub(command, *others, **options):
+    """How the command ends with the stub, behind others, and the pages it left."""
+    switch(True, *others)
     try:
         outcome = run(command, **options)
     finally:
         switch(False)
-    return plain, outcome, pages()
+    return outcome, pages()
 
 
 def is_placed(outcome, left):
@@ -325,15 +330,7 @@ def scripts():
     placed("script with a space", [executable(folder / "a b", f"#!{SHOWN} arg\n"), ""])
     placed("script through env", [executable(folder / "env", "#!/usr/bin/env shown\n"), "a"], env={"PATH": "/run:/usr/bin"})
     left_alone("script of a script", [executable(folder / "nested", f"#!{folder}/one\n"), "a"])
-    left_alone("script from a descriptor", [sys.executable, "-c", FROM_DESCRIPTOR.format(path=folder / "one")])
-
-
-FROM_DESCRIPTOR = """
-import os
-fd = os.open('{path}', os.O_RDONLY)
-os.set_inheritable(fd, True)
-os.execve(fd, ['name', '1'], os.environ)
-"""
+    left_alone("script from a descriptor", [sys.executable, "-c", BY_DESCRIPTOR.format(path=folder / "one", more=LEFT_OPEN)])
 
 
 def interpreters():
@@ -566,6 +563,7 @@ fd = os.open('{path}', os.O_RDONLY)
 {more}
 os.execve(fd, ['name', '1'], os.environ)
 """
+LEFT_OPEN = "os.set_inheritable(fd, True)"
 
 
 def names():
@@ -591,16 +589,10 @@ def checkers():
     publish(entry(WORK / "asks", f"flags={FLIGHT}"))
     for name in ["checker", "checker-rare"]:
         if wanted(name):
-            switch(True, str(WORK / f"lib{name}.so"))
-            outcome = run([WORK / "asks"])
-            switch(False)
-            left = pages()
+            outcome, left = with_stub([WORK / "asks"], str(WORK / f"lib{name}.so"))
             check(f"{name}: not placed", outcome.stderr == b"checked\n" and outcome.returncode == 0 and not left, f"{outcome} {left}")
     if wanted("another library"):
-        switch(True, str(WORK / "audit.so"))
-        outcome = run([WORK / "asks"])
-        switch(False)
-        left = pages()
+        outcome, left = with_stub([WORK / "asks"], str(WORK / "audit.so"))
         check("another library: placed", outcome.returncode == 0 and len(left) == 1, f"{outcome} {left}")
 
 
@@ -622,7 +614,7 @@ def processes_left_alone():
     left_alone("another launcher", [SHOWN], env={"IMAS_WAS_A": "1", "A": "2"})
     left_alone("by ld.so", [harness.LOADER, SHOWN, "1"])
     left_alone("fexecve", [sys.executable, "-c", BY_DESCRIPTOR.format(path=SHOWN, more="")])
-    left_alone("fexecve, left open", [sys.executable, "-c", BY_DESCRIPTOR.format(path=SHOWN, more="os.set_inheritable(fd, True)")])
+    left_alone("fexecve, left open", [sys.executable, "-c", BY_DESCRIPTOR.format(path=SHOWN, more=LEFT_OPEN)])
     left_alone("deleted", [sys.executable, "-c", BY_DESCRIPTOR.format(path="/run/gone", more="os.unlink('/run/gone')").replace(
         "import os", f"import os, shutil; shutil.copy('{SHOWN}', '/run/gone')", 1)])
     if shutil.which("strace"):

@@ -126,23 +126,15 @@ def foreign():
     """Allocators that are not ours: with the whole malloc family, and with half of it."""
     if not wanted("foreign"):
         return
-    PAGE.unlink(missing_ok=True)
-    run([WORK / "launch", "-p", PAGE, "-l", f"{HOOK}:{WORK}/libforeign.so", "--", WORK / "holes"])
-    left = page.read(PAGE)
+    _, left = under("trial", WORK / "libforeign.so", [WORK / "holes"])
     check("foreign mallinfo2 is not believed", left["split_moments"] > 0 and left["split_reported"] == 0, left["split_reported"])
     for program in ["semantics", "dlsym_fails", "late"]:
         plain = run([WORK / program])
         for mode in ALL_MODES:
-            PAGE.unlink(missing_ok=True)
-            command = [WORK / "launch", *([] if mode == "trial" else ["-g"]), "-p", PAGE, "-l",
-                       f"{HOOK if mode == 'trial' else GUARD}:{WORK}/libforeign.so", "--", WORK / program]
-            outcome = run(command)
-            left = page.read(PAGE)
+            outcome, left = under(mode, WORK / "libforeign.so", [WORK / program])
             check(f"foreign {program} {mode}", outcome == plain, f"{outcome} {plain}")
             check(f"foreign {program} {mode} served", left["served"] == "libforeign.so", left["served"])
-        PAGE.unlink(missing_ok=True)
-        outcome = run([WORK / "launch", "-p", PAGE, "-l", f"{HOOK}:{WORK}/libpartial.so", "--", WORK / program])
-        left = page.read(PAGE)
+        outcome, left = under("trial", WORK / "libpartial.so", [WORK / program])
         check(f"foreign half a family {program}", outcome == plain, f"{outcome} {plain}")
         check(f"foreign half a family {program} noted", (left["state"], left["pass_reason"]) == ("PASS", "NO_ALLOCATOR"),
               left["state"])
@@ -156,8 +148,7 @@ def foreign_fork():
     command = [WORK / "handlers", "short", "unsignalled"]  # it locks in a fork of one thread, too
     plain = run(command)
     for mode in ALL_MODES:
-        outcome = run([WORK / "launch", *([] if mode == "trial" else ["-g"]), "-p", PAGE, "-l",
-                       f"{HOOK if mode == 'trial' else GUARD}:{WORK}/liblocks.so", "--", *command])
+        outcome = run(launch_command(mode, WORK / "liblocks.so", command))
         check(f"foreign fork handlers {mode}", outcome == plain, f"{outcome} {plain}")
 
 
@@ -168,9 +159,8 @@ def nested_fork():
     plain = run([WORK / "nested_fork"])
     environment = {**os.environ, "SIGNAL_IN_FORK": "1"}
     for mode in ALL_MODES:
-        outcome = run([WORK / "launch", *([] if mode == "trial" else ["-g"]), "-p", PAGE, "-l",
-                       f"{HOOK if mode == 'trial' else GUARD}:{WORK}/liblocks.so", "--", WORK / "nested_fork"],
-                      env=environment, timeout=100)
+        command = launch_command(mode, WORK / "liblocks.so", [WORK / "nested_fork"])
+        outcome = run(command, env=environment, timeout=100)
         check(f"nested fork {mode}", outcome == plain, f"{outcome} {plain}")
 
 
@@ -370,9 +360,8 @@ def interrupted():
     if not wanted("interrupted"):
         return
     for size, times in (4321, 60), (1 << 28, 8):
-        PAGE.unlink(missing_ok=True)
-        outcome = run([WORK / "launch", "-p", PAGE, "-l", f"{HOOK}:{WORK}/libdawdles.so", "--", WORK / "dawdle", size, times])
-        malloc = page.read(PAGE)["sampled"]["op"]["malloc"]
+        outcome, left = under("trial", WORK / "libdawdles.so", [WORK / "dawdle", size, times])
+        malloc = left["sampled"]["op"]["malloc"]
         left_out = sum(malloc["histogram"]) - malloc["weight"]
         # 1 ms is about 2^21 ticks; 8 ms are more than 2^22 by any clock.
         long, longer = (sum(malloc["histogram"][bucket:]) for bucket in (21, 22))

@@ -17,16 +17,12 @@ import yaml
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
 
-from imas_testing import Failed, Skipped, cases, finish, imas_of, run  # noqa: E402
+from groups import expect  # noqa: E402
+from imas_testing import Skipped, cases, finish, imas_of, run  # noqa: E402
 
 CANDIDATES = "jemalloc,glibc:lean-trim,mimalloc"
 LIBRARIES = {"libimas-guard.so", "libimas-giveback.so", "libjemalloc.so", "libmimalloc.so"}
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-
-
-def expect(good, what):
-    if not good:
-        raise Failed(str(what)[:3000])
 
 
 def tool(name):

@@ -25,7 +25,7 @@ import cluster  # noqa: E402
 import runner  # noqa: E402
 from cluster import Cluster  # noqa: E402
 from kubelet import DEFINITION, Kubelet  # noqa: E402
-from groups import Node, new, pod_group, unified  # noqa: E402
+from groups import Node, expect, new, pod_group, unified  # noqa: E402
 from imas_testing import Failed, Skipped, case, cases, finish, imas_of, run, skipped, until  # noqa: E402
 from prometheus import Prometheus  # noqa: E402
 
@@ -42,11 +42,6 @@ CANDIDATES = "jemalloc,glibc:lean-trim,mimalloc"
 IMAGE = "registry.test/imas:1"
 VOLUME = "imas-libraries"
 BINDING = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings/imas"
-
-
-def expect(good, what):
-    if not good:
-        raise Failed(str(what)[:3000])
 
 
 def container(name="app", **more):
@@ -385,23 +380,30 @@ class Tests:
 
     # ---- a trial
 
-    def kube(self, *words, must=True, status=None):
+    def kube(self, *words, status=0):
         done = run(self.imas, "kube", *words, env=self.here.environment, timeout=120)
-        wanted = status if status is not None else 0
-        expect(not must or done.returncode == wanted, done)
+        expect(done.returncode == status, done)
         return done
 
     def entry(self, workload="shop"):
         return self.here.get("/api/v1/namespaces/trial/configmaps/imas").body.get("data", {}).get(workload)
 
-    def trial_pods(self):
-        pods = self.here.get("/api/v1/namespaces/trial/pods").body["items"]
-        return [Seen(one) for one in pods if "deletionTimestamp" not in one["metadata"]]
+    def pods(self, namespace="trial"):
+        """Those that are not about to go."""
+        listed = self.here.get(f"/api/v1/namespaces/{namespace}/pods").body["items"]
+        return [Seen(one) for one in listed if "deletionTimestamp" not in one["metadata"]]
 
     def is_replaced(self):
         """Whether all pods came after the entry that is in force."""
-        pods = self.trial_pods()
+        pods = self.pods()
         return len(pods) == REPLICAS and all(one.candidate for one in pods)
+
+    def deployment(self, namespace, replicas, containers=None):
+        """A Deployment of the name shop, without a label of ours."""
+        made = template(workload=None, labels={"app": "shop"}, containers=containers)
+        spec = {"replicas": replicas, "selector": {"matchLabels": {"app": "shop"}}, "template": made, "strategy": {"type": "Recreate"}}
+        answer = self.here.create("apis/apps/v1/deployments", namespace, {"metadata": {"name": "shop"}, "spec": spec})
+        expect(answer.status == 201, answer)
 
     def metrics_server(self):
         answer = self.here.request("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", DEFINITION)
@@ -412,11 +414,8 @@ class Tests:
         self.metrics_server()
         self.namespace("trial")
         self.configure("trial", {"other": "jemalloc=7"})
-        made = template(workload=None, labels={"app": "shop"}, containers=[container("proxy"), container()])
-        spec = {"replicas": REPLICAS, "selector": {"matchLabels": {"app": "shop"}}, "template": made, "strategy": {"type": "Recreate"}}
-        answer = self.here.create("apis/apps/v1/deployments", "trial", {"metadata": {"name": "shop"}, "spec": spec})
-        expect(answer.status == 201, answer)
-        expect(until(lambda: len(self.trial_pods()) == REPLICAS), "no pods")
+        self.deployment("trial", REPLICAS, [container("proxy"), container()])
+        expect(until(lambda: len(self.pods()) == REPLICAS), "no pods")
         words = ["try", "shop", "-n", "trial", "--with", "jemalloc,glibc:lean-trim", "--share", "30%"]
         expect("which container? It has proxy, app" in self.kube(*words, status=2).stderr, "a container has to be named")
         words += ["--container", "app"]
@@ -426,7 +425,7 @@ class Tests:
         self.kube(*words, "--write")
         expect(self.entry() == "container=app glibc.lean-trim=30 jemalloc=30" and self.entry("other") == "jemalloc=7", self.entry())
         expect(until(self.is_replaced), "the pods are not replaced")
-        given = [one.candidate for one in self.trial_pods()]
+        given = [one.candidate for one in self.pods()]
         print("replicas of a trial:", {name: given.count(name) for name in sorted(set(given))}, flush=True)
         groups = json.loads(self.kube("status", "-n", "trial", "--json").stdout)["groups"]
         counted = {one["candidate"]: one["pods"] for one in groups if one["workload"] == "shop"}
@@ -464,7 +463,7 @@ class Tests:
             withdrawn = until(lambda: "withdrawn=glibc.lean-trim" in self.entry())
             print(f"from a crash that is there to its withdrawal: {time.monotonic() - began:.1f} s", flush=True)
             expect(withdrawn, self.entry())
-            expect(until(lambda: not any(one.candidate == "glibc.lean-trim" for one in self.trial_pods())), "its pods are there still")
+            expect(until(lambda: not any(one.candidate == "glibc.lean-trim" for one in self.pods())), "its pods are there still")
             out, err = child.communicate(timeout=90)
         document = json.loads(out)
         expect(child.returncode == 0 and document["best"] == "jemalloc", (out, err))
@@ -477,13 +476,9 @@ class Tests:
         self.metrics_server()
         self.namespace(namespace)
         self.settled(namespace, {})
-        spec = {"replicas": replicas, "selector": {"matchLabels": {"app": "shop"}}, "template": template(workload=None, labels={"app": "shop"}),
-                "strategy": {"type": "Recreate"}}
-        answer = self.here.create("apis/apps/v1/deployments", namespace, {"metadata": {"name": "shop"}, "spec": spec})
-        expect(answer.status == 201, answer)
+        self.deployment(namespace, replicas)
         self.kube("try", "shop", "-n", namespace, "--with", "jemalloc", "--share", "50%", "--write")
-        path = f"/api/v1/namespaces/{namespace}/pods"
-        pods = lambda: [Seen(one) for one in self.here.get(path).body["items"] if "deletionTimestamp" not in one["metadata"]]
+        pods = lambda: self.pods(namespace)
         expect(until(lambda: len(pods()) == replicas and {one.candidate for one in pods()} == {"jemalloc", "system"}), "no pods of both kinds")
         return pods
 
@@ -771,8 +766,7 @@ class Tests:
         lines = [line for line in lines if not line.startswith(not_here)]
         environment = {**self.here.environment, "PATH": f"{self.imas.parent}:{self.here.environment['PATH']}"}
         sh = lambda line: run("sh", "-c", line, cwd=here, env=environment, must=True)
-        pods = lambda: [Seen(one).candidate for one in self.here.get("/api/v1/namespaces/shop/pods").body["items"]
-                        if "deletionTimestamp" not in one["metadata"]]
+        pods = lambda: [one.candidate for one in self.pods("shop")]
         there = lambda: {one["metadata"]["name"] for one in self.here.get("/api/v1/namespaces/shop/pods").body["items"]}
         sizes = {"system": 100, "glibc.lean-trim": 60, None: 100}
         figures = lambda one: (sizes[Seen(one).candidate] * 1_000_000 + sum(map(ord, one["metadata"]["name"])) % 7 * 100_000, 100, None)

@@ -3,7 +3,8 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum, ValueHint};
+use clap::parser::ValueSource;
+use clap::{Args, CommandFactory, FromArgMatches, ValueEnum, ValueHint};
 use imas_cli::message;
 use imas_core::adaptive::Objective;
 use serde::Deserialize;
@@ -217,6 +218,20 @@ pub fn with_negative_numbers(command: clap::Command) -> clap::Command {
     command
         .mut_args(|arg| if takes_one(&arg) { arg.allow_negative_numbers(true) } else { arg })
         .mut_subcommands(with_negative_numbers)
+}
+
+/// The words of the command line of a program that has these flags, as its definition reads them.
+///
+/// # Errors
+/// When they are wrong, or ask for help.
+pub fn read<C: CommandFactory + FromArgMatches>(
+    places: impl FnOnce(&mut C) -> &mut Places,
+) -> Result<C, clap::Error> {
+    let command = without_wrong_variables(with_negative_numbers(C::command()));
+    let matches = command.try_get_matches()?;
+    let mut read = C::from_arg_matches(&matches)?;
+    places(&mut read).store_named = matches.value_source("store") == Some(ValueSource::CommandLine);
+    Ok(read)
 }
 
 /// A limit of memory.

@@ -46,16 +46,14 @@ pub fn group_of(host: &str) -> usize {
     usize::from(Place::of(host, "", "").group)
 }
 
-/// The first bytes of a SHA-256 over the parts.
-pub(crate) fn hash(parts: &[&str]) -> [u8; 16] {
+/// A SHA-256 over the parts.
+pub(crate) fn hash(parts: &[&str]) -> [u8; 32] {
     let mut hash = Sha256::new();
     for part in parts {
         hash.update((part.len() as u64).to_le_bytes());
         hash.update(part.as_bytes());
     }
-    let mut first = [0; 16];
-    first.iter_mut().zip(hash.finalize()).for_each(|(to, from)| *to = from);
-    first
+    hash.finalize().into()
 }
 
 /// A set of groups, written as 32 hexadecimal digits.

@@ -5,7 +5,8 @@
 //! write the second one. The first one is read and folded as before, as another program.
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
+
+use crate::group::hash;
 
 const LENGTH: usize = 26;
 const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
@@ -25,12 +26,7 @@ impl ProgramKey {
     /// The key of a program with this identity: `kind` names what the parts are (`build-id`, `package`,
     /// `script`).
     pub fn new(kind: &str, parts: &[&str]) -> Self {
-        let mut hash = Sha256::new();
-        for part in std::iter::once(&kind).chain(parts) {
-            hash.update((part.len() as u64).to_le_bytes());
-            hash.update(part.as_bytes());
-        }
-        Self(letters(&hash.finalize()))
+        Self(letters(&hash(&[&[kind][..], parts].concat())))
     }
 
     /// The 26 characters.

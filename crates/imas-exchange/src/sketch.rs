@@ -27,8 +27,8 @@ impl Default for HostSketch {
 impl HostSketch {
     /// Adds a host.
     pub fn add(&mut self, host: &str) {
-        let [register, _, _, _, _, _, _, _, rest @ ..] = hash(&["sketch", host]);
-        let zeros = u64::from_le_bytes(rest).leading_zeros();
+        let [register, _, _, _, _, _, _, _, a, b, c, d, e, f, g, h, ..] = hash(&["sketch", host]);
+        let zeros = u64::from_le_bytes([a, b, c, d, e, f, g, h]).leading_zeros();
         let register = &mut self.0[usize::from(register) % REGISTERS];
         *register = (*register).max(u8::try_from(zeros + 1).unwrap_or(MOST));
     }

@@ -5,9 +5,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::parser::ValueSource;
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
-use imas_engine::flags::{JsonArgs, Places, with_negative_numbers, without_wrong_variables};
+use clap::{Args, Parser, Subcommand, ValueHint};
+use imas_engine::flags::{JsonArgs, Places};
 use imas_engine::seconds;
 
 /// Candidates for the pods of a Kubernetes cluster.
@@ -245,17 +244,6 @@ pub(crate) struct QueryArgs {
     pub(crate) latency: Option<String>,
 }
 
-impl Cli {
-    /// Reads the options from the words of the command line.
-    pub(crate) fn read() -> Result<Self, clap::Error> {
-        let command = without_wrong_variables(with_negative_numbers(Self::command()));
-        let matches = command.try_get_matches()?;
-        let mut cli = Self::from_arg_matches(&matches)?;
-        cli.places.store_named = matches.value_source("store") == Some(ValueSource::CommandLine);
-        Ok(cli)
-    }
-}
-
 fn image_reference(text: &str) -> Result<String, String> {
     let good = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b'/' | b':' | b'@');
     match !text.is_empty() && text.bytes().all(good) {
@@ -322,6 +310,8 @@ fn folder(text: &str) -> Result<PathBuf, String> {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
     use super::*;
 
     #[test]

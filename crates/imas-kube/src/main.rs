@@ -60,12 +60,13 @@ use clap::CommandFactory;
 use imas_cli::manual;
 use imas_engine::context::Context;
 use imas_engine::entry::main_of;
+use imas_engine::flags;
 
 use crate::cli::{Cli, ClusterArgs, Command};
 use crate::kubectl::Kubectl;
 
 fn main() -> ExitCode {
-    main_of(Cli::read, run)
+    main_of(|| flags::read(|cli: &mut Cli| &mut cli.places), run)
 }
 
 fn run(cli: Cli) -> Result<ExitCode> {

@@ -3,8 +3,8 @@
 
 use std::path::PathBuf;
 
-use clap::{CommandFactory, FromArgMatches, Parser, ValueHint, parser::ValueSource};
-use imas_engine::flags::{Places, with_negative_numbers, without_wrong_variables};
+use clap::{Parser, ValueHint};
+use imas_engine::flags::Places;
 
 use crate::address::Address;
 
@@ -40,19 +40,10 @@ pub(crate) struct Options {
     pub(crate) places: Places,
 }
 
-impl Options {
-    /// Reads the options from the words of the command line.
-    pub(crate) fn read() -> Result<Self, clap::Error> {
-        let command = without_wrong_variables(with_negative_numbers(Self::command()));
-        let matches = command.try_get_matches()?;
-        let mut options = Self::from_arg_matches(&matches)?;
-        options.places.store_named = matches.value_source("store") == Some(ValueSource::CommandLine);
-        Ok(options)
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
     use super::*;
 
     #[test]

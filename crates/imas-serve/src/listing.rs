@@ -5,7 +5,8 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use imas_cli::format::counted;
-use imas_report::page::{Field, Form, Head, SiteLink};
+use imas_cli::table::Table;
+use imas_report::page::{Block, Field, Form, Head, Listing, SiteLink};
 
 /// Rows of one page.
 const ROWS: usize = 50;
@@ -78,8 +79,28 @@ impl<'a, T> Listed<'a, T> {
         }
     }
 
+    /// The form, the list of `what` and the links to its other parts. Each column has its title and the word of its
+    /// order; `links` are those of the rows.
+    pub(crate) fn blocks(
+        &self,
+        form: Form,
+        (name, what): (&str, &str),
+        columns: &[(&str, Option<&str>)],
+        row: fn(&T) -> Vec<String>,
+        links: Vec<String>,
+    ) -> Vec<Block> {
+        let (titles, words): (Vec<&str>, Vec<Option<&str>>) = columns.iter().copied().unzip();
+        let mut table = Table::new(name, &self.count(what), &titles);
+        self.shown.iter().for_each(|one| table.push(row(one)));
+        let heads = self.heads(&words);
+        let mut blocks = vec![Block::Form(form), Block::Listing(Listing { table, links, heads })];
+        let parts = Some(self.parts()).filter(|parts| !parts.is_empty());
+        blocks.extend(parts.map(|parts| Block::Links("Parts of the list".to_owned(), parts)));
+        blocks
+    }
+
     /// The heads of columns: the word of the order of each, if there is one.
-    pub(crate) fn heads(&self, columns: &[Option<&str>]) -> Vec<Option<Head>> {
+    fn heads(&self, columns: &[Option<&str>]) -> Vec<Option<Head>> {
         let now = chosen(self.words, self.orders);
         let head = |column: &Option<&str>| {
             let order = self.orders.iter().find(|order| Some(order.word) == *column)?;
@@ -94,7 +115,7 @@ impl<'a, T> Listed<'a, T> {
     }
 
     /// Links to the other parts; none where everything is shown.
-    pub(crate) fn parts(&self) -> Vec<SiteLink> {
+    fn parts(&self) -> Vec<SiteLink> {
         let pages = self.found.div_ceil(ROWS);
         let link = |page: usize| {
             let last = (page * ROWS).min(self.found);
@@ -105,7 +126,7 @@ impl<'a, T> Listed<'a, T> {
     }
 
     /// How many items are shown, in words.
-    pub(crate) fn count(&self, what: &str) -> String {
+    fn count(&self, what: &str) -> String {
         match self.shown.len() == self.found {
             true => counted(self.found, what),
             false => format!("{} of {}", self.shown.len(), counted(self.found, what)),

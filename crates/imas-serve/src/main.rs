@@ -31,7 +31,6 @@ mod socket_owner;
 mod suite_runs;
 mod token;
 
-use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +38,7 @@ use std::time::Duration;
 use anyhow::Result;
 use imas_cli::message::{self, Hinted};
 use imas_engine::context::Context;
-use imas_engine::probe;
+use imas_engine::{entry, flags};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::admission::Admission;
@@ -52,24 +51,12 @@ use crate::suite_runs::Suite;
 use crate::token::Token;
 
 fn main() -> ExitCode {
-    if let Some(answer) = probe::answer() {
-        return answer;
-    }
-    let options = match Options::read() {
-        Ok(options) => options,
-        Err(usage) => {
-            let _ = usage.print(); // there is no other place to report it
-            return ExitCode::from(if usage.use_stderr() { 2 } else { 0 });
-        }
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(4).build();
-    match runtime.map_err(Into::into).and_then(|runtime| runtime.block_on(run(options))) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            message::error(&imas_engine::store_damage::advised(error));
-            ExitCode::from(2)
-        }
-    }
+    let read = || flags::read(|options: &mut Options| &mut options.places);
+    entry::main_of(read, |options| {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_all().max_blocking_threads(4).build()?;
+        runtime.block_on(run(options)).map(|()| ExitCode::SUCCESS)
+    })
 }
 
 /// Serves until SIGTERM or SIGINT.
@@ -89,7 +76,7 @@ async fn run(options: Options) -> Result<()> {
     let shared = Arc::new(Shared::new(keeper, context()?, Live::new(&options.places)?, suite));
     tokio::spawn(tidy(Arc::clone(&admission)));
     let mut end = [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?];
-    writeln!(std::io::stderr(), "imas serve: {}", listener.place()?)?;
+    message::say(&format!("imas serve: {}", listener.place()?));
     let [terminated, interrupted] = &mut end;
     let ended = async {
         tokio::select! { _ = terminated.recv() => {}, _ = interrupted.recv() => {} }

@@ -28,18 +28,18 @@ time.sleep(600)
 ";
 
 /// A process that is ended when this is dropped.
-struct Idle(Child);
+struct Running(Child);
 
-impl Drop for Idle {
+impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-impl Idle {
-    /// Starts the process as user `uid`. None where no process of another user can be started.
-    fn of(uid: u32, address: &str) -> Option<Self> {
+impl Running {
+    /// Starts [`IDLE`] as user `uid`. None where no process of another user can be started.
+    fn idle(uid: u32, address: &str) -> Option<Self> {
         let mut python = Command::new("python3");
         python.args(["-c", IDLE, address, &uid.to_string()]).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut idle = Self(python.spawn().ok()?);
@@ -52,7 +52,8 @@ impl Idle {
 #[test]
 fn idle_connections_of_other_users_leave_places_for_our_own() {
     let server = start(&["/bin/p"]);
-    let others: Option<Vec<Idle>> = (65_101..65_105).map(|uid| Idle::of(uid, &server.address)).collect();
+    let others: Option<Vec<Running>> =
+        (65_101..65_105).map(|uid| Running::idle(uid, &server.address)).collect();
     let Some(_others) = others else { return skipped("no process of another user can be started") };
     for round in 0..20 {
         assert_eq!(server.get("/metrics").status, 200, "{round}");
@@ -61,16 +62,9 @@ fn idle_connections_of_other_users_leave_places_for_our_own() {
 
 /// A server with a store of its own, which ends with it.
 struct Server {
-    child: Child,
+    child: Running,
     address: String,
     folder: tempfile::TempDir,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 fn start_in(folder: tempfile::TempDir, words: &[&str]) -> Server {
@@ -93,7 +87,7 @@ fn start_in(folder: tempfile::TempDir, words: &[&str]) -> Server {
     BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
     let place = line.trim().strip_prefix("imas serve: ").unwrap_or_else(|| panic!("{line}"));
     let address = place.trim_start_matches("http://").trim_end_matches('/').to_owned();
-    Server { child, address, folder }
+    Server { child: Running(child), address, folder }
 }
 
 fn trial(id: &str, candidate: &str, at_s: f64, cost: f64) -> TrialRecord {
@@ -425,7 +419,7 @@ fn a_unix_socket_is_served_and_removed() {
     let mut answer = vec![];
     stream.read_to_end(&mut answer).unwrap();
     assert_eq!(parsed(&answer).status, 200);
-    let pid = nix::unistd::Pid::from_raw(i32::try_from(server.child.id()).unwrap());
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(server.child.0.id()).unwrap());
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
     let deadline = Instant::now() + imas_testing::deadline(120);
     while path.exists() {

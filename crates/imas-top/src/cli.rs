@@ -4,9 +4,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::parser::ValueSource;
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use imas_engine::flags::{Places, with_negative_numbers, without_wrong_variables};
+use clap::{Parser, Subcommand};
+use imas_engine::flags::Places;
 
 use crate::column::Column;
 
@@ -61,17 +60,6 @@ pub(crate) enum Made {
     Manpages { folder: PathBuf },
 }
 
-impl Cli {
-    /// Reads the options from the words of the command line.
-    pub(crate) fn read() -> Result<Self, clap::Error> {
-        let command = without_wrong_variables(with_negative_numbers(Self::command()));
-        let matches = command.try_get_matches()?;
-        let mut cli = Self::from_arg_matches(&matches)?;
-        cli.places.store_named = matches.value_source("store") == Some(ValueSource::CommandLine);
-        Ok(cli)
-    }
-}
-
 /// Reads an interval: a number of seconds between a tenth of a second and a day.
 fn interval(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().filter(|seconds| (0.1..=86_400.0).contains(seconds));
@@ -80,6 +68,8 @@ fn interval(text: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
     use super::*;
 
     #[test]

@@ -9,7 +9,7 @@ use imas_view::snapshot::LiveProcess;
 
 use crate::words;
 
-/// One column.
+/// A column; they are declared in the order on the screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Column {
     /// Number of the process
@@ -41,29 +41,12 @@ pub(crate) enum Column {
 }
 
 impl Column {
-    /// All columns in the order on the screen.
-    pub(crate) const ALL: [Self; 13] = [
-        Self::Pid,
-        Self::Uid,
-        Self::Program,
-        Self::Unit,
-        Self::Allocator,
-        Self::Threads,
-        Self::Resident,
-        Self::Free,
-        Self::Live,
-        Self::Growth,
-        Self::Cpu,
-        Self::State,
-        Self::Gain,
-    ];
-
     /// Columns in the order in which they are left out where the terminal is narrow. The others always stay.
     const LESS: [Self; 6] = [Self::Uid, Self::Unit, Self::Live, Self::Free, Self::Threads, Self::Growth];
 
     /// Columns that fit into `width` characters.
     pub(crate) fn that_fit(width: u16) -> Vec<Self> {
-        let mut columns = Self::ALL.to_vec();
+        let mut columns = Self::value_variants().to_vec();
         for less in Self::LESS {
             let needed: u16 = columns.iter().map(|column| column.width() + 1).sum();
             if needed <= width + 1 {
@@ -191,7 +174,7 @@ mod tests {
         let needed: u16 = narrow.iter().map(|column| column.width() + 1).sum::<u16>() - 1;
         assert!(needed <= 80, "{needed}");
         assert!(narrow.contains(&Column::Gain) && narrow.contains(&Column::State));
-        assert_eq!(Column::that_fit(200), Column::ALL);
+        assert_eq!(Column::that_fit(200), Column::value_variants());
     }
 
     #[test]

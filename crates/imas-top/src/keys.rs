@@ -64,7 +64,7 @@ fn in_table(app: &mut App, key: KeyCode) {
         KeyCode::Home | KeyCode::Char('g') => app.select(0),
         KeyCode::End | KeyCode::Char('G') => app.select(usize::MAX),
         KeyCode::Char('s') => sort(app, 1),
-        KeyCode::Char('S') => sort(app, Column::ALL.len() - 1),
+        KeyCode::Char('S') => sort(app, Column::value_variants().len() - 1),
         KeyCode::Char('r') => arrange(app, |app| app.listing.is_reversed ^= true),
         KeyCode::Char('t') => arrange(app, |app| app.listing.is_tree ^= true),
         KeyCode::Char('f') => input(app, Input::Filter, app.listing.filter.clone()),
@@ -85,8 +85,9 @@ fn arrange(app: &mut App, change: impl FnOnce(&mut App)) {
 }
 
 fn sort(app: &mut App, by: usize) {
-    let at = Column::ALL.iter().position(|column| *column == app.listing.sort).unwrap_or(0);
-    app.listing.sort = Column::ALL[(at + by) % Column::ALL.len()];
+    let all = Column::value_variants();
+    let at = all.iter().position(|column| *column == app.listing.sort).unwrap_or(0);
+    app.listing.sort = all[(at + by) % all.len()];
     let name = app.listing.sort.to_possible_value();
     app.message = format!("sorted by {}", name.as_ref().map_or("", |name| name.get_name()));
     app.arrange();

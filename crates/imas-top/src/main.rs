@@ -30,14 +30,15 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::CommandFactory;
 use imas_cli::manual;
-use imas_engine::entry;
+use imas_engine::{entry, flags};
 use imas_view::ProcessObserver;
 
 use crate::cli::{Cli, Made};
 use crate::listing::Listing;
 
 fn main() -> ExitCode {
-    entry::main_of(Cli::read, |cli| run(cli).map(|()| ExitCode::SUCCESS))
+    let read = || flags::read(|cli: &mut Cli| &mut cli.places);
+    entry::main_of(read, |cli| run(cli).map(|()| ExitCode::SUCCESS))
 }
 
 fn run(cli: Cli) -> Result<()> {

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
+use clap::ValueEnum as _;
 use imas_cli::{message, output, table};
 use imas_view::ProcessObserver;
 use imas_view::snapshot::LiveSnapshot;
@@ -35,9 +36,9 @@ pub(crate) fn print(
             let depth = if *column == Column::Program { line.depth } else { 0 };
             format!("{}{text}", " ".repeat(depth))
         };
-        Column::ALL.iter().map(indented).collect()
+        Column::value_variants().iter().map(indented).collect()
     });
-    let titles = Column::ALL.map(Column::title);
+    let titles: Vec<&str> = Column::value_variants().iter().map(|column| column.title()).collect();
     output::text(&table::plain(&titles, rows))
 }
 

@@ -141,7 +141,7 @@ fn median(mut figures: Vec<f64>) -> Option<f64> {
 }
 
 /// A candidate, and for how many programs it is the best one in some respect.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct CandidateUse {
     /// Name of the candidate.
     pub name: String,
@@ -170,15 +170,8 @@ pub fn uses(programs: &[FleetProgram], margin: f64) -> Vec<CandidateUse> {
         let (fastest, leanest) = (best(|one| one.cpu), best(|one| one.memory));
         for one in &program.candidates {
             let name = one.name.as_str();
-            let (measured, fastest_of, leanest_of, crashed) = Default::default();
-            let none = CandidateUse {
-                name: name.to_owned(),
-                measured,
-                fastest: fastest_of,
-                leanest: leanest_of,
-                crashed,
-            };
-            let entry = uses.entry(name).or_insert(none);
+            let none = || CandidateUse { name: name.to_owned(), ..CandidateUse::default() };
+            let entry = uses.entry(name).or_insert_with(none);
             entry.measured += usize::from(one.groups > 0);
             entry.fastest += usize::from(fastest == Some(name));
             entry.leanest += usize::from(leanest == Some(name));

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::{Client, Event};
 use imas_fleet::FleetBus as _;
@@ -124,9 +124,7 @@ fn version(text: &str) -> FleetCheck {
     match verdict(text) {
         VersionVerdict::Supported => check("server's version", Ok(text.to_owned())),
         VersionVerdict::Old(why) => warning("server's version", why),
-        VersionVerdict::Refused(why) => {
-            FleetCheck { name: "server's version", finding: FleetFinding::Bad, text: why }
-        }
+        VersionVerdict::Refused(why) => check("server's version", Err(anyhow!(why))),
     }
 }
 
@@ -180,7 +178,7 @@ fn validity_of(name: &'static str, of: &str, (from, until): (Option<i64>, Option
     };
     let text = format!("{of}valid from {} until {}", day(from, "ever"), day(until, "ever"));
     if from.is_some_and(|from| now < from) || until.is_some_and(|until| now > until) {
-        check(name, Err(anyhow::anyhow!("{text}: not today")))
+        check(name, Err(anyhow!("{text}: not today")))
     } else if until.is_some_and(|until| until - now < SOON_S) {
         warning(name, format!("{text}: make a new one soon"))
     } else {
@@ -202,9 +200,8 @@ fn tenant(settings: &FleetSettings, user: &UserAnswer) -> FleetCheck {
         // Accounts of JWTs are known to the server by their keys alone.
         return check("tenant", Ok(format!("account {is}, by its credentials")));
     }
-    let text =
-        format!("the settings name {set}, the server {is}: is this the certificate of another tenant?");
-    FleetCheck { name: "tenant", finding: FleetFinding::Bad, text }
+    let why = anyhow!("the settings name {set}, the server {is}: is this the certificate of another tenant?");
+    check("tenant", Err(why))
 }
 
 fn clock(user: &UserAnswer) -> FleetCheck {

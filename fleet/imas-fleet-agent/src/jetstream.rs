@@ -105,7 +105,7 @@ impl JetStreamBus {
                 at_unix_s: u64::try_from(message.time.unix_timestamp()).unwrap_or(0),
                 payload: self.proven(&message),
             })),
-            Err(error) => found(error),
+            Err(error) => direct_error(error).map_or(Ok(None), Err),
         }
     }
 
@@ -216,10 +216,6 @@ fn code(error: &PublishError) -> Option<u64> {
     let source = std::error::Error::source(error)?;
     let refusal: &jetstream::Error = source.downcast_ref()?;
     Some(refusal.error_code().0)
-}
-
-fn found<T>(error: DirectGetError) -> Result<Option<T>, BusError> {
-    direct_error(error).map_or(Ok(None), Err)
 }
 
 /// `None`: there is no such message.

@@ -151,27 +151,20 @@ fn show_rights(args: &RightsArgs) -> Result<()> {
 }
 
 fn show_checks(checks: &[FleetCheck], is_json: bool) -> Result<ExitCode> {
-    if is_json {
-        output::json(&checks)?;
-    } else {
-        let rows = checks.iter().map(|one| {
-            let finding = match one.finding {
-                FleetFinding::Good => "good",
-                FleetFinding::Warning => "WARNING",
-                FleetFinding::Bad => "BAD",
-            };
-            vec![finding.to_owned(), one.name.to_owned(), one.text.clone()]
-        });
-        output::text(&table::plain(&["", "what", "found"], rows))?;
-    }
+    let rows = checks.iter().map(|one| {
+        let finding = match one.finding {
+            FleetFinding::Good => "good",
+            FleetFinding::Warning => "WARNING",
+            FleetFinding::Bad => "BAD",
+        };
+        vec![finding.to_owned(), one.name.to_owned(), one.text.clone()]
+    });
+    output::json_or(is_json, &checks, || table::plain(&["", "what", "found"], rows))?;
     let is_bad = checks.iter().any(|one| one.finding == FleetFinding::Bad);
     Ok(ExitCode::from(u8::from(is_bad)))
 }
 
 fn show_programs(programs: &[FleetProgram], is_json: bool) -> Result<()> {
-    if is_json {
-        return output::json(&programs);
-    }
     let ratio = |figure: Option<f64>| figure.map_or_else(String::new, |figure| format!("{figure:.3}"));
     let rows = programs.iter().flat_map(|program| {
         program.candidates.iter().map(move |one| {
@@ -187,33 +180,27 @@ fn show_programs(programs: &[FleetProgram], is_json: bool) -> Result<()> {
         })
     });
     let titles = ["program", "aggregates", "candidate", "groups", "CPU", "memory", "crashed"];
-    output::text(&table::plain(&titles, rows))
+    output::json_or(is_json, &programs, || table::plain(&titles, rows))
 }
 
 fn show_uses(programs: &[FleetProgram], margin: f64, is_json: bool) -> Result<()> {
     let is_used = |one: &CandidateUse| one.fastest + one.leanest > 0;
     let uses: Vec<CandidateUse> =
         commands::uses(programs, margin).into_iter().filter(|one| !is_used(one)).collect();
-    if is_json {
-        return output::json(&uses);
-    }
     let rows = uses.iter().map(|one| {
         vec![one.name.clone(), one.measured.to_string(), one.crashed.to_string(), programs.len().to_string()]
     });
-    output::text(&table::plain(&["never the best", "measured for", "crashed", "programs"], rows))
+    let titles = ["never the best", "measured for", "crashed", "programs"];
+    output::json_or(is_json, &uses, || table::plain(&titles, rows))
 }
 
 async fn merge(settings: &FleetSettings, is_json: bool) -> Result<ExitCode> {
     let journal = AgentJournal::new(settings.exchange.join("merge.json"));
     Merger::new(bus(settings).await?, &settings.host, journal.clone()).sweep().await;
     let done = journal.now();
-    if is_json {
-        output::json(&done)?;
-    } else {
-        let AgentRecord { folded, conflicts, rejected, excessive, .. } = done;
-        output::text(&format!(
-            "folded {folded}, conflicts {conflicts}, rejected {rejected}, excessive {excessive}"
-        ))?;
-    }
+    output::json_or(is_json, &done, || {
+        let AgentRecord { folded, conflicts, rejected, excessive, .. } = &done;
+        format!("folded {folded}, conflicts {conflicts}, rejected {rejected}, excessive {excessive}")
+    })?;
     Ok(ExitCode::from(u8::from(done.last_error.is_some())))
 }

@@ -35,18 +35,14 @@ struct Letter {
 pub async fn keep_empty(exchange: &Exchange, bus: &JetStreamBus, host: &str, journal: &AgentJournal) {
     let mut failures = 0;
     loop {
-        match empty_once(exchange, bus, host, journal).await {
+        let outcome = empty_once(exchange, bus, host, journal).await;
+        match outcome.inspect_err(|error| journal.error(&format!("the outbox cannot be read: {error}"))) {
             Ok(Outcome { left: 0, .. }) => {
                 failures = 0;
                 tokio::time::sleep(LOOK).await;
             }
             Ok(Outcome { sent, .. }) if sent > 0 => failures = 0,
-            Ok(_) => {
-                failures += 1;
-                tokio::time::sleep(pause(failures)).await;
-            }
-            Err(error) => {
-                journal.error(&format!("the outbox cannot be read: {error}"));
+            Ok(_) | Err(_) => {
                 failures += 1;
                 tokio::time::sleep(pause(failures)).await;
             }

@@ -26,8 +26,6 @@ struct Held {
     sequence: u64,
     /// Subject and aggregate.
     stream: Vec<(String, StreamEntry)>,
-    /// The time that new aggregates get, seconds since 1970.
-    now_unix_s: u64,
     ids: BTreeSet<String>,
     /// Values that were written, by subject, the oldest first.
     bucket: BTreeMap<String, Vec<Vec<u8>>>,
@@ -46,11 +44,6 @@ impl MemoryBus {
     /// Makes the next calls go wrong like this; calls after them succeed.
     pub fn trouble(&self, next: &[BusTrouble]) {
         self.lock().troubles = next.iter().rev().copied().collect();
-    }
-
-    /// Aggregates that are published from now on have this time.
-    pub fn set_time(&self, unix_s: u64) {
-        self.lock().now_unix_s = unix_s;
     }
 
     fn lock(&self) -> MutexGuard<'_, Held> {
@@ -81,7 +74,7 @@ impl FleetBus for MemoryBus {
         answer(trouble, || {
             if held.ids.insert(id.to_owned()) {
                 held.sequence += 1;
-                let entry = StreamEntry { sequence: held.sequence, at_unix_s: held.now_unix_s, payload };
+                let entry = StreamEntry { sequence: held.sequence, at_unix_s: 0, payload };
                 held.stream.push((subject.to_owned(), entry));
             }
             Ok(())

@@ -2,7 +2,7 @@
 //! `imas fleet agent` as a process with an exchange folder of its own.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
@@ -11,10 +11,11 @@ use imas_exchange::exchange::Exchange;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::network::LONGEST_WAIT;
+use crate::running::Running;
 
 /// An agent's process, which ends when this is dropped.
 pub(crate) struct AgentProcess {
-    child: Child,
+    child: Running,
     pub(crate) exchange: Exchange,
     folder: PathBuf,
     /// The exchange folder, where nobody else made it.
@@ -40,11 +41,11 @@ impl AgentProcess {
         exchange.prepare()?;
         command.args(["agent", "--settings"]).arg(settings).arg("--exchange").arg(folder);
         let child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().context("imas-fleet")?;
-        Ok(Self { child, exchange, folder: folder.to_owned(), made: None })
+        Ok(Self { child: Running(child), exchange, folder: folder.to_owned(), made: None })
     }
 
     pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
+        self.child.0.id()
     }
 
     pub(crate) fn record(&self) -> AgentRecord {
@@ -68,7 +69,7 @@ impl AgentProcess {
             if is(&record) {
                 return Ok(record);
             }
-            if let Some(status) = self.child.try_wait()? {
+            if let Some(status) = self.child.0.try_wait()? {
                 bail!("the agent ended: {status}");
             }
             if Instant::now() > end {
@@ -80,14 +81,7 @@ impl AgentProcess {
 
     /// Ends the agent with SIGTERM. Returns whether it ends well.
     pub(crate) fn end(mut self) -> Result<bool> {
-        kill_process(Pid::from_child(&self.child), Signal::TERM)?;
-        Ok(self.child.wait()?.success())
-    }
-}
-
-impl Drop for AgentProcess {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        kill_process(Pid::from_child(&self.child.0), Signal::TERM)?;
+        Ok(self.child.0.wait()?.success())
     }
 }

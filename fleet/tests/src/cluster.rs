@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -19,6 +19,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cost;
 use crate::network::{LONGEST_WAIT, Place};
+use crate::running::Running;
 
 /// Sizes that no test fills by accident.
 pub(crate) const SIZES: StreamSizes = StreamSizes {
@@ -34,7 +35,7 @@ pub(crate) struct Cluster {
     /// Plan from which the files of the cluster were written.
     pub(crate) plan: FleetPlan,
     server: PathBuf,
-    nodes: Vec<Option<Child>>,
+    nodes: Vec<Option<Running>>,
     /// Namespace of each server; empty: all are on the loopback device.
     places: Vec<Place>,
     _folder: tempfile::TempDir,
@@ -114,7 +115,7 @@ impl Cluster {
             place.map_or_else(|| Command::new(&self.server), |place| place.command(&self.server));
         command.args(["-c", "nats-server.conf"]).current_dir(&folder).stdin(Stdio::null());
         command.stdout(log.try_clone()?).stderr(log);
-        self.nodes[at] = Some(command.spawn().context("nats-server")?);
+        self.nodes[at] = Some(Running(command.spawn().context("nats-server")?));
         Ok(())
     }
 
@@ -153,8 +154,8 @@ impl Cluster {
     /// SIGKILL.
     pub(crate) fn kill(&mut self, at: usize) -> Result<()> {
         if let Some(mut node) = self.nodes[at].take() {
-            node.kill()?;
-            node.wait()?;
+            node.0.kill()?;
+            node.0.wait()?;
         }
         Ok(())
     }
@@ -162,20 +163,20 @@ impl Cluster {
     /// SIGSTOP or SIGCONT.
     pub(crate) fn signal(&self, at: usize, signal: Signal) -> Result<()> {
         let node = self.nodes[at].as_ref().context("that server does not run")?;
-        let pid = Pid::from_child(node);
+        let pid = Pid::from_child(&node.0);
         Ok(kill_process(pid, signal)?)
     }
 
     /// Resident memory of a server.
     pub(crate) fn resident_bytes(&self, at: usize) -> Result<u64> {
         let node = self.nodes[at].as_ref().context("that server does not run")?;
-        cost::resident_bytes(node.id())
+        cost::resident_bytes(node.0.id())
     }
 
     /// The highest resident memory of a server so far.
     pub(crate) fn peak_bytes(&self, at: usize) -> Result<u64> {
         let node = self.nodes[at].as_ref().context("that server does not run")?;
-        cost::peak_bytes(node.id())
+        cost::peak_bytes(node.0.id())
     }
 
     /// Waits until stream and bucket are whole on every server.
@@ -223,14 +224,6 @@ impl Cluster {
         // Its events go nowhere from here on; the client does not mind.
         drop(connection);
         Ok(bus)
-    }
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        for at in 0..self.nodes.len() {
-            let _ = self.kill(at);
-        }
     }
 }
 

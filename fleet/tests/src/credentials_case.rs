@@ -4,7 +4,7 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -24,22 +24,14 @@ use crate::agent::AgentProcess;
 use crate::cluster::{SIZES, free_ports};
 use crate::load;
 use crate::network::LONGEST_WAIT;
+use crate::running::Running;
 
 /// A server, its accounts, and a folder for each user.
 struct Realm {
+    _server: Option<Running>,
     folder: tempfile::TempDir,
     port: u16,
     account: KeyPair,
-    child: Option<Child>,
-}
-
-impl Drop for Realm {
-    fn drop(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
 }
 
 /// Seconds since 1970, from now on.
@@ -70,7 +62,7 @@ impl Realm {
     fn start(server: &Path) -> Result<Self> {
         let (operator, system, account) =
             (KeyPair::new_operator(), KeyPair::new_account(), KeyPair::new_account());
-        let mut realm = Self { folder: tempfile::tempdir()?, port: free_ports()?, account, child: None };
+        let mut realm = Self { _server: None, folder: tempfile::tempdir()?, port: free_ports()?, account };
         let own = json!({ "type": "operator", "version": 2 });
         let operators = jwt(&operator, &operator.public_key(), "operator", None, own)?;
         let of = |key: &KeyPair, name: &str, storage: i64| {
@@ -95,7 +87,8 @@ impl Realm {
         let log = std::fs::File::create(folder.join("log"))?;
         let mut command = Command::new(server);
         command.args(["-c", "nats-server.conf"]).current_dir(&folder).stdin(Stdio::null());
-        realm.child = Some(command.stdout(log.try_clone()?).stderr(log).spawn().context("nats-server")?);
+        let child = command.stdout(log.try_clone()?).stderr(log).spawn().context("nats-server")?;
+        realm._server = Some(Running(child));
         let end = Instant::now() + LONGEST_WAIT;
         while std::net::TcpStream::connect(("127.0.0.1", realm.port)).is_err() {
             let log = std::fs::read_to_string(folder.join("log"))?;

@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -16,6 +16,7 @@ use imas_store::samples::StoredProgram;
 use crate::agent::AgentProcess;
 use crate::network::LONGEST_WAIT;
 use crate::network::outside;
+use crate::running::Running;
 
 /// A program that gains clearly. glibc returns each large block to the kernel, mimalloc keeps it: a third less
 /// CPU for five times the memory. So the objective is CPU time; by the balanced one `system` wins. It prints which
@@ -44,7 +45,7 @@ turn_s = 5.0
 
 /// One host; everything of it ends with it.
 pub(crate) struct ImasHost {
-    daemon: Option<Child>,
+    _daemon: Option<Running>,
     pub(crate) agent: AgentProcess,
     lib: PathBuf,
     folder: tempfile::TempDir,
@@ -64,8 +65,8 @@ impl ImasHost {
         std::fs::write(folder.path().join("imasd.toml"), text)?;
         std::fs::write(folder.path().join("program.py"), PROGRAM)?;
         let agent = AgentProcess::start_at(agent, settings, &exchange)?;
-        let mut host = Self { daemon: None, agent, lib, folder };
-        host.daemon = Some(host.imasd(imasd)?.spawn().context("imasd: run 'make build'")?);
+        let mut host = Self { _daemon: None, agent, lib, folder };
+        host._daemon = Some(Running(host.imasd(imasd)?.spawn().context("imasd: run 'make build'")?));
         host.wait("imasd serves", || Ok(host.path("run/state/status.json").exists()))?;
         Ok(host)
     }
@@ -190,14 +191,5 @@ impl ImasHost {
             std::thread::sleep(Duration::from_millis(10));
         }
         Ok(())
-    }
-}
-
-impl Drop for ImasHost {
-    fn drop(&mut self) {
-        if let Some(mut daemon) = self.daemon.take() {
-            let _ = daemon.kill();
-            let _ = daemon.wait();
-        }
     }
 }

@@ -23,6 +23,7 @@ mod network;
 mod partition;
 mod programs;
 mod publishes;
+mod running;
 mod security;
 
 use std::io::Write as _;

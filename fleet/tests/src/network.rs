@@ -3,10 +3,12 @@
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+
+use crate::running::Running;
 
 /// Set inside: the file of the network namespace in which the test was started.
 pub(crate) const OUTSIDE: &str = "IMAS_FLEET_TEST_OUTSIDE";
@@ -18,7 +20,7 @@ const NET: &str = "10.77.0";
 
 /// The bridge and what is connected with it.
 pub(crate) struct Network {
-    holders: Vec<Child>,
+    holders: Vec<Running>,
 }
 
 /// A network namespace with one address.
@@ -50,7 +52,7 @@ impl Network {
         holder.args(["--net", "sleep", "infinity"]).stdin(Stdio::null());
         let holder = holder.spawn().context("unshare")?;
         let pid = holder.id().to_string();
-        self.holders.push(holder);
+        self.holders.push(Running(holder));
         let place = Place { number, namespace: format!("/proc/{pid}/ns/net").into() };
         let own = std::fs::read_link("/proc/self/ns/net")?;
         let end = Instant::now() + LONGEST_WAIT;
@@ -75,15 +77,6 @@ impl Network {
 
     pub(crate) fn add_all(&mut self, number: usize) -> Result<Vec<Place>> {
         (0..number).map(|_| self.add()).collect()
-    }
-}
-
-impl Drop for Network {
-    fn drop(&mut self) {
-        for holder in &mut self.holders {
-            let _ = holder.kill();
-            let _ = holder.wait();
-        }
     }
 }
 

@@ -18,6 +18,7 @@ use crate::agent::AgentProcess;
 use crate::cluster::{Cluster, SIZES, free_ports};
 use crate::load;
 use crate::network::LONGEST_WAIT;
+use crate::running::Running;
 
 /// Certificates and rights.
 pub(crate) async fn security(server: &Path) -> Result<String> {
@@ -158,17 +159,15 @@ async fn tenant(cluster: &mut Cluster) -> Result<()> {
 pub(crate) async fn versions(old: &Path, program: &Path) -> Result<String> {
     let folder = tempfile::tempdir()?;
     let port = free_ports()?;
-    let mut child = Command::new(old)
+    let child = Command::new(old)
         .args(["-a", "127.0.0.1", "-p", &port.to_string(), "-js", "-sd"])
         .arg(folder.path())
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()?;
-    let result = refused(program, folder.path(), port).await;
-    child.kill()?;
-    child.wait()?;
-    result
+    let _server = Running(child);
+    refused(program, folder.path(), port).await
 }
 
 async fn refused(program: &Path, folder: &Path, port: u16) -> Result<String> {

@@ -54,21 +54,18 @@ pub(crate) fn run(args: &SimulateArgs, places: &Places) -> Result<ExitCode> {
     let results: Vec<PolicyResult> =
         contenders.iter().map(|contender| assess(contender, &source.programs, &plan)).collect();
     let floor = floor(&source.programs, &plan);
-    if args.json {
-        output::json(&json!({
-            "schema": 1,
-            "source": source.says,
-            "programs": source.programs.len(),
-            "left_out": source.left_out.iter().map(|one| json!({"name": one.name, "why": one.why})).collect::<Vec<_>>(),
-            "weight": plan.w,
-            "splits": plan.splits,
-            "seed": plan.seed,
-            "policies": results,
-            "floor": floor,
-        }))?;
-    } else {
-        output::text(&page(&source, &plan, &results, floor.as_ref(), args.details))?;
-    }
+    let answer = json!({
+        "schema": 1,
+        "source": source.says,
+        "programs": source.programs.len(),
+        "left_out": source.left_out.iter().map(|one| json!({"name": one.name, "why": one.why})).collect::<Vec<_>>(),
+        "weight": plan.w,
+        "splits": plan.splits,
+        "seed": plan.seed,
+        "policies": results,
+        "floor": floor,
+    });
+    output::json_or(args.json, &answer, || page(&source, &plan, &results, floor.as_ref(), args.details))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -8,21 +8,16 @@
 mod support;
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
 use serde_json::Value;
-use support::{World, assert_hinted, describe, list, output, real, stderr, stdout, text};
+use support::{World, assert_hinted, describe, json, list, output, real, stderr, stdout, text};
 
 /// `imas-lab study mobile` into a folder of this world.
 fn study(world: &World, more: &[&str]) -> Command {
     let mut command = world.lab(["study", "mobile", "--json"]);
     command.arg("--out").arg(world.work().join("out")).args(more);
     command
-}
-
-fn made(output: &Output) -> Value {
-    assert_eq!(output.status.code(), Some(0), "{}", describe(output));
-    serde_json::from_str(&stdout(output)).unwrap()
 }
 
 fn samples(world: &World) -> Vec<Value> {
@@ -40,7 +35,7 @@ fn finding<'a>(study: &'a Value, claim: &str) -> &'a Value {
 fn sizes_and_benchmarks_are_measured_judged_and_kept() {
     let world = World::new();
     let words = ["--parts", "size,benchmarks", "--rounds", "1", "--with", "tlsf,dlmalloc,tcmalloc"];
-    let first = made(&output(&mut study(&world, &words)));
+    let first = json(&output(&mut study(&world, &words)));
     assert_eq!(text(finding(&first, "tlsf is the smallest"), "/verdict"), "reproduced");
     // One round proves nothing.
     assert_eq!(text(finding(&first, "With few allocations"), "/verdict"), "undecided");
@@ -62,7 +57,7 @@ fn sizes_and_benchmarks_are_measured_judged_and_kept() {
     let file = world.work().join("out/mobile.jsonl");
     let whole = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, &whole[..whole.len() - 20]).unwrap();
-    made(&output(study(&world, &words).arg("--resume")));
+    json(&output(study(&world, &words).arg("--resume")));
     let after = samples(&world);
     assert_eq!(after.len(), before.len());
     assert_eq!(after[..after.len() - 1], before[..before.len() - 1]);
@@ -92,7 +87,7 @@ fn the_use_case_runs_under_the_candidate_without_a_browser() {
     let path = only(&world, &["curl", "gm", "ffmpeg"]);
     let words = ["--parts", "use-case", "--iterations", "1", "--with", "tlsf"];
     let ran = output(study(&world, &words).env("PATH", &path));
-    let study = made(&ran);
+    let study = json(&ran);
     assert!(
         stderr(&ran).contains("chromium is not installed\nhint: apt install chromium"),
         "{}",

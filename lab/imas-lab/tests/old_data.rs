@@ -18,7 +18,7 @@ use imas_core::sample::PageKind;
 use imas_store::Store;
 use imas_store::samples::StoredProgram;
 use serde_json::Value;
-use support::{World, built, describe, keys, lib_dir, list, output, stdout, succeeded, text};
+use support::{World, built, describe, json, keys, lib_dir, list, output, printed, succeeded, text};
 
 /// Time after both candidates had crashed their programs, and some months before they are judged anew for
 /// their age; seconds since 1970.
@@ -40,11 +40,6 @@ fn of_the_user() -> World {
     std::fs::create_dir_all(world.store_path().parent().unwrap()).unwrap();
     store("imas.db.gz", &world.store_path());
     world
-}
-
-fn done(output: &Output) -> String {
-    assert!(output.status.success(), "{}", describe(output));
-    stdout(output)
 }
 
 /// The program of which path or script ends so.
@@ -130,11 +125,11 @@ fn the_commands_work_on_a_users_store() {
     assert_eq!(["/sort", "/crash.py", "/stands.py", "/wc"].map(trials), [6, 5, 5, 0], "{shown:#}");
     let wc = world.json(["explain", "--json", "/usr/bin/wc"]);
     assert_eq!((text(&wc, "/next/candidate"), text(&wc, "/next/reason")), ("mimalloc", "pinned"));
-    assert!(done(&output(&mut world.imas(["exclude", "list"]))).contains("/usr/bin/tac"));
-    assert!(done(&world.start(["/usr/bin/sort", "/dev/null"])).is_empty());
+    assert!(printed(&output(&mut world.imas(["exclude", "list"]))).contains("/usr/bin/tac"));
+    assert!(printed(&world.start(["/usr/bin/sort", "/dev/null"])).is_empty());
     // What was called "lift" is called "unblock".
     let number = program(&Store::open(&world.store_path()).unwrap(), "/stands.py").id.to_string();
-    done(&output(&mut world.imas(["pin", "--lift", &number, "mimalloc"])));
+    printed(&output(&mut world.imas(["pin", "--lift", &number, "mimalloc"])));
     let store = Store::open(&world.store_path()).unwrap();
     assert_eq!(quarantined_then(&store, &program(&store, "/stands.py")), [""; 0]);
 }
@@ -162,7 +157,7 @@ fn imasd_serves_the_store_of_an_older_one() {
     let disabled = || store.disabled().unwrap().into_iter().map(|one| one.allocator).collect::<Vec<_>>();
     assert_eq!(disabled(), ["mimalloc"], "jemalloc was given back");
     assert!(store.cleared().unwrap().contains_key("jemalloc"));
-    done(&output(world.imas(["lift", "mimalloc", "--store"]).arg(&db)));
+    printed(&output(world.imas(["lift", "mimalloc", "--store"]).arg(&db)));
     assert_eq!(disabled(), [""; 0]);
 }
 
@@ -171,13 +166,10 @@ fn imasd_serves_the_store_of_an_older_one() {
 /// Weight of CPU by which a program is judged.
 fn weight(world: &World, program: &str) -> String {
     let policy = ["--policy", "adaptive"];
-    let explain = || {
-        let explained = world.imas(["explain", "--json", program]).args(policy).output().unwrap();
-        serde_json::from_str::<Value>(&done(&explained)).unwrap()
-    };
+    let explain = || json(&world.imas(["explain", "--json", program]).args(policy).output().unwrap());
     for _ in 0..40 {
         let mut start = world.imas(["run", "--retest", "0"]);
-        done(&output(start.args(policy).args(["--", program, "/etc/passwd"])));
+        printed(&output(start.args(policy).args(["--", program, "/etc/passwd"])));
         let explained = explain();
         let evidence = list(&explained, "/next/evidence");
         if let Some(weight) = evidence.iter().find(|one| one["name"] == "weight of CPU") {
@@ -211,17 +203,16 @@ fn the_status_of_an_older_daemon_is_shown() {
     std::fs::write(run.join("state/status.json"), status.to_string()).unwrap();
     let db = world.work().join("imasd.db");
     store("imasd.db.gz", &db);
-    let words = |json: &[&str]| {
+    let shown = |more: &[&str]| {
         let mut imas = world.imas(["status", "--run-dir"]);
-        imas.arg(&run).arg("--store").arg(&db).args(json);
-        done(&output(&mut imas))
+        output(imas.arg(&run).arg("--store").arg(&db).args(more))
     };
-    let page = words(&[]);
+    let page = printed(&shown(&[]));
     let stored = status["counters"]["trials_stored"].to_string();
     for says in [&format!("process {me}"), "7 programs", "mimalloc is disabled everywhere", &stored] {
         assert!(page.contains(says), "no {says}\n{page}");
     }
-    let json: Value = serde_json::from_str(&words(&["--json"])).unwrap();
+    let json = json(&shown(&["--json"]));
     assert_eq!(json["running"], true);
     assert_eq!((&json["daemon"]["pid"], &json["daemon"]["programs"]), (&me.into(), &status["programs"]));
     assert_eq!(json["daemon"]["counters"]["crashes"], status["counters"]["crashes"]);
@@ -255,17 +246,17 @@ fn raw_runs_are_replayed_and_packed() {
             "--policy",
             "adaptive,always:jemalloc",
         ]);
-        let replayed = done(&output(simulate.arg("--data").arg(fixture(name))));
+        let replayed = printed(&output(simulate.arg("--data").arg(fixture(name))));
         assert!(replayed.contains(&format!("\"{program}\"")), "{name}: {replayed}");
         let mut report = world.imas(["report", "--json", "--html"]);
         let page = world.work().join("page.html");
-        let reported = done(&output(report.arg(&page).arg("--data").arg(fixture(name))));
+        let reported = printed(&output(report.arg(&page).arg("--data").arg(fixture(name))));
         assert!(reported.contains(program), "{name}: {reported}");
         assert!(std::fs::read_to_string(&page).unwrap().contains("jemalloc"), "{name}");
     }
     let packed = world.work().join("packed.jsonl.gz");
-    done(&output(world.lab(["suite", "pack"]).arg(fixture("suite.jsonl")).arg("--to").arg(&packed)));
-    let unpacked = |file: &Path| done(&output(world.command("zcat").arg(file)));
+    printed(&output(world.lab(["suite", "pack"]).arg(fixture("suite.jsonl")).arg("--to").arg(&packed)));
+    let unpacked = |file: &Path| printed(&output(world.command("zcat").arg(file)));
     assert_eq!(unpacked(&packed), unpacked(&fixture("suite.jsonl.gz")));
 }
 
@@ -293,7 +284,7 @@ fn a_suite_that_was_begun_goes_on() {
     std::fs::copy(fixture("suite.jsonl"), &journal).unwrap();
     let before = lines(&journal);
     assert_eq!(of_runs(&before), 18, "five measured rounds and a counted one of three candidates");
-    done(&suite(&world, &["--rounds", "7", "--counted", "1"]));
+    printed(&suite(&world, &["--rounds", "7", "--counted", "1"]));
     let after = lines(&journal);
     assert_eq!(after[..before.len()], before, "what was there stays as it was");
     assert_eq!(of_runs(&after), 24, "two rounds more");
@@ -310,11 +301,11 @@ fn a_mobile_study_that_was_begun_goes_on() {
     let before = lines(&journal);
     let study = || world.lab(["study", "mobile", "--json", "--out"]);
     let parts = ["--parts", "size", "--with", "tlsf,dlmalloc", "--rounds", "1", "--resume"];
-    let resumed: Value = serde_json::from_str(&done(&output(study().arg(&out).args(parts)))).unwrap();
+    let resumed = json(&output(study().arg(&out).args(parts)));
     let samples = |lines: &[Value]| lines.iter().filter(|line| line["part"].is_string()).count();
     assert_eq!(samples(&lines(&journal)), samples(&before), "nothing was left to measure");
     let shown = output(study().arg(world.work().join("shown")).arg("--data").arg(fixture("mobile.jsonl")));
-    let shown: Value = serde_json::from_str(&done(&shown)).unwrap();
+    let shown = json(&shown);
     for study in [resumed, shown] {
         let findings = list(&study, "/study/findings");
         let smallest = findings.iter().find(|one| text(one, "/claim").starts_with("tlsf is the smallest"));
@@ -345,7 +336,7 @@ fn the_json_of_a_bench_has_what_it_had() {
     let numbers = (0..200_000u32).map(|n| format!("{}\n", n.wrapping_mul(2_654_435_761)));
     std::fs::write(&lines, numbers.collect::<String>()).unwrap();
     let mut bench = world.imas(["bench", "-n", "5", "--with", "jemalloc", "--export-json"]);
-    done(&output(bench.arg(&now).args(["--", "sort"]).arg(&lines)));
+    printed(&output(bench.arg(&now).args(["--", "sort"]).arg(&lines)));
     let read = |file: &Path| serde_json::from_slice::<Value>(&std::fs::read(file).unwrap()).unwrap();
     let (before, now) = (read(&fixture("bench.json")), read(&now));
     let mut wanted = vec![];

@@ -8,14 +8,9 @@
 mod support;
 
 use std::path::Path;
-use std::process::Output;
 
 use serde_json::Value;
-use support::{World, installation};
-
-fn text(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
+use support::{World, installation, stderr};
 
 /// Live runs of the program that claim what is needed: `glibc:lean` with half the memory.
 fn live(world: &World) -> String {
@@ -56,7 +51,7 @@ fn a_program_is_predicted_once_and_judged_each_time() {
         lab.args(more).env("IMAS_SUITE_CACHE", &cache).env("IMAS_LIB_DIR", &lib).output().unwrap()
     };
     let first = study(&[]);
-    assert!(first.status.success(), "{}", text(&first));
+    assert!(first.status.success(), "{}", stderr(&first));
     let made = lines(&out);
     let candidates: Vec<&str> = made.iter().filter_map(|line| line["candidate"].as_str()).collect();
     assert_eq!(candidates, ["glibc:lean", "system"], "{made:?}");
@@ -67,10 +62,10 @@ fn a_program_is_predicted_once_and_judged_each_time() {
     }
 
     let refused = study(&[]);
-    assert!(text(&refused).contains("--resume"), "{}", text(&refused));
+    assert!(stderr(&refused).contains("--resume"), "{}", stderr(&refused));
     let reliability = world.work().join("reliability.json");
     let again = study(&["--resume", "--reliability", reliability.to_str().unwrap()]);
-    assert!(again.status.success(), "{}", text(&again));
+    assert!(again.status.success(), "{}", stderr(&again));
     assert_eq!(lines(&out).len(), made.len() + 1, "a header, and nothing is made again");
     let table = std::fs::read_to_string(&reliability).unwrap();
     assert!(table.contains("\"programs\": 1") && table.contains("\"candidate\": \"glibc:lean\""), "{table}");
@@ -92,6 +87,10 @@ fn what_is_missing_is_described() {
         (&["study", "replay", "--live", &live, "--iterations", "3"], "are for 'study mobile'"),
     ] {
         let output = world.lab(words).output().unwrap();
-        assert!(!output.status.success() && text(&output).contains(message), "{words:?}: {}", text(&output));
+        assert!(
+            !output.status.success() && stderr(&output).contains(message),
+            "{words:?}: {}",
+            stderr(&output)
+        );
     }
 }

@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 
 use imas_testing::skipped;
 use serde_json::Value;
-use support::{World, describe, output, real, stderr, succeeded, wait_until};
+use support::{World, describe, output, printed, real, stderr, stdout, succeeded, wait_until};
 
 /// A web server, and a load that waits in the second run until it is ended.
 fn recipes(world: &World) -> PathBuf {
@@ -107,8 +107,7 @@ fn an_interrupted_session_keeps_its_runs_and_goes_on() {
         none.status.success() && lines(&world.work().join("loads")) == loads,
         "no whole round is made again"
     );
-    let plan = output(&mut run(&["--resume", "--rounds", "4", "--dry-run"]));
-    let plan = String::from_utf8(plan.stdout).unwrap();
+    let plan = stdout(&output(&mut run(&["--resume", "--rounds", "4", "--dry-run"])));
     assert!(plan.contains("rounds left") && plan.contains("1 service: "), "{plan}");
     assert_eq!(lines(&world.work().join("loads")), loads, "a plan makes no run");
 }
@@ -143,7 +142,7 @@ fn a_service_gets_settings_of_its_runtime() {
         command.args(["--rounds", "1", "--system-runs", "1", "--counted", "0"]).args(more);
         succeeded(output(command.arg("--recipes").arg(&folder).arg("--out").arg(&journal)))
     };
-    let plan = String::from_utf8(run(&["--dry-run"]).stdout).unwrap();
+    let plan = stdout(&run(&["--dry-run"]));
     let runs_of = |name: &str| {
         let row = plan.lines().find(|line| line.trim_start().starts_with(name)).unwrap();
         row.split_whitespace().rev().nth(2).unwrap().to_owned()
@@ -216,10 +215,7 @@ fn settings_of_runtimes_have_a_judgement_of_their_own() {
         ("web", "glibc:arena2", 90.0),
     ];
     let file = written(&world, "java.jsonl", 2, &memory);
-    let said = |words: &[&str]| {
-        let done = succeeded(output(world.lab(["services"]).args(words).arg(&file)));
-        String::from_utf8(done.stdout).unwrap()
-    };
+    let said = |words: &[&str]| printed(&output(world.lab(["services"]).args(words).arg(&file)));
     let judged = said(&["judge"]);
     assert!(judged.contains("'imas-lab services runtimes' judges them"), "{judged}");
     let judged: Value = serde_json::from_str(&said(&["judge", "--json"])).unwrap();
@@ -243,8 +239,7 @@ fn settings_of_runtimes_have_a_judgement_of_their_own() {
 fn a_journal_is_judged() {
     let world = World::new();
     let said = |verb: &str, rounds: u32, flags: &[&str]| {
-        let done = succeeded(output(world.lab(["services", verb]).arg(journal(&world, rounds)).args(flags)));
-        String::from_utf8(done.stdout).unwrap()
+        printed(&output(world.lab(["services", verb]).arg(journal(&world, rounds)).args(flags)))
     };
     let one = said("judge", 1, &[]);
     assert!(one.contains("nothing: no service has two rounds") && one.contains("1 of 2 services"), "{one}");

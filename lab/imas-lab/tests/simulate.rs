@@ -6,7 +6,7 @@
 #[path = "../../../crates/imas/tests/support/mod.rs"]
 mod support;
 
-use support::{World, json, printed};
+use support::{World, json, printed, stderr};
 
 /// The laboratory's own data set and made-up programs; the figures themselves are judged in imas-core.
 #[test]
@@ -28,7 +28,7 @@ fn the_laboratory_replays_data_and_reports_what_it_leaves_out() {
         .lab(["simulate", "--data", data, "--policy", "adaptive,always:jemalloc,always:system", "--json"])
         .output()
         .unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    let errors = stderr(&output);
     assert!(errors.contains("runs.jsonl: line 2 is no run") && errors.contains("q is left out"), "{errors}");
     let result = json(&output);
     assert_eq!((&result["schema"], &result["programs"]), (&1.into(), &1.into()));
@@ -78,7 +78,7 @@ fn predictions_spare_trials_and_programs_without_are_left_out() {
     let simulate =
         |more: &[&str]| world.lab(["simulate", "--data", data].iter().chain(more)).output().unwrap();
     let output = simulate(&["--replay", replay, "--json", "--splits", "2"]);
-    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    let errors = stderr(&output);
     assert!(errors.contains("1 of 7 programs have no predictions"), "{errors}");
     let result = json(&output);
     let policies = result["policies"].as_array().unwrap();
@@ -98,7 +98,7 @@ fn predictions_spare_trials_and_programs_without_are_left_out() {
     let named = json(&simulate(&["--replay", replay, "--policy", "replay,once", "--json", "--splits", "2"]));
     assert_eq!(named["policies"][0]["policy"], "adaptive + replay");
     let alone = simulate(&["--policy", "replay"]);
-    assert!(String::from_utf8_lossy(&alone.stderr).contains("replay: no such policy"));
+    assert!(stderr(&alone).contains("replay: no such policy"));
     let nothing = simulate(&["--replay", data]);
     assert_eq!(nothing.status.code(), Some(2));
     support::assert_hinted(&nothing, "no prediction for any of the 7 programs");
@@ -112,7 +112,7 @@ fn a_policy_that_is_not_there_is_an_error_with_a_hint() {
     ] {
         let output = World::new().lab(["simulate", "--policy", policy]).output().unwrap();
         assert_eq!(output.status.code(), Some(2));
-        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        let errors = stderr(&output);
         assert!(errors.contains(wanted) && errors.contains("hint:"), "{errors}");
     }
 }
@@ -123,7 +123,7 @@ fn the_laboratory_replays_the_users_own_store() {
     let world = World::new();
     let nothing = world.lab(["simulate", "--stored"]).output().unwrap();
     assert_eq!(nothing.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&nothing.stderr).contains("hint:"));
+    assert!(stderr(&nothing).contains("hint:"));
     world.configure("retest_s = 0\ncandidates = ['mimalloc', 'glibc:arena1']\n");
     let start = || {
         let words = ["run", "--policy", "paper", "--", "/usr/bin/sort", "--parallel=1", "/etc/services"];
@@ -132,7 +132,7 @@ fn the_laboratory_replays_the_users_own_store() {
     start();
     printed(&world.imas(["harvest"]).output().unwrap());
     let few = world.lab(["simulate", "--stored"]).output().unwrap();
-    let errors = String::from_utf8_lossy(&few.stderr).into_owned();
+    let errors = stderr(&few);
     assert_eq!(few.status.code(), Some(2));
     assert!(errors.contains("sort is left out") && errors.contains("4 rounds"), "{errors}");
     (1..3 * 5).for_each(|_| start());

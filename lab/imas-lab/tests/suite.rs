@@ -25,6 +25,10 @@ fn suite(world: &World, action: &str, more: &[&str]) -> Command {
     command
 }
 
+fn shown(world: &World) -> Value {
+    serde_json::from_slice(&output(&mut suite(world, "show", &["--json"])).stdout).unwrap()
+}
+
 fn runs(world: &World) -> Vec<Value> {
     let file = std::fs::read_to_string(world.work().join("out/runs.jsonl")).unwrap();
     let lines = file.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -50,8 +54,7 @@ fn program(name: &str, command: &str) -> String {
 #[test]
 fn the_list_has_what_it_should() {
     let world = World::new();
-    let listing: Value =
-        serde_json::from_slice(&output(&mut world.lab(["suite", "list", "--json"])).stdout).unwrap();
+    let listing = support::json(&output(&mut world.lab(["suite", "list", "--json"])));
     assert_eq!(listing["schema"], 1);
     let programs = list(&listing, "/programs");
     assert!(programs.len() >= 120, "{}", programs.len());
@@ -91,8 +94,7 @@ fn real_programs_run_and_are_recorded() {
         }
     }
     assert!(stdout(&ran).contains("mimalloc") && stdout(&ran).contains("lit-phases"), "{}", describe(&ran));
-    let summary: Value =
-        serde_json::from_slice(&output(&mut suite(&world, "show", &["--json"])).stdout).unwrap();
+    let summary = shown(&world);
     assert_eq!(list(&summary, "/summary/programs").len(), 2);
     assert_can_be_packed_and_shown(&world);
 }
@@ -103,8 +105,7 @@ fn assert_can_be_packed_and_shown(world: &World) {
     let mut pack = world.lab(["suite", "pack"]);
     pack.arg(world.work().join("out/runs.jsonl")).arg("--to").arg(&packed);
     pack.arg("--json").env("IMAS_LIB_DIR", world.work().join("nothing"));
-    let packing = succeeded(output(&mut pack));
-    let written: Value = serde_json::from_slice(&packing.stdout).unwrap();
+    let written = support::json(&output(&mut pack));
     assert_eq!(written["runs"], 12, "{written:#}");
     let report = |program: &str| {
         let mut report = world.imas(["report", program, "--html"]);
@@ -208,8 +209,7 @@ fn a_failure_under_a_candidate_is_reported_and_left_out() {
         &own.concat(),
         &["--with", "mimalloc,jemalloc", "--rounds", "4", "--timeout", "10"],
     ));
-    let summary: Value =
-        serde_json::from_slice(&output(&mut suite(&world, "show", &["--json"])).stdout).unwrap();
+    let summary = shown(&world);
     let troubles: BTreeSet<(&str, &str, &str)> = list(&summary, "/summary/troubles")
         .iter()
         .map(|t| (text(t, "/program"), text(t, "/candidate"), text(t, "/why")))
@@ -252,8 +252,7 @@ fn a_candidate_rejected_before_the_output_varied_is_accepted_again() {
     let record = std::fs::read_to_string(world.work().join("out/runs.jsonl")).unwrap();
     assert_eq!(record.matches("{\"output_varies\":\"turns\"").count(), 1, "{record}");
     assert!(stderr(&ran).contains("turns: its output varies under system"), "{}", describe(&ran));
-    let summary: Value =
-        serde_json::from_slice(&output(&mut suite(&world, "show", &["--json"])).stdout).unwrap();
+    let summary = shown(&world);
     assert!(list(&summary, "/summary/troubles").is_empty(), "{summary:#}");
     let data = imas_core::raw_runs::data::read(&record);
     let counts = data.runs.iter().filter(|run| run.ok && run.candidate == "mimalloc").count();
@@ -268,8 +267,7 @@ fn a_candidate_rejected_before_the_output_varied_is_accepted_again() {
     let record = std::fs::read_to_string(&file).unwrap();
     let lines = record.lines().filter(|line| !line.contains("output_varies"));
     std::fs::write(&file, lines.map(|line| format!("{line}\n")).collect::<String>()).unwrap();
-    let summary: Value =
-        serde_json::from_slice(&output(&mut suite(&world, "show", &["--json"])).stdout).unwrap();
+    let summary = shown(&world);
     assert!(list(&summary, "/summary/troubles").is_empty(), "{summary:#}");
 }
 

@@ -72,35 +72,22 @@ pub struct ProgramResult {
     pub picks: Vec<(String, f64)>,
 }
 
-/// Result of one program under one policy, as [`ProgramResult`] has it, but in differences of logarithms, of
-/// which means are taken.
+/// Result of one program under one policy in differences of logarithms, of which means are taken.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Judged {
-    program: String,
-    trials: f64,
-    regret: f64,
-    regret_error: Option<(f64, f64)>,
-    by_truth: bool,
-    score: f64,
-    cpu: f64,
-    memory: f64,
-    picks: Vec<(String, f64)>,
-}
+pub(crate) struct Judged(ProgramResult);
 
 impl Judged {
     fn in_fractions(self) -> ProgramResult {
+        let one = self.0;
         // What a small error of a logarithm is of the number itself.
-        let of_number = |(error, freedom): (f64, f64)| (self.regret.exp() * error, freedom);
+        let of_number = |(error, freedom): (f64, f64)| (one.regret.exp() * error, freedom);
         ProgramResult {
-            regret: more(self.regret),
-            regret_error: self.regret_error.map(of_number),
-            score: more(self.score),
-            cpu: more(self.cpu),
-            memory: more(self.memory),
-            program: self.program,
-            trials: self.trials,
-            by_truth: self.by_truth,
-            picks: self.picks,
+            regret: more(one.regret),
+            regret_error: one.regret_error.map(of_number),
+            score: more(one.score),
+            cpu: more(one.cpu),
+            memory: more(one.memory),
+            ..one
         }
     }
 }
@@ -150,7 +137,7 @@ pub fn assess(contender: &Contender, programs: &[SimulatedProgram], plan: &Plan)
 }
 
 pub(crate) fn summary(policy: String, judged: Vec<Judged>, plan: &Plan) -> PolicyResult {
-    let of = |figure: fn(&Judged) -> f64| judged.iter().map(figure).collect::<Vec<f64>>();
+    let of = |figure: fn(&ProgramResult) -> f64| judged.iter().map(|one| figure(&one.0)).collect::<Vec<_>>();
     // Programs are resampled, because the regret of one program does not predict that of others.
     let interval = |values: &[f64], fraction: fn(f64) -> f64| {
         let are_several = values.len() > 1;
@@ -158,7 +145,7 @@ pub(crate) fn summary(policy: String, judged: Vec<Judged>, plan: &Plan) -> Polic
         are_several.then(|| bootstrap(values, plan.resamples, plan.seed, mean)).flatten()
     };
     let margin = Settings::default().margin(plan.w);
-    let count = |is: &dyn Fn(&Judged) -> bool| judged.iter().filter(|one| is(one)).count();
+    let count = |is: &dyn Fn(&ProgramResult) -> bool| judged.iter().filter(|one| is(&one.0)).count();
     let gains = of(|one| -one.score);
     PolicyResult {
         policy,
@@ -182,7 +169,7 @@ pub(crate) fn summary(policy: String, judged: Vec<Judged>, plan: &Plan) -> Polic
 /// Share of programs whose regret is at most 3 %, with the noise of the judgement taken out. It counts the
 /// programs whose error is known; None when there are none.
 fn less_noise(judged: &[Judged]) -> Option<f64> {
-    let with_error = |one: &Judged| {
+    let with_error = |Judged(one): &Judged| {
         let (error, freedom) = one.regret_error?;
         Some(MeasuredValue { value: one.regret, error, freedom })
     };
@@ -190,8 +177,8 @@ fn less_noise(judged: &[Judged]) -> Option<f64> {
     true_share_at_most(&values, WITHIN, LEAST_ERROR)
 }
 
-/// Bound on the part of the regret that is noise, one-sided, as a difference of logarithms.
-fn regret_bound(one: &Judged) -> f64 {
+/// Bound on the part of the regret that is noise, one-sided, as a difference of logarithms as all of [`Judged`].
+fn regret_bound(one: &ProgramResult) -> f64 {
     match one.regret_error {
         _ if one.by_truth => 0.0,
         Some((error, freedom)) => t_quantile(0.05, freedom) * error.max(LEAST_ERROR),
@@ -305,7 +292,7 @@ impl Sum {
     fn judged(self, program: &SimulatedProgram) -> Judged {
         let turns = self.turns;
         let shares = program.candidates.iter().cloned().zip(self.picks.iter().map(|count| count / turns));
-        Judged {
+        Judged(ProgramResult {
             program: program.name.clone(),
             trials: self.trials / turns,
             regret: self.regret / turns,
@@ -315,7 +302,7 @@ impl Sum {
             cpu: self.point.cpu / turns,
             memory: self.point.memory / turns,
             picks: shares.filter(|(_, share)| *share > 0.0).collect(),
-        }
+        })
     }
 }
 
@@ -357,16 +344,18 @@ mod tests {
     /// all.
     #[test]
     fn unknown_figures_are_not_printed() {
-        let one = |regret_error, by_truth| Judged {
-            program: "p".to_owned(),
-            trials: 4.0,
-            regret: 0.10,
-            regret_error,
-            by_truth,
-            score: 0.0,
-            cpu: 0.0,
-            memory: 0.0,
-            picks: vec![],
+        let one = |regret_error, by_truth| {
+            Judged(ProgramResult {
+                program: "p".to_owned(),
+                trials: 4.0,
+                regret: 0.10,
+                regret_error,
+                by_truth,
+                score: 0.0,
+                cpu: 0.0,
+                memory: 0.0,
+                picks: vec![],
+            })
         };
         let of = |judged| summary("x".to_owned(), judged, &Plan { resamples: 20, ..Plan::default() });
         assert_eq!(of(vec![one(None, false)]).beyond_3_pct, 0);
@@ -385,7 +374,7 @@ mod tests {
     /// 1.83 together.
     #[test]
     fn of_a_program_fractions_are_those_of_all() {
-        let one = Judged {
+        let one = Judged(ProgramResult {
             program: "p".to_owned(),
             trials: 4.0,
             regret: 8_f64.sqrt().ln(),
@@ -395,7 +384,7 @@ mod tests {
             cpu: 4_f64.ln(),
             memory: 2_f64.ln(),
             picks: vec![],
-        };
+        });
         let result = summary("x".to_owned(), vec![one], &Plan { resamples: 20, ..Plan::default() });
         let detail = &result.details[0];
         let (error, freedom) = detail.regret_error.unwrap();

@@ -69,13 +69,13 @@ impl Contender {
     ) -> Option<ContenderOutcome> {
         match self {
             Self::Adaptive(settings) => {
-                Some(adaptive(program, seen, w, &Settings { seed, ..*settings }, None))
+                Some(tried(program, seen, w, &Settings { seed, ..*settings }, None).0)
             }
             Self::WithPrior { settings, priors, .. } => {
                 let candidates: Vec<Candidate> =
                     program.candidates.iter().map(|name| Candidate::new(name, "", &[])).collect();
                 let prior = priors.get(&program.name).map(|prior| prior.evidence(&candidates));
-                Some(adaptive(program, seen, w, &Settings { seed, ..*settings }, prior.as_ref()))
+                Some(tried(program, seen, w, &Settings { seed, ..*settings }, prior.as_ref()).0)
             }
             Self::Paper(limits) => paper(program, seen, limits, seed),
             Self::Always(name) => {
@@ -107,19 +107,8 @@ pub(crate) fn checks_of(program: &SimulatedProgram, prior: &ReplayPrior, seed: u
     adaptive::checked_predictions(&board, &judgement.standings)
 }
 
-/// What the default policy did. Each trial takes the candidate's run of the policy's current round. When no
-/// rounds are left, the policy has to decide by the trials so far.
-fn adaptive(
-    program: &SimulatedProgram,
-    seen: &[usize],
-    w: f64,
-    settings: &Settings,
-    prior: Option<&ReplayEvidence>,
-) -> ContenderOutcome {
-    tried(program, seen, w, settings, prior).0
-}
-
-/// What `adaptive` returns, and the board at the end.
+/// What the default policy did, and the board at the end. Each trial takes the candidate's run of the policy's
+/// current round. When no rounds are left, the policy has to decide by the trials so far.
 fn tried(
     program: &SimulatedProgram,
     seen: &[usize],

@@ -80,8 +80,6 @@ pub struct FleetOutcome {
     pub epochs: u64,
     /// Greatest number of hosts in a trial in one epoch.
     pub busiest: u64,
-    /// First messages of hosts, contained in `messages`.
-    pub greetings: u64,
     /// Aggregates that hosts published.
     pub messages: u64,
     /// Bytes of these aggregates.
@@ -258,7 +256,6 @@ impl<'a> Fleet<'a> {
         for number in self.plan.liars + self.plan.silent..self.plan.hosts {
             self.publish(&host_name(number), 0, &[]);
         }
-        self.outcome.greetings = self.outcome.messages;
         self.fold();
     }
 

@@ -3,7 +3,6 @@
 
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
-use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, Normal};
 
 use crate::program::SimulatedProgram;
@@ -11,8 +10,7 @@ use imas_core::adaptive::Point;
 use imas_core::candidate::CountedSample;
 
 /// What is to be drawn. Spreads are standard deviations of logarithms.
-#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug)]
-#[serde(default)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub struct World {
     /// Programs.
     pub programs: usize,

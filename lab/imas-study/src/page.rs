@@ -32,16 +32,8 @@ fn findings(study: &Study) -> Vec<Block> {
         return vec![];
     }
     let heads = ["What the paper says", "Printed", "Ours", "Verdict", "Why"];
-    let mut table = Table::new("findings", "", &heads);
-    for finding in &study.findings {
-        table.push(vec![
-            finding.claim.clone(),
-            finding.printed.clone(),
-            finding.ours.clone(),
-            finding.verdict.to_string(),
-            finding.remark.clone(),
-        ]);
-    }
+    let (title, columns) = (String::new(), heads.map(str::to_owned).to_vec());
+    let table = Table { title, columns, ..study.findings_table() };
     vec![Block::Table(table), Block::Note(study.rule.clone())]
 }
 

@@ -37,7 +37,7 @@ impl Study {
     }
 
     /// The findings as a table, for terminals and CSV.
-    pub fn findings_table(&self) -> Table {
+    pub(crate) fn findings_table(&self) -> Table {
         let columns = ["claim", "printed", "ours", "verdict", "remark"];
         let mut table = Table::new("findings", "Printed findings and ours", &columns);
         for f in &self.findings {

@@ -8,7 +8,7 @@ use imas_core::bench::{CandidateRuns, Comparison, Options, compare, prepare};
 use imas_core::candidate::SYSTEM;
 use imas_core::raw_runs::dropped::Dropped;
 use imas_core::run::{RawRun, RunKind};
-use imas_core::stats::{median, relative_spread};
+use imas_core::stats::{geometric_mean, median, relative_spread};
 use serde::Serialize;
 
 /// The summary of all runs.
@@ -156,12 +156,6 @@ fn overall(programs: &[ProgramSummary]) -> Vec<Overall> {
         }
     };
     names.into_iter().filter(|name| *name != SYSTEM).map(of).collect()
-}
-
-fn geometric_mean(ratios: &[f64]) -> Option<f64> {
-    let positive: Vec<f64> = ratios.iter().copied().filter(|ratio| *ratio > 0.0).collect();
-    let sum: f64 = positive.iter().map(|ratio| ratio.ln()).sum();
-    (!positive.is_empty()).then(|| (sum / positive.len() as f64).exp())
 }
 
 #[cfg(test)]

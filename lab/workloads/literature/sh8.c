@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Like MicroQuill's SmartHeap test 8: as sh6, but most blocks are freed soon and out of order, and a few live long and grow by realloc.
 // sh8 [-t THREADS] [-n STEPS] [-k BLOCKS] [-s SEED]
-#include "common.h"
-
-struct task {
-    unsigned long steps, count;
-    uint64_t random, freed;
-};
+#include "steps.h"
 
 struct growing {
     unsigned char *bytes;
@@ -30,9 +25,8 @@ static void grow(struct growing *one, uint64_t *random)
 static void *work(void *argument)
 {
     struct task *task = argument;
-    void **blocks = calloc(task->count, sizeof *blocks);
+    void **blocks = no_blocks(task->count);
     struct growing lasting[LONG_LIVED] = { 0 };
-    if (blocks == NULL) fail("calloc returned NULL");
     for (unsigned long step = 0; step < task->steps; step++) {
         // Nearby indices die young, far ones later.
         unsigned long span = below(&task->random, 8) ? task->count / 16 + 1 : task->count;
@@ -47,17 +41,4 @@ static void *work(void *argument)
     return NULL;
 }
 
-int main(int argc, char **argv)
-{
-    unsigned long threads = option(argc, argv, 't', 2);
-    struct task *tasks = calloc(threads, sizeof *tasks);
-    if (tasks == NULL) fail("calloc returned NULL");
-    for (unsigned long t = 0; t < threads; t++)
-        tasks[t] = (struct task){ option(argc, argv, 'n', 5000000), option(argc, argv, 'k', 5000), seeded(option(argc, argv, 's', 1), t), 0 };
-    in_threads(threads, work, tasks, sizeof *tasks);
-    uint64_t freed = 0;
-    for (unsigned long t = 0; t < threads; t++) freed += tasks[t].freed;
-    printf("sh8 %lu threads: %llu bytes\n", threads, (unsigned long long)freed);
-    free(tasks);
-    return 0;
-}
+int main(int argc, char **argv) { return in_steps(argc, argv, "sh8", work, 2, 5000000, 5000); }

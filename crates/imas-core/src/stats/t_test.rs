@@ -11,6 +11,12 @@ pub fn mean_and_deviation(figures: &[f64]) -> (f64, f64) {
     (mean, if figures.len() < 2 { 0.0 } else { (squares / (n - 1.0)).sqrt() })
 }
 
+/// Geometric mean of the figures that are above 0; None without any.
+pub fn geometric_mean(figures: &[f64]) -> Option<f64> {
+    let logs: Vec<f64> = figures.iter().filter(|one| **one > 0.0).map(|one| one.ln()).collect();
+    (!logs.is_empty()).then(|| mean_and_deviation(&logs).0.exp())
+}
+
 /// Quantile of Student's t: the value that is exceeded with probability `tail` (0 to 0.5), with `freedom`
 /// degrees of freedom (any positive number). Infinite where there is no such distribution, so that nothing is
 /// ever concluded from it.

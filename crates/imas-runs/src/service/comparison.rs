@@ -9,7 +9,7 @@ use imas_core::compare::{
     Answer, Demand, Looks, NoiseFloor, PairedRatio, PairedRuns, Resampling, Spread, is_cost_proven,
 };
 use imas_core::server_run::figure::Better;
-use imas_core::stats::{Interval, RESAMPLES, attainable_confidence, bootstrap, mean_and_deviation, median};
+use imas_core::stats::{Interval, RESAMPLES, attainable_confidence, bootstrap, geometric_mean, median};
 use serde::{Deserialize, Serialize};
 
 use crate::service::candidate_figures::{CandidateFigures, ComparedFigure, margin};
@@ -203,12 +203,6 @@ fn pairs(own: &[&RawRun], system: &[&RawRun], value: impl Fn(&RawRun) -> Option<
     };
     let pair = |run: &&RawRun| Some((value(run)?, of_round(run.round)?));
     own.iter().filter_map(pair).filter(|(one, other)| *one > 0.0 && *other > 0.0).collect()
-}
-
-/// Geometric mean of the figures that are above 0; None without any.
-pub fn geometric_mean(figures: &[f64]) -> Option<f64> {
-    let logs: Vec<f64> = figures.iter().filter(|one| **one > 0.0).map(|one| one.ln()).collect();
-    (!logs.is_empty()).then(|| mean_and_deviation(&logs).0.exp())
 }
 
 /// The figure of the goal `memory`: that of a day where there is one, else memory under load and after the pause with

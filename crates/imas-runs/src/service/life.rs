@@ -158,7 +158,7 @@ impl ServerLife<'_> {
         let mut cycle = CycleFigures::default();
         let service = self.service;
         for line in &service.load {
-            cycle.phases.push(self.phase(line, notes)?);
+            cycle.phases.push(self.phase(line, self.variables, notes)?);
         }
         cycle.wall_s = began.elapsed().as_secs_f64();
         let mut tree = self.server.tree();
@@ -168,11 +168,16 @@ impl ServerLife<'_> {
         Ok(cycle)
     }
 
-    fn phase(&mut self, line: &str, notes: &mut Vec<String>) -> Result<PhaseFigures, Interrupted> {
+    fn phase(
+        &mut self,
+        line: &str,
+        variables: &Variables,
+        notes: &mut Vec<String>,
+    ) -> Result<PhaseFigures, Interrupted> {
         let metrics = self.work.metrics();
         let _ = std::fs::remove_file(&metrics); // remove the file of the line before
-        let logs = load::logs_before(line, self.work.path(), self.variables);
-        let end = self.shell(line, self.variables, Duration::from_secs_f64(self.service.load_timeout))?;
+        let logs = load::logs_before(line, self.work.path(), variables);
+        let end = self.shell(line, variables, Duration::from_secs_f64(self.service.load_timeout))?;
         self.accept(&end, notes)?;
         Ok(PhaseFigures { wall_s: end.wall_s, figures: load::figures_of(line, &end.output, &metrics, logs) })
     }
@@ -180,14 +185,9 @@ impl ServerLife<'_> {
     /// The open loop at this rate; 0: as fast as it can. Its figures get names of their own.
     fn open_loop(&mut self, rate: f64, run: &mut ServerRun) -> Result<(), Interrupted> {
         let Some(line) = self.service.open.as_deref() else { return Ok(()) };
-        let metrics = self.work.metrics();
-        let _ = std::fs::remove_file(&metrics); // remove the file of the line before
         let mut variables = self.variables.clone();
         variables.insert("RATE".into(), format!("{rate:.3}").into());
-        let logs = load::logs_before(line, self.work.path(), &variables);
-        let end = self.shell(line, &variables, Duration::from_secs_f64(self.service.load_timeout))?;
-        self.accept(&end, &mut run.notes)?;
-        for figure in load::figures_of(line, &end.output, &metrics, logs) {
+        for figure in self.phase(line, &variables, &mut run.notes)?.figures {
             run.record(Figure { name: format!("open_{}", figure.name), ..figure });
         }
         Ok(())

@@ -11,6 +11,7 @@ use imas_linux::environment::Variables;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
+use crate::record::last_line;
 use crate::service::cpus::KeptOn;
 use crate::service::exit_text::exit_text;
 
@@ -34,11 +35,6 @@ impl LineEnd {
     pub(crate) fn last_line(&self) -> &str {
         last_line(&self.errors).or_else(|| last_line(&self.output)).unwrap_or("it printed nothing")
     }
-}
-
-/// The last line of a text that is not empty.
-pub(crate) fn last_line(text: &str) -> Option<&str> {
-    text.lines().rev().map(str::trim).find(|line| !line.is_empty())
 }
 
 const MOST_OUTPUT: u64 = 4 << 20;

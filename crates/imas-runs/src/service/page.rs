@@ -5,7 +5,7 @@ use imas_cli::format::{self, counted};
 use imas_cli::table::Table;
 use imas_core::SYSTEM;
 use imas_core::compare::FEWEST_ROUNDS;
-use imas_core::stats::{Interval, median};
+use imas_core::stats::{Interval, geometric_mean, median};
 use imas_report::chart::{Axis, Chart, CurveLine, Curves, Distribution, DistributionRow, Spacing};
 use imas_report::measure::{self, MeasuredFigure, MeasuredRow, Unit};
 use imas_report::page::{Block, PageSection, ResultPage};
@@ -263,6 +263,11 @@ pub fn best(comparison: &ServiceComparison) -> Option<&CandidateFigures> {
     if is_proof || comparison.pick != SYSTEM {
         return named(comparison, &comparison.pick).filter(|pick| pick.name != SYSTEM);
     }
+    leanest(comparison)
+}
+
+/// The leanest candidate that breaks no guard rail, if it is better than `system` by the margin of memory.
+pub fn leanest(comparison: &ServiceComparison) -> Option<&CandidateFigures> {
     let fits = comparison.candidates.iter().filter(|one| {
         one.name != SYSTEM && one.exceeds.is_empty() && one.failures.is_empty() && one.rounds > 0
     });
@@ -292,12 +297,14 @@ pub fn one_for_all(services: &[MeasuredService<'_>]) -> String {
     let means = names
         .into_iter()
         .filter(|name| *name != SYSTEM)
-        .filter_map(|name| Some((mean(&ratios(name)?)?, name)));
+        .filter_map(|name| Some((geometric_mean(&ratios(name)?)?, name)));
     let best: Vec<f64> = measured
         .iter()
         .map(|service| best(service.comparison).and_then(memory_ratio).unwrap_or(1.0))
         .collect();
-    let Some(own) = mean(&best) else { return "No service has runs that can be compared.".to_owned() };
+    let Some(own) = geometric_mean(&best) else {
+        return "No service has runs that can be compared.".to_owned();
+    };
     let gains = best.iter().filter(|ratio| **ratio <= 0.75).count();
     let take = if gains == 1 { "takes" } else { "take" };
     let all = means.min_by(|a, b| a.0.total_cmp(&b.0)).map_or_else(String::new, |(ratio, name)| {
@@ -310,11 +317,6 @@ pub fn one_for_all(services: &[MeasuredService<'_>]) -> String {
         counted(best.len(), "service"),
         percent(median(&best).unwrap_or(1.0)),
     )
-}
-
-fn mean(ratios: &[f64]) -> Option<f64> {
-    let logs: f64 = ratios.iter().map(|ratio| ratio.ln()).sum();
-    (!ratios.is_empty()).then(|| (logs / ratios.len() as f64).exp())
 }
 
 fn percent(ratio: f64) -> String {

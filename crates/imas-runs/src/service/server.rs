@@ -18,12 +18,13 @@ use imas_linux::start_program::{ChildSetup, ProgramStart, StartedProgram};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use crate::record::last_line;
 use crate::service::cpus::KeptOn;
 use crate::service::error::ServiceError;
 use crate::service::exit_text::exit_text;
 use crate::service::group::Group;
 use crate::service::heaps;
-use crate::service::line::{last_line, tail};
+use crate::service::line::tail;
 use crate::service::malloc;
 use crate::service::recorder::SharedTree;
 use crate::service::tree::Tree;

@@ -12,7 +12,7 @@ use imas_core::printable;
 use imas_core::stats::Interval;
 use imas_linux::serving::injected::Injected;
 use imas_report::chart::{BarRow, Bars, Chart};
-use imas_report::page::{Block, Listing, PageSection, ResultPage};
+use imas_report::page::{Block, PageSection, ResultPage};
 use imas_view::snapshot::{LiveProcess, LiveSnapshot, MachineState, ProcessState};
 use serde_json::json;
 
@@ -146,19 +146,12 @@ fn pressure(machine: &MachineState) -> Block {
 }
 
 fn processes(listed: &Listed<'_, LiveProcess>, look: &LiveSnapshot) -> Vec<Block> {
-    let mut table = Table::new("processes", &listed.count("process"), &COLUMNS.map(|(title, _)| title));
-    listed.shown.iter().for_each(|process| table.push(row(process)));
-    let heads = listed.heads(&COLUMNS.map(|(_, word)| word));
     let hidden = format!(
         "Not shown: {} of other users, which the user of this server may not look into.",
         counted(look.hidden, "process")
     );
-    let mut blocks =
-        vec![Block::Form(listed.form("Programs")), Block::Listing(Listing { table, links: vec![], heads })];
-    let parts = listed.parts();
-    if !parts.is_empty() {
-        blocks.push(Block::Links("Parts of the list".to_owned(), parts));
-    }
+    let form = listed.form("Programs");
+    let mut blocks = listed.blocks(form, ("processes", "process"), &COLUMNS, row, vec![]);
     if look.hidden > 0 {
         blocks.push(Block::Note(hidden));
     }

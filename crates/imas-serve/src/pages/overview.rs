@@ -7,7 +7,7 @@ use imas_cli::table::Table;
 use imas_cli::when::when;
 use imas_core::stats::Interval;
 use imas_report::chart::{BarRow, Bars, Chart};
-use imas_report::page::{Block, Listing, PageSection, ResultPage};
+use imas_report::page::{Block, PageSection, ResultPage};
 use serde_json::json;
 
 use super::{Answer, Failure, dash, saved};
@@ -137,19 +137,8 @@ fn file_name(name: &str) -> String {
 }
 
 fn programs(listed: &Listed<'_, ProgramLine>) -> Vec<Block> {
-    let mut table = Table::new("programs", &listed.count("program"), &COLUMNS.map(|(title, _)| title));
-    for line in &listed.shown {
-        table.push(row(line));
-    }
     let links = listed.shown.iter().map(|line| format!("/program?id={}", line.id)).collect();
-    let heads = listed.heads(&COLUMNS.map(|(_, word)| word));
-    let parts = listed.parts();
-    let mut blocks =
-        vec![Block::Form(listed.form("Programs")), Block::Listing(Listing { table, links, heads })];
-    if !parts.is_empty() {
-        blocks.push(Block::Links("Parts of the list".to_owned(), parts));
-    }
-    blocks
+    listed.blocks(listed.form("Programs"), ("programs", "program"), &COLUMNS, row, links)
 }
 
 fn row(line: &ProgramLine) -> Vec<String> {

@@ -7,12 +7,11 @@ use std::time::Instant;
 
 use clap::ValueEnum;
 use imas_cli::format::counted;
-use imas_cli::table::Table;
 use imas_core::SYSTEM;
 use imas_engine::flags::{MemoryLimit, ObjectiveName, PolicyName, RulesArgs};
 use imas_engine::profile::profile;
 use imas_engine::start_plan::StartPlan;
-use imas_report::page::{Block, Field, Listing, PageSection, ResultPage};
+use imas_report::page::{Block, Field, PageSection, ResultPage};
 use serde::Serialize;
 use serde_json::json;
 
@@ -118,24 +117,18 @@ fn blocks(listed: &Listed<'_, Choice>, words: &Words) -> Vec<Block> {
     let mut form = listed.form("Programs");
     form.fields.splice(0..0, fields(words));
     form.submit = "Ask".to_owned();
-    let mut table = Table::new("choices", &listed.count("program"), &COLUMNS.map(|(title, _)| title));
-    for choice in &listed.shown {
-        table.push(vec![
-            short(&choice.program),
-            choice.now.clone(),
-            choice.then.clone(),
-            choice.trial.clone().unwrap_or_else(super::dash),
-            choice.because.clone(),
-        ]);
-    }
     let links = listed.shown.iter().map(|choice| format!("/program?id={}", choice.id)).collect();
-    let heads = listed.heads(&COLUMNS.map(|(_, word)| word));
-    let mut blocks = vec![Block::Form(form), Block::Listing(Listing { table, links, heads })];
-    let parts = listed.parts();
-    if !parts.is_empty() {
-        blocks.push(Block::Links("Parts of the list".to_owned(), parts));
-    }
-    blocks
+    listed.blocks(form, ("choices", "program"), &COLUMNS, row, links)
+}
+
+fn row(choice: &Choice) -> Vec<String> {
+    vec![
+        short(&choice.program),
+        choice.now.clone(),
+        choice.then.clone(),
+        choice.trial.clone().unwrap_or_else(super::dash),
+        choice.because.clone(),
+    ]
 }
 
 fn fields(words: &Words) -> [Field; 3] {

@@ -56,11 +56,7 @@ pub(super) fn judge(args: &JudgeArgs) -> Result<ExitCode> {
     if judgement.services.is_empty() {
         return Err(nothing(&args.file));
     }
-    if args.json {
-        output::json(&judgement)?;
-    } else {
-        output::text(&(page(&judgement, args) + of_runtimes(&journal.runs)))?;
-    }
+    output::json_or(args.json, &judgement, || page(&judgement, args) + of_runtimes(&journal.runs))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -67,11 +67,7 @@ pub(super) fn noise(args: &NoiseArgs) -> Result<ExitCode> {
     if report.noise.iter().all(|one| one.pairs == 0) {
         return Err(nothing(&args.file));
     }
-    if args.json {
-        output::json(&report)?;
-    } else {
-        output::text(&text(&report, args))?;
-    }
+    output::json_or(args.json, &report, || text(&report, args))?;
     Ok(ExitCode::SUCCESS)
 }
 

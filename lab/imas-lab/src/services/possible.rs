@@ -37,11 +37,7 @@ pub(super) fn possible(args: &PossibleArgs) -> Result<ExitCode> {
             "runs of an older IMAS do not; make new ones with 'imas-lab services run'",
         ));
     }
-    if args.json {
-        output::json(&all)?;
-    } else {
-        output::text(&text(&all))?;
-    }
+    output::json_or(args.json, &all, || text(&all))?;
     Ok(ExitCode::SUCCESS)
 }
 

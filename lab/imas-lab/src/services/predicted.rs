@@ -42,11 +42,7 @@ pub(super) fn predicted(args: &PredictedArgs) -> Result<ExitCode> {
             "measure the same services with 'imas-lab services run'",
         ));
     }
-    if args.json {
-        output::json(&score)?;
-    } else {
-        output::text(&page(&score, &predictions))?;
-    }
+    output::json_or(args.json, &score, || page(&score, &predictions))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -47,11 +47,7 @@ pub(super) fn run(args: &SuiteListArgs, context: &Context) -> Result<ExitCode> {
     let set = args.set.map_or(Set::Full, super::set);
     let rows = suite.set(set).map(|program| row(program, &suite, &installed, &place)).collect();
     let listing = Listing { schema: 1, programs: rows };
-    if args.json.json {
-        output::json(&listing)?;
-    } else {
-        output::text(&text(&listing))?;
-    }
+    output::json_or(args.json.json, &listing, || text(&listing))?;
     Ok(ExitCode::SUCCESS)
 }
 

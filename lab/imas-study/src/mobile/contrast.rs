@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Compares one candidate with another, round by round.
 
-use imas_core::stats::{Interval, bootstrap, median};
+use imas_core::stats::{Interval, bootstrap, mad, median};
 use statrs::statistics::Statistics;
 
 use super::sample::Samples;
@@ -81,17 +81,11 @@ impl Samples {
     pub(crate) fn deviation_ratio(&self, test: &str, figure: &str, a: &str, b: &str) -> Option<Contrast> {
         let pairs = self.pairs(test, figure, a, b);
         let interval = bootstrap(&pairs, RESAMPLES, SEED, |rounds| {
-            let of = |value: fn(&(f64, f64)) -> f64| median_deviation(rounds.iter().map(value).collect());
+            let of = |value: fn(&(f64, f64)) -> f64| mad(&rounds.iter().map(value).collect::<Vec<_>>());
             Some(of(|round| round.0)? / of(|round| round.1).filter(|base| *base > 0.0)?)
         })?;
         Some(Contrast { interval, neutral: 1.0, rounds: pairs.len() })
     }
-}
-
-/// Median of the absolute distances from the median.
-fn median_deviation(values: Vec<f64>) -> Option<f64> {
-    let middle = median(&values)?;
-    median(&values.into_iter().map(|value| (value - middle).abs()).collect::<Vec<_>>())
 }
 
 /// Standard deviation of a sample; None for fewer than two values.

@@ -5,9 +5,9 @@ use imas_core::stats::Interval;
 use imas_report::chart::{Axis, BarRow, Bars, Chart, CurveLine, Curves, ReferenceLine, Spacing};
 
 use super::Judged;
-use super::findings::paper_shares;
+use super::findings::{among_four, paper_shares};
 use super::judge::Outcome;
-use super::strategy::{Aim, PAPERS_FOUR, Strategy};
+use super::strategy::{Aim, Strategy};
 use super::total::{Metric, total, with_interval};
 use crate::study::StudyFigure;
 use imas_cli::table::Table;
@@ -75,11 +75,11 @@ fn adaptive_shares(judged: &Judged, aim: Aim) -> Vec<(String, f64)> {
 }
 
 fn shares(judged: &Judged) -> StudyFigure {
-    let is_papers = |name: &str| PAPERS_FOUR.contains(&name);
-    let four = joined(Aim::ALL.map(|aim| paper_shares(judged, aim, is_papers)).to_vec());
-    let four: Shares = four.into_iter().filter(|(name, _)| is_papers(name)).collect();
     let panels = [
-        ("Paper's metric and collection: % of programs", four),
+        (
+            "Paper's metric and collection: % of programs",
+            joined(Aim::ALL.map(|aim| among_four(judged, aim)).to_vec()),
+        ),
         (
             "Paper's metric, all candidates",
             joined(Aim::ALL.map(|aim| paper_shares(judged, aim, |_| true)).to_vec()),

@@ -34,7 +34,7 @@ impl Aim {
         }
     }
 
-    fn of(self, picks: &Picks) -> usize {
+    pub(crate) fn of(self, picks: &Picks) -> usize {
         match self {
             Self::Fastest => picks.fastest,
             Self::Leanest => picks.leanest,
@@ -125,7 +125,7 @@ impl Strategy {
     }
 }
 
-fn is_papers(candidate: &str) -> bool {
+pub(crate) fn is_papers(candidate: &str) -> bool {
     PAPERS_FOUR.contains(&candidate)
 }
 

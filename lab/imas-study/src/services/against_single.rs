@@ -9,7 +9,7 @@ use imas_core::stats::{Interval, mean_and_deviation};
 use serde::Serialize;
 
 use crate::columns::without_empty_columns;
-use crate::services::judge::{HeldOutPicks, JUDGED, change, geometric_mean, is_proven_above};
+use crate::services::judge::{HeldOutPicks, JUDGED, JUDGED_COLUMNS, change, geometric_mean, is_proven_above};
 use crate::services::round_changes::{RoundChanges, for_every_service};
 use imas_runs::service::margin;
 
@@ -66,19 +66,9 @@ impl AgainstSingle {
     /// Table with a row for each setting.
     #[must_use]
     pub fn table(all: &[Self]) -> Table {
-        const COLUMNS: [&str; 10] = [
-            "compared with",
-            "services",
-            "memory",
-            "CPU",
-            "p99",
-            "after the pause",
-            "over the day",
-            "CPU of the day",
-            "leaner (proven)",
-            "fatter (proven)",
-        ];
-        let mut table = Table::new("against-single", "Picks beside one setting for all", &COLUMNS);
+        let counted = ["leaner (proven)", "fatter (proven)"];
+        let columns = [&["compared with", "services"][..], &JUDGED_COLUMNS, &counted].concat();
+        let mut table = Table::new("against-single", "Picks beside one setting for all", &columns);
         for one in all {
             let counts = [one.leaner, one.fatter].map(|[all, proven]| format!("{all} ({proven})"));
             let own = [one.candidate.clone(), one.services.to_string()];

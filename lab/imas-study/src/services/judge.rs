@@ -21,6 +21,9 @@ use imas_runs::service::margin;
 
 /// The figures that are judged.
 pub const JUDGED: [&str; 6] = ["memory", "cpu", "p99", "memory_idle", "memory_day", "cpu_day"];
+/// The figures of [`JUDGED`] as columns of a table.
+pub(crate) const JUDGED_COLUMNS: [&str; JUDGED.len()] =
+    ["memory", "CPU", "p99", "after the pause", "over the day", "CPU of the day"];
 /// "At least 25 % less memory".
 const QUARTER: f64 = 0.75;
 
@@ -221,22 +224,9 @@ impl CandidateForAll {
     /// Table with a row for each candidate.
     #[must_use]
     pub fn table(all: &[Self]) -> Table {
-        const COLUMNS: [&str; 13] = [
-            "candidate",
-            "services",
-            "memory",
-            "CPU",
-            "p99",
-            "after the pause",
-            "over the day",
-            "CPU of the day",
-            "25 % less memory",
-            "worse in memory",
-            "in CPU",
-            "in p99",
-            "failed",
-        ];
-        let mut table = Table::new("one-for-all", "One candidate for all services", &COLUMNS);
+        let counted = ["25 % less memory", "worse in memory", "in CPU", "in p99", "failed"];
+        let columns = [&["candidate", "services"][..], &JUDGED_COLUMNS, &counted].concat();
+        let mut table = Table::new("one-for-all", "One candidate for all services", &columns);
         for one in all {
             let own = [one.candidate.clone(), one.services.to_string()];
             let counts = [one.quarter_less, one.worse[0], one.worse[1], one.worse[2], one.failed];

@@ -144,9 +144,7 @@ impl JournalJudgement {
             not_measured: others.into_iter().map(|one| one.service).collect(),
         }
     }
-}
 
-impl JournalJudgement {
     /// Geometric means over all services of the picks as measured, for each figure of
     /// [`crate::services::JUDGED`], on rounds that did not choose. None where no service has two rounds.
     #[must_use]

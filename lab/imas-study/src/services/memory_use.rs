@@ -82,30 +82,24 @@ impl MemoryUse {
             SYSTEM => 0.0,
             pick => saved(pick).unwrap_or(0.0),
         };
-        let (name, pick) = (service.name.to_owned(), service.comparison.pick.clone());
-        if let Some((resident, live, parts)) = read(moment, &service.runs) {
-            let possible = parts.cached + parts.free_blocks + parts.free_pages;
-            return Some(Self {
-                service: name,
-                moment,
-                resident,
-                live,
-                parts: Some(parts),
-                possible,
-                reached,
-                pick,
-            });
-        }
-        let own = counted.iter().filter(|run| run.program == service.name);
-        let LiveMemory { load, idle } = own.filter_map(|run| run.of_server().live).next()?;
-        let [resident, live] = if moment == Moment::Load { load } else { idle };
-        let possible = (resident - live).max(0.0);
-        Some(Self { service: name, moment, resident, live, parts: None, possible, reached, pick })
+        let counted = || {
+            let own = counted.iter().filter(|run| run.program == service.name);
+            let LiveMemory { load, idle } = own.filter_map(|run| run.of_server().live).next()?;
+            let [resident, live] = if moment == Moment::Load { load } else { idle };
+            Some((resident, live, None))
+        };
+        let (resident, live, parts) = read(moment, &service.runs).or_else(counted)?;
+        let possible = match parts {
+            Some(HeapParts { cached, free_blocks, free_pages, .. }) => cached + free_blocks + free_pages,
+            None => (resident - live).max(0.0),
+        };
+        let (service, pick) = (service.name.to_owned(), service.comparison.pick.clone());
+        Some(Self { service, moment, resident, live, parts, possible, reached, pick })
     }
 }
 
 /// Resident and live memory and its other parts, as read from the heaps of the runs under `system`.
-fn read(moment: Moment, runs: &[&RawRun]) -> Option<(f64, f64, HeapParts)> {
+fn read(moment: Moment, runs: &[&RawRun]) -> Option<(f64, f64, Option<HeapParts>)> {
     let system = runs.iter().filter(|run| run.candidate == SYSTEM && run.ok);
     let all: Vec<[f64; 7]> = system
         .filter_map(|run| match moment {
@@ -121,7 +115,7 @@ fn read(moment: Moment, runs: &[&RawRun]) -> Option<(f64, f64, HeapParts)> {
         stacks: middle(5)?,
         other: middle(6)?,
     };
-    Some((middle(0)?, middle(1)?, parts))
+    Some((middle(0)?, middle(1)?, Some(parts)))
 }
 
 /// Resident, live, cached, free blocks, free pages, stacks, other memory of all processes; None if one was not read.

@@ -96,14 +96,10 @@ impl EqualPairs {
         names.sort_unstable();
         names.dedup();
         let even = even_cpu(&names, own);
-        let mut candidates: Vec<&str> = own.iter().map(|run| run.candidate.as_str()).collect();
-        candidates.sort_unstable();
-        candidates.dedup();
-        candidates.retain(|candidate| NoEffect::of(candidate, own).is_some());
-        for candidate in candidates {
-            self.candidates.push((service.to_owned(), candidate.to_owned()));
+        for candidate in names.iter().filter(|name| NoEffect::of(name, own).is_some()) {
+            self.candidates.push((service.to_owned(), candidate.clone()));
             let is_system = |run: &&&RawRun| run.candidate == SYSTEM;
-            for run in own.iter().filter(|run| run.candidate == candidate) {
+            for run in own.iter().filter(|run| run.candidate == *candidate) {
                 if let Some(system) = own.iter().filter(is_system).find(|system| system.round == run.round) {
                     self.pair(service, [run, system], &even);
                 }

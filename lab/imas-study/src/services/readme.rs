@@ -10,28 +10,14 @@ use imas_core::server_run::ServerRun;
 use imas_core::stats::{Interval, attainable_confidence};
 
 use crate::columns::without_empty_columns;
-use crate::services::judge::{CandidateForAll, JUDGED};
+use crate::services::judge::{CandidateForAll, JUDGED, JUDGED_COLUMNS};
 use crate::services::judgement::JournalJudgement;
 use crate::services::no_effect::{NoEffect, share_of_glibc};
-use imas_runs::service::page::{MeasuredService, best, named};
+use imas_runs::service::page::{MeasuredService, best, leanest, named};
 use imas_runs::service::{C_LIBRARY, CandidateFigures, ServiceComparison, margin};
 
 /// Settings of glibc that anybody can give to all services without a measurement: what a pick has to beat.
 pub const BASELINES: [&str; 2] = ["glibc:arena1", "glibc:lean"];
-/// The figures of [`JUDGED`] stand between the pick and the memory under [`BASELINES`].
-const COLUMNS: [&str; 3 + JUDGED.len() + BASELINES.len()] = [
-    "service",
-    "MiB",
-    "best",
-    "memory",
-    "CPU",
-    "p99",
-    "after the pause",
-    "over the day",
-    "CPU of the day",
-    "memory with `glibc:arena1`",
-    "with `glibc:lean`",
-];
 
 /// How the services were measured in a sentence, and the table. Services without a valid run under `system`
 /// are named only.
@@ -41,9 +27,11 @@ pub fn readme(services: &[MeasuredService<'_>], judgement: &JournalJudgement) ->
     rows.sort_by(|a, b| a.memory_ratio().total_cmp(&b.memory_ratio()));
     let of = |kind| rows.iter().filter(move |row| row.kind == kind);
     let others: Vec<ReadmeRow> = of(RowKind::Nothing).cloned().collect();
-    let mut table = Table::new("services", "Services", &COLUMNS);
+    let baselines = ["memory with `glibc:arena1`", "with `glibc:lean`"];
+    let columns = [&["service", "MiB", "best"][..], &JUDGED_COLUMNS, &baselines].concat();
+    let mut table = Table::new("services", "Services", &columns);
     let mut add = |cells: Vec<String>| {
-        table.push(cells.into_iter().chain(std::iter::repeat(String::new())).take(COLUMNS.len()).collect());
+        table.push(cells.into_iter().chain(std::iter::repeat(String::new())).take(columns.len()).collect());
     };
     of(RowKind::Proven).chain(of(RowKind::NotProven)).for_each(|row| add(row.cells()));
     without_gain(&others).into_iter().for_each(&mut add);
@@ -130,15 +118,6 @@ fn baseline(comparison: &ServiceComparison, name: &str) -> String {
             format!("{}{}", percent(ratio.mid), if is_open { ", not proven" } else { "" })
         },
     )
-}
-
-/// The leanest candidate that breaks no guard rail, if it is leaner than `system` by the margin.
-fn leanest(comparison: &ServiceComparison) -> Option<&CandidateFigures> {
-    let fits = comparison.candidates.iter().filter(|one| one.exceeds.is_empty() && one.failures.is_empty());
-    let leaner = fits
-        .filter_map(|one| Some((one.goal?.mid, one)))
-        .filter(|(ratio, _)| *ratio <= 1.0 - margin("memory"));
-    leaner.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, one)| one)
 }
 
 /// Markdown without padding: one row has many names.

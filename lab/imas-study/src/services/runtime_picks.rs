@@ -18,7 +18,7 @@ use imas_runs::service::{CandidateFigures, GuardRail, ServiceGoal, margin};
 use serde::Serialize;
 
 use crate::columns::without_empty_columns;
-use crate::services::judge::{HeldOutPicks, JUDGED, JudgedService, change, geometric_mean};
+use crate::services::judge::{HeldOutPicks, JUDGED, JUDGED_COLUMNS, JudgedService, change, geometric_mean};
 use crate::services::judgement::{MadeWorse, ROUNDS_FOR_PROOF};
 use crate::services::pick_rule::PickRule;
 use crate::services::round_changes::RoundChanges;
@@ -111,21 +111,10 @@ impl RuntimePicks {
     /// Table with a row for each kind of pick and runtime.
     #[must_use]
     pub fn table(all: &[Self]) -> Table {
-        const COLUMNS: [&str; 12] = [
-            "runtime",
-            "picks",
-            "services",
-            "with a pick",
-            "memory",
-            "CPU",
-            "p99",
-            "after the pause",
-            "over the day",
-            "CPU of the day",
-            "made worse (proven): memory, CPU, p99",
-            "which",
-        ];
-        let mut table = Table::new("runtimes", "Services with a runtime", &COLUMNS);
+        let own = ["runtime", "picks", "services", "with a pick"];
+        let last = ["made worse (proven): memory, CPU, p99", "which"];
+        let columns = [&own[..], &JUDGED_COLUMNS, &last].concat();
+        let mut table = Table::new("runtimes", "Services with a runtime", &columns);
         all.iter().for_each(|one| table.push(one.cells()));
         without_empty_columns(table)
     }
