@@ -263,7 +263,7 @@ fn a_storm_of_processes_hides_no_other_process() {
     let (script, program) = world.notices("worker.py", WORKER);
     world.settle(&script, &program);
     assert!(storm.wait().unwrap().success());
-    let (other, _) = world.notices("other.py", WORKER);
+    world.notices("other.py", WORKER);
     let memory = most_memory(world.daemon_pid());
     println!(
         "imasd at {:.1} MB at most, events lost {} times",
