@@ -250,11 +250,23 @@ fn a_server_that_never_gets_ready_is_ended_and_reported() {
     let file = place.world.work().join("s.toml");
     let text_of = "command = 'sh -c \"echo I only sleep >&2; exec sleep 4242\"'\nready = 'false'\nload = ['true']\nready_timeout = 4\n";
     std::fs::write(&file, text_of).unwrap();
-    let done = output(
-        place.world.imas(["bench", "--json", "-n", "1", "--with", "glibc:arena1", "--service"]).arg(&file),
-    );
+    let words = [
+        "bench",
+        "--json",
+        "-n",
+        "1",
+        "--with",
+        "glibc:arena1",
+        "--name",
+        "mine",
+        "--export-runs",
+        "runs",
+        "--service",
+    ];
+    let done = output(place.world.imas(words).arg(&file));
     assert_eq!(done.status.code(), Some(1), "{}", describe(&done));
     let result = parsed(&done);
+    assert_eq!(text(&result, "/service/name"), "mine", "not that of the file");
     let what = text(compared(&result, "system"), "/failures/0/what");
     assert!(what.contains("not ready after 4 s") && what.contains("I only sleep"), "{what}");
     assert!(nothing_is("sleep 4242"));
