@@ -158,7 +158,8 @@ class World:
             return daemon.wait(timeout_s * SLOWNESS)
         except subprocess.TimeoutExpired:
             daemon.kill()
-            daemon.wait()
+            if not self.holds(TIMEOUT_S, lambda: daemon.poll() is not None):
+                raise Failed("imasd cannot be ended: it waits in the kernel") from None
             return None
 
     def end(self):

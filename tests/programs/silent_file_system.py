@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """DEVICE FOLDER EXECUTABLE FLAG: mounts a FUSE file system for everybody at FOLDER, in which the file "program" is a
 copy of the executable. As soon as the file FLAG exists, it answers nothing any more. Prints "mounted"."""
-import ctypes, os, struct, sys, time
+import ctypes, os, select, struct, sys, time
 
 device, folder, executable, flag = sys.argv[1:5]
 libc = ctypes.CDLL(None, use_errno=True)
@@ -37,10 +37,11 @@ if libc.mount(b"silent", folder.encode(), b"fuse", 6, options.encode()) != 0:  #
     sys.exit(f"mount: {os.strerror(ctypes.get_errno())}")
 print("mounted", flush=True)
 while True:
+    select.select([connection], [], [])
+    if os.path.exists(flag):
+        time.sleep(1000)  # what waits for a request that was read cannot be ended
     request = os.read(connection, (1 << 20) + 4096)
     _, operation, unique, node = struct.unpack("=IIQQ", request[:24])
-    if os.path.exists(flag):
-        time.sleep(1000)
     if operation in (FORGET, BATCH_FORGET):
         continue
     body = answer(operation, node, request)
