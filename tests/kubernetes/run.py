@@ -535,12 +535,14 @@ class Tests:
                 away.unlink()
                 expect(until(lambda: "withdrawn=jemalloc" in entry()), (entry(), said.read_text()))
                 print(f"from the apiserver's return to the withdrawal: {time.monotonic() - began:.1f} s", flush=True)
-                gone = lambda: not any(one.candidate == "jemalloc" for one in pods())
+                named = lambda: {one.pod["metadata"]["name"]: one.candidate for one in pods()}
+                gone = lambda: len(named()) == 16 and "jemalloc" not in named().values()
                 expect(until(gone), "its pods are there still")
                 crashes.clear()
+                old = set(named())
                 self.kube("try", "shop", "-n", "away", "--with", "jemalloc", "--share", "50%", "--write")
-                names = lambda: {one.pod["metadata"]["name"] for one in pods() if one.candidate == "jemalloc"}
-                expect(until(lambda: len(pods()) == 16 and names()), "no pods of it")
+                names = lambda: {name for name, candidate in named().items() if candidate == "jemalloc"}
+                expect(until(lambda: len(named()) == 16 and not old & set(named()) and names()), "no pods of it")
                 before, seen = names(), looks()
                 expect(until(lambda: looks() >= seen + 4), said.read_text())
                 expect(before <= names() and "withdrawn" not in entry(), (before, names(), entry(), said.read_text()))
