@@ -104,14 +104,14 @@ def daemon(imasd, names, folder, library):
     words = [imasd, "--user", "--run-dir", folder / "run", "--store", folder / "imas.db", "--lib-dir", library]
     process = subprocess.Popen([str(word) for word in words], stderr=subprocess.PIPE, text=True, preexec_fn=lambda: refuse(names))
     index = folder / "run/state/index"
-    said = ""
+    errors = ""
     try:
         until(lambda: index.exists() or process.poll() is not None)
     finally:
         process.terminate()
-        _, said = process.communicate(timeout=imas_testing.LIMIT_S * imas_testing.SLOWNESS)
-    if not index.exists() or process.returncode != 0 or "panicked" in said:
-        raise Failed(f"imasd: {process.returncode}: {said[-1000:]}")
+        _, errors = process.communicate(timeout=imas_testing.LIMIT_S * imas_testing.SLOWNESS)
+    if not index.exists() or process.returncode != 0 or "panicked" in errors:
+        raise Failed(f"imasd: {process.returncode}: {errors[-1000:]}")
 
 
 def main():

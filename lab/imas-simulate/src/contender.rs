@@ -107,7 +107,7 @@ pub(crate) fn checks_of(program: &SimulatedProgram, prior: &ReplayPrior, seed: u
     adaptive::checked_predictions(&board, &judgement.standings)
 }
 
-/// What the default policy did, and the board at the end. Each trial takes the candidate's run of the policy's
+/// Outcome of the default policy, and the board at its end. Each trial takes the candidate's run of the policy's
 /// current round. When no rounds are left, the policy has to decide by the trials so far.
 fn tried(
     program: &SimulatedProgram,

@@ -151,7 +151,8 @@ enum { ADDRESS_BITS = 48 };
 enum { ADDRESS_BITS = 47 };
 #endif
 
-/* What a precise or tagging runtime assumes: user addresses fit so many bits, blocks of 16 bytes are aligned. */
+/* A runtime that keeps tags in pointers assumes that addresses of a process have ADDRESS_BITS bits, and that blocks of
+ * 16 bytes are aligned. */
 static int tagged(void) {
     int high = 0, odd = 0;
     for (int i = 1; i < 3000; i++) {

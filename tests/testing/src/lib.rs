@@ -29,7 +29,7 @@ pub fn copy_program(from: &Path, to: &Path) {
     assert!(copied.is_ok_and(|status| status.success()), "{} cannot be copied", from.display());
 }
 
-/// What `cc` makes of that text in C: a file with that name in the folder.
+/// Compiled form of a text in C: a file with that name in the folder, made by `cc` with these flags.
 ///
 /// # Panics
 /// If it does not compile.

@@ -389,8 +389,8 @@ pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// What `imas explain --json --pid` prints, once all of the heaps was read; the last of many answers in any
-/// event. On a busy machine the time of a look may be over before, and the rest is estimated then.
+/// Answer of `imas explain --json --pid` that has read all of the heaps; after thirty tries, the last answer. On a
+/// busy machine the time of a look may be over before, and the rest is estimated then.
 pub(crate) fn looked_at(explain: impl Fn() -> Value) -> Value {
     let mut explained = explain();
     for _ in 0..30 {

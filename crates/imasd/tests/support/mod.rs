@@ -205,7 +205,7 @@ impl World {
         std::fs::read_to_string(self.path("log")).unwrap_or_default()
     }
 
-    /// What imasd writes of its state; null without the file.
+    /// State that imasd writes to `status.json`; null without the file.
     pub(crate) fn status(&self) -> serde_json::Value {
         let text = std::fs::read(self.path("run/state/status.json")).unwrap_or_default();
         serde_json::from_slice(&text).unwrap_or_default()
