@@ -170,11 +170,12 @@ EXPORT int posix_spawnp(pid_t *child, const char *file, const void *actions, con
     return spawn_by(REAL(posix_spawnp), true, child, file, actions, attributes, arguments, environment);
 }
 
-/* The arguments of execl and its like, after the first, as an array of `count` and a NULL. */
-static void collect(char **arguments, const char *first, size_t count, va_list list) {
+/* The arguments of execl and its like, after the first, as an array of `count` and a NULL. `list` is then behind them: not
+ * on every processor would a va_list itself be, of which aarch64 passes a copy. */
+static void collect(char **arguments, const char *first, size_t count, va_list *list) {
     arguments[0] = (char *)first;
     for (size_t i = 1; i <= count; i++)
-        arguments[i] = va_arg(list, char *);
+        arguments[i] = va_arg(*list, char *);
 }
 
 static size_t count_in(const char *first, va_list list) {
@@ -191,7 +192,7 @@ static size_t count_in(const char *first, va_list list) {
     va_end(list);                                                                                                      \
     char *arguments[count + 1];                                                                                        \
     va_start(list, first);                                                                                             \
-    collect(arguments, first, count, list);
+    collect(arguments, first, count, &list);
 
 EXPORT int execl(const char *path, const char *first, ...) {
     COLLECTED(first)
