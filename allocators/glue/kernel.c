@@ -278,21 +278,40 @@ static int is_clock(const char *name)
     return *wanted == *name;
 }
 
-// The function among the symbols that a dynamic section names; the addresses there are relative to `bias`.
+// The number of symbols by the newer table of them, which lists those that are defined: they are the last.
+static ElfW(Word) symbols_by_newer(const ElfW(Word) *table)
+{
+    const ElfW(Word) buckets = table[0], first = table[1];
+    const ElfW(Word) *bucket = table + 4 + table[2] * (sizeof(ElfW(Addr)) / sizeof *table), *chain = bucket + buckets;
+    ElfW(Word) last = 0;
+    for (ElfW(Word) i = 0; i < buckets; i++)
+        last = bucket[i] > last ? bucket[i] : last;
+    if (last < first || last == 0)
+        return 0;
+    while ((chain[last - first] & 1) == 0)
+        last++;
+    return last + 1;
+}
+
+// The function among the symbols that a dynamic section names; the addresses there are relative to `bias`. Younger
+// kernels for arm64 have the newer table alone.
 static clock_call *clock_among(const ElfW(Dyn) *entry, uintptr_t bias)
 {
     const ElfW(Sym) *symbols = NULL;
     const char *names = NULL;
-    const ElfW(Word) *hash = NULL; // its second word is the number of symbols
+    ElfW(Word) count = 0;
     for (; entry->d_tag != DT_NULL; entry++) {
+        const void *at = (const void *)(bias + entry->d_un.d_ptr);
         if (entry->d_tag == DT_SYMTAB)
-            symbols = (const void *)(bias + entry->d_un.d_ptr);
+            symbols = at;
         else if (entry->d_tag == DT_STRTAB)
-            names = (const void *)(bias + entry->d_un.d_ptr);
+            names = at;
         else if (entry->d_tag == DT_HASH)
-            hash = (const void *)(bias + entry->d_un.d_ptr);
+            count = ((const ElfW(Word) *)at)[1];
+        else if (entry->d_tag == DT_GNU_HASH && count == 0)
+            count = symbols_by_newer(at);
     }
-    for (ElfW(Word) i = 0; symbols != NULL && names != NULL && hash != NULL && i < hash[1]; i++)
+    for (ElfW(Word) i = 0; symbols != NULL && names != NULL && i < count; i++)
         if (symbols[i].st_shndx != SHN_UNDEF && is_clock(names + symbols[i].st_name))
             return (clock_call *)(bias + symbols[i].st_value);
     return clock_by_call;
