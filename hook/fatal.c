@@ -44,13 +44,17 @@ static void send_again(int signal, siginfo_t *info) {
     sys4(SYS_rt_tgsigqueueinfo, sys0(SYS_getpid), sys0(SYS_gettid), signal, info);
 }
 
+#ifndef SEGV_MTEAERR
+#define SEGV_MTEAERR 8
+#endif
+
 /* Returning from the handler runs the faulting instruction again. That is so for faults, not for signals that
  * were sent, for a system call that seccomp trapped (it would be skipped), nor for memory errors reported
- * ahead of use. */
+ * ahead of use, or behind it (wrong tags on arm64). */
 static bool comes_back_by_itself(int signal, const siginfo_t *info) {
     if (info->si_code <= 0 || signal == SIGSYS)
         return false;
-    return !(signal == SIGBUS && info->si_code == BUS_MCEERR_AO);
+    return !(signal == SIGBUS && info->si_code == BUS_MCEERR_AO) && !(signal == SIGSEGV && info->si_code == SEGV_MTEAERR);
 }
 
 /* A handler of the program's has called ours: it read the disposition by a system call of its own. It may
