@@ -120,11 +120,12 @@ static bool loader_of(char *path) {
         union {
             ElfW(Ehdr) elf;
             char line[256 + 1];
-        } begin = {0};
+        } begin;
         int fd = sys_open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
         if (fd < 0)
             return false;
-        long got = read_at(fd, &begin, sizeof begin - 1, 0);
+        long got = read_at(fd, &begin, sizeof begin.line - 1, 0);
+        begin.line[got > 0 ? got : 0] = '\0'; /* behind an ELF header, if it is one */
         bool elf = got >= (long)sizeof begin.elf && is_elf64(&begin.elf);
         bool found = elf && loader_of_elf(fd, &begin.elf, path);
         sys_close(fd);
