@@ -233,11 +233,18 @@ static void note_sizes(uint64_t requested, uint64_t usable, uint64_t weight) {
     add_relaxed(sampled->usable_bytes_256, weight * usable);
 }
 
+/* live_take, but not out of the parent's sums in a child for which no fork handler ran. */
+static bool take_known(const void *block, struct live_block *taken) {
+    if (unlikely(thread_counting && !page_is_ours()))
+        lineage_lost();
+    return live_take(block, taken);
+}
+
 /* Makes the call between two clock reads. The old block of a realloc leaves the live table before its address
  * can be handed to another thread, and comes back if the call fails. */
 static void *perform_timed(struct call *call, uint64_t *ticks) {
     struct live_block old;
-    bool known = call->kind == CALL_REALLOC && live_maybe(call->old) && live_take(call->old, &old);
+    bool known = call->kind == CALL_REALLOC && live_maybe(call->old) && take_known(call->old, &old);
     void *block;
     if (unlikely(sandbox_entered())) { /* reading the clock could end the process */
         *ticks = 0;
@@ -319,7 +326,7 @@ static void *sampled_call(struct thread *thread, struct call *call) {
 
 static void *perform_untimed(struct call *call) {
     struct live_block old;
-    bool known = call->kind == CALL_REALLOC && live_maybe(call->old) && live_take(call->old, &old);
+    bool known = call->kind == CALL_REALLOC && live_maybe(call->old) && take_known(call->old, &old);
     void *block = full_call(class_of(call->kind), call->old, call->bytes, perform(call));
     if (known && was_refused(call, block))
         live_put_back(call->old, &old);
@@ -434,7 +441,7 @@ NOINLINE void call_free_marked(void *block) {
     if (boot_owns(block))
         return;
     /* Large blocks take long to free: if 1 in 128 were timed, the mean would depend on those few. */
-    if (live_take(block, &taken) && live_was_certain(&taken) && thread_self.slot != NULL && page_is_ours()) {
+    if (take_known(block, &taken) && live_was_certain(&taken) && thread_self.slot != NULL && page_is_ours()) {
         add_relaxed(thread_self.slot->calls[IMAS_OP_FREE], 1);
         timed_free(block, taken.usable, IMAS_WEIGHT_ONE);
         return;

@@ -467,6 +467,7 @@ def children(allocators):
         for allocator in allocators:
             _, left = under("trial", allocator, [WORK / "clones"])
             check(f"clone counts nothing for the parent {allocator}", left["calls"]["malloc"] < 1000, left["calls"])
+            check(f"clone frees nothing of the parent {allocator}", left["sampled"]["live_bytes"] >= 16 << 20, left["sampled"])
             check(f"clone dies for itself {allocator}", left["fatal_signal"] == 0 and left["clean_exit"] == 1)
             _, none = under("trial", allocator, [WORK / "children", 0])
             _, left = under("trial", allocator, [WORK / "children", 40])
