@@ -67,11 +67,14 @@ static int is_listed(const void *block)
     return each != NULL;
 }
 
+static inline int may_be_apart(const void *block)
+{
+    return __builtin_expect(((uintptr_t)block & (APART_ALIGNMENT - 1)) == 0, 0) && block != NULL;
+}
+
 static inline int is_apart(const void *block)
 {
-    if (__builtin_expect(((uintptr_t)block & (APART_ALIGNMENT - 1)) != 0, 1))
-        return 0;
-    return block != NULL && is_listed(block);
+    return may_be_apart(block) && is_listed(block);
 }
 
 static void end_apart(void *block)
@@ -95,11 +98,6 @@ static inline void google_free(void *block)
         end_apart(block);
     else
         TCMallocInternalFree(block);
-}
-
-static inline size_t google_usable(void *block)
-{
-    return is_apart(block) ? apart_usable(block) : TCMallocInternalMallocSize(block);
 }
 
 static inline void *google_aligned(size_t alignment, size_t size)
@@ -127,6 +125,19 @@ static inline void *google_realloc(void *block, size_t size)
 #define NAME_ALIGNED google_aligned
 #define NAME_USABLE google_usable
 #include "gated_keys.h"
+#include "fork_gate.h"
+
+// gated.h asks for a size outside of the gate. The list is looked at behind it.
+static inline size_t google_usable(void *block)
+{
+    if (!may_be_apart(block))
+        return TCMallocInternalMallocSize(block);
+    gate_enter();
+    size_t usable = is_listed(block) ? apart_usable(block) : TCMallocInternalMallocSize(block);
+    gate_leave();
+    return usable;
+}
+
 #include "gated.h"
 
 #define RAW_SMALL_UNALIGNED 1

@@ -2,6 +2,7 @@
 // fork, vfork and spawn while other threads are inside malloc and free.
 #define _GNU_SOURCE
 #include <errno.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
@@ -20,6 +21,9 @@ extern char **environ;
 
 static _Atomic(unsigned char *) slots[SLOTS];
 static atomic_int stopping;
+static void *aligned; // to more than any allocator aligns its own memory to
+
+enum { ALIGNMENT = 8 << 20 };
 
 static size_t size_for(unsigned draw)
 {
@@ -43,6 +47,16 @@ static void *churn(void *argument)
     return NULL;
 }
 
+static void *ask(void *unused)
+{
+    (void)unused;
+    bool enough = true;
+    while (!stopping)
+        enough &= malloc_usable_size(aligned) >= 100;
+    fact("usable-in-threads", enough, "too little");
+    return NULL;
+}
+
 static void *one_block(void *unused)
 {
     (void)unused;
@@ -53,6 +67,7 @@ static void *one_block(void *unused)
 static int live_as_child(void)
 {
     alarm(CHILD_SECONDS);
+    free(aligned);
     unsigned state = (unsigned)getpid();
     for (int round = 0; round < (facts_are_full() ? 3000 : 600); round++) {
         state = state * 1664525u + 1013904223u;
@@ -117,7 +132,9 @@ int main(int argc, char **argv)
 {
     facts_begin(argc, argv);
     check_served();
-    pthread_t churners[CHURNERS];
+    aligned = opaque(memalign(ALIGNMENT, 100));
+    pthread_t churners[CHURNERS], asker;
+    pthread_create(&asker, NULL, ask, NULL);
     for (size_t index = 0; index < CHURNERS; index++)
         pthread_create(&churners[index], NULL, churn, (void *)index);
     usleep(20000);
@@ -127,6 +144,8 @@ int main(int argc, char **argv)
     stopping = 1;
     for (size_t index = 0; index < CHURNERS; index++)
         pthread_join(churners[index], NULL);
+    pthread_join(asker, NULL);
+    free(aligned);
     fact("parent-lives-on", true, "unseen");
     return facts_end();
 }
