@@ -6,7 +6,8 @@
 //
 // Each is chosen once, as the library is loaded, so a call costs what it costs without this file. The choice is libc's
 // function. A program of an older libc may have no libpthread and no libdl: it has one thread and opens no library.
-// It gets the replacements below.
+// It gets the replacements below. If it has libdl it may open a library that brings libpthread, and then have threads: locks
+// lock for these too, but the values of keys are not theirs (tbb, nedmalloc), and nothing is given back when they end.
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
@@ -77,15 +78,15 @@ static int once(pthread_once_t *control, void (*call)(void))
     return 0;
 }
 
+// libc has this one itself, and it begins to lock when libpthread is loaded.
 static int trylock(pthread_mutex_t *mutex)
 {
-    (void)mutex;
-    return 0;
+    return pthread_mutex_lock(mutex);
 }
 
 static int attribute(pthread_mutexattr_t *attributes)
 {
-    (void)attributes;
+    *attributes = (pthread_mutexattr_t){ 0 }; // the usual kind
     return 0;
 }
 
