@@ -101,7 +101,7 @@ static void take_slot(struct thread *thread, uint32_t index, uint32_t tid) {
 }
 
 void thread_enter(struct thread *thread) {
-    if (!thread_counting) {
+    if (!__atomic_load_n(&thread_counting, __ATOMIC_ACQUIRE)) { /* then the page is seen too */
         be_idle(thread);
         return;
     }

@@ -195,8 +195,9 @@ static void enter_thread(struct journal_thread *self) {
     self->number = add_relaxed(threads, 1) + 1;
     if (file.header != NULL)
         add_relaxed(file.header->threads, 1);
-    if (self->number > 1 && journal_new_thread != NULL)
-        journal_new_thread();
+    void (*watch)(void) = __atomic_load_n(&journal_new_thread, __ATOMIC_ACQUIRE);
+    if (self->number > 1 && watch != NULL)
+        watch();
 }
 
 static void lose(void) {
