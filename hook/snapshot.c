@@ -16,8 +16,9 @@
 #define PERIOD_NS UINT64_C(5000000000)
 #define FIRST_LIVE_MARK (UINT64_C(1) << 20)
 
-static uint64_t due_ticks;
-static uint64_t due_live;
+/* Nothing is due before snapshot_start: threads of other constructors may be counted already. */
+static uint64_t due_ticks = UINT64_MAX;
+static uint64_t due_live = UINT64_MAX;
 static bool taken;     /* proc.c's buffer, and the snapshots' figures */
 static bool splitting; /* allocator_stats.c may walk all free blocks: no snapshot waits for that */
 
@@ -29,10 +30,10 @@ void snapshot_start(void) {
     struct imas_page_header *header = &thread_page->header;
     header->ns_start = sys_monotonic_ns();
     header->ticks_start = ticks_now();
-    due_ticks = header->ticks_start + ticks_per_second() / 32; /* until the clock's rate is known: below 5 s for any */
-    due_live = FIRST_LIVE_MARK;
     snapshot_after_fork();
     split_start();
+    set_relaxed(due_ticks, header->ticks_start + ticks_per_second() / 32); /* until the clock's rate is known: below 5 s for any */
+    set_relaxed(due_live, FIRST_LIVE_MARK);
 }
 
 void snapshot_after_fork(void) {

@@ -17,7 +17,7 @@
 #define MOST_COST 256 /* reading may take this part of the time at most: glibc walks all its free blocks */
 #define MOST_PUT_OFF 8
 
-static uint64_t due_ticks;
+static uint64_t due_ticks = UINT64_MAX; /* until split_start */
 static uint64_t step_ns;
 static uint64_t last_ns; /* time of the last reading, in whole units since the start */
 static unsigned put_off;
