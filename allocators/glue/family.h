@@ -78,6 +78,9 @@
 #ifndef RAW_MAPS_FILES
 #define RAW_MAPS_FILES 0
 #endif
+#ifndef FAMILY_KEEPS_EMPTY
+#define FAMILY_KEEPS_EMPTY 0 // musl_types.h
+#endif
 
 #define FAMILY_EXPORT __attribute__((visibility("default")))
 #define FAMILY_LIKELY(condition) __builtin_expect(!!(condition), 1)
@@ -211,13 +214,13 @@ FAMILY_EXPORT void *realloc(void *block, size_t size)
 {
     if (block == NULL)
         return family_malloc(size);
-    if (FAMILY_UNLIKELY(size == 0)) {
+    if (!FAMILY_KEEPS_EMPTY && FAMILY_UNLIKELY(size == 0)) {
         family_free(block);
         return NULL;
     }
     if (FAMILY_UNLIKELY(family_is_absurd(size)))
         return family_refuse();
-    return family_answer(raw_realloc(block, family_request(size)));
+    return family_answer(raw_realloc(block, family_request(size + (FAMILY_KEEPS_EMPTY && size == 0))));
 }
 
 FAMILY_EXPORT void *memalign(size_t alignment, size_t size)

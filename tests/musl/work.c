@@ -69,6 +69,15 @@ static void *fork_often(void *unused)
     return (void *)(wrong + (size_t)unused);
 }
 
+// musl's realloc frees nothing for a size of 0: NULL would be a refusal.
+static size_t emptied(void)
+{
+    void *block = realloc(malloc(100), 0);
+    size_t wrong = block == NULL;
+    free(block);
+    return wrong;
+}
+
 static size_t aligned(void)
 {
     size_t wrong = 0;
@@ -96,7 +105,7 @@ int main(int count, char **words)
         printf("thread %zu: %zu wrong\n", i, (size_t)wrong);
     }
     pthread_join(forks, &wrong);
-    printf("forks: %zu wrong; aligned: %zu wrong\n", (size_t)wrong, aligned());
+    printf("forks: %zu wrong; aligned: %zu wrong; emptied: %zu wrong\n", (size_t)wrong, aligned(), emptied());
     if (count < 2)
         return 0;
     if (strcmp(words[1], "child") == 0) {
