@@ -41,7 +41,7 @@ static void watch_threads(void) {
     key_create *make_key = (key_create *)object_next("pthread_key_create");
     set_key = (set_specific *)object_next("pthread_setspecific");
     if (make_key != NULL && set_key != NULL && make_key(&key, thread_ends) == 0)
-        __atomic_store_n(&journal_new_thread, watch_thread, __ATOMIC_RELEASE); /* threads of other constructors may run */
+        __atomic_store_n(&journal_new_thread, &watch_thread, __ATOMIC_RELEASE); /* threads of other constructors may run */
 }
 
 static void at_exit(int status, void *argument) {
