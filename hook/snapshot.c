@@ -32,7 +32,8 @@ void snapshot_start(void) {
     header->ticks_start = ticks_now();
     snapshot_after_fork();
     split_start();
-    set_relaxed(due_ticks, header->ticks_start + ticks_per_second() / 32); /* until the clock's rate is known: below 5 s for any */
+    /* until the clock's rate is known: below 5 s for any */
+    set_relaxed(due_ticks, header->ticks_start + ticks_per_second() / 32);
     set_relaxed(due_live, FIRST_LIVE_MARK);
 }
 

@@ -31,8 +31,8 @@ PROGRAMS = {
     "sqlite3": ["usr/bin/sqlite3", ":memory:", "create table t(a); with recursive n(i) as (select 1 union all select i + 1 from n "
                 "where i < 5000) insert into t select i from n; select count(*), sum(a) from t;"],
     # What a function of any number of arguments is given lies elsewhere than on x86. `env` is this machine's.
-    "execle": ["usr/bin/python3", "-c", "import ctypes, os\nos.fork() or ctypes.CDLL(None).execle(b'/usr/bin/env', b'env', None, "
-               "(ctypes.c_char_p * 2)(b'A=1', None))\nos.wait()"],
+    "execle": ["usr/bin/python3", "-c", "import ctypes, os\nos.fork() or ctypes.CDLL(None).execle(b'/usr/bin/env', b'env', "
+               "None, (ctypes.c_char_p * 2)(b'A=1', None))\nos.wait()"],
 }
 
 
