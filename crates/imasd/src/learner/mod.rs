@@ -35,7 +35,7 @@ use crate::owners::Owner;
 use crate::process_info::{ProcessInfo, detail_of_text};
 use crate::program_table::{ProgramTable, TrackedProgram};
 use crate::served_users::ServedUsers;
-use crate::trial_offer::TrialOffer;
+use crate::trial_offer::{LONGEST_PAUSE_S, TrialOffer};
 use disabled::DisabledAllocators;
 use fleet::{FleetEvents, Membership};
 
@@ -189,15 +189,20 @@ impl Learner {
         self.parts.conditions = conditions;
         for id in self.programs.ids() {
             if let Err(error) = self.decide(id) {
-                tracing::warn!(PROGRAM_ID = id, "no decision could be stored: {error:#}");
+                self.failed(id, &error);
+                if self.parts.store.is_in_trouble() {
+                    return; // every program is judged when it is tried again
+                }
             }
         }
     }
 
-    /// Programs whose decision or offers may change by time alone.
+    /// Programs whose decision or offers may change by time alone. No look is put off for longer than an hour: one that is
+    /// farther away was due by a clock that has been set back since.
     pub(crate) fn judge_due(&mut self) {
         let now_s = now_unix_s();
-        let due = self.programs.all().filter(|known| known.look_again_s.is_some_and(|at_s| at_s <= now_s));
+        let is_due = |at_s: f64| at_s <= now_s || at_s > now_s + LONGEST_PAUSE_S;
+        let due = self.programs.all().filter(|known| known.look_again_s.is_some_and(is_due));
         let due: Vec<_> = due.map(|known| known.program.id).collect();
         due.into_iter().for_each(|id| self.judge(id));
         self.renew_offers();
