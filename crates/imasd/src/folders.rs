@@ -171,8 +171,8 @@ impl Folders {
         self.open.keys().flat_map(|uid| self.names(*uid)).collect()
     }
 
-    /// Time since the page was last changed; `None` when it is gone. Its owner could set the time of the last write, to one
-    /// that never comes.
+    /// Time since the page was last changed; `None` when it is gone. The time of the last write is its owner's to
+    /// set, to one that never comes too.
     pub(crate) fn age(&self, page: &PageName) -> Option<Duration> {
         let about = statat(self.open.get(&page.uid)?, &page.name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
         let changed_s = u64::try_from(about.st_ctime).unwrap_or(0);
@@ -243,8 +243,8 @@ impl Folders {
     }
 }
 
-/// Removes a folder in the place of a page: what is in it takes up the room of all users. A folder in it is moved up first,
-/// so that no depth matters. What is left of a large one is found again, and is old then.
+/// Removes a folder in the place of a page: what is in it takes up the room of all users. A folder in it is moved
+/// up first, so that no depth matters. What is left of a large one is found again, and is old then.
 fn remove_folder(folder: &OwnedFd, name: &OsStr) {
     let mut names = vec![name.to_owned()];
     let mut left = MOST_EMPTIED;

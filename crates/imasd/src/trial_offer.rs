@@ -101,8 +101,8 @@ impl TrialOffer {
         self.failures > 0
     }
 
-    /// Whether nothing may be offered at that time. A pause that would be longer than any is one from before the clock was
-    /// set back.
+    /// Whether nothing may be offered at that time. A pause that would be longer than any is one from before the
+    /// clock was set back.
     pub(crate) fn pauses(&self, now_unix_s: f64) -> bool {
         let left_s = self.not_before_s - now_unix_s;
         left_s > 0.0 && left_s <= LONGEST_PAUSE_S

@@ -197,8 +197,8 @@ impl Learner {
         }
     }
 
-    /// Programs whose decision or offers may change by time alone. No look is put off for longer than an hour: one that is
-    /// farther away was due by a clock that has been set back since.
+    /// Programs whose decision or offers may change by time alone. No look is put off for longer than an hour: one
+    /// that is farther away was due by a clock that has been set back since.
     pub(crate) fn judge_due(&mut self) {
         let now_s = now_unix_s();
         let is_due = |at_s: f64| at_s <= now_s || at_s > now_s + LONGEST_PAUSE_S;
