@@ -36,6 +36,7 @@ use crate::process_info::{ProcessInfo, detail_of_text};
 use crate::program_table::{ProgramTable, TrackedProgram};
 use crate::served_users::ServedUsers;
 use crate::trial_offer::{LONGEST_PAUSE_S, TrialOffer};
+use crate::trouble_log::TroubleLog;
 use disabled::DisabledAllocators;
 use fleet::{FleetEvents, Membership};
 
@@ -56,6 +57,7 @@ pub(crate) struct LearnerParts {
 pub(crate) struct Learner {
     parts: LearnerParts,
     installation: Option<Installation>,
+    catalogue_trouble: TroubleLog,
     programs: ProgramTable,
     ineligible: Ineligible,
     disabled: DisabledAllocators,
@@ -86,6 +88,7 @@ impl Learner {
             disabled: DisabledAllocators::read(parts.store.get())?,
             parts,
             installation: None,
+            catalogue_trouble: TroubleLog::default(),
             programs: ProgramTable::default(),
             ineligible: Ineligible::default(),
             events: LearnerEvents { changed: true, ..LearnerEvents::default() },
@@ -162,13 +165,17 @@ impl Learner {
         match read {
             Ok(installation) => {
                 self.installation = Some(installation);
+                self.catalogue_trouble = TroubleLog::default();
                 self.events.changed = true;
             }
             Err(error) if self.installation.is_none() => {
                 tracing::debug!("nothing is published until root has approved a catalogue: {error:#}");
             }
             Err(error) => {
-                tracing::warn!("the approved catalogue cannot be read; the last one stays: {error:#}");
+                // It is tried again every few seconds.
+                if self.catalogue_trouble.began() {
+                    tracing::warn!("the approved catalogue cannot be read; the last one stays: {error:#}");
+                }
             }
         }
     }
