@@ -16,7 +16,7 @@ use crate::fnv::{fnv32, fnv64};
 /// An index beyond this many slots is refused: 512 MiB of tmpfs for four million programs.
 const MOST_SLOTS: u64 = 1 << 22;
 /// Number of sizes that are tried, each twice the one before. Keys that do not fit then were chosen to have one home.
-const MOST_SIZES: usize = 4;
+const MOST_SIZES: usize = 3;
 
 /// The bytes of an index. Where users have chosen what their programs are found by so that not all entries fit, some of
 /// these users' are left out.
@@ -63,7 +63,7 @@ fn place(records: &[IndexEntry], slots: u64) -> Result<Vec<u8>, Vec<usize>> {
     let mut table = vec![0; (number(slots) + INDEX_PROBES - 1) * INDEX_ENTRY_BYTES];
     let mut next = 0;
     for (nth, (home, record, _)) in homes.iter().enumerate() {
-        let slot = next.max(*home);
+        let slot = (*home).max(next);
         if slot - home >= INDEX_PROBES {
             let crowd = homes.iter().take(nth + 1).rev().take(INDEX_PROBES + 1);
             return Err(crowd.map(|(_, _, at)| *at).collect());

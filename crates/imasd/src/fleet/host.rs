@@ -44,7 +44,7 @@ fn make(file: &Path) -> Result<String> {
         new.sync_all()?;
         std::fs::rename(&unfinished, file)?;
         let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
-        std::fs::File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+        std::fs::File::open(folder.unwrap_or_else(|| Path::new(".")))?.sync_all()
     };
     write().with_context(|| file.display().to_string())?;
     Ok(name)
