@@ -410,6 +410,7 @@ mod tests {
             since: Instant::now(),
             sampled: false,
             activity: None,
+            looked_s: 0.0,
             ended: false,
         };
         pages.watched.add(page.clone(), watch);
