@@ -41,9 +41,9 @@ impl TrialOffer {
     /// The offers in the store. `before` has what this process already keeps for the program; without it,
     /// processes that have taken some of them are found later.
     pub(crate) fn restored(mut offers: Vec<Offer>, before: Option<&Self>) -> Self {
-        offers.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
         // Not by time: the clock may have been set back between two, and no token may come again.
-        let newest = offers.iter().filter_map(|offer| number(&offer.token)).max();
+        offers.sort_by_key(|offer| number(&offer.token));
+        let newest = offers.last().and_then(|offer| number(&offer.token));
         let taker = |offer: &Offer| before.and_then(|before| before.taker(&offer.token)).cloned();
         let (taken, others): (Vec<_>, Vec<_>) =
             offers.into_iter().map(|offer| (taker(&offer), offer)).partition(|(taker, _)| taker.is_some());
