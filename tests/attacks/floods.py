@@ -148,6 +148,15 @@ def room_for_pages_filled(world):
     tries_roots_program(world, "filled")
 
 
+def room_for_pages_filled_in_a_folder(world):
+    """Neither a folder nor a time that never comes keeps what is no page."""
+    folder = has_folder(world)
+    world.shell("mallory", 'cd "$1"; mkdir -p a/b/c; head -c 70M /dev/zero > a/b/c/big; ln -s x later; touch -h -d 2100-01-01 later', folder)
+    world.serves("filled-below")
+    world.wait("imasd clears what is no page", lambda: not any(folder.iterdir()))
+    tries_roots_program(world, "filled-below")
+
+
 def room_for_pages_held_by_a_deleted_file(world):
     folder = has_folder(world)
     script, = scripts(["hold"], FILL)
@@ -234,6 +243,7 @@ ATTACKS = [
     short_processes,
     hundred_thousand_pages,
     room_for_pages_filled,
+    room_for_pages_filled_in_a_folder,
     room_for_pages_held_by_a_deleted_file,
     pages_of_living_processes,
     inotify_exhausted,

@@ -151,6 +151,20 @@ mod tests {
     }
 
     #[test]
+    fn a_user_who_crowds_a_home_keeps_out_nobody_elses_entry() {
+        let is_there = |entry: &Entry| crate::fnv::fnv64(entry::key(&entry.record())) & 0xfff == 0;
+        let of = |uid| (0..).map(move |ino| entry(ino, Detail::None, uid)).filter(is_there);
+        let others: Vec<_> = [None, Some(1001)].into_iter().flat_map(|uid| of(uid).take(2)).collect();
+        let entries: Vec<_> = of(Some(1000)).take(40).chain(others.clone()).collect();
+        let bytes = encode(&entries, &facts()).unwrap();
+        assert!(bytes.len() < 1 << 18, "{}", bytes.len());
+        let index = Index::decode(&bytes).unwrap();
+        for one in &others {
+            assert_eq!(index.find(1, one.executable.ino, &one.detail, one.uid), Some(&one.record()));
+        }
+    }
+
+    #[test]
     fn contradictions_are_refused() {
         let one = entry(1, Detail::None, None);
         assert!(matches!(encode(&[one.clone(), one.clone()], &facts()), Err(IndexError::Twice(_))));

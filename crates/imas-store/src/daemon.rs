@@ -8,6 +8,7 @@ use imas_core::TrialRecord;
 use rusqlite::{Row, params};
 use serde::Serialize;
 
+use crate::decisions::Decided;
 use crate::{RowId, Store, StoreError};
 
 /// A trial that the index offers to the first process that starts.
@@ -66,6 +67,17 @@ impl Store {
         let sql = "INSERT INTO offer (token, program, candidate, retest_s, at_s) VALUES (?1, ?2, ?3, ?4, ?5)";
         let Offer { token, program, candidate, retest_s, at_s } = offer;
         self.run(sql, params![token, program, candidate, retest_s, at_s]).map(drop)
+    }
+
+    /// In one transaction: stores an offered trial, and the decision that it is.
+    ///
+    /// # Errors
+    /// When SQLite returns an error: neither is stored then, and the trial must not be offered.
+    pub fn offer_trial(&self, offer: &Offer, decided: &Decided) -> Result<(), StoreError> {
+        let transaction = self.connection().unchecked_transaction()?;
+        self.add_offer(offer)?;
+        self.record(offer.program, decided)?;
+        Ok(transaction.commit()?)
     }
 
     /// All offered trials.
@@ -250,6 +262,29 @@ mod tests {
         store.add_witness(&witness(program)).unwrap();
         assert!(!store.settle(&witness(program), &trial, Some("1"), false).unwrap(), "stored once");
         assert_eq!(store.witnesses().unwrap(), [witness(program)], "its process goes on");
+    }
+
+    #[test]
+    fn a_trial_is_stored_with_its_decision_or_not_at_all() {
+        let (_folder, store) = temporary();
+        let program = store.program("/bin/x", "").unwrap().id;
+        let offer =
+            Offer { token: "1".into(), program, candidate: "jemalloc".into(), retest_s: 0.0, at_s: 1.0 };
+        let decided = Decided {
+            at_s: 1.0,
+            candidate: "jemalloc".into(),
+            trial: true,
+            begun: Some(("1".into(), 0.0)),
+            reason: "r".into(),
+            because: "b".into(),
+        };
+        store.connection().execute_batch("ALTER TABLE decision RENAME TO hidden").unwrap();
+        assert!(store.offer_trial(&offer, &decided).is_err());
+        assert!(store.offers().unwrap().is_empty(), "the same token is free");
+        store.connection().execute_batch("ALTER TABLE hidden RENAME TO decision").unwrap();
+        store.offer_trial(&offer, &decided).unwrap();
+        assert_eq!(store.offers().unwrap(), [offer]);
+        assert_eq!(store.latest(program).unwrap(), Some(decided));
     }
 
     #[test]

@@ -32,6 +32,10 @@ pub struct Begun {
     pub at_s: f64,
 }
 
+/// Number of decisions kept of each program, the newest. The machine's load alone may change a decision every few
+/// seconds.
+const DECISIONS_KEPT: u32 = 1000;
+
 /// Trials of program ?1 under candidate ?2 that began within the ?4 seconds before ?3, or up to a minute after it: a start
 /// that read its clock later may have written earlier. Trials stored up to number ?5 have ended.
 const UNDER_WAY: &str = "SELECT other.trial_id, other.at_s FROM decision AS other
@@ -60,7 +64,11 @@ impl Store {
                    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
         let Decided { at_s, candidate, trial, begun, reason, because } = decided;
         let (trial_id, retest_s) = begun.clone().unzip();
-        self.run(sql, params![program, at_s, candidate, trial, reason, because, trial_id, retest_s]).map(drop)
+        self.run(sql, params![program, at_s, candidate, trial, reason, because, trial_id, retest_s])?;
+        // Of a store that has many more, not all go at once.
+        let old = "DELETE FROM decision WHERE id IN
+                   (SELECT id FROM decision WHERE program = ?1 ORDER BY id DESC LIMIT ?2 OFFSET ?2)";
+        self.run(old, params![program, DECISIONS_KEPT]).map(drop)
     }
 
     /// Records that a trial begins and returns true. Does neither if a trial of the same candidate began
@@ -212,5 +220,19 @@ mod tests {
             store.decisions(program, 9).unwrap().into_iter().map(|d| (d.candidate, d.trial)).collect();
         let want = [("b", false), ("a", false), ("a", true), ("a", true)].map(|(c, t)| (c.to_owned(), t));
         assert_eq!(kept, want);
+    }
+
+    #[test]
+    fn the_newest_decisions_are_kept() {
+        let (_folder, store) = temporary();
+        let [program, other] = ["/bin/x", "/bin/y"].map(|path| store.program(path, "").unwrap().id);
+        store.record(other, &decided("a", false)).unwrap();
+        for number in 0..DECISIONS_KEPT + 50 {
+            store.record(program, &decided(&number.to_string(), false)).unwrap();
+        }
+        let kept = store.decisions(program, u32::MAX).unwrap();
+        let ends = [kept.first(), kept.last()].map(|decided| decided.unwrap().candidate.clone());
+        assert_eq!((kept.len(), ends), (1000, ["1049".to_owned(), "50".to_owned()]));
+        assert_eq!(store.decisions(other, 9).unwrap().len(), 1);
     }
 }

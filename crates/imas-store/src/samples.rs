@@ -15,6 +15,9 @@ use crate::{RowId, Store, StoreError};
 
 /// Number of uneventful production starts kept of each program. It is enough to estimate a crash rate.
 const UNEVENTFUL_KEPT: u32 = 100;
+/// Number of production starts kept of each program and candidate that crashed or may have hung. It is enough to find
+/// them more frequent than under `system`.
+const HARMED_KEPT: u32 = 1000;
 
 /// A program known to the store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -170,19 +173,29 @@ impl Store {
             uneventful,
             sample,
         ])?;
-        if uneventful {
-            self.thin_out(program)?;
+        match trial.sample.kind {
+            PageKind::Flight if uneventful => self.thin_out(program)?,
+            PageKind::Flight => self.thin_out_harmed(program, &trial.sample.candidate)?,
+            PageKind::Trial => {}
         }
         Ok(added == 1)
     }
 
     /// Deletes all but the newest uneventful production starts. They have no figures, and a program that
-    /// starts every minute must neither fill the store nor slow down its own start. Crashes and trials are
-    /// never deleted.
+    /// starts every minute must neither fill the store nor slow down its own start. Trials are never deleted.
     fn thin_out(&self, program: RowId) -> Result<(), StoreError> {
         let sql = "DELETE FROM trial WHERE program = ?1 AND uneventful AND id <=
                    (SELECT id FROM trial WHERE program = ?1 AND uneventful ORDER BY id DESC LIMIT 1 OFFSET ?2)";
         self.run(sql, params![program, UNEVENTFUL_KEPT]).map(drop)
+    }
+
+    /// Deletes all but the newest of those that crashed or may have hung under the candidate. Where the program does
+    /// so by itself, the candidate is not quarantined, and each start adds one.
+    fn thin_out_harmed(&self, program: RowId, candidate: &str) -> Result<(), StoreError> {
+        let sql = r#"DELETE FROM trial WHERE id IN
+                     (SELECT id FROM trial WHERE program = ?1 AND candidate = ?2 AND NOT uneventful
+                      AND instr(sample, '"kind":"flight"') ORDER BY id DESC LIMIT ?3 OFFSET ?3)"#;
+        self.run(sql, params![program, candidate, HARMED_KEPT]).map(drop)
     }
 
     /// All trials of a program in the order they were made, each with how its process lived on.
@@ -324,6 +337,25 @@ pub(crate) mod tests {
             store.trials(program).unwrap().into_iter().map(|t| t.sample.trial_id).collect();
         assert_eq!(kept.len(), 2 + UNEVENTFUL_KEPT as usize);
         assert_eq!(kept[..3], ["t", "f1", "f50"]);
+    }
+
+    #[test]
+    fn of_starts_that_crashed_the_newest_of_each_candidate_are_kept() {
+        let (_folder, store) = temporary();
+        let program = store.program("/bin/x", "").unwrap().id;
+        let crash = |id: &str, candidate: &str, kind| {
+            let mut start = trial(id, 0.0);
+            start.sample.candidate = candidate.into();
+            (start.sample.kind, start.sample.ended) = (kind, Ended::Signal { signal: 11 });
+            store.add_trial(program, &start).unwrap();
+        };
+        crash("t", "jemalloc", PageKind::Trial);
+        crash("h", "hoard", PageKind::Flight);
+        (0..HARMED_KEPT + 5).for_each(|number| crash(&format!("f{number}"), "jemalloc", PageKind::Flight));
+        let kept: Vec<String> =
+            store.trials(program).unwrap().into_iter().map(|t| t.sample.trial_id).collect();
+        assert_eq!(kept.len(), 2 + HARMED_KEPT as usize);
+        assert_eq!(kept[..3], ["t", "h", "f5"]);
     }
 
     #[test]

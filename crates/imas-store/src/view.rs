@@ -56,7 +56,9 @@ fn copy_all(from: &Connection, to: &Connection) -> Result<(), StoreError> {
     })?;
     for part in parts {
         let (kind, name, sql) = part?;
-        to.execute_batch(&sql)?;
+        // SQLite reads no more of such a text than its first statement, and whoever made the file may have put others
+        // behind it. More than one is an error here.
+        to.execute(&sql, [])?;
         if kind == "table" {
             copy_rows(from, to, &name)?;
         }
@@ -98,6 +100,21 @@ mod tests {
         let new = view.program("/bin/b", "").unwrap();
         assert_ne!(new.id, known.id);
         assert_eq!(store.programs().unwrap(), [known]);
+    }
+
+    #[test]
+    fn no_statement_of_the_file_runs_but_those_that_make_its_tables() {
+        let (folder, store) = temporary();
+        let (path, other) = (folder.path().join("imas.db"), folder.path().join("other.db"));
+        drop(store);
+        let theirs = Connection::open(&path).unwrap();
+        theirs.execute_batch("PRAGMA writable_schema = ON").unwrap();
+        let more = format!("; ATTACH '{}' AS other; CREATE TABLE other.made (x)", other.display());
+        let changed = theirs.execute("UPDATE sqlite_schema SET sql = sql || ?1 WHERE name = 'pin'", [more]);
+        assert_eq!(changed.unwrap(), 1);
+        drop(theirs);
+        assert!(Store::view(&path).is_err());
+        assert!(!other.exists());
     }
 
     #[test]

@@ -90,6 +90,9 @@ impl Settings {
         if self.sample_after_operations == Some(0) {
             return Err("sample_after_operations: at least 1, or leave it out".to_owned());
         }
+        if self.sample_after_s == 0.0 {
+            return Err("sample_after_s: above 0".to_owned());
+        }
         if !(0.0..=1.0).contains(&self.short_at) {
             return Err(format!("short_at = {}: not a number from 0 to 1", self.short_at));
         }
@@ -234,6 +237,7 @@ mod tests {
             Config::parse("sample_after_s = 1e300").is_err()
                 && Config::parse("sample_after_s = nan").is_err()
         );
+        assert!(Config::parse("sample_after_s = 0").unwrap_err().contains("above 0"));
         assert!(Config::parse("short_at = 2").unwrap_err().contains("from 0 to 1"));
         assert!(Config::parse("sample_after_operations = 0").unwrap_err().contains("at least 1"));
         assert!(Config::parse("[overrides]\nmax_memory_mib = 0").unwrap_err().contains("at least 1"));

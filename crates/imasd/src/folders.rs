@@ -2,7 +2,7 @@
 //! The users' folders of pages, `state/u/UID`: made by us, owned by the user, closed to all others.
 //! Everything in them is the user's to write, so nothing is opened there by path and nothing is followed.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::Write as _;
@@ -20,6 +20,8 @@ const MOST_READS: usize = 16;
 
 /// Limit for the number of folders. Further users are served without trials.
 const MOST_FOLDERS: usize = 4096;
+/// Entries that are taken at once out of a folder in the place of a page.
+const MOST_EMPTIED: usize = 4096;
 
 /// A page in a user's folder.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -38,6 +40,8 @@ pub(crate) struct Folders {
     inotify: Inotify,
     open: BTreeMap<u32, OwnedFd>,
     watches: HashMap<WatchDescriptor, u32>,
+    /// Users who have no folder because none could be made, as the log says.
+    without: BTreeSet<u32>,
     /// Whether each folder is given to its user; not in a user's own tree.
     give_away: bool,
 }
@@ -61,8 +65,15 @@ impl Folders {
         made.or_else(|error| if error == rustix::io::Errno::EXIST { Ok(()) } else { Err(error) })?;
         let root = open(&path, DIRECTORY, Mode::empty())?;
         let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
-        let mut folders =
-            Self { root, path, inotify, open: BTreeMap::new(), watches: HashMap::new(), give_away };
+        let mut folders = Self {
+            root,
+            path,
+            inotify,
+            open: BTreeMap::new(),
+            watches: HashMap::new(),
+            without: BTreeSet::new(),
+            give_away,
+        };
         for entry in std::fs::read_dir(&folders.path)?.flatten() {
             if let Some(uid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) {
                 folders.welcome(uid);
@@ -76,8 +87,15 @@ impl Folders {
         if self.open.contains_key(&uid) || self.open.len() >= MOST_FOLDERS {
             return;
         }
-        if let Err(error) = self.add(uid) {
-            tracing::warn!(UID = uid, "no folder for this user's pages, so no trials either: {error}");
+        match self.add(uid) {
+            Ok(()) => {
+                self.without.remove(&uid);
+            }
+            // Once: it is tried again with each process of the user, who may have caused it.
+            Err(error) if self.without.len() < MOST_FOLDERS && self.without.insert(uid) => {
+                tracing::warn!(UID = uid, "no folder for this user's pages, so no trials either: {error}");
+            }
+            Err(_) => {}
         }
     }
 
@@ -153,12 +171,13 @@ impl Folders {
         self.open.keys().flat_map(|uid| self.names(*uid)).collect()
     }
 
-    /// Time since the page was last written; `None` when it is gone.
+    /// Time since the page was last changed; `None` when it is gone. The time of the last write is its owner's to
+    /// set, to one that never comes too.
     pub(crate) fn age(&self, page: &PageName) -> Option<Duration> {
         let about = statat(self.open.get(&page.uid)?, &page.name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-        let written_s = u64::try_from(about.st_mtime).unwrap_or(0);
+        let changed_s = u64::try_from(about.st_ctime).unwrap_or(0);
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        Some(now.saturating_sub(Duration::from_secs(written_s)))
+        Some(now.saturating_sub(Duration::from_secs(changed_s)))
     }
 
     /// Whether the file is there, and nothing was written into it.
@@ -215,12 +234,39 @@ impl Folders {
         done
     }
 
-    /// Removes the page, whatever it is; a folder in its place too, if it is empty.
+    /// Removes the page, whatever it is; a folder in its place too, with what is in it.
     pub(crate) fn remove(&self, page: &PageName) {
         let Some(folder) = self.open.get(&page.uid) else { return };
         if unlinkat(folder, &page.name, AtFlags::empty()).is_err() {
-            let _ = unlinkat(folder, &page.name, AtFlags::REMOVEDIR); // what is not empty stays and does no harm
+            remove_folder(folder, &page.name);
         }
+    }
+}
+
+/// Removes a folder in the place of a page: what is in it takes up the room of all users. A folder in it is moved
+/// up first, so that no depth matters. What is left of a large one is found again, and is old then.
+fn remove_folder(folder: &OwnedFd, name: &OsStr) {
+    let mut names = vec![name.to_owned()];
+    let mut left = MOST_EMPTIED;
+    while let Some(name) = names.pop() {
+        let Ok(inner) = openat(folder, &name, DIRECTORY, Mode::empty()) else { continue };
+        let Ok(entries) = rustix::fs::Dir::read_from(&inner) else { continue };
+        for entry in entries.flatten().filter(|entry| !matches!(entry.file_name().to_bytes(), b"." | b"..")) {
+            if left == 0 {
+                return;
+            }
+            left -= 1;
+            let entry_name = entry.file_name();
+            let remove = |flags| unlinkat(&inner, entry_name, flags).is_ok();
+            if remove(AtFlags::empty()) || remove(AtFlags::REMOVEDIR) {
+                continue;
+            }
+            let above = OsString::from(format!("{}.folder", entry.ino()));
+            if renameat(&inner, entry_name, folder, &above).is_ok() {
+                names.push(above);
+            }
+        }
+        let _ = unlinkat(folder, &name, AtFlags::REMOVEDIR); // its owner may put more into it meanwhile
     }
 }
 
@@ -250,7 +296,27 @@ mod tests {
         std::fs::create_dir(folder.join("d.page")).unwrap();
         folders.remove(&PageName { uid: me, name: "d.page".into() });
         assert!(!folder.join("d.page").exists());
+        std::fs::create_dir_all(folder.join("d.page/inner/deep")).unwrap();
+        std::fs::write(folder.join("d.page/inner/deep/file"), "x").unwrap();
+        std::os::unix::fs::symlink(state.path(), folder.join("d.page/link")).unwrap();
+        folders.remove(&PageName { uid: me, name: "d.page".into() });
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
+        assert!(state.path().join("u").exists(), "no link is followed");
         assert_eq!(Folders::open(state.path(), false).unwrap().open.len(), 1, "found again");
+    }
+
+    #[test]
+    fn the_owner_of_a_page_does_not_say_how_old_it_is() {
+        let state = tempfile::tempdir().unwrap();
+        let me = nix::unistd::geteuid().as_raw();
+        let mut folders = Folders::open(state.path(), false).unwrap();
+        folders.welcome(me);
+        let page = PageName { uid: me, name: "a.page".into() };
+        let path = state.path().join("u").join(me.to_string()).join("a.page");
+        std::fs::write(&path, "x").unwrap();
+        let file = std::fs::File::options().write(true).open(&path).unwrap();
+        file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+        assert!(folders.age(&page).unwrap() < Duration::from_secs(3600));
     }
 
     #[test]
@@ -313,6 +379,10 @@ mod tests {
         let folder = state.path().join("u").join(me.to_string());
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o770)).unwrap();
-        assert!(Folders::open(state.path(), false).unwrap().of(me).is_none());
+        let mut folders = Folders::open(state.path(), false).unwrap();
+        assert!(folders.of(me).is_none() && folders.without.contains(&me));
+        std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o700)).unwrap();
+        folders.welcome(me);
+        assert!(folders.of(me).is_some() && folders.without.is_empty());
     }
 }

@@ -153,7 +153,12 @@ fn file_at(path: &Path) -> Option<(u64, u64)> {
 fn open(path: &Path) -> Result<Store> {
     let store = Store::open(path).with_context(|| format!("the store {}", path.display()))?;
     log_set_aside(&store, "it cannot be read");
-    let wrong = store.check().unwrap_or_else(|error| vec![error.to_string()]);
+    let wrong = match store.check() {
+        Ok(wrong) => wrong,
+        Err(error) if error.is_damage() => vec![error.to_string()],
+        // The disk or memory fails at this moment: no reason to give up what was learned.
+        Err(error) => return Err(error).with_context(|| format!("the store {}", path.display())),
+    };
     let Some(first) = wrong.first() else { return Ok(store) };
     drop(store);
     let store = Store::begin_anew(path)?;

@@ -37,6 +37,11 @@ impl ProcessExits {
         true
     }
 
+    /// Whether the process of the page is waited for.
+    pub(crate) fn has(&self, page: &PageName) -> bool {
+        self.by_page.contains_key(page)
+    }
+
     /// Waits no longer for the process of the page.
     pub(crate) fn remove(&mut self, page: &PageName) {
         let number = self.by_page.remove(page);

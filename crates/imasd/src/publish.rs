@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use imas_abi::{CANDIDATE_SYSTEM, entry_flag};
 use imas_linux::catalogue_table::CatalogueTable;
-use imas_linux::index::{Detail, Entry, Executable, Facts, Index, OfferedTrial, write_index};
+use imas_linux::index::{Detail, Entry, Facts, Index, OfferedTrial, write_index};
 use imas_linux::interpreter_target::Interpreter;
 use imas_store::daemon::Offer;
 use imas_store::domain::Domain;
@@ -105,7 +105,13 @@ impl Publisher {
     }
 }
 
-type Key = (Executable, Detail, Option<u32>);
+/// Key of an entry as the index has it: device and inode of the executable, detail, user. Users choose texts, and
+/// may choose two of one hash: two entries of one key would keep the whole index from being published.
+type Key = (u64, u64, (u32, [u64; 2]), Option<u32>);
+
+fn key_of(entry: &Entry) -> Key {
+    (entry.executable.dev, entry.executable.ino, entry.detail.key(), entry.uid)
+}
 
 /// Entries of the index: one for each program that is to start otherwise than it would, and one for each
 /// interpreter that such programs share.
@@ -114,7 +120,7 @@ fn entries(programs: &ProgramTable, table: &CatalogueTable) -> Vec<Entry> {
     for known in programs.all().filter(|known| !decided_by_the_system(programs, known)) {
         if let Some(entry) = entry(known, table) {
             add_base(&mut entries, known, &entry);
-            let key = (entry.executable, entry.detail.clone(), entry.uid);
+            let key = key_of(&entry);
             let flags = entries.get(&key).map_or(0, |base| base.flags);
             entries.insert(key, Entry { flags: entry.flags | flags, ..entry });
         }
@@ -187,8 +193,7 @@ fn add_base(entries: &mut HashMap<Key, Entry>, known: &TrackedProgram, entry: &E
         program_id: 0,
         ..entry.clone()
     };
-    let key = (base.executable, Detail::None, base.uid);
-    entries.entry(key).or_insert(base).flags |= flag;
+    entries.entry(key_of(&base)).or_insert(base).flags |= flag;
 }
 
 /// An executable's own entry for a user precedes that for everybody. So each of them must require a look for
@@ -197,8 +202,8 @@ fn tell_apart(entries: &mut HashMap<Key, Entry>, flag: u32) {
     let is_told_apart = |entry: &&Entry| entry.flags & flag != 0;
     let executables: HashSet<_> =
         entries.values().filter(is_told_apart).map(|entry| entry.executable).collect();
-    for ((executable, detail, _), entry) in entries {
-        if *detail == Detail::None && executables.contains(executable) {
+    for entry in entries.values_mut() {
+        if entry.detail == Detail::None && executables.contains(&entry.executable) {
             entry.flags |= flag;
         }
     }

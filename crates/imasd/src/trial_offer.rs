@@ -12,7 +12,7 @@ use crate::folders::PageName;
 /// First pause after a trial that came to nothing, seconds; doubled each time.
 const PAUSE_S: f64 = 2.0;
 /// Longest pause after trials that came to nothing, seconds.
-const LONGEST_PAUSE_S: f64 = 3600.0;
+pub(crate) const LONGEST_PAUSE_S: f64 = 3600.0;
 /// A process may take a trial up to this time after its offer was withdrawn: it read the index before, and
 /// its page is on its way.
 const STILL_VALID: Duration = Duration::from_secs(60);
@@ -41,7 +41,8 @@ impl TrialOffer {
     /// The offers in the store. `before` has what this process already keeps for the program; without it,
     /// processes that have taken some of them are found later.
     pub(crate) fn restored(mut offers: Vec<Offer>, before: Option<&Self>) -> Self {
-        offers.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
+        // Not by time: the clock may have been set back between two, and no token may come again.
+        offers.sort_by_key(|offer| number(&offer.token));
         let newest = offers.last().and_then(|offer| number(&offer.token));
         let taker = |offer: &Offer| before.and_then(|before| before.taker(&offer.token)).cloned();
         let (taken, others): (Vec<_>, Vec<_>) =
@@ -100,9 +101,11 @@ impl TrialOffer {
         self.failures > 0
     }
 
-    /// Whether nothing may be offered at that time.
+    /// Whether nothing may be offered at that time. A pause that would be longer than any is one from before the
+    /// clock was set back.
     pub(crate) fn pauses(&self, now_unix_s: f64) -> bool {
-        self.not_before_s > now_unix_s
+        let left_s = self.not_before_s - now_unix_s;
+        left_s > 0.0 && left_s <= LONGEST_PAUSE_S
     }
 
     /// Whether starts are taking the trials that are offered together: some have taken theirs less than
@@ -256,7 +259,7 @@ mod tests {
         assert_eq!(trial.next_token(), first.wrapping_add(1));
         trial.complete(&format!("{first:016x}"));
         assert_eq!(trial.next_token(), first.wrapping_add(1), "no token comes again");
-        let stored = vec![offer("0000000000000007")];
+        let stored = vec![offer("0000000000000007"), offer("0000000000000006")];
         assert_eq!(TrialOffer::restored(stored, None).next_token(), 8);
     }
 
@@ -266,6 +269,7 @@ mod tests {
         assert_eq!([0, 1, 2].map(|_| trial.fail("a", 0.0)), [2.0, 4.0, 8.0]);
         assert!(trial.pauses(7.9) && !trial.pauses(8.0) && trial.has_failed());
         (0..100).for_each(|_| assert!(trial.fail("a", 0.0) <= LONGEST_PAUSE_S));
+        assert!(trial.pauses(0.0) && !trial.pauses(-7200.0), "the clock was set back by two hours");
         trial.complete("a");
         assert!(!trial.has_failed());
     }

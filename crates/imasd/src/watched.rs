@@ -41,6 +41,8 @@ pub(crate) struct Watch {
     pub(crate) sampled: bool,
     /// Activity that was seen of the process as long as it lived, under another allocator.
     pub(crate) activity: Option<ProcessActivity>,
+    /// Age of the process when a look at it was last tried, seconds.
+    pub(crate) looked_s: f64,
     /// The process has ended, and its page waits for the store.
     pub(crate) ended: bool,
 }

@@ -42,7 +42,9 @@ fn make(file: &Path) -> Result<String> {
         let mut new = options.write(true).create(true).truncate(true).mode(0o644).open(&unfinished)?;
         new.write_all(format!("{name}\n").as_bytes())?;
         new.sync_all()?;
-        std::fs::rename(&unfinished, file)
+        std::fs::rename(&unfinished, file)?;
+        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+        std::fs::File::open(folder.unwrap_or_else(|| Path::new(".")))?.sync_all()
     };
     write().with_context(|| file.display().to_string())?;
     Ok(name)

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Error, Result, anyhow};
 use imas_abi::MORE_TRIALS;
 use imas_core::decision::{Conditions, Decision, trials_side_by_side};
 use imas_core::profile::CandidateView;
@@ -31,10 +31,15 @@ impl Learner {
     /// Works out from the store what the program's next starts are to be.
     pub(super) fn judge(&mut self, id: RowId) {
         if let Err(error) = self.try_judge(id) {
-            match error.downcast_ref::<StoreError>() {
-                Some(store) => self.store_refused(store),
-                None => tracing::warn!(PROGRAM_ID = id, "a program cannot be judged: {error:#}"),
-            }
+            self.failed(id, &error);
+        }
+    }
+
+    /// An error that kept the program from being judged. Where the store was the cause, it is tried again.
+    pub(super) fn failed(&mut self, id: RowId, error: &Error) {
+        match error.downcast_ref::<StoreError>() {
+            Some(store) => self.store_refused(store),
+            None => tracing::warn!(PROGRAM_ID = id, "a program cannot be judged: {error:#}"),
         }
     }
 
@@ -98,7 +103,7 @@ impl Learner {
     /// A trial was taken, or time has passed: another instance may have another candidate at the same time.
     pub(super) fn offer_beside(&mut self, id: RowId) {
         if let Err(error) = self.offer(id) {
-            tracing::warn!(PROGRAM_ID = id, "no trial could be offered: {error:#}");
+            self.failed(id, &error);
         }
     }
 
@@ -142,11 +147,9 @@ impl Learner {
         let Some(known) = self.programs.get_mut(id) else { return Ok(()) };
         let token = format!("{:016x}", known.trial.next_token());
         let offer = Offer { token, program: id, candidate, retest_s, at_s: now_unix_s() };
-        let store = self.parts.store.get();
-        store.add_offer(&offer)?;
         let begun = Some((offer.token.clone(), retest_s));
         let decision = Decision { candidate: offer.candidate.clone(), ..known.plan.decision.clone() };
-        store.record(id, &decided(&decision, begun))?;
+        self.parts.store.get().offer_trial(&offer, &decided(&decision, begun))?;
         known.trial.begin(offer);
         self.events.changed = true;
         Ok(())

@@ -186,10 +186,10 @@ impl Learner {
         counted.map_or(0, |count| usize::try_from(count).unwrap_or(usize::MAX))
     }
 
-    /// The message is written.
-    pub(crate) fn forget_message(&mut self, message: &StoredMessage) {
+    /// The message is written. Whether the store has removed it: else it is written again, as it was.
+    pub(crate) fn forget_message(&mut self, message: &StoredMessage) -> bool {
         let forgotten = self.parts.store.get().forget_message(message.place);
-        self.stored(forgotten);
+        self.stored(forgotten).is_some()
     }
 
     /// Drops the oldest messages beyond that number. How many were dropped.

@@ -35,7 +35,8 @@ use crate::owners::Owner;
 use crate::process_info::{ProcessInfo, detail_of_text};
 use crate::program_table::{ProgramTable, TrackedProgram};
 use crate::served_users::ServedUsers;
-use crate::trial_offer::TrialOffer;
+use crate::trial_offer::{LONGEST_PAUSE_S, TrialOffer};
+use crate::trouble_log::TroubleLog;
 use disabled::DisabledAllocators;
 use fleet::{FleetEvents, Membership};
 
@@ -56,6 +57,7 @@ pub(crate) struct LearnerParts {
 pub(crate) struct Learner {
     parts: LearnerParts,
     installation: Option<Installation>,
+    catalogue_trouble: TroubleLog,
     programs: ProgramTable,
     ineligible: Ineligible,
     disabled: DisabledAllocators,
@@ -86,6 +88,7 @@ impl Learner {
             disabled: DisabledAllocators::read(parts.store.get())?,
             parts,
             installation: None,
+            catalogue_trouble: TroubleLog::default(),
             programs: ProgramTable::default(),
             ineligible: Ineligible::default(),
             events: LearnerEvents { changed: true, ..LearnerEvents::default() },
@@ -162,13 +165,17 @@ impl Learner {
         match read {
             Ok(installation) => {
                 self.installation = Some(installation);
+                self.catalogue_trouble = TroubleLog::default();
                 self.events.changed = true;
             }
             Err(error) if self.installation.is_none() => {
                 tracing::debug!("nothing is published until root has approved a catalogue: {error:#}");
             }
             Err(error) => {
-                tracing::warn!("the approved catalogue cannot be read; the last one stays: {error:#}");
+                // It is tried again every few seconds.
+                if self.catalogue_trouble.began() {
+                    tracing::warn!("the approved catalogue cannot be read; the last one stays: {error:#}");
+                }
             }
         }
     }
@@ -189,15 +196,20 @@ impl Learner {
         self.parts.conditions = conditions;
         for id in self.programs.ids() {
             if let Err(error) = self.decide(id) {
-                tracing::warn!(PROGRAM_ID = id, "no decision could be stored: {error:#}");
+                self.failed(id, &error);
+                if self.parts.store.is_in_trouble() {
+                    return; // every program is judged when it is tried again
+                }
             }
         }
     }
 
-    /// Programs whose decision or offers may change by time alone.
+    /// Programs whose decision or offers may change by time alone. No look is put off for longer than an hour: one
+    /// that is farther away was due by a clock that has been set back since.
     pub(crate) fn judge_due(&mut self) {
         let now_s = now_unix_s();
-        let due = self.programs.all().filter(|known| known.look_again_s.is_some_and(|at_s| at_s <= now_s));
+        let is_due = |at_s: f64| at_s <= now_s || at_s > now_s + LONGEST_PAUSE_S;
+        let due = self.programs.all().filter(|known| known.look_again_s.is_some_and(is_due));
         let due: Vec<_> = due.map(|known| known.program.id).collect();
         due.into_iter().for_each(|id| self.judge(id));
         self.renew_offers();

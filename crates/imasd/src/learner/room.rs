@@ -13,6 +13,7 @@ use imas_store::domain::Domain;
 use super::Learner;
 use super::admission::InUse;
 use crate::owners::Owner;
+use crate::program_table::TrackedProgram;
 
 /// One person's part of all programs.
 const SHARE: usize = 20;
@@ -65,16 +66,18 @@ impl Learner {
         has_room
     }
 
-    /// Forgets the owner's program that was idle the longest; whether there was one to forget.
+    /// Forgets the owner's program that was idle the longest, one with a quarantine last: it would crash once more.
+    /// Whether there was one to forget.
     fn evict_idle(&mut self, owner: Owner, in_use: InUse<'_>) -> bool {
         let users = &self.parts.users;
         let theirs = self.programs.all().filter(|known| users.owner_of_domain(known.program.domain) == owner);
         let idle = theirs.filter(|known| !in_use(known.program.id));
-        let mut idle: Vec<_> = idle.map(|known| (known.seen, known.program.id)).collect();
+        let mut idle: Vec<_> =
+            idle.map(|known| (has_quarantine(known), known.seen, known.program.id)).collect();
         idle.sort_unstable();
         let store = self.parts.store.get_mut();
         let is_unpinned = |id: &RowId| store.pinned(*id).is_ok_and(|pin| pin.is_none());
-        let Some(id) = idle.into_iter().map(|(_, id)| id).find(is_unpinned) else { return false };
+        let Some(id) = idle.into_iter().map(|(_, _, id)| id).find(is_unpinned) else { return false };
         let forgotten = store.forget(id);
         if self.stored(forgotten).is_none() {
             return false;
@@ -84,6 +87,11 @@ impl Learner {
         self.events.changed = true;
         true
     }
+}
+
+fn has_quarantine(known: &TrackedProgram) -> bool {
+    let profile = known.profile.as_ref();
+    profile.is_some_and(|profile| profile.candidates.iter().any(|view| view.quarantine.is_some()))
 }
 
 #[cfg(test)]

@@ -218,7 +218,10 @@ impl Mailbox {
                 if self.worked("outbox", added).is_none() {
                     return;
                 }
-                learner.forget_message(&stored);
+                if !learner.forget_message(&stored) {
+                    self.try_again = Some(Instant::now() + TRY_AGAIN);
+                    return;
+                }
                 self.counts.fleet_written += 1;
             }
             let kept = self.exchange.keep_within(Bounds::default());

@@ -317,11 +317,12 @@ impl PageTracker {
     }
 
     /// Folders that were removed are made again. Watched pages that are gone come back: of a start that the
-    /// kernel refused after all, or removed by their owner. Old pages that were never reported are queued:
-    /// never armed, never closed, or no pages at all.
+    /// kernel refused after all, or removed by their owner. So do those whose process ended unnoticed. Old pages
+    /// that were never reported are queued: never armed, never closed, or no pages at all.
     pub(crate) fn sweep(&mut self) -> Vec<PageName> {
         self.folders.restore();
-        let gone = self.watched.pages().into_iter().filter(|page| !self.folders.has(page)).collect();
+        let is_over = |page: &PageName| !self.folders.has(page) || self.has_ended_unnoticed(page);
+        let gone = self.watched.pages().into_iter().filter(is_over).collect();
         let (requests, pages): (Vec<_>, Vec<_>) =
             self.folders.all().into_iter().partition(outside::is_request);
         self.sweep_accounts(requests);
@@ -332,6 +333,14 @@ impl PageTracker {
             }
         }
         gone
+    }
+
+    /// Whether the process of the page has ended and nothing will report it: no descriptor of it could be had.
+    fn has_ended_unnoticed(&self, page: &PageName) -> bool {
+        let awaits_exit = || self.awaiting_exit.iter().any(|pending| pending.page == *page);
+        let watch = self.watched.watches.get(page).filter(|watch| !watch.ended);
+        let watch = watch.filter(|_| !self.exits.has(page) && !awaits_exit());
+        watch.is_some_and(|watch| !process_info::is_running(watch.identity()))
     }
 
     /// Time to look at pages again if nothing happens.
@@ -368,6 +377,50 @@ fn is_same(content: &ParsedPage, witness: &Witness) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_page_of_a_process_that_could_not_be_waited_for_comes_back() {
+        let state = tempfile::tempdir().unwrap();
+        let uid = nix::unistd::geteuid().as_raw();
+        let users = Rc::new(ServedUsers::own_tree(state.path()));
+        let surroundings = Surroundings { users, reports_exits: true };
+        let mut pages =
+            PageTracker::new(state.path(), "boot".to_owned(), Settings::default(), surroundings).unwrap();
+        pages.welcome(uid);
+        let page = PageName { uid, name: "a.page".into() };
+        std::fs::write(state.path().join("u").join(uid.to_string()).join("a.page"), "x").unwrap();
+        let sleep = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let running = imas_testing::Running(sleep);
+        let pid = running.0.id();
+        let witness = Witness {
+            uid,
+            page: "a.page".to_owned(),
+            boot_id: "boot".to_owned(),
+            pid,
+            start_ticks: imas_linux::process::start_ticks(pid).unwrap(),
+            program: 1,
+            candidate: "jemalloc".to_owned(),
+        };
+        let watch = Watch {
+            witness,
+            image: Image::default(),
+            token: None,
+            signal: None,
+            exec_ns: None,
+            since: Instant::now(),
+            sampled: false,
+            activity: None,
+            looked_s: 0.0,
+            ended: false,
+        };
+        pages.watched.add(page.clone(), watch);
+        let while_it_runs = pages.sweep();
+        drop(running);
+        pages.awaiting_exit.push(PendingPage::new(page.clone()));
+        let while_it_waits = pages.sweep();
+        pages.awaiting_exit.clear();
+        assert_eq!((while_it_runs, while_it_waits, pages.sweep()), (vec![], vec![], vec![page]));
+    }
 
     #[test]
     fn only_sixteen_digits_name_an_offer() {

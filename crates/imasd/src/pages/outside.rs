@@ -62,6 +62,10 @@ impl PageTracker {
         };
         match self.outside.get(&identity.pid) {
             Some(earlier) if earlier.request == request => return,
+            // Whose process that was which is gone, nobody can say any more: the earlier request may be its own.
+            Some(earlier) if earlier.request.uid != request.uid && !is_running(identity) => {
+                return self.folders.remove(&request);
+            }
             Some(_) => self.end_request(identity.pid),
             None => {}
         }

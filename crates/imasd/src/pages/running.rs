@@ -70,6 +70,7 @@ impl PageTracker {
             since,
             sampled: false,
             activity: None,
+            looked_s: 0.0,
             ended: false,
         };
         let identity = watch.identity();
@@ -121,10 +122,14 @@ impl PageTracker {
     }
 
     /// Looks at processes in production or on trial: one that is killed leaves nothing of what was seen then,
-    /// and a hang shows in nothing else ([`imas_core::hang`]).
+    /// and a hang shows in nothing else ([`imas_core::hang`]). Where many are due, those come first that wait for
+    /// longest: no user's processes keep those of others from being looked at.
     pub(crate) fn look_for_hangs(&mut self) {
-        let due = self.watched.watches.values_mut().filter(|watch| is_due(watch));
-        for watch in due.take(MOST_LOOKS) {
+        let watches = self.watched.watches.values_mut();
+        let mut due: Vec<_> = watches.filter_map(|watch| Some((age_if_due(watch)?, watch))).collect();
+        due.sort_by(|a, b| (b.0 - b.1.looked_s).total_cmp(&(a.0 - a.1.looked_s)));
+        for (age_s, watch) in due.into_iter().take(MOST_LOOKS) {
+            watch.looked_s = age_s;
             if let Some(now) = look(watch.witness.pid, watch.witness.start_ticks) {
                 watch.activity = Some(ProcessActivity::following(watch.activity, now));
                 self.counts.looks += 1;
@@ -211,10 +216,10 @@ impl PageTracker {
     }
 }
 
-fn is_due(watch: &Watch) -> bool {
-    let age_s = age_s(watch.witness.start_ticks);
-    !watch.ended
-        && age_s.is_some_and(|age_s| look_is_due(&watch.witness.candidate, age_s, FIRST_LOOK, watch.activity))
+/// Age of a process that is to be looked at, seconds; `None` for any other.
+fn age_if_due(watch: &Watch) -> Option<f64> {
+    let age_s = age_s(watch.witness.start_ticks).filter(|_| !watch.ended)?;
+    look_is_due(&watch.witness.candidate, age_s, FIRST_LOOK, watch.activity).then_some(age_s)
 }
 
 /// malloc calls of all classes.
