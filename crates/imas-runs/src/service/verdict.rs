@@ -45,9 +45,7 @@ fn words(ratio: Interval, margin: f64, what: &str) -> String {
         Answer::Worse => return format!("{:.0} % more {what}", (ratio.mid - 1.0) * 100.0),
         Answer::NotShown => {}
     }
-    let is_within = ratio.lo >= 1.0 - margin && ratio.hi <= 1.0 + margin;
-    let is_small = (ratio.mid - 1.0).abs() <= margin;
-    if is_within || is_small && (ratio.lo > 1.0 || ratio.hi < 1.0) {
+    if ratio.lo >= 1.0 - margin && ratio.hi <= 1.0 + margin {
         return format!("same {what}");
     }
     let percent = |x: f64| (x - 1.0) * 100.0;
@@ -121,7 +119,7 @@ mod tests {
         assert_eq!(of(0.6, 0.69, 0.7), "31 % less memory");
         assert_eq!(of(1.2, 1.31, 1.4), "31 % more memory");
         assert_eq!(of(0.97, 1.0, 1.02), "same memory");
-        assert_eq!(of(1.01, 1.03, 1.2), "same memory");
+        assert_eq!(of(1.01, 1.03, 1.2), "memory open (+1 to +20 %)");
         assert_eq!(of(0.8, 0.9, 1.1), "memory open (-20 to +10 %)");
     }
 }
