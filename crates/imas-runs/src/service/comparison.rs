@@ -491,6 +491,18 @@ mod tests {
         );
     }
 
+    /// A load that prints no latency proves nothing about it, not even that no candidate is better.
+    #[test]
+    fn an_objective_that_was_not_measured_is_named() {
+        let mut all = runs();
+        for run in &mut all {
+            run.server.as_mut().unwrap().figures.remove("p99");
+        }
+        let found = compare(&all, ServiceGoal::Latency, &["cpu+2%"]);
+        assert_eq!(found.pick, "system");
+        assert!(found.sentence.contains("has the figure of the objective"), "{}", found.sentence);
+    }
+
     /// Requests that fail under a candidate alone have no ratio to those under `system`.
     #[test]
     fn a_cost_that_system_has_nothing_of_breaks_a_limit() {

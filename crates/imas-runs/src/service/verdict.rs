@@ -78,6 +78,10 @@ pub(crate) fn sentence(candidates: &[CandidateFigures], pick: &str, rails: &[Gua
     if named(SYSTEM).is_none_or(|system| system.rounds == 0) {
         return "No run under system counts: nothing can be compared.".to_owned();
     }
+    let mut others = candidates.iter().filter(|one| one.name != SYSTEM && one.rounds > 0).peekable();
+    if others.peek().is_some() && others.all(|one| one.goal.is_none()) {
+        return "No run beside system has the figure of the objective: nothing can be compared.".to_owned();
+    }
     let nothing = match named(pick).filter(|one| one.name != SYSTEM) {
         Some(one) => return format!("`{pick}`: {}.{}", one.verdict, unproven(one)),
         None if rails.is_empty() => "Nothing here is proven better than system.".to_owned(),
