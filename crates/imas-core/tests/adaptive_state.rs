@@ -190,6 +190,23 @@ fn a_change_back_to_system_takes_as_much_as_one_to_a_candidate() {
     assert_eq!((back[0], back[20]), (Answer::NotShown, Answer::Better));
 }
 
+/// `lean` was quarantined, say. What is better than `system` may be worse than it.
+#[test]
+fn a_change_from_a_candidate_that_may_not_be_used_is_no_change_from_system() {
+    let round = |round: u32| {
+        let noise = 0.01 * f64::from(round % 2);
+        [(0, noise), (1, -0.5), (2, -0.3)]
+    };
+    let point = |memory: f64| Some(Point { cpu: 0.0, memory });
+    let trial = |(candidate, memory): (usize, f64)| JudgedTrial { candidate, point: point(memory) };
+    let trials: Vec<JudgedTrial> = (0..6).flat_map(round).map(trial).collect();
+    let mut known = Life::new().known();
+    known.board = Board::new(&trials, 3, 0);
+    known.roles[1] = Role::Ineligible;
+    assert_eq!(known.change(0, 2, 0.0).answer, Answer::Better);
+    assert_eq!(known.change(1, 2, 0.0).answer, Answer::NotShown);
+}
+
 #[test]
 fn an_answer_stands_until_something_changes() {
     let life = Life::settled();

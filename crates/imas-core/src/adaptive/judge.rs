@@ -148,7 +148,11 @@ pub(crate) fn change(
         cpu: judge.ratio(to, from, 0),
         memory: judge.ratio(to, from, 1),
         trials: [board.counted[from], board.counted[to]],
-        answer: if judge.may_replace(to) { Answer::Better } else { Answer::NotShown },
+        // `system` takes the place of an ineligible candidate: that is another question.
+        answer: match judge.incumbent == from && judge.may_replace(to) {
+            true => Answer::Better,
+            false => Answer::NotShown,
+        },
     })
 }
 
