@@ -11,7 +11,7 @@ use imas_cli::format;
 use imas_cli::table::Table;
 use imas_core::SYSTEM;
 use imas_core::compare::{ERROR, FEWEST_ROUNDS, Spread};
-use imas_core::stats::{Interval, RESAMPLES, bootstrap, mean_and_deviation, median};
+use imas_core::stats::{Interval, mean_and_deviation, mean_interval, median};
 use serde::Serialize;
 
 use crate::columns::without_empty_columns;
@@ -169,9 +169,8 @@ impl MemoryGain {
 
 /// Geometric mean with its 95 % interval over the services. None without ratios.
 pub(crate) fn geometric_mean(ratios: &[f64]) -> Option<Interval> {
-    let logs: Vec<f64> = ratios.iter().map(|ratio| ratio.ln()).collect();
-    let mean = |logs: &[f64]| (!logs.is_empty()).then(|| mean_and_deviation(logs).0.exp());
-    bootstrap(&logs, RESAMPLES, 1, mean)
+    let Interval { lo, mid, hi } = mean_interval(&ratios.iter().map(|ratio| ratio.ln()).collect::<Vec<_>>())?;
+    Some(Interval { lo: lo.exp(), mid: mid.exp(), hi: hi.exp() })
 }
 
 /// A ratio as the change that it means, with its interval; a dash where there is none.
