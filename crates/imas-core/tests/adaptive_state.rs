@@ -5,7 +5,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use imas_core::ReplayPrior;
-use imas_core::adaptive::{AdaptiveState, Expired, HostTurn, Proof, Role, Settings, Status};
+use imas_core::adaptive::board::JudgedTrial;
+use imas_core::adaptive::{AdaptiveState, Board, Expired, HostTurn, Point, Proof, Role, Settings, Status};
 use imas_core::candidate::Candidate;
 use imas_core::compare::Answer;
 use imas_core::fleet_prior::{FleetCandidate, FleetPrior, GroupDifference};
@@ -167,6 +168,43 @@ fn a_change_is_proven_where_the_policy_picks_it() {
     assert_eq!(life.known().change(1, 0, W).answer, Answer::NotShown, "back to system is no gain");
     let back = life.known().change(1, 0, W).memory.unwrap();
     assert!((back.mid * memory.mid - 1.0).abs() < 1e-9);
+}
+
+/// The way back to `system` is the same question with all signs turned, so it takes the same gain.
+#[test]
+fn a_change_back_to_system_takes_as_much_as_one_to_a_candidate() {
+    let answer = |lead: f64, sign: f64, [from, to]: [usize; 2]| {
+        let noise = [0.09, -0.06, 0.03, -0.09, 0.06, -0.03];
+        let costs = noise.iter().flat_map(|noise| [(0, 0.0), (1, lead + noise)]);
+        let point = |memory: f64| Some(Point { cpu: 0.0, memory: sign * memory });
+        let trials: Vec<JudgedTrial> =
+            costs.map(|(candidate, memory)| JudgedTrial { candidate, point: point(memory) }).collect();
+        let mut known = Life::new().known();
+        known.board = Board::new(&trials, 3, 0);
+        known.change(from, to, 0.0).answer
+    };
+    let leads = || (0..=20).map(|part| f64::from(part) / 100.0);
+    let back: Vec<Answer> = leads().map(|lead| answer(lead, 1.0, [1, 0])).collect();
+    let there: Vec<Answer> = leads().map(|lead| answer(lead, -1.0, [0, 1])).collect();
+    assert_eq!(back, there);
+    assert_eq!((back[0], back[20]), (Answer::NotShown, Answer::Better));
+}
+
+/// `lean` was quarantined, say. What is better than `system` may be worse than it.
+#[test]
+fn a_change_from_a_candidate_that_may_not_be_used_is_no_change_from_system() {
+    let round = |round: u32| {
+        let noise = 0.01 * f64::from(round % 2);
+        [(0, noise), (1, -0.5), (2, -0.3)]
+    };
+    let point = |memory: f64| Some(Point { cpu: 0.0, memory });
+    let trial = |(candidate, memory): (usize, f64)| JudgedTrial { candidate, point: point(memory) };
+    let trials: Vec<JudgedTrial> = (0..6).flat_map(round).map(trial).collect();
+    let mut known = Life::new().known();
+    known.board = Board::new(&trials, 3, 0);
+    known.roles[1] = Role::Ineligible;
+    assert_eq!(known.change(0, 2, 0.0).answer, Answer::Better);
+    assert_eq!(known.change(1, 2, 0.0).answer, Answer::NotShown);
 }
 
 #[test]

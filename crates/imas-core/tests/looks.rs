@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use imas_core::bench::{CandidateRuns, CountedExits, LookOutcome, Looks, Options, Outlook, look};
+use imas_core::compare::{Demand, PairedRatio, Resampling, Spread};
 use imas_core::run::RawRun;
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
@@ -65,4 +66,17 @@ fn a_clearly_worse_candidate_needs_few_rounds() {
     let (made, picked, outlook) = session(&[(1.5, 1.5)], 1);
     assert!(made < 15 && !picked, "{made}");
     assert_eq!(outlook, Outlook::NoneBetter);
+}
+
+#[test]
+fn faster_and_slower_share_the_error_of_a_look() {
+    let demand = Demand { looks: Some(Looks { first: 5, most: 5 }), ..Demand::of(1) };
+    let is_shown = |t: f64| {
+        let ratio = |deviation: f64| (0.01 * (deviation - t / 5_f64.sqrt())).exp();
+        let ratios = [-1.0, -1.0, 0.0, 1.0, 1.0].map(ratio);
+        let how = Resampling { seed: 1, resamples: 10 };
+        PairedRatio::of(&ratios, Spread::default(), how).unwrap().is_shown(&demand)
+    };
+    // With four degrees of freedom 2.132 is exceeded with a probability of 0.05, 2.776 with half of that.
+    assert!(!is_shown(2.4) && is_shown(2.9));
 }

@@ -18,7 +18,7 @@ use super::{Board, Settings};
 use crate::compare::Answer;
 use crate::fleet_prior::FleetCandidate;
 use crate::replay_prior::Forecast;
-use crate::stats::Interval;
+use crate::stats::{Interval, Moments};
 
 pub(crate) use self::beside::{Asked, side_by_side};
 pub use self::proof::Proof;
@@ -148,7 +148,11 @@ pub(crate) fn change(
         cpu: judge.ratio(to, from, 0),
         memory: judge.ratio(to, from, 1),
         trials: [board.counted[from], board.counted[to]],
-        answer: if judge.may_replace(to) { Answer::Better } else { Answer::NotShown },
+        // `system` takes the place of an ineligible candidate: that is another question.
+        answer: match judge.incumbent == from && judge.may_replace(to) {
+            true => Answer::Better,
+            false => Answer::NotShown,
+        },
     })
 }
 
@@ -330,7 +334,7 @@ impl<'a> Judge<'a> {
         let [cpu, memory] = [(0, 1.0), (1, 0.0)].map(|(axis, a)| {
             let mean =
                 |i: usize| if i == self.board.system { 0.0 } else { self.board.pairs[i].mean(a, 1.0 - a) };
-            let sigma = self.axes[axis].expected(&self.board.pairs[i]).sigma;
+            let sigma = self.axes[axis].expected(self.pairs_of(i, other)).sigma;
             let before = self.prior(other, axis).less(self.prior(i, axis));
             before.after(rounds, mean(other) - mean(i), sigma)
         });
@@ -339,6 +343,11 @@ impl<'a> Judge<'a> {
             mean: self.w * cpu.mean + v * memory.mean,
             variance: self.w.powi(2) * cpu.variance + v.powi(2) * memory.variance,
         }
+    }
+
+    /// Differences to `system` that show how far one of both scatters: those of `system` itself are all 0.
+    fn pairs_of(&self, i: usize, other: usize) -> &Moments {
+        &self.board.pairs[if i == self.board.system { other } else { i }]
     }
 
     fn expected(&self, i: usize) -> Spread {
@@ -433,10 +442,9 @@ impl<'a> Judge<'a> {
     /// rounds that inform it.
     fn ratio(&self, i: usize, other: usize, axis: usize) -> Option<Interval> {
         let rounds = self.common_rounds(i, other);
-        let measured = if i == self.board.system { other } else { i };
         let noise = self.axes[axis];
         let [shown, expected] = [Noise::shown, Noise::expected]
-            .map(|spread| spread(&noise, &self.board.pairs[measured]).bound(0.025, rounds));
+            .map(|spread| spread(&noise, self.pairs_of(i, other)).bound(0.025, rounds));
         let within = if shown.is_finite() { shown } else { expected };
         let difference = self.cost(i)[axis] - self.cost(other)[axis];
         let at = |off: f64| (difference + off).exp();

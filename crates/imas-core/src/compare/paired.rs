@@ -208,7 +208,7 @@ impl PairedRatio {
     /// Whether the ratio is shown to differ from 1, one way or the other, at this look. The interval alone
     /// would, sooner or later, exclude 1 by chance.
     pub fn is_shown(&self, demand: &Demand) -> bool {
-        demand.looks.is_none() || self.own(self.log.0.abs()).chance() < demand.error(self.rounds)
+        demand.looks.is_none() || 2.0 * self.own(self.log.0.abs()).chance() < demand.error(self.rounds)
     }
 
     /// Whether the ratio is shown to be above `bound`; where the runs are looked at again and again, at this

@@ -22,4 +22,4 @@ pub use paired::Moments;
 pub use round::significant;
 pub use settle::runs_to_settle;
 pub use spending::look_share;
-pub use t_test::{geometric_mean, mean_and_deviation, t_quantile, t_tail};
+pub use t_test::{geometric_mean, mean_and_deviation, mean_interval, t_quantile, t_tail};

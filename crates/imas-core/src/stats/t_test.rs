@@ -3,6 +3,8 @@
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
+use super::bootstrap::{CONFIDENCE, Interval};
+
 /// Mean, and standard deviation of a sample; 0 of fewer than two figures.
 pub fn mean_and_deviation(figures: &[f64]) -> (f64, f64) {
     let n = figures.len() as f64;
@@ -15,6 +17,18 @@ pub fn mean_and_deviation(figures: &[f64]) -> (f64, f64) {
 pub fn geometric_mean(figures: &[f64]) -> Option<f64> {
     let logs: Vec<f64> = figures.iter().filter(|one| **one > 0.0).map(|one| one.ln()).collect();
     (!logs.is_empty()).then(|| mean_and_deviation(&logs).0.exp())
+}
+
+/// Mean with its interval of [`CONFIDENCE`], of figures that scatter like a normal distribution. A bootstrap of so few
+/// (of ten: 90 % in place of 95 %) is too narrow. One figure is an interval without width; None without any.
+pub fn mean_interval(figures: &[f64]) -> Option<Interval> {
+    let (mid, deviation) = mean_and_deviation(figures);
+    let width = match figures.len() {
+        0 => return None,
+        1 => 0.0,
+        n => t_quantile((1.0 - CONFIDENCE) / 2.0, (n - 1) as f64) * deviation / (n as f64).sqrt(),
+    };
+    Some(Interval { lo: mid - width, mid, hi: mid + width })
 }
 
 /// Quantile of Student's t: the value that is exceeded with probability `tail` (0 to 0.5), with `freedom`
@@ -33,12 +47,21 @@ pub fn t_tail(t: f64, freedom: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{mean_and_deviation, t_quantile, t_tail};
+    use super::{mean_and_deviation, mean_interval, t_quantile, t_tail};
 
     #[test]
     fn mean_and_deviation_worked_by_hand() {
         assert_eq!(mean_and_deviation(&[1.0, 3.0]), (2.0, 2_f64.sqrt()));
         assert_eq!(mean_and_deviation(&[]), (0.0, 0.0));
+    }
+
+    /// Two figures 2 apart have a standard error of 1, and one degree of freedom: 12.706 in the tables.
+    #[test]
+    fn intervals_of_means_worked_by_hand() {
+        let two = mean_interval(&[1.0, 3.0]).unwrap();
+        assert!((two.lo + 10.706).abs() < 1e-3 && two.mid == 2.0 && (two.hi - 14.706).abs() < 1e-3, "{two:?}");
+        assert_eq!(mean_interval(&[5.0]).map(<[f64; 3]>::from), Some([5.0, 5.0, 5.0]));
+        assert_eq!(mean_interval(&[]), None);
     }
 
     /// Tabulated values.

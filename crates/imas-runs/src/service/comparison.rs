@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use imas_core::SYSTEM;
 use imas_core::bench::{CandidateRuns, prepare};
 use imas_core::compare::{
-    Answer, Demand, Looks, NoiseFloor, PairedRatio, PairedRuns, Resampling, Spread, is_cost_proven,
+    Answer, Demand, FEWEST_ROUNDS, Looks, NoiseFloor, PairedRatio, PairedRuns, Resampling, Spread,
+    is_cost_proven,
 };
 use imas_core::server_run::figure::Better;
 use imas_core::stats::{Interval, RESAMPLES, attainable_confidence, bootstrap, geometric_mean, median};
@@ -357,6 +358,7 @@ impl<'a> RailFigures<'a> {
     fn judge(&self, one: &mut CandidateFigures, own: &[&RawRun], system: &[&RawRun]) {
         let demand = Demand::of_limit(self.looks);
         for (rail, spread) in &self.rails {
+            self.judge_from_nothing(one, rail, own, system);
             let Some(ratio) = one.worse(&rail.figure) else { continue };
             let better = one.figures[&rail.figure].better;
             let sign = if better == Better::Lower { 1.0 } else { -1.0 };
@@ -367,6 +369,33 @@ impl<'a> RailFigures<'a> {
             } else if !rail.allows(ratio.hi) {
                 one.unproven.push(verdict::not_proven(rail, ratio, better));
             }
+        }
+    }
+
+    /// Notes a cost that `system` has nothing of in the same round, as of requests that fail: it has no ratio.
+    fn judge_from_nothing(
+        &self,
+        one: &mut CandidateFigures,
+        rail: &GuardRail,
+        own: &[&RawRun],
+        system: &[&RawRun],
+    ) {
+        if one.figures.get(&rail.figure).is_none_or(|figure| figure.better == Better::Higher) {
+            return;
+        }
+        let value = |run: &&RawRun| self.valid.value(run, &rail.figure);
+        let has_none = |round: u32| {
+            let mut values = system.iter().filter(|run| run.round == round).filter_map(value).peekable();
+            values.peek().is_some() && values.all(|value| value == 0.0)
+        };
+        let measured: Vec<(u32, f64)> = own.iter().filter_map(|run| Some((run.round, value(run)?))).collect();
+        let costs = measured.iter().filter(|(round, value)| *value > 0.0 && has_none(*round)).count();
+        // Were both alike, at most one of 64 benches of three rounds would have it under the candidate alone.
+        if costs >= FEWEST_ROUNDS && costs == measured.len() {
+            one.exceeds.push(rail.to_string());
+        } else if costs > 0 {
+            let (figure, runs) = (&rail.figure, measured.len());
+            one.unproven.push(format!("{figure} in {costs} of {runs} runs, where system had none"));
         }
     }
 }
@@ -460,6 +489,42 @@ mod tests {
             (found.pick.as_str(), found.candidates[2].exceeds.as_slice()),
             ("system", ["cpu+2%".to_owned()].as_slice())
         );
+    }
+
+    /// A load that prints no latency proves nothing about it, not even that no candidate is better.
+    #[test]
+    fn an_objective_that_was_not_measured_is_named() {
+        let mut all = runs();
+        for run in &mut all {
+            run.server.as_mut().unwrap().figures.remove("p99");
+        }
+        let found = compare(&all, ServiceGoal::Latency, &["cpu+2%"]);
+        assert_eq!(found.pick, "system");
+        assert!(found.sentence.contains("has the figure of the objective"), "{}", found.sentence);
+    }
+
+    /// Requests that fail under a candidate alone have no ratio to those under `system`.
+    #[test]
+    fn a_cost_that_system_has_nothing_of_breaks_a_limit() {
+        let judged = |errors: [f64; 4]| {
+            let mut all = runs();
+            for run in &mut all {
+                let count = if run.candidate == "two" { errors[run.round as usize] } else { 0.0 };
+                run.server.as_mut().unwrap().record(Figure::lower("errors", count, ""));
+            }
+            let found = compare(&all, ServiceGoal::Memory, &["cpu+2%", "errors+0%"]);
+            let two = &found.candidates[2];
+            (found.pick.clone(), two.exceeds.clone(), two.unproven.clone())
+        };
+        let (broken, open) = ("errors+0%", "errors in 1 of 4 runs, where system had none");
+        let wanted = |pick: &str, exceeds: &[&str], unproven: &[&str]| {
+            let [exceeds, unproven] =
+                [exceeds, unproven].map(|all| all.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>());
+            (pick.to_owned(), exceeds, unproven)
+        };
+        assert_eq!(judged([9.0, 1.0, 3.0, 2.0]), wanted("system", &[broken], &[]));
+        assert_eq!(judged([0.0, 1.0, 0.0, 0.0]), wanted("two", &[], &[open]));
+        assert_eq!(judged([0.0; 4]), wanted("two", &[], &[]));
     }
 
     /// Three runs under `system` in a round: their mean is the reference, and their pairs are the noise.

@@ -45,9 +45,7 @@ fn words(ratio: Interval, margin: f64, what: &str) -> String {
         Answer::Worse => return format!("{:.0} % more {what}", (ratio.mid - 1.0) * 100.0),
         Answer::NotShown => {}
     }
-    let is_within = ratio.lo >= 1.0 - margin && ratio.hi <= 1.0 + margin;
-    let is_small = (ratio.mid - 1.0).abs() <= margin;
-    if is_within || is_small && (ratio.lo > 1.0 || ratio.hi < 1.0) {
+    if ratio.lo >= 1.0 - margin && ratio.hi <= 1.0 + margin {
         return format!("same {what}");
     }
     let percent = |x: f64| (x - 1.0) * 100.0;
@@ -79,6 +77,10 @@ pub(crate) fn sentence(candidates: &[CandidateFigures], pick: &str, rails: &[Gua
     let within = || rails.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     if named(SYSTEM).is_none_or(|system| system.rounds == 0) {
         return "No run under system counts: nothing can be compared.".to_owned();
+    }
+    let mut others = candidates.iter().filter(|one| one.name != SYSTEM && one.rounds > 0).peekable();
+    if others.peek().is_some() && others.all(|one| one.goal.is_none()) {
+        return "No run beside system has the figure of the objective: nothing can be compared.".to_owned();
     }
     let nothing = match named(pick).filter(|one| one.name != SYSTEM) {
         Some(one) => return format!("`{pick}`: {}.{}", one.verdict, unproven(one)),
@@ -121,7 +123,7 @@ mod tests {
         assert_eq!(of(0.6, 0.69, 0.7), "31 % less memory");
         assert_eq!(of(1.2, 1.31, 1.4), "31 % more memory");
         assert_eq!(of(0.97, 1.0, 1.02), "same memory");
-        assert_eq!(of(1.01, 1.03, 1.2), "same memory");
+        assert_eq!(of(1.01, 1.03, 1.2), "memory open (+1 to +20 %)");
         assert_eq!(of(0.8, 0.9, 1.1), "memory open (-20 to +10 %)");
     }
 }

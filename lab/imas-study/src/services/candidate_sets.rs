@@ -2,7 +2,7 @@
 //! What sets of candidates would gain, by the rule of docs/decisions/0016: for each service the best
 //! candidate of the set by some rounds, `system` where none is better, judged by the others.
 
-use imas_core::stats::{Interval, RESAMPLES, bootstrap, mean_and_deviation};
+use imas_core::stats::{Interval, RESAMPLES, mean_and_deviation, mean_interval};
 use serde::Serialize;
 
 use crate::services::pick_rule::{PickRule, cost};
@@ -125,8 +125,7 @@ impl Table {
 
     fn gain(&self, set: Members) -> Option<SetGain> {
         let gains = self.gains(set);
-        let mean = |drawn: &[f64]| (!drawn.is_empty()).then(|| mean_and_deviation(drawn).0);
-        Some(SetGain { mean: bootstrap(&gains, RESAMPLES, 1, mean)?, services: gains.len() })
+        Some(SetGain { mean: mean_interval(&gains)?, services: gains.len() })
     }
 }
 

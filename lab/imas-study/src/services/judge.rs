@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use imas_cli::format;
 use imas_cli::table::Table;
 use imas_core::SYSTEM;
-use imas_core::compare::{ERROR, Spread};
-use imas_core::stats::{Interval, RESAMPLES, bootstrap, mean_and_deviation, median};
+use imas_core::compare::{ERROR, FEWEST_ROUNDS, Spread};
+use imas_core::stats::{Interval, mean_and_deviation, mean_interval, median};
 use serde::Serialize;
 
 use crate::columns::without_empty_columns;
@@ -126,12 +126,13 @@ fn held_out(changes: &RoundChanges, rule: &PickRule) -> Option<HeldOutPicks> {
     })
 }
 
-/// Whether these logarithms of ratios prove a ratio above `limit`, with an error of at most 5 % (Student's t test).
+/// Whether these logarithms of ratios, of three rounds at least, prove a ratio above `limit`, with an error of at most
+/// 5 % (Student's t test).
 pub(crate) fn is_proven_above(logs: &[f64], limit: f64) -> bool {
     let ((mean, sigma), rounds) = (mean_and_deviation(logs), logs.len());
     let spread = Spread { sigma, freedom: rounds as f64 - 1.0 };
     let estimate = spread.estimate(mean - limit.ln(), u32::try_from(rounds).unwrap_or(u32::MAX));
-    rounds > 1 && estimate.proves(0.0, ERROR)
+    rounds >= FEWEST_ROUNDS && estimate.proves(0.0, ERROR)
 }
 
 /// Names, each once, the most frequent first.
@@ -168,9 +169,8 @@ impl MemoryGain {
 
 /// Geometric mean with its 95 % interval over the services. None without ratios.
 pub(crate) fn geometric_mean(ratios: &[f64]) -> Option<Interval> {
-    let logs: Vec<f64> = ratios.iter().map(|ratio| ratio.ln()).collect();
-    let mean = |logs: &[f64]| (!logs.is_empty()).then(|| mean_and_deviation(logs).0.exp());
-    bootstrap(&logs, RESAMPLES, 1, mean)
+    let Interval { lo, mid, hi } = mean_interval(&ratios.iter().map(|ratio| ratio.ln()).collect::<Vec<_>>())?;
+    Some(Interval { lo: lo.exp(), mid: mid.exp(), hi: hi.exp() })
 }
 
 /// A ratio as the change that it means, with its interval; a dash where there is none.

@@ -279,6 +279,7 @@ mod tests {
         assert!((held_out.ratios[0].unwrap() - 2.0).abs() < 1e-9, "{held_out:?}");
         assert_eq!(held_out.worse, [true, false, false, false, false, false]);
         assert_eq!(found.made_worse.worse, [1, 0, 0, 0, 0, 0]);
+        assert_eq!(found.made_worse.proven, [0; JUDGED.len()], "two rounds prove nothing");
     }
 
     #[test]

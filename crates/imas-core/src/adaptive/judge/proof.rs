@@ -98,7 +98,7 @@ impl Judge<'_> {
             && self.lead(i, self.w) >= self.settings.margin(self.w)
             && belief.mean > SURE * belief.variance.sqrt();
         let differs = |direction: &&Direction| {
-            let spread = direction.noise.shown(&self.board.pairs[i]);
+            let spread = direction.noise.shown(self.pairs_of(i, self.incumbent));
             spread.estimate(self.lead(i, direction.w), rounds).proves(0.0, self.tail(i, direction, rounds))
         };
         let is_due = |direction: &&Direction| rounds >= self.least_rounds(direction);

@@ -365,6 +365,9 @@ impl<'a> Session<'a> {
             .extend(runs.iter().any(|run| !run.of_server().control_group && run.ok).then(|| tree.to_owned()));
         notes.extend(runs.iter().any(|run| run.of_server().by_clock).then(|| clock.to_owned()));
         notes.extend((confidence < 0.95).then_some(few));
+        let is_measured = |figure: &str| runs.iter().any(|run| run.ok && run.value(figure).is_some());
+        let untested = self.args.server.at_most.iter().filter(|rail| !is_measured(&rail.figure));
+        notes.extend(untested.map(|rail| format!("no run has the figure of {rail}: it is not tested")));
         notes.extend(busy);
         notes.extend(own);
         notes
