@@ -173,7 +173,7 @@ pub fn set_owners(owner_of: impl Fn(u32) -> u64 + 'static) {
 
 /// Mappings of the process, with their resident parts if `file` is smaps.
 pub(crate) fn mappings(pid: u32, file: ForeignFile) -> procfs::ProcResult<MemoryMaps> {
-    MemoryMaps::from_read(read(pid, file)?.as_slice())
+    crate::mapping_text::parsed(&read(pid, file)?)
 }
 
 /// Resident anonymous bytes of another user's process ([`crate::sampler::resident_bytes`]).
