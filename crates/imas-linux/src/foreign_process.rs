@@ -188,6 +188,15 @@ pub fn anonymous_bytes(rollup: &[u8]) -> Option<u64> {
     crate::sampler::anonymous_bytes(&MemoryMaps::from_read(rollup).ok()?)
 }
 
+/// Ends the helper, which is a child of this process. The next [`read`] starts another.
+pub(crate) fn end_helper() {
+    let helper = reader().helper.take();
+    if let Some(mut helper) = helper {
+        let _ = helper.child.kill(); // it has ended, perhaps
+        let _ = helper.child.wait();
+    }
+}
+
 /// Must be called first in `main`. Does a helper's work if this process was started as one, and returns true at its
 /// end. Otherwise [`read`] starts a helper when it needs one.
 #[must_use]
