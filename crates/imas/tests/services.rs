@@ -76,6 +76,19 @@ fn a_drop_in_is_shown_then_written_then_taken_away() {
     assert_eq!(nothing.status.code(), Some(1), "{}", describe(&nothing));
 }
 
+/// `imas unapply --all --write | head -1`
+#[test]
+fn a_reader_that_goes_away_keeps_no_drop_in_there() {
+    let world = World::new();
+    let root = image(&world, "ExecStart=/usr/bin/web");
+    succeeded(with_root(&world, &root, &["apply", "web", "--candidate", "hoard", "--write"]));
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut imas = world.imas(["unapply", "--all", "--write", "--root"]);
+    succeeded(output(imas.arg(&root).stdout(writer)));
+    assert!(!drop_in(&root).exists());
+}
+
 /// Document that `--json` prints, of one service.
 fn only_service(output: &std::process::Output) -> serde_json::Value {
     let document = parsed(output);
