@@ -308,12 +308,23 @@ pub(crate) fn unapply(args: &UnapplyArgs) -> Result<ExitCode> {
         Some(word) => vec![unit::full_name(word)?],
         None => applied_units(root_of(&args.how)),
     };
-    let mut services = names.iter().map(|name| take_away(name, &args.how)).collect::<Result<Vec<_>>>()?;
+    let (mut services, mut failed) = (vec![], vec![]);
+    for name in &names {
+        // One that cannot be taken away does not keep the others there.
+        match take_away(name, &args.how) {
+            Ok(applied) => services.push(applied),
+            Err(error) => failed.push(error),
+        }
+    }
     let removed: Vec<String> =
         services.iter().filter(|one| one.is_removed()).map(|one| one.unit.clone()).collect();
     if args.how.write && !removed.is_empty() {
         let restarted = take_effect(&removed, &args.how)?;
         services.iter_mut().for_each(|one| one.restarted = restarted.contains(&one.unit));
+    }
+    if let Some(error) = failed.pop() {
+        failed.iter().for_each(message::error);
+        return Err(error);
     }
     let is_left_alone = removed.is_empty() || services.iter().any(|one| one.problem.is_some());
     if !args.how.write && !is_left_alone {
