@@ -162,7 +162,7 @@ impl Change<'_> {
 fn write(change: &Change<'_>, applied: &mut Applied, args: &ApplyArgs, context: &Context) -> Result<()> {
     let name = &change.unit.name;
     let Some(watch_s) = args.watch else {
-        watch::end(name);
+        end_watch(name, &args.how);
         drop_in::write(change.file, change.new)?;
         applied.written = true;
         applied.restarted = !take_effect(std::slice::from_ref(name), &args.how)?.is_empty();
@@ -348,13 +348,20 @@ fn take_away(name: &str, how: &WriteArgs) -> Result<Applied> {
             applied.compare(&old, "");
             applied.show(how.json.json)?;
             if how.write {
-                watch::end(name);
+                end_watch(name, how);
                 drop_in::remove(&file)?;
                 applied.written = true;
             }
         }
     }
     Ok(applied)
+}
+
+/// Ends the watch of the service. A watch is this machine's, whatever the service of an image is called.
+fn end_watch(name: &str, how: &WriteArgs) {
+    if how.root.is_none() {
+        watch::end(name);
+    }
 }
 
 /// The services with a drop-in of that name, by name.
