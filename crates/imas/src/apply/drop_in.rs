@@ -6,6 +6,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
+use imas_cli::message::Hinted;
 
 /// Name of the file in `UNIT.d`.
 pub(crate) const NAME: &str = "50-imas.conf";
@@ -80,6 +81,19 @@ pub(crate) fn find(file: &Path) -> Result<Found> {
     match body {
         Some((sum, body)) if sum == format!("{:016x}", check_sum(body)) => Ok(Found::Ours(text)),
         _ => Ok(Found::Edited),
+    }
+}
+
+/// Refuses a file that a link leads out of the root: the link of an image is meant for the image.
+pub(crate) fn check_below(root: &Path, file: &Path) -> Result<()> {
+    let Ok(root) = std::fs::canonicalize(root) else { return Ok(()) }; // nothing is below it
+    let folder = file.ancestors().skip(1).find_map(|folder| std::fs::canonicalize(folder).ok());
+    match folder {
+        Some(folder) if !folder.starts_with(&root) => Err(Hinted::error(
+            format!("{}: a link leads out of {}, to {}", file.display(), root.display(), folder.display()),
+            "make it a relative link, which leads to the same place in the image and outside",
+        )),
+        _ => Ok(()),
     }
 }
 

@@ -80,6 +80,7 @@ fn apply_to(
     let name = &unit.name;
     check_place(context, candidate, unit, &args.how)?;
     let file = drop_in::path(root_of(&args.how), name);
+    drop_in::check_below(root_of(&args.how), &file)?;
     let found = drop_in::find(&file)?;
     let inherited = unit.environment_before(&found);
     let variables = choice::changes(&libraries(context, &args.how), candidate, args.follow, &inherited)?;
@@ -339,6 +340,7 @@ pub(crate) fn unapply(args: &UnapplyArgs) -> Result<ExitCode> {
 /// Removes the drop-in of one service, where that was asked for.
 fn take_away(name: &str, how: &WriteArgs) -> Result<Applied> {
     let file = drop_in::path(root_of(how), name);
+    drop_in::check_below(root_of(how), &file)?;
     let mut applied = Applied::new(name, None, &file);
     match drop_in::find(&file)? {
         Found::Nothing => message::say(&format!("imas: {name}: nothing was applied")),
