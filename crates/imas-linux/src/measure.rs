@@ -485,7 +485,12 @@ pub fn kill_descendants() {
 
 /// SIGTERM once, SIGKILL at the second time of asking: each round, orphans of those ended become ours.
 fn kill_children(ended: &mut Vec<u32>) {
-    for pid in crate::sampler::children(std::process::id()) {
+    let mut children = crate::sampler::children(std::process::id());
+    // There are some: a kernel without CONFIG_PROC_CHILDREN has no list of them.
+    if children.is_empty() {
+        children = crate::sampler::children_by_parent(std::process::id());
+    }
+    for pid in children {
         let Ok(raw) = i32::try_from(pid) else { continue };
         let signal = if ended.contains(&pid) { Signal::SIGKILL } else { Signal::SIGTERM };
         if !ended.contains(&pid) {
