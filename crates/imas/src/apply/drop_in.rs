@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
-use imas_cli::message::Hinted;
+use imas_cli::message::{self, Hinted};
 
 /// Name of the file in `UNIT.d`.
 pub(crate) const NAME: &str = "50-imas.conf";
@@ -118,6 +118,14 @@ pub(crate) fn remove(file: &Path) -> Result<()> {
         let _ = std::fs::remove_dir(folder); // other drop-ins keep it there
     }
     Ok(())
+}
+
+/// The error, with the way out where that is root's right.
+pub(crate) fn advised(error: anyhow::Error) -> anyhow::Error {
+    match message::is_denied(&error) {
+        true => Hinted::error(format!("{error:#}"), "root may change services: the same with sudo"),
+        false => error,
+    }
 }
 
 /// FNV-1a, 64 bits: against editing, not against forgery.

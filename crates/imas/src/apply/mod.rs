@@ -164,7 +164,7 @@ fn write(change: &Change<'_>, applied: &mut Applied, args: &ApplyArgs, context: 
     let name = &change.unit.name;
     let Some(watch_s) = args.watch else {
         end_watch(name, &args.how);
-        drop_in::write(change.file, change.new)?;
+        drop_in::write(change.file, change.new).map_err(drop_in::advised)?;
         applied.written = true;
         applied.restarted = !take_effect(std::slice::from_ref(name), &args.how)?.is_empty();
         verify(name, change.variables, &args.how);
@@ -351,7 +351,7 @@ fn take_away(name: &str, how: &WriteArgs) -> Result<Applied> {
             applied.show(how.json.json)?;
             if how.write {
                 end_watch(name, how);
-                drop_in::remove(&file)?;
+                drop_in::remove(&file).map_err(drop_in::advised)?;
                 applied.written = true;
             }
         }
