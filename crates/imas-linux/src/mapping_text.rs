@@ -15,8 +15,8 @@ pub(crate) fn parsed(text: &[u8]) -> ProcResult<MemoryMaps> {
     MemoryMaps::from_read(&*with_sound_paths(text))
 }
 
-/// The text, in which no file has the begin of a segment's name: procfs panics where no key follows, and reads
-/// nothing of a process where the key is no number.
+/// The text, in which no file has the begin of a segment's name: procfs panics where no key follows, and
+/// reads nothing of a process where the key is no number.
 fn with_sound_paths(text: &[u8]) -> Cow<'_, [u8]> {
     let mut sound = Cow::Borrowed(text);
     let mut begin = 0;

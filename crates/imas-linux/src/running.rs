@@ -109,8 +109,8 @@ fn unit(process: &Process) -> Option<String> {
     groups.into_iter().find_map(|group| service_of(&group.pathname).map(str::to_owned))
 }
 
-/// The service of a control group. One with groups of its own (`Delegate=yes`) has its processes in those. A user's
-/// manager is left out: what it starts is no part of it.
+/// The service of a control group. One with groups of its own (`Delegate=yes`) has its processes in those. A
+/// user's manager is left out: what it starts is no part of it.
 fn service_of(group: &str) -> Option<&str> {
     group.rsplit('/').find(|part| part.ends_with(".service") && !part.starts_with("user@"))
 }

@@ -232,8 +232,8 @@ fn pieces(
     Ok(())
 }
 
-/// The file is shorter than its header claims: damaged, or truncated while it was read. The kernel refuses an offset
-/// that no file can have.
+/// The file is shorter than its header claims: damaged, or truncated while it was read. The kernel refuses an
+/// offset that no file can have.
 fn beyond_the_end(error: io::Error) -> ElfError {
     match error.kind() {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidInput => ElfError::Truncated,

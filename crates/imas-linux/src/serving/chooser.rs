@@ -74,8 +74,8 @@ fn definers(running: &Running) -> Vec<&Path> {
     files.take(MOST_FILES).filter(defines).collect()
 }
 
-/// The mapped file below the root of the process: in a container the path names another file than here. The files of
-/// a process after a chroot have their whole path.
+/// The mapped file below the root of the process: in a container the path names another file than here. The
+/// files of a process after a chroot have their whole path.
 fn seen_by(running: &Running, file: &Path) -> PathBuf {
     let root = PathBuf::from(format!("/proc/{}/root", running.pid));
     let seen = root.join(file.strip_prefix("/").unwrap_or(file));

@@ -224,8 +224,8 @@ impl Unit {
         words
     }
 
-    /// The program of the service: that of its main process, else the one its first command names. After an update
-    /// the process runs a file that is at no path any more.
+    /// The program of the service: that of its main process, else the one its first command names. After an
+    /// update the process runs a file that is at no path any more.
     pub(crate) fn program(&self) -> Option<Program> {
         let running = self.main_pid.and_then(imas_linux::running::program_of);
         let is_there = |program: &Program| !program.path.to_string_lossy().ends_with(" (deleted)");
