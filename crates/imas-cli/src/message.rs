@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Messages on standard error: `imas: what: why`, then `hint: ...` on its own line.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 
 use imas_core::printable;
 use imas_linux::program::CommandError;
@@ -75,8 +75,16 @@ pub fn say(line: &str) {
 /// The reader of our output went away, as in `imas list | head -1`.
 #[must_use]
 pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error
-        .chain()
-        .filter_map(|cause| cause.downcast_ref::<std::io::Error>())
-        .any(|cause| cause.kind() == std::io::ErrorKind::BrokenPipe)
+    is_of_kind(error, ErrorKind::BrokenPipe)
+}
+
+/// Another user may do it: root, as a rule.
+#[must_use]
+pub fn is_denied(error: &anyhow::Error) -> bool {
+    is_of_kind(error, ErrorKind::PermissionDenied)
+}
+
+fn is_of_kind(error: &anyhow::Error, kind: ErrorKind) -> bool {
+    let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<std::io::Error>());
+    causes.any(|cause| cause.kind() == kind)
 }

@@ -173,7 +173,7 @@ pub fn set_owners(owner_of: impl Fn(u32) -> u64 + 'static) {
 
 /// Mappings of the process, with their resident parts if `file` is smaps.
 pub(crate) fn mappings(pid: u32, file: ForeignFile) -> procfs::ProcResult<MemoryMaps> {
-    MemoryMaps::from_read(read(pid, file)?.as_slice())
+    crate::mapping_text::parsed(&read(pid, file)?)
 }
 
 /// Resident anonymous bytes of another user's process ([`crate::sampler::resident_bytes`]).
@@ -186,6 +186,15 @@ pub fn resident_bytes(pid: u32) -> Option<u64> {
 #[must_use]
 pub fn anonymous_bytes(rollup: &[u8]) -> Option<u64> {
     crate::sampler::anonymous_bytes(&MemoryMaps::from_read(rollup).ok()?)
+}
+
+/// Ends the helper, which is a child of this process. The next [`read`] starts another.
+pub(crate) fn end_helper() {
+    let helper = reader().helper.take();
+    if let Some(mut helper) = helper {
+        let _ = helper.child.kill(); // it has ended, perhaps
+        let _ = helper.child.wait();
+    }
 }
 
 /// Must be called first in `main`. Does a helper's work if this process was started as one, and returns true at its

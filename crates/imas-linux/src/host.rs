@@ -58,8 +58,15 @@ pub fn page_bytes() -> u64 {
 }
 
 fn cpu_model() -> String {
-    let info = CpuInfo::current().ok();
-    info.and_then(|info| info.model_name(0).map(str::to_owned)).unwrap_or_default()
+    CpuInfo::current().ok().and_then(|info| model_of(&info)).unwrap_or_default()
+}
+
+/// Model name of the first CPU. The kernel of ARM prints numbers in place of it.
+fn model_of(info: &CpuInfo) -> Option<String> {
+    let numbers = ["CPU implementer", "CPU part", "CPU variant", "CPU revision"];
+    let known = numbers.iter().filter_map(|name| Some(format!("{name} {}", info.get_field(0, name)?)));
+    let of_arm = || Some(known.collect::<Vec<_>>().join(", ")).filter(|text| !text.is_empty());
+    info.model_name(0).map(str::to_owned).or_else(of_arm)
 }
 
 /// Setting of transparent huge pages: always, madvise or never; empty when unknown.
@@ -79,6 +86,20 @@ pub fn libc_version() -> String {
 
 #[cfg(test)]
 mod tests {
+    use procfs::FromRead as _;
+
+    #[test]
+    fn cpus_without_a_name_are_known_by_numbers() {
+        let of = |part: &str| {
+            let first = "processor\t: 0\nBogoMIPS\t: 50.00\nCPU implementer\t: 0x41\n";
+            let text = format!("{first}CPU variant\t: 0x3\nCPU part\t: {part}\nCPU revision\t: 1\n\n");
+            super::model_of(&procfs::CpuInfo::from_read(text.as_bytes()).unwrap())
+        };
+        let known = "CPU implementer 0x41, CPU part 0xd0c, CPU variant 0x3, CPU revision 1";
+        assert_eq!(of("0xd0c").as_deref(), Some(known));
+        assert_ne!(of("0xd40"), of("0xd0c"));
+    }
+
     #[test]
     fn this_machine_is_described() {
         let host = super::Host::now();

@@ -22,6 +22,7 @@ use siphasher::sip::SipHasher13;
 use crate::control_group::MemoryKills;
 use crate::counters::{Counters, HardwareCounts};
 use crate::environment::Variables;
+use crate::foreign_process;
 use crate::one_cpu::OneCpu;
 use crate::pace::Meter;
 use crate::prefault::{Touch, prefault};
@@ -197,6 +198,7 @@ impl RunRequest<'_> {
         let wall_s = run.began.elapsed().as_secs_f64();
         let pace = meter.stop();
         let resident = sampler.stop();
+        foreign_process::end_helper();
         // All that was reaped so far belongs to the load; what comes from here on is the server's.
         let before = getrusage(UsageWho::RUSAGE_CHILDREN)?;
         if let Ok(pid) = i32::try_from(run.child.id()) {
@@ -209,8 +211,9 @@ impl RunRequest<'_> {
     }
 
     /// Prepares for a run. Orphans of the tree become ours, so that their CPU time is counted and they can be
-    /// ended.
+    /// ended. From then on each child of ours counts for the run.
     fn prepare(&self) -> Result<Option<Touch>, RunError> {
+        foreign_process::end_helper();
         adopt_orphans()?;
         Ok(prefault(self.prefault_bytes))
     }
@@ -482,7 +485,12 @@ pub fn kill_descendants() {
 
 /// SIGTERM once, SIGKILL at the second time of asking: each round, orphans of those ended become ours.
 fn kill_children(ended: &mut Vec<u32>) {
-    for pid in crate::sampler::children(std::process::id()) {
+    let mut children = crate::sampler::children(std::process::id());
+    // There are some: a kernel without CONFIG_PROC_CHILDREN has no list of them.
+    if children.is_empty() {
+        children = crate::sampler::children_by_parent(std::process::id());
+    }
+    for pid in children {
         let Ok(raw) = i32::try_from(pid) else { continue };
         let signal = if ended.contains(&pid) { Signal::SIGKILL } else { Signal::SIGTERM };
         if !ended.contains(&pid) {

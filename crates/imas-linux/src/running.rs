@@ -106,11 +106,13 @@ fn program(process: &Process) -> Option<Program> {
 
 fn unit(process: &Process) -> Option<String> {
     let groups = process.cgroups().ok()?;
-    let names = groups.into_iter().filter_map(|group| {
-        let last = group.pathname.rsplit('/').next()?.to_owned();
-        last.ends_with(".service").then_some(last)
-    });
-    names.into_iter().next()
+    groups.into_iter().find_map(|group| service_of(&group.pathname).map(str::to_owned))
+}
+
+/// The service of a control group. One with groups of its own (`Delegate=yes`) has its processes in those. A
+/// user's manager is left out: what it starts is no part of it.
+fn service_of(group: &str) -> Option<&str> {
+    group.rsplit('/').find(|part| part.ends_with(".service") && !part.starts_with("user@"))
 }
 
 impl Running {
@@ -147,6 +149,19 @@ impl Running {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_service_has_its_processes_in_its_group_and_below() {
+        for (group, service) in [
+            ("/system.slice/web.service", Some("web.service")),
+            ("/system.slice/systemd-udevd.service/udev", Some("systemd-udevd.service")),
+            ("/user.slice/user-1.slice/user@1.service/app.slice/a.service", Some("a.service")),
+            ("/user.slice/user-1.slice/user@1.service/app.slice/a.scope", None),
+            ("/user.slice/user-1.slice/session-1.scope", None),
+        ] {
+            assert_eq!(service_of(group), service, "{group}");
+        }
+    }
 
     /// A worker that only forks, and one that executes the same file.
     #[test]

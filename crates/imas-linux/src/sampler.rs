@@ -149,6 +149,13 @@ pub(crate) fn children(pid: u32) -> Vec<u32> {
     tasks(pid).filter_map(|task| task.children().ok()).flatten().collect()
 }
 
+/// Children of a process by what each process says of its parent, for a kernel that lists none.
+pub(crate) fn children_by_parent(pid: u32) -> Vec<u32> {
+    let processes = procfs::process::all_processes().into_iter().flatten().flatten();
+    let is_child = |process: &Process| process.stat().is_ok_and(|stat| u32::try_from(stat.ppid) == Ok(pid));
+    processes.filter(is_child).filter_map(|process| u32::try_from(process.pid).ok()).collect()
+}
+
 fn tasks(pid: u32) -> impl Iterator<Item = Task> {
     let process = i32::try_from(pid).ok().and_then(|pid| Process::new(pid).ok());
     process.and_then(|process| process.tasks().ok()).into_iter().flatten().flatten()
@@ -189,6 +196,15 @@ mod tests {
         assert_eq!(integral.resident(), Resident::default());
         integral.add(Duration::from_millis(1), 7);
         assert_eq!(integral.resident().mean_bytes, 7);
+    }
+
+    #[test]
+    fn a_child_is_known_by_its_parent() {
+        let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        let found = children_by_parent(std::process::id());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(found.contains(&child.id()), "{found:?}");
     }
 
     #[test]

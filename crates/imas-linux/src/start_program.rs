@@ -19,6 +19,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::process::{WaitId, WaitIdOptions, WaitOptions, waitid, waitpid};
 
 use crate::foreground;
+use crate::foreign_process;
 use crate::variables::{SIGPIPE_IGNORED, Variables};
 
 /// A program that does not begin with anything that the kernel knows is a script for it, as for execvp.
@@ -55,6 +56,7 @@ impl ProgramStart<'_> {
     #[must_use]
     pub fn exec(&self) -> io::Error {
         let exec = || -> Result<Infallible, io::Error> {
+            foreign_process::end_helper(); // it would be a child of the program
             if !sigpipe_was_ignored() {
                 // Rust ignores SIGPIPE. A signal that has a handler has its default again after exec.
                 signal_hook::flag::register(signal_hook::consts::SIGPIPE, Arc::default())?;

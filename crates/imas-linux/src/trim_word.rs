@@ -12,8 +12,7 @@ use std::mem::offset_of;
 use std::os::unix::fs::FileExt as _;
 
 use imas_abi::{TRIM_MAGIC, TRIM_MAGIC_2, TRIM_UNKNOWN, TRIM_VERSION, TrimWord, trim_answers};
-use procfs::FromRead as _;
-use procfs::process::{MMPermissions, MMapPath, MemoryMap, MemoryMaps};
+use procfs::process::{MMPermissions, MMapPath, MemoryMap};
 use zerocopy::FromBytes as _;
 
 use crate::environment::GIVE_BACK;
@@ -95,7 +94,7 @@ pub(crate) fn text_of(pid: u32, asks: bool) -> Result<Vec<u8>> {
     let mem = OpenOptions::new().read(true).write(asks).open(format!("/proc/{pid}/mem"))?;
     let mut maps = vec![];
     File::open(format!("/proc/{pid}/maps"))?.take(MOST_MAPS).read_to_end(&mut maps)?;
-    let maps = MemoryMaps::from_read(maps.as_slice()).map(|maps| maps.0).unwrap_or_default();
+    let maps = crate::mapping_text::parsed(&maps).map(|maps| maps.0).unwrap_or_default();
     let Some((address, mut word)) = found(&mem, &maps) else { return Ok(vec![]) };
     if asks && word.asked == word.answered && word.answers != trim_answers::NOBODY {
         word.asked = word.asked.wrapping_add(1).max(1);

@@ -295,6 +295,9 @@ fn env_prints_paths_of_a_bundle_or_of_an_installation() {
         );
         assert!(!printed.contains(&checkout), "{format}: {printed}");
     }
+    let compose = of_bundle("compose");
+    assert!(compose.contains("source: \"./imas\"\n        target: \"/opt/imas\"\n"), "{compose}");
+    assert!(compose.contains("imas bundle jemalloc --out imas\n"), "{compose}");
     let mut unnamed = world.imas(["env", "--candidate", "jemalloc"]);
     let from_checkout = output(unnamed.env_remove("IMAS_LIB_DIR"));
     if !stderr(&from_checkout).contains("no catalogue.toml") {

@@ -76,6 +76,39 @@ fn a_drop_in_is_shown_then_written_then_taken_away() {
     assert_eq!(nothing.status.code(), Some(1), "{}", describe(&nothing));
 }
 
+/// `imas unapply --all --write | head -1`
+#[test]
+fn a_reader_that_goes_away_keeps_no_drop_in_there() {
+    let world = World::new();
+    let root = image(&world, "ExecStart=/usr/bin/web");
+    succeeded(with_root(&world, &root, &["apply", "web", "--candidate", "hoard", "--write"]));
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut imas = world.imas(["unapply", "--all", "--write", "--root"]);
+    succeeded(output(imas.arg(&root).stdout(writer)));
+    assert!(!drop_in(&root).exists());
+}
+
+#[test]
+fn a_link_out_of_the_image_is_not_followed() {
+    let world = World::new();
+    let root = image(&world, "ExecStart=/usr/bin/web");
+    succeeded(with_root(&world, &root, &["apply", "web", "--candidate", "hoard", "--write"]));
+    let outside = world.work().join("outside");
+    let theirs = outside.join("50-imas.conf");
+    std::fs::create_dir(&outside).unwrap();
+    std::fs::copy(drop_in(&root), &theirs).unwrap();
+    std::os::unix::fs::symlink(&outside, root.join("etc/systemd/system/a.service.d")).unwrap();
+    // What cannot be taken away does not keep the other there.
+    assert_refused(&with_root(&world, &root, &["unapply", "--all", "--write"]), "a link leads out of");
+    assert!(theirs.exists() && !drop_in(&root).exists());
+    std::fs::remove_file(&theirs).unwrap();
+    std::os::unix::fs::symlink(&outside, drop_in(&root).parent().unwrap()).unwrap();
+    let words = ["apply", "web", "--candidate", "hoard", "--write"];
+    assert_refused(&with_root(&world, &root, &words), "a link leads out of");
+    assert!(!theirs.exists());
+}
+
 /// Document that `--json` prints, of one service.
 fn only_service(output: &std::process::Output) -> serde_json::Value {
     let document = parsed(output);

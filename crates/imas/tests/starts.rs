@@ -8,7 +8,8 @@ use std::process::{Command, Stdio};
 
 use crate::support::build::program;
 use crate::support::{
-    World, built, describe, output, printed, real, stderr, stdout, succeeded, write_script,
+    World, assert_printed, built, describe, output, piped, printed, real, stderr, stdout, succeeded,
+    write_script,
 };
 
 fn imas() -> String {
@@ -284,4 +285,17 @@ fn record_says_that_a_daemon_is_left_behind() {
         output(&mut world.imas(["record", "-o", "trace", "--", "/bin/sh", "-c", "sleep 0.1 & wait"]));
     let said = stderr(&waited);
     assert!(!said.contains("left behind"), "{said}");
+}
+
+/// Before a start, a helper of ours looks at the programs that run.
+#[test]
+fn a_program_begins_without_children() {
+    let world = World::new();
+    let perl = real("perl").display().to_string();
+    let mut imas = world.imas(["run", "--retest", "0", "--", &perl, "-e", "$| = 1; print 'r'; <STDIN>"]);
+    let running = piped::start(&mut imas);
+    succeeded(world.start(["/usr/bin/sort", "/etc/services"])); // its page makes a harvest due
+    let started = world.start([perl.as_str(), "-e", "print wait()"]);
+    piped::end(running);
+    assert_printed(&started, 0, "-1");
 }

@@ -221,7 +221,7 @@ fn pieces(
     mut each: impl FnMut(&[u8], u64) -> Result<(), ElfError>,
 ) -> Result<(), ElfError> {
     let mut piece = vec![0; PIECE_BYTES];
-    source.seek(SeekFrom::Start(part.offset))?;
+    source.seek(SeekFrom::Start(part.offset)).map_err(beyond_the_end)?;
     let mut at = 0;
     while at < part.bytes {
         let bytes = usize::try_from(part.bytes - at).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
@@ -232,15 +232,26 @@ fn pieces(
     Ok(())
 }
 
-/// The file is shorter than its header claims: damaged, or truncated while it was read.
+/// The file is shorter than its header claims: damaged, or truncated while it was read. The kernel refuses an
+/// offset that no file can have.
 fn beyond_the_end(error: io::Error) -> ElfError {
-    if error.kind() == io::ErrorKind::UnexpectedEof { ElfError::Truncated } else { error.into() }
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidInput => ElfError::Truncated,
+        _ => error.into(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::io::Cursor;
+
+    #[test]
+    fn a_part_that_no_file_can_have_is_damage() {
+        let part = Part { offset: u64::MAX, bytes: 1 };
+        let read = pieces(&mut tempfile::tempfile().unwrap(), part, |_, _| Ok(()));
+        assert!(matches!(read, Err(ElfError::Truncated)), "{read:?}");
+    }
 
     /// Without the bound on a name's length each of these symbols reads four million bytes: the test would
     /// take ten minutes.

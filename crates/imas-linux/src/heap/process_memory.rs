@@ -5,8 +5,7 @@ use std::fs::File;
 use std::io::{Read as _, Result};
 use std::os::unix::fs::FileExt as _;
 
-use procfs::FromRead as _;
-use procfs::process::{MemoryMap, MemoryMaps};
+use procfs::process::MemoryMap;
 
 use super::memory::{Memory, PageState};
 
@@ -41,7 +40,7 @@ impl ProcessMemory {
     pub(super) fn maps(&self) -> Result<Option<Vec<MemoryMap>>> {
         let mut bytes = vec![];
         (&self.maps).take(MOST_MAPS).read_to_end(&mut bytes)?;
-        Ok(MemoryMaps::from_read(bytes.as_slice()).ok().map(|maps| maps.0))
+        Ok(crate::mapping_text::parsed(&bytes).ok().map(|maps| maps.0))
     }
 }
 

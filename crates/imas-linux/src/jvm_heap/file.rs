@@ -7,8 +7,7 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use procfs::FromRead as _;
-use procfs::process::{MMapPath, MemoryMaps, Process};
+use procfs::process::{MMapPath, Process};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 
 /// A JVM's is 32 KiB, by its settings a little more.
@@ -24,7 +23,7 @@ const FOLDER: &str = "hsperfdata_";
 pub(crate) fn of_process(pid: u32) -> Result<Vec<u8>> {
     let mut maps = vec![];
     File::open(format!("/proc/{pid}/maps"))?.take(MOST_MAPS).read_to_end(&mut maps)?;
-    let maps = MemoryMaps::from_read(maps.as_slice()).map_err(Error::other)?;
+    let maps = crate::mapping_text::parsed(&maps).map_err(Error::other)?;
     let path = maps.into_iter().find_map(|map| match map.pathname {
         MMapPath::Path(path) if is_one(&path) => Some(path),
         _ => None,

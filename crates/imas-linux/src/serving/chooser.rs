@@ -68,9 +68,18 @@ impl Choice {
 /// Mapped files that define malloc, without the C library.
 fn definers(running: &Running) -> Vec<&Path> {
     let is_code = |file: &Path| file == running.program.path || file_name(file).contains(".so");
-    let defines = |file: &&Path| ElfImage::read(file).is_ok_and(|image| image.defines_malloc);
+    let defines =
+        |file: &&Path| ElfImage::read(&seen_by(running, file)).is_ok_and(|image| image.defines_malloc);
     let files = running.mapped().filter(|file| is_code(file) && !is_of_libc(file));
     files.take(MOST_FILES).filter(defines).collect()
+}
+
+/// The mapped file below the root of the process: in a container the path names another file than here. The
+/// files of a process after a chroot have their whole path.
+fn seen_by(running: &Running, file: &Path) -> PathBuf {
+    let root = PathBuf::from(format!("/proc/{}/root", running.pid));
+    let seen = root.join(file.strip_prefix("/").unwrap_or(file));
+    if seen.exists() { seen } else { file.to_owned() }
 }
 
 /// Before glibc 2.34 the files behind `libc.so.6` and the loader's name have the version in theirs.

@@ -9,7 +9,7 @@ use imas_engine::difference;
 use serde::Serialize;
 use serde_json::json;
 
-use imas_cli::output;
+use imas_cli::{message, output};
 
 /// What becomes of a drop-in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -70,9 +70,11 @@ impl Applied {
         self.diff = difference::unified(&self.drop_in.display().to_string(), old, new);
     }
 
-    /// Prints the difference before anything is done, unless JSON is wanted.
+    /// Prints the difference before anything is done, unless JSON is wanted. A reader that goes away, as in
+    /// `| head -1`, keeps nothing from being done.
     pub(crate) fn show(&self, is_json: bool) -> Result<()> {
-        if is_json { Ok(()) } else { output::text(&self.diff) }
+        let shown = if is_json { Ok(()) } else { output::text(&self.diff) };
+        shown.or_else(|error| if message::is_broken_pipe(&error) { Ok(()) } else { Err(error) })
     }
 
     pub(crate) fn is_removed(&self) -> bool {

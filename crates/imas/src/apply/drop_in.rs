@@ -6,6 +6,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
+use imas_cli::message::{self, Hinted};
 
 /// Name of the file in `UNIT.d`.
 pub(crate) const NAME: &str = "50-imas.conf";
@@ -83,6 +84,19 @@ pub(crate) fn find(file: &Path) -> Result<Found> {
     }
 }
 
+/// Refuses a file that a link leads out of the root: the link of an image is meant for the image.
+pub(crate) fn check_below(root: &Path, file: &Path) -> Result<()> {
+    let Ok(root) = std::fs::canonicalize(root) else { return Ok(()) }; // nothing is below it
+    let folder = file.ancestors().skip(1).find_map(|folder| std::fs::canonicalize(folder).ok());
+    match folder {
+        Some(folder) if !folder.starts_with(&root) => Err(Hinted::error(
+            format!("{}: a link leads out of {}, to {}", file.display(), root.display(), folder.display()),
+            "make it a relative link, which leads to the same place in the image and outside",
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// Writes it in one step: a file beside it, then a rename. The manager reads such files at any time.
 pub(crate) fn write(file: &Path, text: &str) -> Result<()> {
     let shown = || file.display().to_string();
@@ -104,6 +118,14 @@ pub(crate) fn remove(file: &Path) -> Result<()> {
         let _ = std::fs::remove_dir(folder); // other drop-ins keep it there
     }
     Ok(())
+}
+
+/// The error, with the way out where that is root's right.
+pub(crate) fn advised(error: anyhow::Error) -> anyhow::Error {
+    match message::is_denied(&error) {
+        true => Hinted::error(format!("{error:#}"), "root may change services: the same with sudo"),
+        false => error,
+    }
 }
 
 /// FNV-1a, 64 bits: against editing, not against forgery.

@@ -166,8 +166,14 @@ impl Setting<'_> {
     }
 
     fn compose(&self) -> String {
-        let mut text =
-            format!("# {}\nservices:\n  {}:\n    environment:\n", self.candidate.name, self.args.name);
+        let name = &self.candidate.name;
+        let first = match &self.args.bundle {
+            Some(_) if !self.folders().is_empty() => {
+                format!(". First, beside the compose file: imas bundle {name} --out imas")
+            }
+            _ => String::new(),
+        };
+        let mut text = format!("# {name}{first}\nservices:\n  {}:\n    environment:\n", self.args.name);
         for (name, value) in &self.variables {
             // Compose replaces $NAME; $$ stands for the sign.
             text.push_str(&format!("      {name}: {}\n", json_text(&value.replace('$', "$$"))));
@@ -176,8 +182,10 @@ impl Setting<'_> {
             text.push_str("    volumes:\n");
         }
         for folder in self.folders() {
-            let folder = json_text(&folder.to_string_lossy().replace('$', "$$"));
-            text.push_str(&format!("      - type: bind\n        source: {folder}\n        target: {folder}\n        read_only: true\n"));
+            let target = json_text(&folder.to_string_lossy().replace('$', "$$"));
+            // The path of a bundle is the container's: on the host it lies beside the compose file.
+            let source = if self.args.bundle.is_some() { "\"./imas\"" } else { target.as_str() };
+            text.push_str(&format!("      - type: bind\n        source: {source}\n        target: {target}\n        read_only: true\n"));
         }
         text
     }

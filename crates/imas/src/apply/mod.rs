@@ -80,6 +80,7 @@ fn apply_to(
     let name = &unit.name;
     check_place(context, candidate, unit, &args.how)?;
     let file = drop_in::path(root_of(&args.how), name);
+    drop_in::check_below(root_of(&args.how), &file)?;
     let found = drop_in::find(&file)?;
     let inherited = unit.environment_before(&found);
     let variables = choice::changes(&libraries(context, &args.how), candidate, args.follow, &inherited)?;
@@ -162,8 +163,8 @@ impl Change<'_> {
 fn write(change: &Change<'_>, applied: &mut Applied, args: &ApplyArgs, context: &Context) -> Result<()> {
     let name = &change.unit.name;
     let Some(watch_s) = args.watch else {
-        watch::end(name);
-        drop_in::write(change.file, change.new)?;
+        end_watch(name, &args.how);
+        drop_in::write(change.file, change.new).map_err(drop_in::advised)?;
         applied.written = true;
         applied.restarted = !take_effect(std::slice::from_ref(name), &args.how)?.is_empty();
         verify(name, change.variables, &args.how);
@@ -308,12 +309,23 @@ pub(crate) fn unapply(args: &UnapplyArgs) -> Result<ExitCode> {
         Some(word) => vec![unit::full_name(word)?],
         None => applied_units(root_of(&args.how)),
     };
-    let mut services = names.iter().map(|name| take_away(name, &args.how)).collect::<Result<Vec<_>>>()?;
+    let (mut services, mut failed) = (vec![], vec![]);
+    for name in &names {
+        // One that cannot be taken away does not keep the others there.
+        match take_away(name, &args.how) {
+            Ok(applied) => services.push(applied),
+            Err(error) => failed.push(error),
+        }
+    }
     let removed: Vec<String> =
         services.iter().filter(|one| one.is_removed()).map(|one| one.unit.clone()).collect();
     if args.how.write && !removed.is_empty() {
         let restarted = take_effect(&removed, &args.how)?;
         services.iter_mut().for_each(|one| one.restarted = restarted.contains(&one.unit));
+    }
+    if let Some(error) = failed.pop() {
+        failed.iter().for_each(message::error);
+        return Err(error);
     }
     let is_left_alone = removed.is_empty() || services.iter().any(|one| one.problem.is_some());
     if !args.how.write && !is_left_alone {
@@ -328,6 +340,7 @@ pub(crate) fn unapply(args: &UnapplyArgs) -> Result<ExitCode> {
 /// Removes the drop-in of one service, where that was asked for.
 fn take_away(name: &str, how: &WriteArgs) -> Result<Applied> {
     let file = drop_in::path(root_of(how), name);
+    drop_in::check_below(root_of(how), &file)?;
     let mut applied = Applied::new(name, None, &file);
     match drop_in::find(&file)? {
         Found::Nothing => message::say(&format!("imas: {name}: nothing was applied")),
@@ -337,13 +350,20 @@ fn take_away(name: &str, how: &WriteArgs) -> Result<Applied> {
             applied.compare(&old, "");
             applied.show(how.json.json)?;
             if how.write {
-                watch::end(name);
-                drop_in::remove(&file)?;
+                end_watch(name, how);
+                drop_in::remove(&file).map_err(drop_in::advised)?;
                 applied.written = true;
             }
         }
     }
     Ok(applied)
+}
+
+/// Ends the watch of the service. A watch is this machine's, whatever the service of an image is called.
+fn end_watch(name: &str, how: &WriteArgs) {
+    if how.root.is_none() {
+        watch::end(name);
+    }
 }
 
 /// The services with a drop-in of that name, by name.

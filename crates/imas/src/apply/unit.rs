@@ -224,10 +224,12 @@ impl Unit {
         words
     }
 
-    /// The program of the service: that of its main process, else the one its first command names.
+    /// The program of the service: that of its main process, else the one its first command names. After an
+    /// update the process runs a file that is at no path any more.
     pub(crate) fn program(&self) -> Option<Program> {
         let running = self.main_pid.and_then(imas_linux::running::program_of);
-        running.or_else(|| {
+        let is_there = |program: &Program| !program.path.to_string_lossy().ends_with(" (deleted)");
+        running.filter(is_there).or_else(|| {
             Command::resolve(&self.exec, std::env::var_os("PATH").as_deref()).ok().map(|c| c.program)
         })
     }

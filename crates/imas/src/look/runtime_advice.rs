@@ -108,7 +108,7 @@ fn rank(candidate: &CatalogueCandidate, heap: &JvmHeap) -> (bool, bool) {
 fn how(process: &Running, names: &[String], is_proven: bool) -> Option<String> {
     let first = names.first()?;
     Some(match &process.unit {
-        Some(unit) if is_proven => format!("imas apply {unit} --candidate {first}"),
+        Some(unit) if is_proven || names.len() == 1 => format!("imas apply {unit} --candidate {first}"),
         Some(unit) => format!("imas apply {unit} --candidate {first} (or {})", names[1..].join(", ")),
         None if is_proven => format!("start it again with 'imas run --candidate {first} -- ...'"),
         None => format!("imas bench --with {} -- COMMAND", names.join(",")),

@@ -12,6 +12,7 @@ use imas_cli::format;
 use imas_core::candidate::SYSTEM;
 use imas_core::pace::{PaceCorrection, Paced};
 use imas_core::stats::{Steadiness, steadiness};
+use imas_linux::environment::Variables;
 use imas_linux::measure::{RunOutcome, RunRequest};
 use imas_linux::one_cpu::steady_cpu;
 use imas_linux::program::Command;
@@ -209,7 +210,7 @@ struct NoiseExecutor {
 
 impl Executor for NoiseExecutor {
     fn execute(&mut self, step: &Step, limits: &RunLimits) -> Result<Execution> {
-        let variables = std::env::vars_os().collect();
+        let variables = Variables::inherited();
         let run = RunRequest {
             file: &self.command.file,
             argv: &self.command.argv,

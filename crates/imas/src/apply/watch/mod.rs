@@ -92,9 +92,13 @@ pub(crate) fn prepare(change: &Change<'_>) -> Result<NewWatch> {
         Ok(()) => Ok(watch),
         Err(error) => {
             watch.undo();
+            let hint = match message::is_denied(&error) {
+                true => "root may watch services: the same with sudo".to_owned(),
+                false => format!("make room in {}, then try again; or leave --watch out", record::FOLDER),
+            };
             Err(Hinted::error(
                 format!("{}: its watch cannot be recorded, so nothing was changed: {error:#}", change.unit),
-                format!("make room in {}, then try again; or leave --watch out", record::FOLDER),
+                hint,
             ))
         }
     }
