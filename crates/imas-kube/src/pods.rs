@@ -31,7 +31,7 @@ pub(crate) struct Pod {
     pub(crate) candidate: Option<String>,
     pub(crate) left_alone: Option<String>,
     pub(crate) is_ready: bool,
-    /// Its controller has another in its place: it was evicted, or its program has ended for good.
+    /// Whether its controller has another in its place: it was evicted, or its program has ended for good.
     pub(crate) has_ended: bool,
     /// Why it does not start: the image cannot be had, for example.
     pub(crate) waits: Option<String>,

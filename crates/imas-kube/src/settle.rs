@@ -180,7 +180,7 @@ fn replace(kubectl: &Kubectl, pods: &[Pod], withdrawn: &[String]) {
     }
 }
 
-/// Of the workload's pods half stay ready: where nearly all have the candidate, taking it back is no outage.
+/// The pods to delete now. Half of the workload's stay ready: where all have the candidate, taking it back is no outage.
 fn replaced_now<'a>(pods: &'a [Pod], withdrawn: &[String]) -> Vec<&'a Pod> {
     let has_one = |pod: &&Pod| pod.candidate.as_ref().is_some_and(|name| withdrawn.contains(name));
     let wanted = pods.iter().filter(|pod| !pod.has_ended).count();
