@@ -4,7 +4,7 @@
 # starting.
 
 entry='/run/imas/$LIB/libimas-preload.so'
-units='imasd.service imas-boot.service imas-emergency.path imas-emergency.service run-imas-state-u.mount'
+units='imas-serve.service imasd.service imas-boot.service imas-emergency.path imas-emergency.service run-imas-state-u.mount'
 
 booted() { [ -d /run/systemd/system ] && command -v systemctl >/dev/null 2>&1; }
 
@@ -31,13 +31,15 @@ prepare() {
     ! booted || systemctl daemon-reload || true
 }
 
-# After an upgrade on an enabled machine: root approved the old files. The new ones are tested as at boot,
-# which approves them or takes the entry out. Then the new daemon is started.
+# After an upgrade: what runs is the old program. On an enabled machine root approved the old files. The new ones are
+# tested as at boot, which approves them or takes the entry out. Then the new daemon is started.
 renew() {
-    enabled || return 0
-    imas system boot ||
-        echo "imas: warning: the new version did not pass its checks here; programs start untouched ('imas system verify' shows why)" >&2
-    ! booted || systemctl try-restart imasd.service || true
+    if enabled; then
+        imas system boot ||
+            echo "imas: warning: the new version did not pass its checks here; programs start untouched ('imas system verify' shows why)" >&2
+        ! booted || systemctl try-restart imasd.service || true
+    fi
+    ! booted || systemctl try-restart imas-serve.service || true
 }
 
 # Ends the watches of `imas apply --watch`: the program of their units is about to go. The drop-ins stay.

@@ -210,17 +210,22 @@ class Tests:
         self.gives(self.tried("apps", pod(workload="known", containers=unknown)))
 
     def places_that_are_taken(self):
-        mounted = lambda place: self.tried("apps", pod(
-            containers=[container(volumeMounts=[{"name": "x", "mountPath": place}])], volumes=[{"name": "x", "emptyDir": {}}]))
+        mounted = lambda place, **more: self.tried("apps", pod(
+            containers=[container(volumeMounts=[{"name": "x", "mountPath": place, **more}])], volumes=[{"name": "x", "emptyDir": {}}]))
         for place in ("/opt/imas", "/opt/imas/", "/opt/imas/inside"):
             seen = mounted(place)
             expect(not seen.candidate and "mounted at /opt/imas already" in seen.why, (place, seen))
         for place in ("/opt", "/opt/imas2"):
             self.gives(mounted(place))
+        seen = mounted("/opt", readOnly=True)  # no runtime could make the folder below it
+        expect(not seen.candidate and "read-only above it" in seen.why, seen)
+        self.gives(mounted("/opt/imas2", readOnly=True))
         seen = self.tried("apps", pod(volumes=[{"name": VOLUME, "emptyDir": {}}]))
         expect(not seen.candidate and seen.why and "image" not in seen.volumes[0], seen)
-        seen = self.tried("apps", pod(os={"name": "windows"}))
-        expect(seen.untouched() and "Linux" in seen.why, seen)
+        for windows in ({"os": {"name": "windows"}}, {"nodeSelector": {"kubernetes.io/os": "windows"}}):
+            seen = self.tried("apps", pod(**windows))
+            expect(seen.untouched() and "Linux" in seen.why, seen)
+        self.gives(self.tried("apps", pod(nodeSelector={"kubernetes.io/os": "linux"})))
 
     def who_did_not_opt_in(self):
         self.namespace("others", enabled=False)
@@ -680,7 +685,8 @@ class Tests:
             expect(until(lambda: len(kubelet.seen) >= 16), kubelet.seen)
             done = self.by("trier", *settles, "--write")
             expect("forbidden" in done.stderr.lower() and any(one.candidate == "mimalloc" for one in pods()), done)
-            self.by("settler", *settles, "--write")  # the entry says so already; the pods are left
+            # The entry says so already; the pods are left. Half of all stay until others are ready.
+            self.by("settler", *settles[:4], "--for", "10", "--every", "0.5", "--write")
         expect("withdrawn=mimalloc" in entry() and until(lambda: not any(one.candidate == "mimalloc" for one in pods())), entry())
 
     def by(self, name, *words):

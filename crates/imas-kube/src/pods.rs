@@ -31,6 +31,8 @@ pub(crate) struct Pod {
     pub(crate) candidate: Option<String>,
     pub(crate) left_alone: Option<String>,
     pub(crate) is_ready: bool,
+    /// Whether its controller has another in its place: it was evicted, or its program has ended for good.
+    pub(crate) has_ended: bool,
     /// Why it does not start: the image cannot be had, for example.
     pub(crate) waits: Option<String>,
     /// Whether it waits for our libraries, and not for something of its own.
@@ -96,6 +98,7 @@ impl Pod {
             candidate: text(&meta["labels"][CANDIDATE]),
             left_alone: text(&meta["annotations"][LEFT_ALONE]),
             is_ready: status.is_some_and(|status| status["ready"] == true),
+            has_ended: matches!(pod["status"]["phase"].as_str(), Some("Failed" | "Succeeded")),
             waits_for_us: by_us.is_some() || status.is_some_and(|status| waits_for_libraries(pod, status)),
             waits: status.and_then(waits).or(by_us),
             node: text(&pod["spec"]["nodeName"]),

@@ -170,15 +170,23 @@ fn withdraw(kubectl: &Kubectl, workload: &mut Workload, candidate: &str) -> Resu
     Ok(())
 }
 
-/// Deletes the pods that have a candidate which was taken back. A pod may get one a moment later: the apiserver reads
-/// the ConfigMap from a copy.
+/// Deletes pods that have a candidate which was taken back; those that have to stay go at a later look. A pod may get
+/// one a moment later: the apiserver reads the ConfigMap from a copy.
 fn replace(kubectl: &Kubectl, pods: &[Pod], withdrawn: &[String]) {
-    let has_one = |pod: &&Pod| pod.candidate.as_ref().is_some_and(|name| withdrawn.contains(name));
-    for pod in pods.iter().filter(has_one) {
+    for pod in replaced_now(pods, withdrawn) {
         if let Err(error) = kubectl.delete_pod(&pod.name) {
             message::warning(&format!("{error:#}"));
         }
     }
+}
+
+/// The pods to delete now. Half of the workload's stay ready: where all have the candidate, taking it back is no outage.
+fn replaced_now<'a>(pods: &'a [Pod], withdrawn: &[String]) -> Vec<&'a Pod> {
+    let has_one = |pod: &&Pod| pod.candidate.as_ref().is_some_and(|name| withdrawn.contains(name));
+    let wanted = pods.iter().filter(|pod| !pod.has_ended).count();
+    let ready = pods.iter().filter(|pod| pod.is_ready).count();
+    let (serving, others): (Vec<_>, Vec<_>) = pods.iter().filter(has_one).partition(|pod| pod.is_ready);
+    others.into_iter().chain(serving.into_iter().take(ready.saturating_sub(wanted / 2))).collect()
 }
 
 fn page(verdicts: &[Verdict], best: Option<&Verdict>, queries: &QueryArgs) -> String {
@@ -244,6 +252,44 @@ mod tests {
             failures: 0,
             withdraw: withdraw.map(str::to_owned),
         }
+    }
+
+    fn pod(name: &str, candidate: &str, is_ready: bool) -> Pod {
+        Pod {
+            name: name.to_owned(),
+            uid: name.to_owned(),
+            candidate: Some(candidate.to_owned()),
+            left_alone: None,
+            is_ready,
+            has_ended: false,
+            waits: None,
+            waits_for_us: false,
+            node: None,
+            age_s: None,
+            failures: 0,
+            oom_kills: 0,
+            last_failure: None,
+            memory: None,
+            cpu: None,
+            latency: None,
+        }
+    }
+
+    #[test]
+    fn half_of_the_pods_stay_ready_while_a_candidate_is_taken_back() {
+        let gone = |pods: &[Pod]| {
+            let now = replaced_now(pods, &["jemalloc".to_owned()]);
+            now.into_iter().map(|pod| pod.name.clone()).collect::<Vec<_>>()
+        };
+        let all = ["a", "b", "c", "d"].map(|name| pod(name, "jemalloc", true));
+        assert_eq!(gone(&all), ["a", "b"]);
+        let [.., c, d] = all;
+        let mut next = [pod("new", "system", false), pod("broken", "jemalloc", false), c.clone(), d];
+        assert_eq!(gone(&next), ["broken"], "no other is ready yet");
+        next[0].is_ready = true;
+        next[1].has_ended = true;
+        assert_eq!(gone(&next), ["broken", "c", "d"], "nobody waits for one that has ended");
+        assert_eq!(gone(&[c]), ["c"], "the only one");
     }
 
     #[test]

@@ -206,6 +206,7 @@ mod tests {
             candidate: Some(candidate.to_owned()),
             left_alone: None,
             is_ready: true,
+            has_ended: false,
             waits: None,
             waits_for_us: false,
             node: Some(format!("node-{}", number % 2)),

@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_nats::{Client, Message, Subscriber};
 use futures_util::StreamExt as _;
 use imas_exchange::exchange::Exchange;
-use imas_exchange::statistics;
+use imas_exchange::{FleetStatistics, statistics};
 use imas_fleet::FleetBus as _;
 use rand::RngExt as _;
 use tokio::task::{AbortHandle, JoinSet};
@@ -25,6 +25,8 @@ const LOOK: Duration = Duration::from_millis(500);
 /// Seconds after a new connection within which a host reads anew. All hosts of a server that is lost come
 /// back at once.
 const AFTER_RECONNECT_S: f64 = 5.0;
+/// Least and most seconds between an odd message and the question to the bucket.
+const AFTER_DOUBT_S: [f64; 2] = [1.0, 5.0];
 /// Most subjects that a host may want; more are left out.
 const MOST: usize = 10_000;
 
@@ -37,13 +39,21 @@ pub struct Inbox {
     revisions: Arc<Mutex<BTreeMap<String, u64>>>,
     /// Pushed statistics may have been missed.
     is_stale: Arc<AtomicBool>,
+    /// Subjects for which the bucket is to be asked, and when.
+    doubted: Arc<Mutex<BTreeMap<String, Instant>>>,
 }
 
 impl Inbox {
     /// The inbox of the exchange folder.
     #[must_use]
     pub fn new(exchange: Exchange, journal: AgentJournal) -> Self {
-        Self { exchange, journal, revisions: Arc::default(), is_stale: Arc::default() }
+        Self {
+            exchange,
+            journal,
+            revisions: Arc::default(),
+            is_stale: Arc::default(),
+            doubted: Arc::default(),
+        }
     }
 
     /// Follows `wanted.json`, for ever. `refresh_s`: least and most seconds between two readings.
@@ -57,6 +67,7 @@ impl Inbox {
             }
             let wanted = self.wanted().unwrap_or_else(|| followed.keys().cloned().collect());
             followed.retain(|subject, task| wanted.contains(subject) || stopped(task));
+            while tasks.try_join_next().is_some() {} // those that were stopped
             let new: Vec<String> =
                 wanted.iter().filter(|one| !followed.contains_key(*one)).cloned().collect();
             for subject in &new {
@@ -69,7 +80,9 @@ impl Inbox {
                 }
             }
             let is_due = Instant::now() >= due;
-            self.read_all(bus, if is_due { followed.keys().cloned().collect() } else { new }).await;
+            let mut asked: Vec<String> = if is_due { followed.keys().cloned().collect() } else { new };
+            asked.extend(self.doubts().into_iter().filter(|one| !is_due && followed.contains_key(one)));
+            self.read_all(bus, asked).await;
             if is_due {
                 due = Instant::now() + Duration::from_secs_f64(between(refresh_s));
             }
@@ -98,8 +111,29 @@ impl Inbox {
 
     async fn follow(self, subject: String, mut pushed: Subscriber) {
         while let Some(message) = pushed.next().await {
-            self.take(&subject, revision(&message), &message.payload);
+            self.take_pushed(&subject, revision(&message), &message.payload);
         }
+    }
+
+    /// Takes what was pushed. A server sends its answer wherever a request says, and any host may ask something: what
+    /// is no statistics of the subject may be such an answer. So the bucket is asked; it shows what was forgotten, too.
+    fn take_pushed(&self, subject: &str, revision: u64, value: &[u8]) {
+        if FleetStatistics::read_of(subject, value).is_ok() {
+            return self.take(subject, revision, value);
+        }
+        let later = Instant::now() + Duration::from_secs_f64(between(AFTER_DOUBT_S));
+        let mut doubted = self.doubted.lock().unwrap_or_else(PoisonError::into_inner);
+        doubted.entry(subject.to_owned()).or_insert(later);
+    }
+
+    /// The subjects for which the bucket is to be asked now.
+    fn doubts(&self) -> Vec<String> {
+        let now = Instant::now();
+        let mut doubted = self.doubted.lock().unwrap_or_else(PoisonError::into_inner);
+        let due: Vec<String> =
+            doubted.iter().filter(|(_, at)| **at <= now).map(|(subject, _)| subject.clone()).collect();
+        due.iter().for_each(|subject| drop(doubted.remove(subject)));
+        due
     }
 
     async fn read_all(&self, bus: &JetStreamBus, subjects: Vec<String>) {
@@ -184,5 +218,30 @@ mod tests {
         inbox.take(&subject, 1, b"anew");
         assert_eq!(has(), Some(b"anew".to_vec()), "after it was forgotten, revisions may begin again");
         assert_eq!((inbox.journal.now().received, inbox.journal.now().forgotten), (3, 1));
+    }
+
+    #[test]
+    fn an_answer_that_another_host_had_sent_here_removes_and_replaces_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let exchange = Exchange::new(folder.path());
+        exchange.prepare().unwrap();
+        let inbox = Inbox::new(exchange.clone(), AgentJournal::new(folder.path().join("agent.json")));
+        let of = |program: &str| {
+            let subject = format!("{}.x86_64-4096-never-2", names::host_token(program));
+            let (key, environment) = imas_exchange::key::of_subject(&subject).unwrap();
+            (subject, FleetStatistics::new(key, environment).to_bytes())
+        };
+        let ((subject, own), (_, other)) = (of("p"), of("q"));
+        inbox.take_pushed(&subject, 7, &own);
+        for answer in [&b""[..], &br#"{"stream":"IMAS_AGGREGATES","seq":9}"#[..], &other[..]] {
+            inbox.take_pushed(&subject, 9, answer);
+            assert_eq!(exchange.delivered(&subject).unwrap().as_ref(), Some(&own));
+        }
+        assert!(inbox.doubts().is_empty(), "not yet");
+        let asked = inbox.doubted.lock().unwrap().keys().cloned().collect::<Vec<_>>();
+        assert_eq!(asked, [subject.clone()]);
+        inbox.doubted.lock().unwrap().insert(subject.clone(), Instant::now());
+        assert_eq!((inbox.doubts(), inbox.doubts()), (vec![subject.clone()], vec![]), "once");
+        assert!(inbox.is_newer(&subject, 8), "what it counts as known is its own");
     }
 }

@@ -14,6 +14,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
@@ -220,8 +221,12 @@ fn cluster(servers: &[String], listen: &str, port: u16) -> Result<String> {
         Ok(format!("\"nats-route://{host}:{}\"", cluster_port(port)?))
     });
     let routes = routes.collect::<Result<Vec<_>>>()?.join(", ");
+    // Hosts have certificates of the same authority. A server is who has one for the name in a route: nats-server
+    // compares names, and no addresses.
+    let is_named = |server: &String| split(server).is_ok_and(|(host, _)| host.parse::<IpAddr>().is_err());
+    let verify = if servers.iter().all(is_named) { "verify_cert_and_check_known_urls" } else { "verify" };
     Ok(format!(
-        "cluster {{\n  name: imas\n  listen: \"{listen}:{}\"\n  tls {{ {TLS}, verify: true, timeout: 5 }}\n  \
+        "cluster {{\n  name: imas\n  listen: \"{listen}:{}\"\n  tls {{ {TLS}, {verify}: true, timeout: 5 }}\n  \
          routes: [{routes}]\n}}\n",
         cluster_port(port)?
     ))
@@ -296,4 +301,20 @@ fn folders(folder: &Path) -> Result<Vec<String>> {
 
 fn copy(from: &Path, to: &Path) -> Result<()> {
     write_open(to, &fs::read_to_string(from).with_context(|| from.display().to_string())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_of_a_host_makes_no_server() {
+        let of = |servers: [&str; 2]| cluster(&servers.map(str::to_owned), "0.0.0.0", 4222).unwrap();
+        let known = "verify_cert_and_check_known_urls: true";
+        assert!(of(["fleet-1.example.org:4222", "fleet-2.example.org:4222"]).contains(known));
+        for address in ["127.0.0.1:4223", "10.0.0.2:4222"] {
+            let text = of(["fleet-1.example.org:4222", address]);
+            assert!(text.contains(" verify: true") && !text.contains(known), "{address}: {text}");
+        }
+    }
 }

@@ -84,7 +84,34 @@ async fn rights(cluster: &Cluster) -> Result<()> {
     let states = commands::streams(&cluster.bus(OPERATOR).await?).await?;
     ensure!(states.iter().all(|state| state.messages == 0), "something was written");
     lie(cluster, &other, &subject).await?;
+    misdirect(cluster).await?;
     flood(cluster).await
+}
+
+/// A server sends its acknowledgement wherever the message says, whatever the rights of the sender. One in the place of
+/// statistics cannot be read, and the next merge makes them anew.
+async fn misdirect(cluster: &Cluster) -> Result<()> {
+    let settings = cluster.settings("h1")?;
+    let client = Connection::open(&settings).await?.client;
+    let [one, two] = [0, 1].map(|number| load::aggregate(&settings.host, 9, number));
+    let subject = load::subject(&one);
+    cluster.bus("h1").await?.append(&subject, &one.id(), serde_json::to_vec(&one)?).await?;
+    let merger = cluster.bus("m1").await?;
+    imas_fleet::merge(&merger, &subject).await?;
+    let (to, answer) =
+        (names::aggregate_subject(&subject, &settings.host), names::statistics_subject(&subject));
+    client.publish_with_reply(to, answer, serde_json::to_vec(&two)?.into()).await?;
+    let end = std::time::Instant::now() + LONGEST_WAIT;
+    loop {
+        imas_fleet::merge(&merger, &subject).await?;
+        let stored = merger.statistics(&subject).await?.context("no statistics")?;
+        let folded = imas_exchange::FleetStatistics::read_of(&subject, &stored.value).map(|read| read.folded);
+        if matches!(folded, Ok(2)) {
+            return Ok(());
+        }
+        ensure!(std::time::Instant::now() < end, "{folded:?} of 2 are folded");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
 }
 
 /// More of one host in a day than it can measure is dropped, by the stream's clock. At midnight two days get through.
