@@ -13,11 +13,15 @@ use serde::{Deserialize, Serialize};
 use crate::domain::Domain;
 use crate::{RowId, Store, StoreError};
 
-/// Number of uneventful production starts kept of each program. It is enough to estimate a crash rate.
+/// Number of uneventful production starts kept of each program and candidate. With those that crashed or may have hung
+/// meanwhile it is enough to estimate a crash rate.
 const UNEVENTFUL_KEPT: u32 = 100;
-/// Number of production starts kept of each program and candidate that crashed or may have hung. It is enough to find
-/// them more frequent than under `system`.
+/// Most production starts kept of each program and candidate that crashed or may have hung.
 const HARMED_KEPT: u32 = 1000;
+
+/// Condition for the production starts of program ?1 under candidate ?2 that crashed or may have hung.
+const HARMED: &str =
+    r#"program = ?1 AND candidate = ?2 AND NOT uneventful AND instr(sample, '"kind":"flight"')"#;
 
 /// A program known to the store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -160,7 +164,8 @@ impl Store {
         let sql = "INSERT INTO trial (trial_id, program, candidate, build_id, allocator_version, made_s, retest_s, uneventful, sample)
                    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT (trial_id) DO NOTHING";
         let harm = trial.sample.ended.is_crash() || may_have_hung(&trial.sample);
-        let uneventful = trial.sample.kind == PageKind::Flight && !harm;
+        let is_flight = trial.sample.kind == PageKind::Flight;
+        let uneventful = is_flight && !harm;
         let sample = serde_json::to_string(&trial.sample)?;
         let added = self.connection().prepare_cached(sql)?.execute(params![
             trial.sample.trial_id,
@@ -173,29 +178,39 @@ impl Store {
             uneventful,
             sample,
         ])?;
-        match trial.sample.kind {
-            PageKind::Flight if uneventful => self.thin_out(program)?,
-            PageKind::Flight => self.thin_out_harmed(program, &trial.sample.candidate)?,
-            PageKind::Trial => {}
+        if is_flight {
+            self.thin_out(program, &trial.sample.candidate)?;
+        }
+        if is_flight && harm {
+            self.thin_out_harmed(program, &trial.sample.candidate)?;
         }
         Ok(added == 1)
     }
 
-    /// Deletes all but the newest uneventful production starts. They have no figures, and a program that
+    /// Deletes all but the newest production starts under the candidate. They have no figures, and a program that
     /// starts every minute must neither fill the store nor slow down its own start. Trials are never deleted.
-    fn thin_out(&self, program: RowId) -> Result<(), StoreError> {
-        let sql = "DELETE FROM trial WHERE program = ?1 AND uneventful AND id <=
-                   (SELECT id FROM trial WHERE program = ?1 AND uneventful ORDER BY id DESC LIMIT 1 OFFSET ?2)";
-        self.run(sql, params![program, UNEVENTFUL_KEPT]).map(drop)
+    ///
+    /// Starts that crashed go with the uneventful ones of their time: else crashes would seem more frequent than they
+    /// are. The newest of them stays, of each build and version: where `system` never crashed, one crash is enough.
+    fn thin_out(&self, program: RowId, candidate: &str) -> Result<(), StoreError> {
+        const UNEVENTFUL: &str = "program = ?1 AND candidate = ?2 AND uneventful";
+        let oldest = format!("(SELECT id FROM trial WHERE {UNEVENTFUL} ORDER BY id DESC LIMIT 1 OFFSET ?3)");
+        let newest = format!("SELECT max(id) FROM trial WHERE {HARMED} GROUP BY build_id, allocator_version");
+        for old in [
+            format!("DELETE FROM trial WHERE {UNEVENTFUL} AND id < {oldest}"),
+            format!("DELETE FROM trial WHERE {HARMED} AND id < {oldest} AND id NOT IN ({newest})"),
+        ] {
+            self.run(&old, params![program, candidate, UNEVENTFUL_KEPT - 1])?;
+        }
+        Ok(())
     }
 
     /// Deletes all but the newest of those that crashed or may have hung under the candidate. Where the program does
     /// so by itself, the candidate is not quarantined, and each start adds one.
     fn thin_out_harmed(&self, program: RowId, candidate: &str) -> Result<(), StoreError> {
-        let sql = r#"DELETE FROM trial WHERE id IN
-                     (SELECT id FROM trial WHERE program = ?1 AND candidate = ?2 AND NOT uneventful
-                      AND instr(sample, '"kind":"flight"') ORDER BY id DESC LIMIT ?3 OFFSET ?3)"#;
-        self.run(sql, params![program, candidate, HARMED_KEPT]).map(drop)
+        let old = format!("SELECT id FROM trial WHERE {HARMED} ORDER BY id DESC LIMIT ?3 OFFSET ?3");
+        let sql = format!("DELETE FROM trial WHERE id IN ({old})");
+        self.run(&sql, params![program, candidate, HARMED_KEPT]).map(drop)
     }
 
     /// All trials of a program in the order they were made, each with how its process lived on.
@@ -271,6 +286,8 @@ fn program_of(row: &Row<'_>) -> rusqlite::Result<StoredProgram> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use imas_core::Candidate;
+    use imas_core::quarantine::quarantined;
     use imas_core::sample::Ended;
 
     pub(crate) fn temporary() -> (tempfile::TempDir, Store) {
@@ -322,7 +339,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn of_uneventful_starts_the_newest_are_kept_and_crashes_always() {
+    fn of_uneventful_starts_the_newest_are_kept_and_the_last_crash_always() {
         let (_folder, store) = temporary();
         let program = store.program("/bin/x", "").unwrap().id;
         let start = |number: u32, ended| {
@@ -337,6 +354,30 @@ pub(crate) mod tests {
             store.trials(program).unwrap().into_iter().map(|t| t.sample.trial_id).collect();
         assert_eq!(kept.len(), 2 + UNEVENTFUL_KEPT as usize);
         assert_eq!(kept[..3], ["t", "f1", "f50"]);
+    }
+
+    #[test]
+    fn a_program_that_crashes_by_itself_keeps_its_share_of_crashes_and_its_candidate() {
+        let (_folder, store) = temporary();
+        let program = store.program("/bin/x", "").unwrap().id;
+        let start = |number: u32, candidate: &str, kind| {
+            let mut start = trial(&format!("{candidate}{number}"), f64::from(number));
+            (start.sample.candidate, start.sample.kind) = (candidate.into(), kind);
+            let crashes = number.is_multiple_of(10);
+            start.sample.ended =
+                if crashes { Ended::Signal { signal: 11 } } else { Ended::Clean { status: Some(0) } };
+            store.add_trial(program, &start).unwrap();
+        };
+        (0..20).for_each(|number| start(number, "system", PageKind::Trial));
+        (0..600).for_each(|number| start(number, "jemalloc", PageKind::Flight));
+        (0..5).for_each(|number| start(number, "hoard", PageKind::Flight));
+        let records = store.trials(program).unwrap();
+        let ends: Vec<Ended> =
+            records.iter().filter(|r| r.sample.candidate == "jemalloc").map(|r| r.sample.ended).collect();
+        let crashed = ends.iter().filter(|ended| ended.is_crash()).count();
+        assert_eq!((crashed, ends.len()), (11, 11 + UNEVENTFUL_KEPT as usize));
+        let candidates = [Candidate::system(""), Candidate::new("jemalloc", "5", &["jemalloc"])];
+        assert!(quarantined(&records, &candidates, "b", &BTreeMap::new(), 1e3).is_empty());
     }
 
     #[test]
