@@ -23,6 +23,9 @@ const START_FACTOR: f64 = 5.0;
 const WINDOWS: f64 = 60.0;
 const SHORTEST_WINDOW_S: f64 = 5.0;
 const LONGEST_WINDOW_S: f64 = 600.0;
+/// Number of parts of a watch before its second half. The first begins with the watch, and each of the others lasts as
+/// long as all before it.
+const EARLY_PARTS: f64 = 9.0;
 
 /// Length of a window. Memory must be higher for this long to count as higher.
 pub(super) fn window_s(watch_s: f64) -> f64 {
@@ -38,14 +41,16 @@ pub(super) fn reason_to_go_back(record: &WatchRecord, watched_s: f64) -> Option<
     if after.starting_s > LONGEST_START_S.max(before.start_s * START_FACTOR) {
         return Some(format!("its start has not ended after {}", span(after.starting_s)));
     }
-    crashes_more(before, after, watched_s).or_else(|| takes_more(before, after))
+    crashes_more(record, watched_s).or_else(|| takes_more(before, after))
 }
 
-fn crashes_more(before: &Before, after: &After, watched_s: f64) -> Option<String> {
+fn crashes_more(record: &WatchRecord, watched_s: f64) -> Option<String> {
+    let (before, after) = (&record.before, &record.after);
     let failures = after.failures + after.oom_kills;
     let count = |events, seconds| EventCount { events, seconds };
     let earlier = count(before.failures, before.observed_s);
-    if chance_of_events(earlier, count(failures, watched_s)) >= ERROR {
+    let part = WatchPart::at(watched_s, record.watch_s);
+    if chance_of_events(earlier, count(failures, part.end_s)) >= ERROR * part.share {
         return None;
     }
     Some(format!(
@@ -55,6 +60,24 @@ fn crashes_more(before: &Before, after: &After, watched_s: f64) -> Option<String
         counted(before.failures, "time"),
         span(before.observed_s)
     ))
+}
+
+/// A part of a watch, in which failures are tested once. A test at each look would err far more often than one.
+struct WatchPart {
+    /// Failures count as if this time had passed: what is too many for the whole part is so before its end.
+    end_s: f64,
+    /// Share of the allowed error. The second half of the watch has half of it and the parts before have the other
+    /// half, so by the union bound all of them err as often as one test.
+    share: f64,
+}
+
+impl WatchPart {
+    /// The part in which the watch is after that time.
+    fn at(watched_s: f64, watch_s: f64) -> Self {
+        let halvings = (watch_s / watched_s).log2().floor().clamp(0.0, EARLY_PARTS);
+        let share = if halvings < 1.0 { 0.5 } else { 0.5 / EARLY_PARTS };
+        Self { end_s: (watch_s / halvings.exp2()).max(watched_s), share }
+    }
 }
 
 /// Memory grows with age. So a unit can be proven worse only while it is not older than it was before the
@@ -207,6 +230,42 @@ mod tests {
         assert_eq!(reason_to_go_back(&crashed(24), DAY_S), None);
         assert!(reason_to_go_back(&crashed(48), DAY_S).is_some());
         assert!(reason_to_go_back(&crashed(3), 60.0).is_some(), "three failures within a minute");
+    }
+
+    /// Times of failures within two days, seconds: 24 a day, by chance.
+    fn failures_by_chance(state: &mut u64) -> Vec<f64> {
+        let mut draw = || {
+            *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (*state >> 11) as f64 / (1_u64 << 53) as f64
+        };
+        let mut at_s = 0.0;
+        let next = || {
+            at_s -= (1.0 - draw()).ln() * DAY_S / 24.0;
+            Some(at_s).filter(|at_s| *at_s < 2.0 * DAY_S)
+        };
+        std::iter::from_fn(next).collect()
+    }
+
+    /// Whether a unit with these failures is taken back by a look in the second of the two days.
+    fn is_taken_back(failures: &[f64]) -> bool {
+        let count = |from_s: f64, to_s: f64| {
+            let within = failures.iter().filter(|at_s| **at_s > from_s && **at_s <= to_s);
+            u32::try_from(within.count()).unwrap()
+        };
+        let before = Before { failures: count(0.0, DAY_S), ..before() };
+        let goes_back = |look_s: f64| {
+            let after = After { failures: count(DAY_S, DAY_S + look_s), ..After::default() };
+            reason_to_go_back(&record(before.clone(), after), look_s).is_some()
+        };
+        let at_failures = failures.iter().map(|at_s| at_s - DAY_S).filter(|look_s| *look_s > 0.0);
+        at_failures.chain([DAY_S / 2.0 + 1.0, DAY_S]).any(goes_back)
+    }
+
+    #[test]
+    fn of_units_that_fail_as_before_one_in_twenty_is_taken_back_at_most() {
+        let mut state = 7;
+        let taken_back = (0..1000).filter(|_| is_taken_back(&failures_by_chance(&mut state))).count();
+        assert!((1..=50).contains(&taken_back), "{taken_back} of 1000");
     }
 
     #[test]
