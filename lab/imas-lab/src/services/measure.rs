@@ -95,6 +95,10 @@ pub(super) fn measure(args: &RunArgs, context: &Context) -> Result<ExitCode> {
     let (mut journal, earlier) = journal::open(&args.out, args.resume)?;
     let interruption = Interruption::watch()?;
     let offered = OfferedCandidates::of(&mut services, &args.with, false, context)?;
+    if let Some(signal) = interruption.signal() {
+        // It ended a set-up. To go on without that service would look like success.
+        return Err(InterruptedBy(signal).into());
+    }
     journal::append(&mut journal, &header(args, &services, &offered))?;
     let order = names(&services);
     let rates = rates(&order, &earlier);
