@@ -132,6 +132,20 @@ fn a_signal_in_a_set_up_ends_the_session() {
     assert_eq!(lines(&journal), 0, "a session without any service");
 }
 
+#[test]
+fn a_session_in_which_no_service_can_be_run_is_no_success() {
+    let world = World::new();
+    let (folder, journal) = (world.work().join("recipes"), world.work().join("runs.jsonl"));
+    std::fs::create_dir(&folder).unwrap();
+    let recipe = "packages = ['imas-no-such-package']\ncommand = 'x'\nready = 'tcp:$PORT'\nload = ['true']\n";
+    std::fs::write(folder.join("absent.toml"), recipe).unwrap();
+    let mut command = world.lab(["services", "run"]);
+    let done = output(command.arg("--recipes").arg(&folder).arg("--out").arg(&journal));
+    assert!(!done.status.success(), "{}", describe(&done));
+    assert!(stderr(&done).contains("none of these services can be run here"), "{}", describe(&done));
+    assert_eq!(lines(&journal), 0);
+}
+
 /// A server of Node.js beside one of Python: each has the allocator, and settings of its own runtime alone.
 #[test]
 fn a_service_gets_settings_of_its_runtime() {

@@ -99,6 +99,12 @@ pub(super) fn measure(args: &RunArgs, context: &Context) -> Result<ExitCode> {
         // It ended a set-up. To go on without that service would look like success.
         return Err(InterruptedBy(signal).into());
     }
+    if services.is_empty() {
+        return Err(Hinted::error(
+            "none of these services can be run here",
+            "'imas-lab services list' shows the packages that they lack",
+        ));
+    }
     journal::append(&mut journal, &header(args, &services, &offered))?;
     let order = names(&services);
     let rates = rates(&order, &earlier);
