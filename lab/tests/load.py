@@ -20,13 +20,13 @@ STALL_S = 0.5
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Counts its requests. With `stalls` the first of them is answered late."""
+    """Counts its requests. With `stalls` the first of them is answered late; each has this status."""
 
     daemon_threads = True
 
-    def __init__(self, stalls):
+    def __init__(self, stalls=False, status=200):
         super().__init__(("127.0.0.1", 0), Handler)
-        self.stalls, self.count, self.lock = stalls, 0, threading.Lock()
+        self.stalls, self.status, self.count, self.lock = stalls, status, 0, threading.Lock()
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
 
@@ -41,7 +41,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             is_late = self.server.stalls and self.server.count == 1
         if is_late:
             time.sleep(STALL_S)
-        self.send_response(200)
+        self.send_response(self.server.status)
         self.send_header("Content-Length", "0")
         self.end_headers()
 
@@ -49,13 +49,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 
 
+def load(server, metrics, *words, must=True):
+    command = [sys.executable, ROOT / "lab/workloads/services/lib/load.py", "http", "--port", str(server.server_port), *words]
+    return run(*command, must=must, env={**os.environ, "IMAS_METRICS": str(metrics)})
+
+
 def loaded(*words, stalls=False):
     """Requests that came, and the figures of the load by name."""
     server = Server(stalls)
     with tempfile.TemporaryDirectory() as folder:
         metrics = pathlib.Path(folder, "metrics")
-        command = [sys.executable, ROOT / "lab/workloads/services/lib/load.py", "http", "--port", str(server.server_port), *words]
-        run(*command, must=True, env={**os.environ, "IMAS_METRICS": str(metrics)})
+        load(server, metrics, *words)
         figures = {words[0]: float(words[1]) for words in map(str.split, metrics.read_text().splitlines())}
     server.shutdown()
     server.server_close()
@@ -81,9 +85,17 @@ def omission():
     check("a request that had to wait counts from when it was due", figures["p50"] >= 1000 * (STALL_S - 0.2), figures)
 
 
+def refusal():
+    server = Server(status=500)
+    ended = load(server, "/dev/null", "-n", "40", "-c", "4", must=False)
+    server.shutdown()
+    server.server_close()
+    check("a load that is refused has failed", ended.returncode == 1 and "40 failed; refused" in ended.stderr, ended)
+
+
 def main():
     Arguments(__doc__).parse_args()
-    for test in (number, rate, omission):
+    for test in (number, rate, omission, refusal):
         case(test.__name__, test)
     finish("load")
 

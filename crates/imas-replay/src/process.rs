@@ -83,8 +83,9 @@ pub fn busiest(processes: &[TraceProcess]) -> Option<&TraceProcess> {
 pub fn cpu_share(process: &TraceProcess, header: &TraceHeader) -> f64 {
     let calls = process.counts.calls;
     let repeats = |other: &&TraceProcess| other.counts.calls.abs_diff(calls) <= calls / 100;
-    let cpu_ns: u64 = header.processes.iter().filter(repeats).map(|other| other.counts.cpu_ns).sum();
-    cpu_ns as f64 / 1e9 / header.cpu_s.max(f64::MIN_POSITIVE)
+    // In a hostile header the sum of whole numbers would overflow.
+    let cpu_ns: f64 = header.processes.iter().filter(repeats).map(|other| other.counts.cpu_ns as f64).sum();
+    cpu_ns / 1e9 / header.cpu_s.max(f64::MIN_POSITIVE)
 }
 
 /// The process with the most calls.
@@ -137,6 +138,7 @@ mod tests {
         let sixth = |calls| (calls, 160_000_000, Stop::None);
         assert_eq!(chosen(&[1000, 1001, 999, 1000, 998, 995].map(sixth), 0), Ok(1001));
         assert!(chosen(&[1000, 800, 600, 400, 200, 100].map(sixth), 0).is_err());
+        assert_eq!(chosen(&[(9, u64::MAX, Stop::None); 3], 0), Ok(9));
     }
 
     #[test]

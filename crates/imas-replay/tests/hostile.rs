@@ -147,6 +147,15 @@ fn prepared(trace: &[u8]) -> Result<Vec<u8>, String> {
 }
 
 #[test]
+fn a_block_that_is_resized_to_nothing_stays_alive_in_the_replay() {
+    let made = Event::Made { function: Function::Malloc, size: 8, alignment: 0 };
+    let events = [made, Event::Resized { block: 0, size: 0 }, Event::Freed { block: 0 }];
+    let program = prepared(&repeated(&events, 1)).unwrap();
+    let words: Vec<u64> = program[64..].as_chunks().0.iter().map(|word| u64::from_ne_bytes(*word)).collect();
+    assert_eq!(words, [1_u64 << 60 | 8, 4 << 60 | 1, 3 << 60, 11 << 60]);
+}
+
+#[test]
 fn a_small_trace_that_unpacks_to_very_many_events_is_refused() {
     let ended = repeated(&[Event::ThreadEnded(7)], 20_000_000);
     let made = repeated(&[Event::Made { function: Function::Malloc, size: 8, alignment: 0 }], 5_000_000);

@@ -3,10 +3,12 @@
 //! kept.
 
 use std::fs::File;
-use std::io::{Error, Read, Result, Seek, SeekFrom, Stdout, Write};
+use std::io::{Error, ErrorKind, Read, Result, Seek, SeekFrom, Stdout, Write};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+
+use crate::packed;
 
 /// The open file, or standard output.
 #[derive(Debug)]
@@ -41,7 +43,7 @@ impl Journal {
     /// complete, or text that is not ours to remove.
     ///
     /// # Errors
-    /// When it cannot be opened, read or written.
+    /// When it cannot be opened, read or written, or is packed.
     pub fn open(path: &Path) -> Result<Self> {
         let mut file = imas_cli::output_file::open_to_append(path)?;
         let mut bytes = Vec::new();
@@ -49,6 +51,9 @@ impl Journal {
         // Nothing can be read back from a pipe or a terminal.
         if file.metadata()?.is_file() {
             file.read_to_end(&mut bytes)?;
+            if bytes.starts_with(&packed::MAGIC) {
+                return Err(Error::new(ErrorKind::InvalidData, "it is packed: unpack it with gunzip first"));
+            }
             torn_bytes = mend(&mut file, &mut bytes)?;
         }
         let text = String::from_utf8_lossy(&bytes).into_owned();
@@ -175,6 +180,14 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), b"{\"a\":1}\n{\"b\":\"\xc3").unwrap();
         assert_eq!(Journal::open(file.path()).unwrap().text(), "{\"a\":1}\n");
+    }
+
+    #[test]
+    fn a_packed_file_is_not_appended_to() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), packed::MAGIC).unwrap();
+        assert!(Journal::open(file.path()).is_err());
+        assert_eq!(std::fs::read(file.path()).unwrap(), packed::MAGIC);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::path::Path;
 use flate2::read::MultiGzDecoder;
 
 /// What a gzip file begins with.
-const MAGIC: [u8; 2] = [0x1f, 0x8b];
+pub(crate) const MAGIC: [u8; 2] = [0x1f, 0x8b];
 
 /// The text of a file of raw runs, packed or not.
 ///
@@ -23,5 +23,9 @@ pub fn read(path: &Path) -> Result<String> {
     } else {
         bytes
     };
-    String::from_utf8(bytes).map_err(|_| Error::new(ErrorKind::InvalidData, "it is no text"))
+    String::from_utf8(bytes).or_else(|error| match error.utf8_error().error_len() {
+        // The last line is cut off within a character.
+        None => Ok(String::from_utf8_lossy(error.as_bytes()).into_owned()),
+        Some(_) => Err(Error::new(ErrorKind::InvalidData, "it is no text")),
+    })
 }

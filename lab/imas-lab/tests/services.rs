@@ -112,6 +112,40 @@ fn an_interrupted_session_keeps_its_runs_and_goes_on() {
     assert_eq!(lines(&world.work().join("loads")), loads, "a plan makes no run");
 }
 
+/// The program is made by the set-up, which runs before the first round.
+#[test]
+fn a_signal_in_a_set_up_ends_the_session() {
+    let world = World::new();
+    let (folder, journal) = (world.work().join("recipes"), world.work().join("runs.jsonl"));
+    std::fs::create_dir(&folder).unwrap();
+    let recipe =
+        "command = '$SETUP/made'\nready = 'tcp:$PORT'\nload = ['true']\nsetup = 'sleep 4245; true'\n";
+    std::fs::write(folder.join("made.toml"), recipe).unwrap();
+    let mut command = world.lab(["services", "run", "--with", "glibc:arena1"]);
+    command.arg("--recipes").arg(&folder).arg("--out").arg(&journal);
+    let running = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_until("the set-up runs", || is_running("sleep 4245"));
+    assert!(Command::new("kill").args(["-TERM", &running.id().to_string()]).status().unwrap().success());
+    let ended = running.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(143), "{}", describe(&ended));
+    assert!(!is_running("sleep 4245"));
+    assert_eq!(lines(&journal), 0, "a session without any service");
+}
+
+#[test]
+fn a_session_in_which_no_service_can_be_run_is_no_success() {
+    let world = World::new();
+    let (folder, journal) = (world.work().join("recipes"), world.work().join("runs.jsonl"));
+    std::fs::create_dir(&folder).unwrap();
+    let recipe = "packages = ['imas-no-such-package']\ncommand = 'x'\nready = 'tcp:$PORT'\nload = ['true']\n";
+    std::fs::write(folder.join("absent.toml"), recipe).unwrap();
+    let mut command = world.lab(["services", "run"]);
+    let done = output(command.arg("--recipes").arg(&folder).arg("--out").arg(&journal));
+    assert!(!done.status.success(), "{}", describe(&done));
+    assert!(stderr(&done).contains("none of these services can be run here"), "{}", describe(&done));
+    assert_eq!(lines(&journal), 0);
+}
+
 /// A server of Node.js beside one of Python: each has the allocator, and settings of its own runtime alone.
 #[test]
 fn a_service_gets_settings_of_its_runtime() {

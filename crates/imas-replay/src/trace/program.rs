@@ -133,7 +133,8 @@ impl<W: Write + Seek> Writer<W> {
             }
             Event::Resized { block, size } => {
                 let place = *self.places.get(&block).ok_or(EventError::Block)?;
-                self.call(RESIZED, place, size)?;
+                // A realloc to 0 frees the block under many allocators, and the trace goes on with it.
+                self.call(RESIZED, place, size.max(1))?;
             }
             Event::Thread(number) if number != self.thread => {
                 self.thread = number;

@@ -290,7 +290,7 @@ mod tests {
 
     #[test]
     fn hey() {
-        let text = "Summary:\n  Total:\t0.0521 secs\n  Requests/sec:\t3838.2205\n\nLatency distribution:\n  50% in 0.0021 secs\n  90% in 0.0041 secs\n  99% in 0.0082 secs\n\nStatus code distribution:\n  [200]\t190 responses\n  [502]\t3 responses\n\nError distribution:\n  [7]\tGet \"http://x/\": refused\n";
+        let text = "Summary:\n  Total:\t0.0521 secs\n  Requests/sec:\t3838.2205\n\nLatency distribution:\n  50% in 0.0021 secs\n  90% in 0.0041 secs\n  99% in 0.0082 secs\n\nStatus code distribution:\n  [200]\t190 responses\n  [403]\t1 responses\n  [502]\t2 responses\n\nError distribution:\n  [7]\tGet \"http://x/\": refused\n";
         assert_eq!(
             read("hey -n 200 http://x/", text),
             of(&[("rate", 3838.2205), ("p50", 2.1), ("p90", 4.1), ("p99", 8.2), ("errors", 10.0)])

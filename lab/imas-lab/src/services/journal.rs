@@ -120,7 +120,7 @@ mod tests {
         append(&mut journal, &run(0)).unwrap();
         drop(journal);
         let mut file = std::fs::File::options().append(true).open(&path).unwrap();
-        file.write_all(b"{\"service\":\"s\",\"cand").unwrap();
+        file.write_all(b"{\"service\":\"s\",\"cand\xc3").unwrap();
         assert!(open(&path, false).is_err(), "it has a run");
         let (mut journal, runs) = open(&path, true).unwrap();
         assert_eq!(runs, [run(0)], "what is not made again");

@@ -89,12 +89,22 @@ pub(super) fn measure(args: &RunArgs, context: &Context) -> Result<ExitCode> {
     if args.dry_run {
         let earlier = journal::read_if_there(&args.out)?;
         let offered = OfferedCandidates::of(&mut services, &args.with, true, context)?;
-        let rounds = rounds(args, &names(&services), &offered, &Rc::new(RefCell::new(earlier)))?;
+        let rounds = rounds(args, &services, &offered, &Rc::new(RefCell::new(earlier)))?;
         return plan::print(&rounds.plan());
     }
     let (mut journal, earlier) = journal::open(&args.out, args.resume)?;
     let interruption = Interruption::watch()?;
     let offered = OfferedCandidates::of(&mut services, &args.with, false, context)?;
+    if let Some(signal) = interruption.signal() {
+        // It ended a set-up. To go on without that service would look like success.
+        return Err(InterruptedBy(signal).into());
+    }
+    if services.is_empty() {
+        return Err(Hinted::error(
+            "none of these services can be run here",
+            "'imas-lab services list' shows the packages that they lack",
+        ));
+    }
     journal::append(&mut journal, &header(args, &services, &offered))?;
     let order = names(&services);
     let rates = rates(&order, &earlier);
@@ -117,7 +127,7 @@ pub(super) fn measure(args: &RunArgs, context: &Context) -> Result<ExitCode> {
         rates,
     };
     let runs = Rc::new(RefCell::new(earlier));
-    let mut rounds = rounds(args, &order, &offered, &runs)?;
+    let mut rounds = rounds(args, &services, &offered, &runs)?;
     let mut log = Log { journal, runs };
     match runner.run(&mut rounds, &mut executor, &mut log)? {
         SessionEnd::Finished | SessionEnd::Stopped => {
@@ -140,7 +150,7 @@ fn names(services: &[Service]) -> Vec<&str> {
 /// The rounds that are missing.
 fn rounds(
     args: &RunArgs,
-    services: &[&str],
+    services: &[Service],
     offered: &OfferedCandidates<'_>,
     runs: &SharedRuns,
 ) -> Result<Rounds> {
@@ -157,23 +167,29 @@ fn rounds(
     Ok(Rounds::new(wanted, runs, known, until))
 }
 
-fn wanted(args: &RunArgs, services: &[&str], offered: &OfferedCandidates<'_>) -> RoundsWanted {
+fn wanted(args: &RunArgs, services: &[Service], offered: &OfferedCandidates<'_>) -> RoundsWanted {
     let candidates = offered.names();
     let mut lacking = BTreeSet::new();
     for service in services {
-        let not_its = candidates.iter().filter(|name| offered.get(service, name).is_none());
-        lacking.extend(not_its.map(|name| ((*service).to_owned(), name.clone())));
+        let not_its = candidates.iter().filter(|name| offered.get(&service.name, name).is_none());
+        lacking.extend(not_its.map(|name| (service.name.clone(), name.clone())));
     }
     RoundsWanted {
-        services: services.iter().map(|name| (*name).to_owned()).collect(),
+        services: services.iter().map(|service| service.name.clone()).collect(),
         candidates,
         lacking,
+        rest_s: services.iter().map(|service| (service.name.clone(), rest_s(service))).collect(),
         rounds: args.rounds,
         system_runs: args.system_runs,
         counted: args.counted,
         keeps_all: args.keep_all,
         seed: args.seed,
     }
+}
+
+/// Seconds of pause and day in a run.
+fn rest_s(service: &Service) -> f64 {
+    service.idle + service.day.iter().map(|part| part.seconds).sum::<f64>()
 }
 
 fn refuse_newcomers(wanted: &RoundsWanted, runs: &SharedRuns) -> Result<()> {

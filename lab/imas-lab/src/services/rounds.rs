@@ -22,8 +22,8 @@ use super::rails::rails;
 /// A candidate with this number of failed runs of a service has no further run with it: a run takes minutes.
 /// `system` as well, and then the service has none.
 pub(super) const MOST_FAILURES: usize = 2;
-/// Seconds of a run where nothing is known: thirty of load, ten of pause.
-const USUAL_S: f64 = 45.0;
+/// Seconds of a run where nothing is known, beside its pause and its day: thirty of load, start and stop.
+const USUAL_S: f64 = 35.0;
 
 /// The runs of a journal, which grow while a session makes them.
 pub(super) type SharedRuns = Rc<RefCell<Vec<RawRun>>>;
@@ -37,6 +37,8 @@ pub(super) struct RoundsWanted {
     pub(super) candidates: Vec<String>,
     /// Service and candidate where the service does not get the candidate: settings of another runtime.
     pub(super) lacking: BTreeSet<(String, String)>,
+    /// Seconds of pause and day in a run, by service.
+    pub(super) rest_s: BTreeMap<String, f64>,
     /// Whole rounds of each service.
     pub(super) rounds: u32,
     /// Most runs under `system` in each round.
@@ -247,7 +249,8 @@ impl Rounds {
         let own: Vec<f64> =
             self.measured(service).iter().filter(|run| run.ok).map(|run| run.wall_s).collect();
         let known = median(&own).or_else(|| self.known_s.get(service).copied());
-        (known.unwrap_or(USUAL_S), known.is_some())
+        let rest_s = self.wanted.rest_s.get(service).copied().unwrap_or(0.0);
+        (known.unwrap_or(USUAL_S + rest_s), known.is_some())
     }
 
     /// What is left to do, service by service.
@@ -299,6 +302,7 @@ mod tests {
             services: services.iter().map(|name| (*name).to_owned()).collect(),
             candidates: candidates.iter().map(|name| (*name).to_owned()).collect(),
             lacking: BTreeSet::new(),
+            rest_s: BTreeMap::new(),
             rounds,
             system_runs: 3,
             counted: 1,
@@ -430,6 +434,21 @@ mod tests {
         assert_eq!([1, 2, 4, 5, 9, 10, 40].map(|others| asked.system_runs(others)), [2, 2, 2, 3, 3, 3, 3]);
         let once = RoundsWanted { system_runs: 1, ..asked };
         assert_eq!(once.system_runs(5), 1);
+    }
+
+    #[test]
+    fn a_run_of_which_nothing_is_known_takes_its_pause_and_its_day() {
+        let rest_s = BTreeMap::from([("web".to_owned(), 310.0)]);
+        let asked = RoundsWanted { rest_s, counted: 0, ..wanted(&["web"], &["system", "a"], 2) };
+        let runs = SharedRuns::default();
+        let new = |seconds: f64| {
+            let until = Some(now_unix_s() + seconds);
+            Rounds::new(asked.clone(), &runs, BTreeMap::new(), until)
+        };
+        let plan = new(9.0).plan();
+        assert_eq!((plan[0].run_s, plan[0].is_known), (345.0, false));
+        assert_eq!(make(&mut new(600.0), &runs, 100), [], "a round has three runs");
+        assert_eq!(make(&mut new(1200.0), &runs, 3).len(), 3);
     }
 
     #[test]

@@ -182,11 +182,11 @@ fn what(output: &ShellOutput) -> String {
 /// A server that we ended by a signal has done what it was asked to, and one that ends with 128 + signal for
 /// it, too.
 fn fault_of(outcome: &RunOutcome, is_server: bool) -> Option<Fault> {
-    let by_us = |outcome: &RunOutcome| match outcome.signal {
+    let by_us = |fault: &Fault| match outcome.signal {
         Some(signal) => [2, 3, 15].contains(&signal),
-        None => outcome.exit >= 128,
+        None => outcome.exit >= 128 && fault.why != "crash", // a crash of a child
     };
-    Fault::of(outcome).filter(|_| !is_server || outcome.timed_out || !by_us(outcome))
+    Fault::of(outcome).filter(|fault| !is_server || outcome.timed_out || !by_us(fault))
 }
 
 fn signal(name: &str) -> Signal {
@@ -206,4 +206,19 @@ fn free_port() -> Result<u16> {
 fn has_ended(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit(") ").next().is_none_or(|rest| rest.starts_with(['Z', 'X']) || rest.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_was_asked_to_end_has_not_failed_and_one_that_crashed_has() {
+        let why = |exit, signal| {
+            let outcome = RunOutcome { exit, signal, ..RunOutcome::default() };
+            fault_of(&outcome, true).map(|fault| fault.why)
+        };
+        assert_eq!([why(0, None), why(143, None), why(143, Some(15))], [None; 3]);
+        assert_eq!([why(139, None), why(139, Some(11))], [Some("crash"); 2]);
+    }
 }

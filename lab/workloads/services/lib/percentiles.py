@@ -12,14 +12,16 @@ SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999}
 
 def of_dnsperf():
     """Milliseconds: `> NOERROR www.example. A 0.000123` is a request with its seconds."""
-    found = []
+    found, is_whole = [], False
     for line in sys.stdin:
+        is_whole |= "Queries per second:" in line
         words = line.split()
         if line.startswith("> ") and len(words) >= 5 and words[1] != "T":
             found.append(float(words[-1]) * 1e3)
         else:
             sys.stdout.write(line)
-    return found
+    # The shell has the exit status of the last program of a pipeline alone.
+    return found if is_whole else sys.exit("percentiles.py: dnsperf has not ended by itself")
 
 
 def at(ordered, share):
