@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use imas_core::decision::Conditions;
 use imas_engine::context::Context;
 use imas_engine::daemon_status::DaemonStatus;
@@ -177,22 +177,27 @@ impl Reader {
     }
 
     fn read_programs(&mut self, conditions: &Conditions) -> Result<()> {
+        // Also without a store, or every look would count as due.
+        let usable = Arc::clone(&self.usable.borrow_and_update());
         let Some(store) = self.store.store() else {
             self.programs.clear();
             return Ok(());
         };
-        let usable = Arc::clone(&self.usable.borrow_and_update());
         let programs: BTreeMap<RowId, StoredProgram> =
             store.programs()?.into_iter().map(|program| (program.id, program)).collect();
+        // A program that cannot be read hides no other.
+        let mut read = Ok(());
         for (id, program) in &programs {
             if self.cache.is_stale(store, *id) {
                 let make = |state, _: Option<&_>| served(store, state, conditions);
-                self.cache.work_out((&self.context, store), program, &|one| is_usable(&usable, one), make)?;
+                let can_be_used = |one: &CatalogueCandidate| is_usable(&usable, one);
+                let done = self.cache.work_out((&self.context, store), program, &can_be_used, make);
+                read = read.and(done.with_context(|| program.to_string()));
             }
         }
         self.cache.keep(|id| programs.contains_key(&id));
         self.programs = programs.keys().filter_map(|id| self.cache.get(*id).cloned()).collect();
-        Ok(())
+        read
     }
 }
 
