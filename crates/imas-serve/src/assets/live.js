@@ -26,20 +26,26 @@
       say("updated " + new Date().toLocaleTimeString());
     } catch { say("not updated: no answer"); }
     running = false;
+    if (again && !isBusy()) renew();
   };
-  let events;
+  let events, retry;
   const connect = () => {
+    clearTimeout(retry);
     events = new EventSource("/events");
     events.addEventListener("changed", (event) => {
       const first = !live.dataset.seen;
       live.dataset.seen = event.lastEventId;
       if (first && live.dataset.seen) say("live"); else renew();
     });
-    events.addEventListener("error", () => say("connecting again"));
+    events.addEventListener("error", () => {
+      say("connecting again");
+      // After an answer such as "too many" the browser does not do it by itself.
+      if (events.readyState === EventSource.CLOSED) retry = setTimeout(connect, 10000);
+    });
   };
   connect();
   // A page that the browser keeps for its "back" would hold one of six connections; the seventh page would wait.
-  addEventListener("pagehide", () => events.close());
+  addEventListener("pagehide", () => { clearTimeout(retry); events.close(); });
   addEventListener("pageshow", (event) => { if (event.persisted) connect(); });
   // Processes change all the time.
   if (location.pathname === "/machine") setInterval(() => { if (!document.hidden) renew(); }, 5000);
