@@ -31,7 +31,9 @@ const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const PROGRAMS: usize = 50;
 /// Number of services with a time series of their own.
 const UNITS: usize = 50;
-/// Name of the series that sums up the other programs, or services.
+/// Number of allocators with a time series of their own: a user can map a library of any name.
+const ALLOCATORS: usize = 50;
+/// Name of the series that sums up the other programs, services or allocators.
 const OTHER: &str = "other";
 
 type Labels = Vec<(&'static str, String)>;
@@ -193,7 +195,12 @@ fn of_machine(registry: &mut Registry, look: &LiveSnapshot) {
     for process in &look.processes {
         *processes.entry(printable::name(&process.allocator).into_owned()).or_default() += 1.0;
     }
-    let labelled = processes.into_iter().map(|(name, count)| (vec![("allocator", name)], count));
+    let mut own: Vec<(String, f64)> = processes.into_iter().collect();
+    own.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    let others = own.split_off(own.len().min(ALLOCATORS));
+    let other = (OTHER.to_owned(), others.iter().map(|(_, count)| count).sum());
+    let all = own.into_iter().chain((!others.is_empty()).then_some(other));
+    let labelled = all.map(|(name, count)| (vec![("allocator", name)], count));
     figures(registry, "processes", "Running processes by the allocator that serves them", labelled);
     let help = "Processes of others that may not be looked into";
     single(registry, [("processes_hidden", help, look.hidden as f64)]);
