@@ -199,5 +199,6 @@ fn gain(process: &LiveProcess) -> String {
     let memory = gain.memory_bytes.map(|bytes| format!("{} MiB", format::mib(bytes.mid)));
     let cpu = gain.cpu_percent.map(|percent| format!("{:.1} % CPU", percent.mid));
     let both: Vec<String> = memory.into_iter().chain(cpu).collect();
-    format!("{} under {}", both.join(", "), gain.candidate)
+    let figures = if both.is_empty() { "no data".to_owned() } else { both.join(", ") };
+    format!("{figures} under {}", gain.candidate)
 }
