@@ -86,7 +86,9 @@ impl ProgramLine {
     /// The state in one line.
     pub(crate) fn of(state: &ProgramView, conditions: &Conditions, decided_unix_s: Option<f64>) -> Self {
         let plan = StartPlan::of(&state.profile, conditions);
-        let candidate = if state.unfit { SYSTEM.to_owned() } else { plan.production.candidate };
+        // A program into which nothing can be loaded may be pinned to settings of its runtime.
+        let candidate =
+            if state.unfit { state.decision.candidate.clone() } else { plan.production.candidate };
         let records = &state.known.records;
         let trials = records.iter().filter(|record| record.sample.kind == PageKind::Trial).count();
         let gains = gains(state);
@@ -127,7 +129,7 @@ impl ProgramLine {
 fn standing(state: &ProgramView) -> &'static str {
     let decision = &state.decision;
     match decision.reason {
-        _ if state.unfit => "left alone",
+        _ if state.unfit && decision.reason != Reason::Pinned => "left alone",
         _ if state.under_way.is_some() => "trial under way",
         _ if decision.trial => "trial next",
         Reason::Pinned => "pinned",
