@@ -13,7 +13,7 @@ use imas_core::stats::Interval;
 use imas_linux::serving::injected::Injected;
 use imas_report::chart::{BarRow, Bars, Chart};
 use imas_report::page::{Block, PageSection, ResultPage};
-use imas_view::snapshot::{LiveProcess, LiveSnapshot, MachineState, ProcessState};
+use imas_view::snapshot::{Certainty, LiveProcess, LiveSnapshot, MachineState, ProcessState};
 use serde_json::json;
 
 use super::{Answer, Failure, dash};
@@ -200,5 +200,10 @@ fn gain(process: &LiveProcess) -> String {
     let cpu = gain.cpu_percent.map(|percent| format!("{:.1} % CPU", percent.mid));
     let both: Vec<String> = memory.into_iter().chain(cpu).collect();
     let figures = if both.is_empty() { "no data".to_owned() } else { both.join(", ") };
-    format!("{figures} under {}", gain.candidate)
+    let sure = match gain.certainty {
+        Certainty::Proven => "",
+        Certainty::NotProven => ", not proven",
+        Certainty::Estimate => ", no trial was made",
+    };
+    format!("{figures} under {}{sure}", gain.candidate)
 }
