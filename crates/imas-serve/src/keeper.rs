@@ -248,14 +248,20 @@ fn store_facts(context: &Context, store: Option<&Store>) -> StoreFacts {
 
 fn daemon(run_dir: &Path) -> DaemonFacts {
     let status = DaemonStatus::read(run_dir);
-    let stat = status.as_ref().and_then(|status| imas_linux::process::stat(status.pid));
-    let seconds = |ticks: u64| ticks as f64 / procfs::ticks_per_second() as f64;
+    let cost = status.as_ref().and_then(cost);
     DaemonFacts {
         ineffective: published::ineffective(run_dir),
-        cpu_s: stat.as_ref().map(|stat| seconds(stat.utime + stat.stime)),
-        resident_bytes: stat.as_ref().map(|stat| stat.rss * procfs::page_size()),
+        cpu_s: cost.map(|(cpu_s, _)| cpu_s),
+        resident_bytes: cost.map(|(_, bytes)| bytes),
         status,
     }
+}
+
+/// CPU seconds that imasd has used until now, and its resident memory in bytes.
+pub(crate) fn cost(status: &DaemonStatus) -> Option<(f64, u64)> {
+    let stat = imas_linux::process::stat(status.pid)?;
+    let seconds = (stat.utime + stat.stime) as f64 / procfs::ticks_per_second() as f64;
+    Some((seconds, stat.rss * procfs::page_size()))
 }
 
 /// Whether anything but the daemon's own cost has changed.

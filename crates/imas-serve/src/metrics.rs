@@ -14,6 +14,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use imas_core::printable;
+use imas_linux::clock::now_unix_s;
 use imas_view::snapshot::LiveSnapshot;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -22,6 +23,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::answer;
+use crate::keeper;
 use crate::line::{Gain, ProgramLine};
 use crate::served_state::ServedState;
 use crate::shared::Shared;
@@ -148,8 +150,9 @@ fn of_store(registry: &mut Registry, known: &ServedState) {
 
 /// Registers the ages of the programs' newest decisions: newest, median and oldest, in seconds.
 fn ages(registry: &mut Registry, known: &ServedState) {
+    let now_s = now_unix_s();
     let mut ages: Vec<f64> =
-        known.lines().filter_map(|line| Some((known.made_unix_s - line.decided_unix_s?).max(0.0))).collect();
+        known.lines().filter_map(|line| Some((now_s - line.decided_unix_s?).max(0.0))).collect();
     ages.sort_by(f64::total_cmp);
     let places = [("newest", 0), ("median", ages.len() / 2), ("oldest", ages.len().saturating_sub(1))];
     let labelled = places
@@ -182,10 +185,9 @@ fn of_daemon(registry: &mut Registry, known: &ServedState) {
     if let Some(state) = &status.fleet {
         fleet::register(registry, state);
     }
-    if let Some(cpu_s) = daemon.cpu_s {
+    // No state is made for these alone: those of the state may be minutes old.
+    if let Some((cpu_s, bytes)) = keeper::cost(status) {
         total(registry, "daemon_cpu", "CPU time of imasd", Some(Unit::Seconds), cpu_s);
-    }
-    if let Some(bytes) = daemon.resident_bytes {
         single(registry, [("daemon_resident_bytes", "Resident memory of imasd", bytes as f64)]);
     }
 }
