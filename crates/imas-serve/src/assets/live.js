@@ -26,7 +26,6 @@
       say("updated " + new Date().toLocaleTimeString());
     } catch { say("not updated: no answer"); }
     running = false;
-    if (again && !isBusy()) renew();
   };
   let events, retry;
   const connect = () => {
@@ -49,5 +48,6 @@
   addEventListener("pageshow", (event) => { if (event.persisted) connect(); });
   // Processes change all the time.
   if (location.pathname === "/machine") setInterval(() => { if (!document.hidden) renew(); }, 5000);
-  document.addEventListener("focusout", () => setTimeout(() => { if (again) renew(); }, 200));
+  // A change that came while a person was busy, or while the page was being fetched.
+  setInterval(() => { if (again) renew(); }, 1000);
 })();
