@@ -181,5 +181,6 @@ fn resident(state: &ProgramView, candidate: &str) -> Option<u64> {
     let held = state.known.records.iter().filter(is_one).map(|record| record.sample.memory.resident());
     let mut held: Vec<u64> = held.filter(|bytes| *bytes > 0).collect();
     held.sort_unstable();
-    held.get(held.len() / 2).copied()
+    let at = |index: usize| held.get(index).copied();
+    Some(u64::midpoint(at(held.len().saturating_sub(1) / 2)?, at(held.len() / 2)?))
 }
