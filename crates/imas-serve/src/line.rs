@@ -56,6 +56,8 @@ pub(crate) struct QuarantinedCandidate {
     pub(crate) candidate: String,
     pub(crate) since_unix_s: f64,
     pub(crate) is_hang: bool,
+    /// What the program did under the candidate, in a word.
+    pub(crate) because: &'static str,
 }
 
 /// Cost under a candidate.
@@ -149,6 +151,7 @@ fn quarantined(state: &ProgramView) -> Vec<QuarantinedCandidate> {
         candidate: quarantine.candidate.clone(),
         since_unix_s: quarantine.since_unix_s,
         is_hang: quarantine.is_hang(),
+        because: quarantine.verb(),
     };
     quarantines.map(of).collect()
 }

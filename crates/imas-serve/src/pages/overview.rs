@@ -187,12 +187,11 @@ fn quarantine(known: &ServedState) -> Vec<Block> {
     let mut links = vec![];
     for line in known.lines() {
         for one in &line.quarantined {
-            let why = if one.is_hang { "hung" } else { "crashed" };
             table.push(vec![
                 short(&line.name),
                 one.candidate.clone(),
                 when(one.since_unix_s),
-                why.to_owned(),
+                one.because.to_owned(),
             ]);
             links.push(format!("/program?id={}", line.id));
         }
