@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::future::Future;
+use std::io::ErrorKind;
 use std::num::NonZeroU32;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -120,10 +121,12 @@ fn unix(path: &Path) -> Result<Listener> {
         if !about.file_type().is_socket() {
             bail!("{} is there and no socket", path.display());
         }
-        if std::os::unix::net::UnixStream::connect(path).is_ok() {
-            bail!("another process listens at {}", path.display());
+        match std::os::unix::net::UnixStream::connect(path) {
+            Ok(_) => bail!("another process listens at {}", path.display()),
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => std::fs::remove_file(path)?,
+            // It is of another kind, or not for us to connect to; somebody may use it.
+            Err(error) => return Err(error).with_context(|| path.display().to_string()),
         }
-        std::fs::remove_file(path)?;
     }
     let listener = UnixListener::bind(path).with_context(|| path.display().to_string())?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666))?;
@@ -229,6 +232,14 @@ async fn connection(stream: Stream, peer: Peer, router: Router, place: Place) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_socket_that_somebody_may_use_is_not_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let _log = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+        assert!(unix(&path).is_err() && path.exists());
+    }
 
     #[test]
     fn other_users_together_leave_places_for_our_own_user() {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use imas_core::decision::Conditions;
 use imas_engine::context::Context;
 use imas_engine::daemon_status::DaemonStatus;
@@ -149,7 +149,11 @@ impl Reader {
         if !(is_due || store_changed || daemon_changed) {
             return None;
         }
-        let conditions = imas_engine::conditions::conditions().unwrap_or_default();
+        // imasd decides by the machine alone, whatever group we are in.
+        let conditions = match self.context.of_the_system {
+            true => imas_linux::conditions::now().unwrap_or_default(),
+            false => imas_engine::conditions::conditions().unwrap_or_default(),
+        };
         if is_due || store_changed {
             self.read(&conditions, is_due);
         }
@@ -177,22 +181,27 @@ impl Reader {
     }
 
     fn read_programs(&mut self, conditions: &Conditions) -> Result<()> {
+        // Also without a store, or every look would count as due.
+        let usable = Arc::clone(&self.usable.borrow_and_update());
         let Some(store) = self.store.store() else {
             self.programs.clear();
             return Ok(());
         };
-        let usable = Arc::clone(&self.usable.borrow_and_update());
         let programs: BTreeMap<RowId, StoredProgram> =
             store.programs()?.into_iter().map(|program| (program.id, program)).collect();
+        // A program that cannot be read hides no other.
+        let mut read = Ok(());
         for (id, program) in &programs {
             if self.cache.is_stale(store, *id) {
                 let make = |state, _: Option<&_>| served(store, state, conditions);
-                self.cache.work_out((&self.context, store), program, &|one| is_usable(&usable, one), make)?;
+                let can_be_used = |one: &CatalogueCandidate| is_usable(&usable, one);
+                let done = self.cache.work_out((&self.context, store), program, &can_be_used, make);
+                read = read.and(done.with_context(|| program.to_string()));
             }
         }
         self.cache.keep(|id| programs.contains_key(&id));
         self.programs = programs.keys().filter_map(|id| self.cache.get(*id).cloned()).collect();
-        Ok(())
+        read
     }
 }
 
@@ -243,14 +252,20 @@ fn store_facts(context: &Context, store: Option<&Store>) -> StoreFacts {
 
 fn daemon(run_dir: &Path) -> DaemonFacts {
     let status = DaemonStatus::read(run_dir);
-    let stat = status.as_ref().and_then(|status| imas_linux::process::stat(status.pid));
-    let seconds = |ticks: u64| ticks as f64 / procfs::ticks_per_second() as f64;
+    let cost = status.as_ref().and_then(cost);
     DaemonFacts {
         ineffective: published::ineffective(run_dir),
-        cpu_s: stat.as_ref().map(|stat| seconds(stat.utime + stat.stime)),
-        resident_bytes: stat.as_ref().map(|stat| stat.rss * procfs::page_size()),
+        cpu_s: cost.map(|(cpu_s, _)| cpu_s),
+        resident_bytes: cost.map(|(_, bytes)| bytes),
         status,
     }
+}
+
+/// CPU seconds that imasd has used until now, and its resident memory in bytes.
+pub(crate) fn cost(status: &DaemonStatus) -> Option<(f64, u64)> {
+    let stat = imas_linux::process::stat(status.pid)?;
+    let seconds = (stat.utime + stat.stime) as f64 / procfs::ticks_per_second() as f64;
+    Some((seconds, stat.rss * procfs::page_size()))
 }
 
 /// Whether anything but the daemon's own cost has changed.

@@ -56,6 +56,8 @@ pub(crate) struct QuarantinedCandidate {
     pub(crate) candidate: String,
     pub(crate) since_unix_s: f64,
     pub(crate) is_hang: bool,
+    /// What the program did under the candidate, in a word.
+    pub(crate) because: &'static str,
 }
 
 /// Cost under a candidate.
@@ -86,7 +88,9 @@ impl ProgramLine {
     /// The state in one line.
     pub(crate) fn of(state: &ProgramView, conditions: &Conditions, decided_unix_s: Option<f64>) -> Self {
         let plan = StartPlan::of(&state.profile, conditions);
-        let candidate = if state.unfit { SYSTEM.to_owned() } else { plan.production.candidate };
+        // A program into which nothing can be loaded may be pinned to settings of its runtime.
+        let candidate =
+            if state.unfit { state.decision.candidate.clone() } else { plan.production.candidate };
         let records = &state.known.records;
         let trials = records.iter().filter(|record| record.sample.kind == PageKind::Trial).count();
         let gains = gains(state);
@@ -127,7 +131,7 @@ impl ProgramLine {
 fn standing(state: &ProgramView) -> &'static str {
     let decision = &state.decision;
     match decision.reason {
-        _ if state.unfit => "left alone",
+        _ if state.unfit && decision.reason != Reason::Pinned => "left alone",
         _ if state.under_way.is_some() => "trial under way",
         _ if decision.trial => "trial next",
         Reason::Pinned => "pinned",
@@ -147,6 +151,7 @@ fn quarantined(state: &ProgramView) -> Vec<QuarantinedCandidate> {
         candidate: quarantine.candidate.clone(),
         since_unix_s: quarantine.since_unix_s,
         is_hang: quarantine.is_hang(),
+        because: quarantine.verb(),
     };
     quarantines.map(of).collect()
 }
@@ -179,5 +184,6 @@ fn resident(state: &ProgramView, candidate: &str) -> Option<u64> {
     let held = state.known.records.iter().filter(is_one).map(|record| record.sample.memory.resident());
     let mut held: Vec<u64> = held.filter(|bytes| *bytes > 0).collect();
     held.sort_unstable();
-    held.get(held.len() / 2).copied()
+    let at = |index: usize| held.get(index).copied();
+    Some(u64::midpoint(at(held.len().saturating_sub(1) / 2)?, at(held.len() / 2)?))
 }

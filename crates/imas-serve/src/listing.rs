@@ -10,6 +10,8 @@ use imas_report::page::{Block, Field, Form, Head, Listing, SiteLink};
 
 /// Rows of one page.
 const ROWS: usize = 50;
+/// Parts before and after the one shown that have a link; the first and the last always have one.
+const NEAR: usize = 10;
 /// Characters of a name in a list; the page of a program has all of them.
 const LONGEST: usize = 96;
 
@@ -114,7 +116,7 @@ impl<'a, T> Listed<'a, T> {
         columns.iter().map(head).collect()
     }
 
-    /// Links to the other parts; none where everything is shown.
+    /// Links to the other parts, of a long list to those near; none where everything is shown.
     fn parts(&self) -> Vec<SiteLink> {
         let pages = self.found.div_ceil(ROWS);
         let link = |page: usize| {
@@ -122,7 +124,8 @@ impl<'a, T> Listed<'a, T> {
             let title = format!("{} to {last}", (page - 1) * ROWS + 1);
             SiteLink::new(&self.address(&[("page", &page.to_string())]), &title).current(page == self.page)
         };
-        if pages < 2 { vec![] } else { (1..=pages).map(link).collect() }
+        let is_linked = |page: &usize| [1, pages].contains(page) || page.abs_diff(self.page) <= NEAR;
+        if pages < 2 { vec![] } else { (1..=pages).filter(is_linked).map(link).collect() }
     }
 
     /// How many items are shown, in words.
@@ -202,6 +205,9 @@ mod tests {
         let heads = list.heads(&[Some("name"), None, Some("length")]);
         assert_eq!(heads[2].as_ref().unwrap().href, "/p?order=rising&q=X&sort=length");
         assert_eq!((heads[0].as_ref().unwrap().rising, heads[1].is_none()), (None, true));
+        let many = vec![String::new(); 5000];
+        let words = Words::from([("page".to_owned(), "50".to_owned())]);
+        assert_eq!(listed(&words, &many).parts().len(), 2 * NEAR + 3, "a long list");
     }
 
     #[test]

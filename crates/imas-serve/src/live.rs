@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The running processes, looked at when somebody asks for them, and not more often than every two seconds.
 
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -22,8 +23,9 @@ struct Looks {
 
 impl Live {
     /// Live data at which nobody has looked yet.
-    pub(crate) fn new(places: &Places) -> Result<Self> {
-        Ok(Self(Mutex::new(Looks { observer: ProcessObserver::new(places)?, last: None })))
+    pub(crate) fn new(places: &Places, run_dir: &Path) -> Result<Self> {
+        let observer = ProcessObserver::beside(places, run_dir)?;
+        Ok(Self(Mutex::new(Looks { observer, last: None })))
     }
 
     /// The processes as they are now, or were two seconds ago.

@@ -73,7 +73,8 @@ async fn run(options: Options) -> Result<()> {
     let listener = Listener::open(&options.listen).await?;
     let keeper = Keeper::start(context()?, context()?, &options.run_dir)?;
     let admission = Arc::new(Admission::new(listener.address(), &options.hosts, token));
-    let shared = Arc::new(Shared::new(keeper, context()?, Live::new(&options.places)?, suite));
+    let live = Live::new(&options.places, &options.run_dir)?;
+    let shared = Arc::new(Shared::new(keeper, context()?, live, suite));
     tokio::spawn(tidy(Arc::clone(&admission)));
     let mut end = [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?];
     message::say(&format!("imas serve: {}", listener.place()?));

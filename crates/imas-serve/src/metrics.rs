@@ -14,6 +14,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use imas_core::printable;
+use imas_linux::clock::now_unix_s;
 use imas_view::snapshot::LiveSnapshot;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -22,6 +23,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::answer;
+use crate::keeper;
 use crate::line::{Gain, ProgramLine};
 use crate::served_state::ServedState;
 use crate::shared::Shared;
@@ -31,7 +33,9 @@ const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const PROGRAMS: usize = 50;
 /// Number of services with a time series of their own.
 const UNITS: usize = 50;
-/// Name of the series that sums up the other programs, or services.
+/// Number of allocators with a time series of their own: a user can map a library of any name.
+const ALLOCATORS: usize = 50;
+/// Name of the series that sums up the other programs, services or allocators.
 const OTHER: &str = "other";
 
 type Labels = Vec<(&'static str, String)>;
@@ -146,8 +150,9 @@ fn of_store(registry: &mut Registry, known: &ServedState) {
 
 /// Registers the ages of the programs' newest decisions: newest, median and oldest, in seconds.
 fn ages(registry: &mut Registry, known: &ServedState) {
+    let now_s = now_unix_s();
     let mut ages: Vec<f64> =
-        known.lines().filter_map(|line| Some((known.made_unix_s - line.decided_unix_s?).max(0.0))).collect();
+        known.lines().filter_map(|line| Some((now_s - line.decided_unix_s?).max(0.0))).collect();
     ages.sort_by(f64::total_cmp);
     let places = [("newest", 0), ("median", ages.len() / 2), ("oldest", ages.len().saturating_sub(1))];
     let labelled = places
@@ -180,10 +185,9 @@ fn of_daemon(registry: &mut Registry, known: &ServedState) {
     if let Some(state) = &status.fleet {
         fleet::register(registry, state);
     }
-    if let Some(cpu_s) = daemon.cpu_s {
+    // No state is made for these alone: those of the state may be minutes old.
+    if let Some((cpu_s, bytes)) = keeper::cost(status) {
         total(registry, "daemon_cpu", "CPU time of imasd", Some(Unit::Seconds), cpu_s);
-    }
-    if let Some(bytes) = daemon.resident_bytes {
         single(registry, [("daemon_resident_bytes", "Resident memory of imasd", bytes as f64)]);
     }
 }
@@ -193,7 +197,12 @@ fn of_machine(registry: &mut Registry, look: &LiveSnapshot) {
     for process in &look.processes {
         *processes.entry(printable::name(&process.allocator).into_owned()).or_default() += 1.0;
     }
-    let labelled = processes.into_iter().map(|(name, count)| (vec![("allocator", name)], count));
+    let mut own: Vec<(String, f64)> = processes.into_iter().collect();
+    own.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    let others = own.split_off(own.len().min(ALLOCATORS));
+    let other = (OTHER.to_owned(), others.iter().map(|(_, count)| count).sum());
+    let all = own.into_iter().chain((!others.is_empty()).then_some(other));
+    let labelled = all.map(|(name, count)| (vec![("allocator", name)], count));
     figures(registry, "processes", "Running processes by the allocator that serves them", labelled);
     let help = "Processes of others that may not be looked into";
     single(registry, [("processes_hidden", help, look.hidden as f64)]);

@@ -9,6 +9,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
 use axum::{Router, middleware};
+use imas_core::printable;
 use imas_report::page::{ResultPage, Site, SiteLink};
 use serde_json::json;
 use tower_http::compression::CompressionLayer;
@@ -87,7 +88,11 @@ fn data(view: View) -> MethodRouter<Arc<Shared>> {
     .await
     .1
     {
-        Ok(viewed) => answer::tagged(&headers, JSON, viewed.data.to_string()),
+        // Names of processes are not escaped in it, and people read it on terminals.
+        Ok(viewed) => {
+            let text = viewed.data.to_string();
+            answer::tagged(&headers, JSON, printable::json(&text).into_owned())
+        }
         Err(failure) => {
             let text = json!({ "schema": 1, "error": failure.why }).to_string();
             (failure.code, [(header::CONTENT_TYPE, JSON)], text).into_response()

@@ -34,10 +34,12 @@ impl Token {
     /// When others may read it, or it has no token of some length.
     pub(crate) fn read(file: &Path) -> Result<Self> {
         let hint = "make one with: (umask 077; head -c 24 /dev/urandom | base64 >FILE)";
-        Self::of_file(file).map_err(|error| Hinted::error(format!("{}: {error:#}", file.display()), hint))
+        let credentials = std::env::var_os("CREDENTIALS_DIRECTORY");
+        let token = Self::of_file(file, credentials.as_deref().map(Path::new));
+        token.map_err(|error| Hinted::error(format!("{}: {error:#}", file.display()), hint))
     }
 
-    fn of_file(file: &Path) -> Result<Self> {
+    fn of_file(file: &Path, credentials: Option<&Path>) -> Result<Self> {
         let flags = nix::fcntl::OFlag::O_NONBLOCK.bits(); // a pipe must not hold us up
         let opened = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(file)?;
         let about = opened.metadata()?;
@@ -45,7 +47,11 @@ impl Token {
             bail!("no plain file");
         }
         let own = nix::unistd::geteuid().as_raw();
-        if about.mode() & 0o077 != 0 || (about.uid() != own && about.uid() != 0) {
+        // systemd lets nobody but the service into this folder. Its ACL for the service shows as a right of the
+        // group.
+        let is_credential = credentials.is_some() && file.parent() == credentials;
+        let others = if is_credential { 0o037 } else { 0o077 };
+        if about.mode() & others != 0 || (about.uid() != own && about.uid() != 0) {
             bail!("others may read or change this token: it must be yours, with mode 0600 or 0400");
         }
         let mut text = String::new();
@@ -84,6 +90,9 @@ mod tests {
         let token = write("0123456789abcdef\nmore\n", 0o600).unwrap();
         assert!(token.is("0123456789abcdef") && !token.is("0123456789abcdee") && !token.is(""));
         assert!(write("0123456789abcdef\n", 0o640).is_err());
+        let of_systemd = |credentials| Token::of_file(&file, credentials).is_ok();
+        assert!(of_systemd(Some(folder.path())) && !of_systemd(Some(Path::new("/"))) && !of_systemd(None));
+        assert!(write("0123456789abcdef\n", 0o644).is_err() && !of_systemd(Some(folder.path())));
         assert!(write("short\n", 0o600).is_err());
         assert!(Token::read(folder.path()).is_err());
         assert_eq!(format!("{token:?}"), "Token");

@@ -48,10 +48,10 @@ pub(crate) enum Input {
     Filter,
     /// A text to search for. The next process that contains it is selected.
     Search,
-    /// A candidate to pin the program to.
-    Pin,
-    /// A candidate to give to the service.
-    Apply,
+    /// A candidate to pin the program of the process with this pid to.
+    Pin(u32),
+    /// A candidate to give to the service of the process with this pid.
+    Apply(u32),
 }
 
 /// The page.

@@ -49,7 +49,7 @@ impl Column {
         let mut columns = Self::value_variants().to_vec();
         for less in Self::LESS {
             let needed: u16 = columns.iter().map(|column| column.width() + 1).sum();
-            if needed <= width + 1 {
+            if needed <= width.saturating_add(1) {
                 break;
             }
             columns.retain(|column| *column != less);
@@ -175,6 +175,7 @@ mod tests {
         assert!(needed <= 80, "{needed}");
         assert!(narrow.contains(&Column::Gain) && narrow.contains(&Column::State));
         assert_eq!(Column::that_fit(200), Column::value_variants());
+        assert_eq!(Column::that_fit(u16::MAX), Column::value_variants());
     }
 
     #[test]

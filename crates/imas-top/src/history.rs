@@ -23,6 +23,9 @@ pub(crate) struct MemoryCurve {
 
 impl MemoryCurve {
     fn add(&mut self, at_s: f64, bytes: u64) {
+        if self.resident.last().is_some_and(|last| at_s < last.0) {
+            *self = Self::default(); // the clock was set back
+        }
         self.skipped += 1;
         if self.skipped < self.stride.max(1) {
             return;
@@ -91,5 +94,7 @@ mod tests {
         assert_eq!(curve.resident[0].0, 0.0);
         assert!(curve.resident.last().unwrap().0 > 9800.0, "{:?}", curve.resident.last());
         assert!(curve.resident.is_sorted_by(|a, b| a.0 < b.0));
+        curve.add(1.0, 1);
+        assert_eq!(curve.resident, [(1.0, 1.0)], "the clock was set back");
     }
 }

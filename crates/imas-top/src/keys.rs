@@ -3,7 +3,7 @@
 
 use clap::ValueEnum;
 use imas_core::printable;
-use imas_view::snapshot::ProcessState;
+use imas_view::snapshot::{LiveProcess, ProcessState};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use crate::app::{App, Input, Mode};
@@ -106,12 +106,12 @@ fn act(app: &mut App, key: KeyCode) {
     match key {
         KeyCode::Char('e') => app.calls = ImasCall::explain(&process, places),
         KeyCode::Char('p') if is_pinned => app.calls = vec![ImasCall::unpin(&process, places)],
-        KeyCode::Char('p') => input(app, Input::Pin, suggested()),
+        KeyCode::Char('p') => input(app, Input::Pin(process.pid), suggested()),
         KeyCode::Char('x') => app.calls = vec![ImasCall::exclude(&process, places)],
         KeyCode::Char('a') if process.unit.is_none() => {
             app.message = "it belongs to no service: start it again with 'imas run -- ...'".to_owned();
         }
-        KeyCode::Char('a') => input(app, Input::Apply, suggested()),
+        KeyCode::Char('a') => input(app, Input::Apply(process.pid), suggested()),
         _ => match ImasCall::forget(&process, places) {
             Some(call) => {
                 let question = format!("Forget all that was measured of {}?", words::program(&process));
@@ -141,20 +141,29 @@ fn entered(app: &mut App, what: Input, text: String) {
     match what {
         Input::Filter => {}
         Input::Search => app.search(Some(text)),
-        Input::Pin | Input::Apply if text.trim().is_empty() => {
+        Input::Pin(_) | Input::Apply(_) if text.trim().is_empty() => {
             app.message = "no candidate was named; 'imas list' has them".to_owned();
         }
-        Input::Pin => {
-            let Some(process) = app.process() else { return };
-            app.calls = vec![ImasCall::pin(process, text.trim(), &app.places)];
+        Input::Pin(pid) => {
+            let Some(process) = still_selected(app, pid) else { return };
+            app.calls = vec![ImasCall::pin(&process, text.trim(), &app.places)];
         }
-        Input::Apply => ask_to_apply(app, text.trim()),
+        Input::Apply(pid) => ask_to_apply(app, pid, text.trim()),
     }
 }
 
-fn ask_to_apply(app: &mut App, candidate: &str) {
-    let Some(process) = app.process() else { return };
-    let call = |now| ImasCall::apply(process, candidate, now, &app.places);
+/// The process for which a candidate was typed. Where it is gone, another one is selected by now.
+fn still_selected(app: &mut App, pid: u32) -> Option<LiveProcess> {
+    let process = app.process().filter(|process| process.pid == pid).cloned();
+    if process.is_none() {
+        app.message = "the process is gone: nothing was done".to_owned();
+    }
+    process
+}
+
+fn ask_to_apply(app: &mut App, pid: u32, candidate: &str) {
+    let Some(process) = still_selected(app, pid) else { return };
+    let call = |now| ImasCall::apply(&process, candidate, now, &app.places);
     let (Some(write), Some(restart)) = (call(false), call(true)) else { return };
     let unit = printable::name(process.unit.as_deref().unwrap_or_default());
     let question = format!("Give {unit} the allocator {} by a drop-in?", printable::name(candidate));

@@ -133,8 +133,8 @@ fn last_line(app: &App) -> String {
             let what = match what {
                 Input::Filter => "show only",
                 Input::Search => "search",
-                Input::Pin => "pin to the candidate",
-                Input::Apply => "give its service the candidate",
+                Input::Pin(_) => "pin to the candidate",
+                Input::Apply(_) => "give its service the candidate",
             };
             format!("{what}: {}_", printable::name(text))
         }

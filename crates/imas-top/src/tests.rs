@@ -241,6 +241,21 @@ fn keys_have_imas_do_what_they_say() {
 }
 
 #[test]
+fn a_candidate_is_for_the_process_it_was_typed_for() {
+    for what in ['p', 'a'] {
+        let mut both = [process(7, "/usr/bin/python3"), process(9, "/usr/sbin/nginx")];
+        both.iter_mut().for_each(|one| one.unit = Some("some.service".to_owned()));
+        let mut app = app(both.to_vec());
+        key(&mut app, KeyCode::Char(what));
+        typed(&mut app, "mimalloc");
+        app.take(look(both[1..].to_vec()));
+        key(&mut app, KeyCode::Enter);
+        let is_nothing = app.calls.is_empty() && app.mode == Mode::Table;
+        assert!(is_nothing && app.message.contains("nothing was done"), "{what}: {}", app.message);
+    }
+}
+
+#[test]
 fn the_curve_is_drawn_with_and_without_parts() {
     let mut app = app(vec![process(9, "/usr/sbin/nginx")]);
     for second in 1..5 {

@@ -17,6 +17,8 @@ pub(crate) fn size(bytes: f64) -> String {
         unit += 1;
     }
     let digits = usize::from(value.abs() < 9.95 && unit > 0);
+    // Adding 0 makes plus zero of minus zero.
+    let value = if digits == 0 { value.round() + 0.0 } else { value };
     format!("{value:.digits$}{}", UNITS[unit])
 }
 
@@ -66,7 +68,7 @@ fn day(at_s: f64) -> String {
 pub(crate) fn gain(gain: Option<&LiveGain>) -> String {
     let Some(gain) = gain else { return "-".to_owned() };
     let memory = gain.memory_bytes.map(|bytes| signed_size(-bytes.mid));
-    let cpu = gain.cpu_percent.map(|percent| format!("{:+.0}%", -percent.mid));
+    let cpu = gain.cpu_percent.map(|percent| format!("{:+.0}%", (-percent.mid).round() + 0.0));
     let figures: Vec<_> = memory.into_iter().chain(cpu).collect();
     let figures = if figures.is_empty() { "no data".to_owned() } else { figures.join(" ") };
     match gain.certainty {
@@ -108,6 +110,7 @@ mod tests {
         let all = [0.0, 1023.0, 812.0 * 1024.0, 1.2e9, 999.6 * 1024.0, 9.97e15].map(size);
         assert_eq!(all, ["0K", "1K", "812K", "1.1G", "1.0M", "8.9P"]);
         assert_eq!((signed_size(2e6).as_str(), signed_size(-2e6).as_str()), ("+1.9M", "-1.9M"));
+        assert_eq!([-0.0, -300.0].map(signed_size), ["0K", "0K"], "no minus before a zero");
     }
 
     #[test]

@@ -8,12 +8,12 @@ use procfs::{Current, IoPressure};
 
 use crate::snapshot::{MachineState, Preference, PressureStalls};
 
-/// The machine now, as `imas run` and imasd see it when they decide.
+/// The machine as who decides sees it: imasd (`of_the_system`), which minds no control group, or `imas run`.
 ///
 /// # Errors
 /// When /proc cannot be read.
-pub fn now() -> Result<MachineState> {
-    let now = conditions()?;
+pub fn now(of_the_system: bool) -> Result<MachineState> {
+    let now = if of_the_system { imas_linux::conditions::now()? } else { conditions()? };
     let io = IoPressure::current().ok();
     let weight = weight(&now, Objective::Auto);
     Ok(MachineState {

@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -204,8 +204,9 @@ impl ProgramSource {
 
 /// Length and time of the last change of the store's files and of the folders of pages.
 fn files_of(context: &Context) -> Vec<(u64, i64, i64)> {
-    let wal = context.store_path.with_extension("db-wal");
-    let pages = context.page_places();
+    let mut wal = context.store_path.clone().into_os_string();
+    wal.push("-wal");
+    let (wal, pages) = (PathBuf::from(wal), context.page_places());
     let files = [&context.store_path, &wal].into_iter().chain(&pages);
     files.map(|path| changed(path)).collect()
 }

@@ -71,6 +71,9 @@ impl Tracked {
             self.identified = None;
             self.first = (at, now.resident_bytes);
         }
+        if now.resident_bytes < HEAPS_FROM {
+            self.returnable_bytes = None; // its heaps are looked at no more
+        }
         (self.now, self.seen) = (now, at);
     }
 
@@ -88,11 +91,15 @@ impl Tracked {
         match identify(self.now.pid, candidates) {
             Identified::Known(identity) => {
                 let is_same = self.identity.as_ref().is_some_and(|known| *known == *identity);
-                self.identity = Some(*identity);
+                if !is_same {
+                    // They were of what it executed before.
+                    (self.live_bytes, self.returnable_bytes) = (None, None);
+                }
+                (self.identity, self.is_hidden) = (Some(*identity), false);
                 self.identified = Some((Instant::now(), is_old || is_same));
             }
             Identified::Hidden => {
-                self.is_hidden = true;
+                (self.identity, self.is_hidden) = (None, true);
                 self.identified = Some((Instant::now(), true));
             }
             Identified::NotNow => {}
@@ -132,5 +139,33 @@ impl Tracked {
         let s = self.seen.duration_since(at).as_secs_f64();
         let grown = self.now.resident_bytes as f64 - bytes as f64;
         (s >= LEAST_GROWTH_S).then(|| grown * 3600.0 / s)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reading::ProcessReader;
+
+    #[test]
+    fn what_is_no_more_is_not_shown() {
+        let all = ProcessReader::default().all();
+        let now = all.into_iter().find(|reading| reading.pid == std::process::id()).unwrap();
+        let (at, candidates) = (Instant::now(), RealCandidates::default());
+        let with = |resident_bytes| Reading { resident_bytes, ..now.clone() };
+        let mut own = Tracked::new(with(HEAPS_FROM), at);
+        own.is_hidden = true;
+        own.identify(&candidates);
+        assert!(own.identity.is_some() && !own.is_hidden);
+        own.returnable_bytes = Some(8 << 20);
+        own.update(with(HEAPS_FROM), at);
+        own.identify(&candidates);
+        assert_eq!(own.returnable_bytes, Some(8 << 20));
+        own.update(with(HEAPS_FROM - 1), at);
+        assert_eq!(own.returnable_bytes, None, "more than it holds at all");
+        own.live_bytes = Some(1);
+        own.identity.as_mut().unwrap().allocator = "of another program".to_owned();
+        own.identify(&candidates);
+        assert_eq!(own.live_bytes, None);
     }
 }

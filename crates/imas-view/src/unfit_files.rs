@@ -10,6 +10,9 @@ use imas_linux::program::{Command, Program, is_privileged};
 
 use crate::snapshot::ProcessState;
 
+/// Files that are remembered: a path has up to 4 KiB, and anybody may execute ever new ones.
+const MOST: usize = 4096;
+
 /// Why nothing may be preloaded into a file, by its path; None for a file that can be served.
 #[derive(Debug, Default)]
 pub(crate) struct UnfitFiles(HashMap<PathBuf, Option<String>>);
@@ -30,6 +33,9 @@ impl UnfitFiles {
             privileged: is_privileged(path),
         };
         let why = inspect::command(&command, None).ok().and_then(|facts| unfit_reason(&facts));
+        if self.0.len() >= MOST {
+            self.0.clear();
+        }
         self.0.insert(path.to_owned(), why);
     }
 

@@ -27,21 +27,27 @@
     } catch { say("not updated: no answer"); }
     running = false;
   };
-  let events;
+  let events, retry;
   const connect = () => {
+    clearTimeout(retry);
     events = new EventSource("/events");
     events.addEventListener("changed", (event) => {
       const first = !live.dataset.seen;
       live.dataset.seen = event.lastEventId;
       if (first && live.dataset.seen) say("live"); else renew();
     });
-    events.addEventListener("error", () => say("connecting again"));
+    events.addEventListener("error", () => {
+      say("connecting again");
+      // After an answer such as "too many" the browser does not do it by itself.
+      if (events.readyState === EventSource.CLOSED) retry = setTimeout(connect, 10000);
+    });
   };
   connect();
   // A page that the browser keeps for its "back" would hold one of six connections; the seventh page would wait.
-  addEventListener("pagehide", () => events.close());
+  addEventListener("pagehide", () => { clearTimeout(retry); events.close(); });
   addEventListener("pageshow", (event) => { if (event.persisted) connect(); });
   // Processes change all the time.
   if (location.pathname === "/machine") setInterval(() => { if (!document.hidden) renew(); }, 5000);
-  document.addEventListener("focusout", () => setTimeout(() => { if (again) renew(); }, 200));
+  // A change that came while a person was busy, or while the page was being fetched.
+  setInterval(() => { if (again) renew(); }, 1000);
 })();

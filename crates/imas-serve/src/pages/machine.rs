@@ -13,7 +13,7 @@ use imas_core::stats::Interval;
 use imas_linux::serving::injected::Injected;
 use imas_report::chart::{BarRow, Bars, Chart};
 use imas_report::page::{Block, PageSection, ResultPage};
-use imas_view::snapshot::{LiveProcess, LiveSnapshot, MachineState, ProcessState};
+use imas_view::snapshot::{Certainty, LiveProcess, LiveSnapshot, MachineState, ProcessState};
 use serde_json::json;
 
 use super::{Answer, Failure, dash};
@@ -199,5 +199,11 @@ fn gain(process: &LiveProcess) -> String {
     let memory = gain.memory_bytes.map(|bytes| format!("{} MiB", format::mib(bytes.mid)));
     let cpu = gain.cpu_percent.map(|percent| format!("{:.1} % CPU", percent.mid));
     let both: Vec<String> = memory.into_iter().chain(cpu).collect();
-    format!("{} under {}", both.join(", "), gain.candidate)
+    let figures = if both.is_empty() { "no data".to_owned() } else { both.join(", ") };
+    let sure = match gain.certainty {
+        Certainty::Proven => "",
+        Certainty::NotProven => ", not proven",
+        Certainty::Estimate => ", no trial was made",
+    };
+    format!("{figures} under {}{sure}", gain.candidate)
 }

@@ -63,7 +63,7 @@ pub(crate) const PAGES: [(&str, &str, View); 5] = [
 
 /// A fraction that is saved, as a change with a sign: 0.123 is `-12.3 %`.
 fn saved(fraction: f64) -> String {
-    format!("{:+.1} %", -fraction * 100.0 + 0.0)
+    format!("{:+.1} %", (-fraction * 1000.0).round() / 10.0 + 0.0)
 }
 
 fn dash() -> String {

@@ -5,7 +5,7 @@
 use imas_cli::format::{self, counted};
 use imas_cli::table::Table;
 use imas_cli::when::when;
-use imas_core::stats::Interval;
+use imas_core::stats::{Interval, median};
 use imas_report::chart::{BarRow, Bars, Chart};
 use imas_report::page::{Block, PageSection, ResultPage};
 use serde_json::json;
@@ -83,11 +83,9 @@ fn result(known: &ServedState) -> String {
         return format!("No program is shown. The store: {why}.");
     }
     let served: Vec<&ProgramLine> = known.served().collect();
-    let mut gains: Vec<f64> =
-        served.iter().filter_map(|line| Some(line.gained.as_ref()?.together())).collect();
-    gains.sort_by(f64::total_cmp);
-    let median = gains.get(gains.len() / 2).map_or(String::new(), |gain| {
-        format!("; the median change of CPU time and memory together is {}", saved(*gain))
+    let gains: Vec<f64> = served.iter().filter_map(|line| Some(line.gained.as_ref()?.together())).collect();
+    let median = median(&gains).map_or(String::new(), |gain| {
+        format!("; the median change of CPU time and memory together is {}", saved(gain))
     });
     let bytes: f64 =
         served.iter().filter_map(|line| Some(line.gained.as_ref()?.saved_bytes(line.resident_bytes?))).sum();
@@ -189,12 +187,11 @@ fn quarantine(known: &ServedState) -> Vec<Block> {
     let mut links = vec![];
     for line in known.lines() {
         for one in &line.quarantined {
-            let why = if one.is_hang { "hung" } else { "crashed" };
             table.push(vec![
                 short(&line.name),
                 one.candidate.clone(),
                 when(one.since_unix_s),
-                why.to_owned(),
+                one.because.to_owned(),
             ]);
             links.push(format!("/program?id={}", line.id));
         }

@@ -27,6 +27,8 @@ use crate::shared::Shared;
 const MIB: f64 = 1_048_576.0;
 /// Decisions in the data.
 const DECISIONS: u32 = 100;
+/// Crashes shown: all are stored.
+const CRASHES: usize = 200;
 
 /// `/program?id=NUMBER`
 pub(crate) fn answer(shared: &Shared, known: &ServedState, words: &Words) -> Result<Answer, Failure> {
@@ -127,17 +129,15 @@ fn crashes(state: &ProgramView) -> Table {
         "Starts that crashed or hung, newest first",
         &["when", "candidate", "how", "start"],
     );
-    for record in in_order_of_time(&state.known.records).into_iter().rev() {
-        let sample = &record.sample;
-        if sample.ended.is_crash() {
-            let kind = if sample.kind == PageKind::Trial { "trial" } else { "in use" };
-            table.push(vec![
-                when(sample.made_unix_s),
-                sample.candidate.clone(),
-                how(sample.ended),
-                kind.to_owned(),
-            ]);
-        }
+    let newest = in_order_of_time(&state.known.records).into_iter().rev().map(|record| &record.sample);
+    for sample in newest.filter(|sample| sample.ended.is_crash()).take(CRASHES) {
+        let kind = if sample.kind == PageKind::Trial { "trial" } else { "in use" };
+        table.push(vec![
+            when(sample.made_unix_s),
+            sample.candidate.clone(),
+            how(sample.ended),
+            kind.to_owned(),
+        ]);
     }
     table
 }

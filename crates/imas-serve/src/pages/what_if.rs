@@ -107,7 +107,7 @@ fn choice(
         id: line.id,
         program: line.name.clone(),
         now: line.candidate.clone(),
-        then: if is_unfit { SYSTEM.to_owned() } else { plan.production.candidate.clone() },
+        then: if is_unfit { line.candidate.clone() } else { plan.production.candidate.clone() },
         trial: plan.trial().filter(|_| !is_unfit).map(str::to_owned),
         because: if is_unfit { line.because.clone() } else { plan.production.reason.sentence().to_owned() },
     }
