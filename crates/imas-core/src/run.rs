@@ -158,6 +158,12 @@ impl RawRun {
         self.server.as_deref().unwrap_or(&NO_SERVER)
     }
 
+    /// Whether it failed by nobody's fault, before its server was started: a port was in use, say.
+    #[must_use]
+    pub fn is_nobodys_failure(&self) -> bool {
+        self.of_server().failure.as_ref().is_some_and(|failure| !failure.stage.is_of_the_server())
+    }
+
     /// Value of a server's figure.
     #[must_use]
     pub fn value(&self, figure: &str) -> Option<f64> {

@@ -29,6 +29,7 @@ pub mod ingest;
 pub mod interpreter_target;
 pub mod jvm_heap;
 pub mod loader;
+pub mod lock;
 mod mapping_text;
 pub mod measure;
 pub mod named_memory;

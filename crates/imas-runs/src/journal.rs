@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{Error, ErrorKind, Read, Result, Seek, SeekFrom, Stdout, Write};
 use std::path::{Path, PathBuf};
 
+use imas_linux::lock;
 use serde::Serialize;
 
 use crate::packed;
@@ -45,7 +46,23 @@ impl Journal {
     /// # Errors
     /// When it cannot be opened, read or written, or is packed.
     pub fn open(path: &Path) -> Result<Self> {
-        let mut file = imas_cli::output_file::open_to_append(path)?;
+        Self::of(imas_cli::output_file::open_to_append(path)?, path)
+    }
+
+    /// Opens it as [`Self::open`] does, for one session at a time; None where another has it open in this way. A pipe
+    /// or a terminal is open for all.
+    ///
+    /// # Errors
+    /// When [`Self::open`] would fail, or the file cannot be locked.
+    pub fn open_alone(path: &Path) -> Result<Option<Self>> {
+        let file = imas_cli::output_file::open_to_append(path)?;
+        if file.metadata()?.is_file() && !lock::take(&file)? {
+            return Ok(None);
+        }
+        Self::of(file, path).map(Some)
+    }
+
+    fn of(mut file: File, path: &Path) -> Result<Self> {
         let mut bytes = Vec::new();
         let mut torn_bytes = 0;
         // Nothing can be read back from a pipe or a terminal.

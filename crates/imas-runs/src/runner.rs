@@ -20,7 +20,7 @@ use crate::journal::Journal;
 use crate::schedule::{RoundKind, Step};
 use crate::subject::Subject;
 
-/// When a candidate is not tried with a subject again.
+/// When a candidate is not tried with a subject again. A failure that is nobody's fault is not counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Elimination {
     /// After one crash, hang or timeout; `system` never.
@@ -396,8 +396,9 @@ impl<'a> Runner<'a> {
         self.write(&run.record)?;
         let subject = &mut self.subjects[step.subject];
         let name = &self.candidates[step.candidate];
-        let is_forgiven = run.record.kind == RunKind::Counted
-            && matches!(self.rules.elimination, Elimination::MeasuredFailures(_));
+        let forgives_counted = matches!(self.rules.elimination, Elimination::MeasuredFailures(_));
+        let is_forgiven = run.record.is_nobodys_failure()
+            || (forgives_counted && run.record.kind == RunKind::Counted);
         if !run.record.ok && !is_forgiven {
             subject.failed(name, run.record.why.as_deref().unwrap_or_default());
         } else if run.record.ok && matches!(self.rules.elimination, Elimination::FailuresInARow(_)) {

@@ -123,6 +123,9 @@ impl Subject {
         let name = self.name.clone();
         for run in runs.filter(|run| run.program == name) {
             self.prefault.saw(run.peak_bytes, None);
+            if run.is_nobodys_failure() {
+                continue;
+            }
             if !run.ok {
                 self.failed(&run.candidate, run.why.as_deref().unwrap_or_default());
             } else if let Some(output) = run.output.as_deref().filter(|_| run.candidate == SYSTEM) {

@@ -10,9 +10,11 @@ use std::time::Duration;
 use imas_core::hang::hang_threshold_s;
 use imas_core::raw_runs::data;
 use imas_core::run::RawRun;
+use imas_core::server_run::{Failure, ServerRun, Stage};
 use imas_linux::measure::RunOutcome;
 use imas_linux::prefault::enough_for;
 use imas_linux::sampler::Resident;
+use imas_runs::executor::{Execution, Executor, RunLimits};
 use imas_runs::interruption::Interruption;
 use imas_runs::journal::Journal;
 use imas_runs::runner::{Elimination, Rules, Runner, SessionEnd};
@@ -143,6 +145,31 @@ fn a_counted_run_of_a_service_that_fails_ends_nothing() {
     assert_eq!((log.runs.len(), log.skipped.len()), (6, 0));
     let (_, log, _) = made(Elimination::Failures(2), steps, [script(), same(output(1))]);
     assert_eq!((log.runs.len(), log.skipped.len()), (2, 4), "of a suite it is a failure");
+}
+
+/// Runs of a server that all fail at this stage.
+struct Failing(Stage);
+
+impl Executor for Failing {
+    fn execute(&mut self, _step: &Step, _limits: &RunLimits) -> anyhow::Result<Execution> {
+        let failure = Some(Failure::new(self.0, "x".to_owned()));
+        let server = ServerRun { failure, ..ServerRun::default() };
+        Ok(imas_runs::service::execution(RawRun::default().with_server(server)))
+    }
+}
+
+#[test]
+fn a_failure_that_is_nobodys_fault_ends_nothing() {
+    let interruption = Interruption::default();
+    for (stage, made, known) in [(Stage::Ready, 3, 2), (Stage::Taken, 8, 0), (Stage::Prepare, 8, 0)] {
+        let mut log = Log::default();
+        let mut runner = runner(&interruption, Elimination::MeasuredFailures(2));
+        runner.run(rounds(4), &mut Failing(stage), &mut log).unwrap();
+        assert_eq!((log.runs.len(), log.skipped.len()), (made, 8 - made), "{stage:?}");
+        let mut resumed = Subject::new("p", Timeout::ByFirstRun);
+        resumed.resume(log.runs.iter());
+        assert_eq!(resumed.failures.get("system").map_or(0, Vec::len), known, "{stage:?}");
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use imas_core::server_run::ArenaHeaps;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::environment::{Libraries, Variables};
 use imas_runs::interruption::Interruption;
-use imas_runs::service::{DayKind, DayPart, Service, ServiceExecutor};
+use imas_runs::service::{DayKind, DayPart, Service, ServiceExecutor, ServiceLimits};
 
 /// A server that holds 24 MB in small blocks and frees all but every hundredth, on the C library's malloc.
 const SERVER: &str = "import ctypes, http.server, sys
@@ -77,6 +77,30 @@ fn a_life_has_cycles_a_pause_an_open_loop_and_a_day() {
     assert_eq!(second.of_server().asked_rate, Some(40.0));
     let lines = std::fs::read_to_string(folder.path().join("lines")).unwrap();
     assert_eq!(lines.lines().filter(|line| *line == "open-0.000").count(), 1, "{lines}");
+}
+
+/// A tool such as hey ends with 0 when every request fails.
+#[test]
+fn a_load_whose_requests_fail_has_failed() {
+    let hey = "hey() { echo 'Requests/sec: 1'; echo '[5000] Get \"http://x/\": refused'; }; hey";
+    let mut service = Service::new("tcp:$PORT", vec![hey.to_owned()]);
+    (service.cycles, service.idle) = (2, 0.0);
+    let words = ["python3", "-m", "http.server", "--bind", "127.0.0.1", "$PORT"].map(str::to_owned);
+    let system = CatalogueCandidate { name: "system".to_owned(), ..CatalogueCandidate::default() };
+    let run = |ignores_load_failure| {
+        let limits = ServiceLimits { ignores_load_failure, ..ServiceLimits::default() };
+        let (service, libraries) = (service.clone(), Libraries::plain(Path::new("/nonexistent")));
+        let executor =
+            ServiceExecutor::with_words(service, words.to_vec(), libraries, inherited(), limits).unwrap();
+        executor.run(&system, 0, &Interruption::default()).unwrap()
+    };
+    let what = "the load failed: 5000 of about 5000 requests failed";
+    let failed = run(false);
+    assert_eq!((failed.ok, failed.why.as_deref()), (false, Some("load")));
+    assert!(failed.message.as_deref().is_some_and(|message| message.starts_with(what)), "{failed:?}");
+    let kept = run(true);
+    assert!(kept.ok && kept.of_server().notes.contains(&what.to_owned()), "{:?}", kept.message);
+    assert_eq!(kept.value("errors"), Some(10_000.0));
 }
 
 /// Heaps of the server: of 24 MB most are free, in whole pages, and the live blocks are few.

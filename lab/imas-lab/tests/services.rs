@@ -78,6 +78,10 @@ fn an_interrupted_session_keeps_its_runs_and_goes_on() {
     command.env("TMPDIR", &temporary).stdout(Stdio::null()).stderr(Stdio::piped());
     let running = command.spawn().unwrap();
     wait_until("the second run is loaded", || is_running("sleep 4244"));
+    let beside = output(&mut run(&["--resume"]));
+    assert!(!beside.status.success(), "{}", describe(&beside));
+    let printed = stderr(&beside);
+    assert!(printed.contains("another 'imas-lab services run' is at work there"), "{printed}");
     assert!(Command::new("kill").args(["-TERM", &running.id().to_string()]).status().unwrap().success());
     let ended = running.wait_with_output().unwrap();
     assert_eq!(ended.status.code(), Some(143), "{}", describe(&ended));

@@ -2,12 +2,13 @@
 //! The folder with everything: inputs, tools, and the work folder of the current run.
 
 use std::ffi::OsString;
-use std::fs::{File, TryLockError};
+use std::fs::File;
 use std::hash::Hasher;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use imas_linux::environment::Variables;
+use imas_linux::lock;
 use siphasher::sip::SipHasher13;
 
 use crate::definition::{Suite, SuiteProgram};
@@ -72,10 +73,10 @@ impl Place {
     pub fn lock(&self) -> SuiteResult<File> {
         let path = self.root.join(".lock");
         let file = File::create(&path).map_err(SuiteError::file(&path))?;
-        match file.try_lock() {
-            Ok(()) => Ok(file),
-            Err(TryLockError::WouldBlock) => Err(SuiteError::Busy { folder: self.root.clone() }),
-            Err(TryLockError::Error(error)) => Err(SuiteError::file(&path)(error)),
+        match lock::take(&file) {
+            Ok(true) => Ok(file),
+            Ok(false) => Err(SuiteError::Busy { folder: self.root.clone() }),
+            Err(error) => Err(SuiteError::file(&path)(error)),
         }
     }
 

@@ -30,8 +30,13 @@ pub struct Adapter {
     format: Format,
     /// Files in which it logs single requests.
     log: Option<RequestLog>,
+    /// How many requests it has sent, where it prints that.
+    requests: Option<Rule>,
     figure: Vec<Rule>,
 }
+
+/// A load fails if more than this share of its requests failed.
+const MOST_FAILED: f64 = 0.1;
 
 #[derive(Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
@@ -115,16 +120,36 @@ impl Adapter {
     /// The figures in the output.
     #[must_use]
     pub fn read(&self, output: &str) -> Vec<Figure> {
-        let value = |rule: &Rule| match self.format {
+        let figures = self.figure.iter().filter_map(|rule| {
+            let value = self.value(rule, output)?;
+            Some(Figure { name: rule.name.clone(), value, unit: rule.unit.clone(), better: rule.better })
+        });
+        merged(figures.collect())
+    }
+
+    fn value(&self, rule: &Rule, output: &str) -> Option<f64> {
+        let value = match self.format {
             Format::Text => rule.in_text(output),
             Format::Json => rule.in_json(&json(output)?),
             Format::Csv => rule.in_csv(output),
         };
-        let figures = self.figure.iter().filter_map(|rule| {
-            let value = value(rule).filter(|value| value.is_finite())?;
-            Some(Figure { name: rule.name.clone(), value, unit: rule.unit.clone(), better: rule.better })
-        });
-        merged(figures.collect())
+        value.filter(|value| value.is_finite())
+    }
+
+    /// How many requests of a load of `wall_s` seconds failed, in words, if they are too many. None also where
+    /// the output does not show it.
+    pub(crate) fn too_many_failed(&self, output: &str, wall_s: f64) -> Option<String> {
+        let figures = self.read(output);
+        let of = |name: &str| figures.iter().find(|figure| figure.name == name).map(|figure| figure.value);
+        let failed = of("errors")?;
+        let counted = self.requests.as_ref().and_then(|rule| self.value(rule, output));
+        let (all, about) = match counted.filter(|all| *all > 0.0) {
+            Some(all) => (all, ""),
+            None => (of("rate")? * wall_s, "about "),
+        };
+        // Some tools leave what failed out of their rate.
+        let all = all.max(failed);
+        (failed > all * MOST_FAILED).then(|| format!("{failed:.0} of {about}{all:.0} requests failed"))
     }
 }
 
@@ -258,16 +283,16 @@ mod tests {
     #[test]
     fn the_file_of_adapters_is_sound() {
         let adapters = toml::from_str::<File>(include_str!("adapters.toml")).unwrap().adapter;
-        for rule in adapters.iter().flat_map(|adapter| adapter.figure.iter().map(move |rule| (adapter, rule)))
-        {
-            let (adapter, rule) = rule;
-            let has = [
-                !rule.after.is_empty() || !rule.lines_with.is_empty(),
-                !rule.path.is_empty(),
-                !rule.column.is_empty(),
-            ];
+        for adapter in &adapters {
             let wanted = [Format::Text, Format::Json, Format::Csv].map(|format| format == adapter.format);
-            assert_eq!(has, wanted, "{} {}", adapter.program, rule.name);
+            for rule in adapter.figure.iter().chain(&adapter.requests) {
+                let has = [
+                    !rule.after.is_empty() || !rule.lines_with.is_empty(),
+                    !rule.path.is_empty(),
+                    !rule.column.is_empty(),
+                ];
+                assert_eq!(has, wanted, "{} {}", adapter.program, rule.name);
+            }
         }
     }
 
@@ -344,6 +369,38 @@ mod tests {
             read("dnsperf -d q -n 1", text),
             of(&[("rate", 55555.5), ("mean", 0.15), ("errors", 2.0)])
         );
+    }
+
+    #[test]
+    fn a_load_of_which_more_than_a_tenth_failed_is_known() {
+        let failed = |line: &str, output: &str| Adapter::of(line).unwrap().too_many_failed(output, 2.0);
+        let hey = |errors: u32| format!("  Requests/sec:\t100.0\n  [{errors}]\tGet \"http://x/\": refused\n");
+        assert_eq!(failed("hey -n 200 http://x/", &hey(20)), None);
+        let all = failed("hey -n 200 http://x/", &hey(200));
+        assert_eq!(all.as_deref(), Some("200 of about 200 requests failed"));
+        let ab = |of: u32| format!("Complete requests:      {of}\nFailed requests:        30\n");
+        assert_eq!(failed("ab -n 300 http://x/", &ab(300)), None);
+        let some = failed("ab -n 299 http://x/", &ab(299));
+        assert_eq!(some.as_deref(), Some("30 of 299 requests failed"), "by its count and without a rate");
+        let wrk = "  90 requests in 30.00s\n  Socket errors: connect 99, read 0, write 0, timeout 0\n";
+        let none = failed("wrk http://x/", wrk);
+        assert_eq!(none.as_deref(), Some("99 of 99 requests failed"), "it does not count them as requests");
+        let pgbench = |done: &str| {
+            let done = format!("number of transactions actually processed: {done}\n");
+            failed("pgbench -t 10", &(done + "number of failed transactions: 8 (5.000%)\n"))
+        };
+        assert_eq!(pgbench("152/160"), None);
+        assert_eq!(pgbench("16/24").as_deref(), Some("8 of 16 requests failed"));
+        let sysbench = "    transactions:  80  (40.00 per sec.)\n    ignored errors:  9  (4.50 per sec.)\n";
+        assert_eq!(failed("sysbench run", sysbench).as_deref(), Some("9 of 80 requests failed"));
+        let dnsperf = "  Queries sent:         1000\n  Queries lost:         101 (10.10%)\n";
+        assert_eq!(failed("dnsperf -n 1", dnsperf).as_deref(), Some("101 of 1000 requests failed"));
+        for (line, output) in [
+            ("hey http://x/", "  [9]\tGet \"http://x/\": refused\n"),
+            ("redis-benchmark --csv", "\"test\",\"rps\"\n\"SET\",\"1.0\"\n"),
+        ] {
+            assert_eq!(failed(line, output), None, "nothing shows how many there were");
+        }
     }
 
     #[test]

@@ -68,6 +68,11 @@ pub struct CandidateFigures {
 }
 
 impl CandidateFigures {
+    /// Whether the server failed under it.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failures.iter().any(|failure| failure.stage.is_of_the_server())
+    }
+
     pub(crate) fn worse(&self, name: &str) -> Option<Interval> {
         self.figures.get(name)?.worse()
     }

@@ -132,10 +132,7 @@ fn is_settled(candidates: &[CandidateFigures], pick: &str, confidence: f64) -> b
     let picked = candidates.iter().find(|one| one.name == pick && one.name != SYSTEM);
     let most = picked.map_or(1.0, gain);
     let is_rival = |one: &CandidateFigures| {
-        one.is_open
-            && one.exceeds.is_empty()
-            && one.failures.is_empty()
-            && (picked.is_none() || gain(one) < most)
+        one.is_open && one.exceeds.is_empty() && !one.has_failed() && (picked.is_none() || gain(one) < most)
     };
     confidence > 0.0 && !candidates.iter().any(|one| one.name != pick && !one.is_better && is_rival(one))
 }
@@ -401,8 +398,7 @@ impl<'a> RailFigures<'a> {
 }
 
 fn pick(candidates: &[CandidateFigures]) -> String {
-    let fit =
-        candidates.iter().filter(|one| one.is_better && one.exceeds.is_empty() && one.failures.is_empty());
+    let fit = candidates.iter().filter(|one| one.is_better && one.exceeds.is_empty() && !one.has_failed());
     let best = fit.filter_map(|one| Some((one.goal?.mid, one))).min_by(|a, b| a.0.total_cmp(&b.0));
     best.map_or_else(|| SYSTEM.to_owned(), |(_, one)| one.name.clone())
 }
@@ -604,6 +600,18 @@ mod tests {
             ("system", "too few rounds (1) to say")
         );
         assert!(found.candidates[1].figures["memory"].ratio.is_some());
+    }
+
+    #[test]
+    fn a_failure_that_is_nobodys_fault_does_not_count_against_a_candidate() {
+        let pick = |stage| {
+            let failure = Some(Failure::new(stage, "x".into()));
+            let mut all = runs();
+            all.push(run("two", 4, 69e6, 1.01, 5.1));
+            all.last_mut().unwrap().set_server(ServerRun { failure, ..ServerRun::default() });
+            compare(&all, ServiceGoal::Memory, &["cpu+2%", "p99+5%"]).pick
+        };
+        assert_eq!([pick(Stage::Died), pick(Stage::Taken)], ["system", "two"]);
     }
 
     #[test]

@@ -178,7 +178,7 @@ impl ServerLife<'_> {
         let _ = std::fs::remove_file(&metrics); // remove the file of the line before
         let logs = load::logs_before(line, self.work.path(), variables);
         let end = self.shell(line, variables, Duration::from_secs_f64(self.service.load_timeout))?;
-        self.accept(&end, notes)?;
+        self.accept(line, &end, notes)?;
         Ok(PhaseFigures { wall_s: end.wall_s, figures: load::figures_of(line, &end.output, &metrics, logs) })
     }
 
@@ -218,19 +218,22 @@ impl ServerLife<'_> {
     }
 
     /// Whether the line, and the server under it, ended well.
-    fn accept(&mut self, end: &LineEnd, notes: &mut Vec<String>) -> Result<(), Interrupted> {
+    fn accept(&mut self, line: &str, end: &LineEnd, notes: &mut Vec<String>) -> Result<(), Interrupted> {
         if let Some(how) = self.server.ended() {
             return Err(Failure::new(Stage::Died, format!("it ended under load: {how}")).into());
         }
         self.check_time()?;
-        if !end.is_ok {
-            let what = format!("the load failed ({}): {}", end.how, end.last_line());
-            if !(self.limits.ignores_load_failure && end.failed_by_itself) {
-                return Err(Failure::new(Stage::Load, what).into());
-            }
-            if !notes.contains(&what) {
-                notes.push(what);
-            }
+        let what = if end.is_ok {
+            let Some(requests) = load::too_many_failed(line, end) else { return Ok(()) };
+            format!("the load failed: {requests}")
+        } else {
+            format!("the load failed ({}): {}", end.how, end.last_line())
+        };
+        if !(self.limits.ignores_load_failure && (end.is_ok || end.failed_by_itself)) {
+            return Err(Failure::new(Stage::Load, what).into());
+        }
+        if !notes.contains(&what) {
+            notes.push(what);
         }
         Ok(())
     }

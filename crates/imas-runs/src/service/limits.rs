@@ -8,7 +8,7 @@ use std::time::Duration;
 pub struct ServiceLimits {
     /// Time limit from the start of the server to its end.
     pub timeout: Option<Duration>,
-    /// A load that ends with an exit status other than 0 does not make the run invalid.
+    /// A load that ends with an exit status other than 0, or whose requests fail, leaves the run valid.
     pub ignores_load_failure: bool,
     /// The server is kept on one CPU.
     pub one_cpu: bool,

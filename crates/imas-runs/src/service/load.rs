@@ -7,6 +7,7 @@ use std::path::Path;
 use imas_linux::environment::Variables;
 
 use crate::service::adapter::{self, Adapter};
+use crate::service::line::LineEnd;
 use crate::service::request_log::LogsBefore;
 use imas_core::server_run::figure::{Figure, together};
 use imas_core::server_run::{CycleFigures, PhaseFigures};
@@ -33,6 +34,11 @@ pub(crate) fn figures_of(
         }
     }
     figures
+}
+
+/// How many requests of the line failed, in words, if they are too many: some tools end well whatever fails.
+pub(crate) fn too_many_failed(line: &str, end: &LineEnd) -> Option<String> {
+    Adapter::of(line)?.too_many_failed(&end.output, end.wall_s)
 }
 
 /// Whether one of these lines runs for a fixed time.

@@ -27,23 +27,32 @@ pub(super) struct Header {
     pub(super) services: Vec<Service>,
 }
 
-/// Opens the journal; with the runs that are in it.
+/// Opens the journal for this session alone; with the runs that are in it.
 pub(super) fn open(path: &Path, resume: bool) -> Result<(Journal, Vec<RawRun>)> {
-    let runs = read_if_there(path)?;
+    let Some(journal) = Journal::open_alone(path).with_context(|| path.display().to_string())? else {
+        return Err(Hinted::error(
+            format!("{}: another 'imas-lab services run' is at work there", path.display()),
+            "wait until it has ended, or name another file with --out",
+        ));
+    };
+    let runs = of_all_kinds(read_text(journal.text()));
     if !runs.is_empty() && !resume {
         return Err(Hinted::error(
             format!("{} has {} already", path.display(), counted(runs.len(), "run")),
             "add --resume to go on with it, or name another file",
         ));
     }
-    let journal = Journal::open(path).with_context(|| path.display().to_string())?;
     Ok((journal, runs))
 }
 
 /// All runs of a journal, none where there is no such file.
 pub(super) fn read_if_there(path: &Path) -> Result<Vec<RawRun>> {
-    let found = if path.exists() { read_whole(path)? } else { ServiceJournal::default() };
-    Ok([found.runs, found.counted].concat())
+    Ok(if path.exists() { of_all_kinds(read_whole(path)?) } else { vec![] })
+}
+
+/// Measured and counted runs.
+fn of_all_kinds(journal: ServiceJournal) -> Vec<RawRun> {
+    [journal.runs, journal.counted].concat()
 }
 
 /// The measured runs of a journal; lines that are cut off or of another kind are left out.
@@ -65,6 +74,10 @@ pub(super) struct ServiceJournal {
 /// The runs of a journal with what its headers say.
 pub(super) fn read_whole(path: &Path) -> Result<ServiceJournal> {
     let text = imas_runs::packed::read(path).with_context(|| path.display().to_string())?;
+    Ok(read_text(&text))
+}
+
+fn read_text(text: &str) -> ServiceJournal {
     let run = |line: &str| match Line::parse(line) {
         Ok(Line::Run(run)) => Some(*run),
         _ => None,
@@ -73,7 +86,7 @@ pub(super) fn read_whole(path: &Path) -> Result<ServiceJournal> {
     let own = headers.flat_map(|header| header.services).filter(|service| service.own_allocator);
     let all = text.lines().filter_map(run);
     let (runs, counted) = all.partition(|run| run.kind == RunKind::Measured);
-    Ok(ServiceJournal { runs, counted, own_allocator: own.map(|service| service.name).collect() })
+    ServiceJournal { runs, counted, own_allocator: own.map(|service| service.name).collect() }
 }
 
 /// The runs of several journals. Rounds of a service that is in more than one are numbered on.
@@ -105,10 +118,23 @@ pub(super) fn append(journal: &mut Journal, line: &impl Serialize) -> Result<()>
 #[cfg(test)]
 mod tests {
     use std::io::Write as _;
+    use std::time::{Duration, Instant};
 
     use imas_core::server_run::work::memory_by_work;
 
     use super::*;
+
+    /// The journal once it is free: a child of another test inherits the open file, and the lock until its exec.
+    fn resumed(path: &Path) -> (Journal, Vec<RawRun>) {
+        let (start, limit) = (Instant::now(), imas_testing::deadline(60));
+        loop {
+            match open(path, true) {
+                Ok(opened) => return opened,
+                Err(error) => assert!(start.elapsed() < limit, "{error:#}"),
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
 
     #[test]
     fn a_journal_goes_on_where_it_was_cut() {
@@ -118,11 +144,13 @@ mod tests {
         let (mut journal, runs) = open(&path, false).unwrap();
         assert_eq!(runs, []);
         append(&mut journal, &run(0)).unwrap();
+        let busy = format!("{:#}", open(&path, true).unwrap_err());
+        assert!(busy.contains("another 'imas-lab services run' is at work there"), "{busy}");
         drop(journal);
         let mut file = std::fs::File::options().append(true).open(&path).unwrap();
         file.write_all(b"{\"service\":\"s\",\"cand\xc3").unwrap();
         assert!(open(&path, false).is_err(), "it has a run");
-        let (mut journal, runs) = open(&path, true).unwrap();
+        let (mut journal, runs) = resumed(&path);
         assert_eq!(runs, [run(0)], "what is not made again");
         append(&mut journal, &run(1)).unwrap();
         assert_eq!(read(&path).unwrap(), [run(0), run(1)]);

@@ -2,7 +2,8 @@
 //! Which runs come next: whole rounds of one service, each in one sitting.
 //!
 //! A round that was cut short stays in the journal, and a later session begins a new one: runs of one round are only
-//! comparable when they were made next to each other. Candidates that are shown to be no pick leave the later rounds.
+//! comparable when they were made next to each other. A failure that is nobody's fault cuts its round short.
+//! Candidates that are shown to be no pick leave the later rounds.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -22,6 +23,9 @@ use super::rails::rails;
 /// A candidate with this number of failed runs of a service has no further run with it: a run takes minutes.
 /// `system` as well, and then the service has none.
 pub(super) const MOST_FAILURES: usize = 2;
+/// A service of which a session had to cut this number of rounds short, because of failures that are nobody's
+/// fault, has no further round in it: what is in the way stays there.
+const MOST_CUT: u32 = 3;
 /// Seconds of a run where nothing is known, beside its pause and its day: thirty of load, start and stop.
 const USUAL_S: f64 = 35.0;
 
@@ -61,7 +65,11 @@ pub(super) struct Rounds {
     until: Option<f64>,
     /// Rounds of each service that are left.
     left: Vec<u32>,
+    /// Rounds of each service that were cut short by a failure that is nobody's fault.
+    cuts: Vec<u32>,
     queue: VecDeque<Step>,
+    /// The last step of the round that is under way.
+    last: Option<Step>,
 }
 
 /// What is left to do for one service.
@@ -99,7 +107,9 @@ impl Rounds {
         until: Option<f64>,
     ) -> Self {
         let runs = Rc::clone(runs);
-        let mut rounds = Self { left: vec![], wanted, runs, known_s, until, queue: VecDeque::new() };
+        let cuts = vec![0; wanted.services.len()];
+        let (left, queue, last) = (vec![], VecDeque::new(), None);
+        let mut rounds = Self { wanted, runs, known_s, until, left, cuts, queue, last };
         let whole = |service: &String| u32::try_from(rounds.whole(service).len()).unwrap_or(u32::MAX);
         rounds.left = rounds
             .wanted
@@ -116,9 +126,11 @@ impl Rounds {
         runs.iter().filter(|run| run.program == service && run.kind == RunKind::Measured).cloned().collect()
     }
 
-    /// The rounds of a service that are whole: every candidate that had not left or failed has its runs.
+    /// The rounds of a service that are whole: every candidate that had not left or failed has its runs. What failed
+    /// by nobody's fault is no run.
     fn whole(&self, service: &str) -> BTreeSet<u32> {
-        let all = self.measured(service);
+        let mut all = self.measured(service);
+        all.retain(|run| !run.is_nobodys_failure());
         let numbers: BTreeSet<u32> = all.iter().map(|run| run.round).collect();
         let mut whole = BTreeSet::new();
         for round in numbers {
@@ -199,11 +211,31 @@ impl Rounds {
             let seconds = steps.len() as f64 * self.run_s(&self.wanted.services[subject]).0;
             if self.until.is_none_or(|until| now_unix_s() + seconds <= until) {
                 self.left[subject] -= 1;
+                self.last = steps.last().copied();
                 self.queue = steps.into();
                 return true;
             }
         }
         false
+    }
+
+    /// Whether the last run is of the round that is under way and failed by nobody's fault.
+    fn is_cut(&self, last: &Step) -> bool {
+        let runs = self.runs.borrow();
+        runs.last().is_some_and(|run| {
+            run.is_nobodys_failure()
+                && run.program == self.wanted.services[last.subject]
+                && last.kind.kept() == Some((run.kind, run.round))
+        })
+    }
+
+    /// Ends the round that is under way if it lacks a run now, and has it begun anew.
+    fn cut(&mut self) {
+        let Some(Step { subject, .. }) = self.last.filter(|last| self.is_cut(last)) else { return };
+        self.last = None;
+        self.queue.clear();
+        self.cuts[subject] += 1;
+        self.left[subject] = if self.cuts[subject] < MOST_CUT { self.left[subject] + 1 } else { 0 };
     }
 
     /// One round of a service, the first one after its counted runs.
@@ -285,6 +317,7 @@ impl Iterator for Rounds {
     type Item = Step;
 
     fn next(&mut self) -> Option<Step> {
+        self.cut();
         if self.queue.is_empty() && !self.begin_round() {
             return None;
         }
@@ -311,7 +344,8 @@ mod tests {
         }
     }
 
-    /// Makes every step; a candidate that is called `fat` takes twice the memory, `fails` fails.
+    /// Makes every step; a candidate that is called `fat` takes twice the memory, `fails` fails, the port of `late`
+    /// is taken in the first round and that of `never` always.
     fn make(rounds: &mut Rounds, runs: &SharedRuns, most: usize) -> Vec<(String, String, RunKind, u32)> {
         let mut made = vec![];
         for number in 0..most {
@@ -323,7 +357,10 @@ mod tests {
             let noise = f64::from(u32::try_from(number * 7 % 5).unwrap()) / 10.0;
             let memory = if candidate == "fat" { 200.0 } else { 100.0 } + noise;
             let server = ServerRun::of([Figure::lower("memory", memory, "B")]);
-            let failure = (candidate == "fails").then(|| Failure::new(Stage::Ready, "x".into()));
+            let is_taken = candidate == "never" || (candidate == "late" && round == 0);
+            let stage =
+                if is_taken { Some(Stage::Taken) } else { (candidate == "fails").then_some(Stage::Ready) };
+            let failure = stage.map(|stage| Failure::new(stage, "x".into()));
             let run = RawRun { program, candidate, kind, round, wall_s: 10.0, ..RawRun::default() };
             let at_s = f64::from(u32::try_from(runs.borrow().len()).unwrap());
             let run = RawRun { at_s, ..run }.with_server(ServerRun { failure, ..server });
@@ -350,6 +387,27 @@ mod tests {
         assert!(made.iter().all(|one| one.3 == 2), "with a number of its own: {made:?}");
         assert_eq!([count(&made, "system", 2), count(&made, "a", 2)], [2, 1]);
         assert_eq!(make(&mut new(), &runs, 100), []);
+    }
+
+    #[test]
+    fn a_round_with_a_failure_that_is_nobodys_fault_is_begun_anew() {
+        let runs = SharedRuns::default();
+        let asked = RoundsWanted { counted: 0, ..wanted(&["web"], &["system", "a", "late"], 2) };
+        let made = make(&mut Rounds::new(asked.clone(), &runs, BTreeMap::new(), None), &runs, 100);
+        let first: Vec<_> = made.iter().filter(|one| one.3 == 0).collect();
+        assert_eq!(first.last().unwrap().1, "late", "it ends there: {made:?}");
+        assert_eq!((made.len() - first.len(), count(&made, "late", 1), count(&made, "late", 2)), (8, 1, 1));
+        assert_eq!(make(&mut Rounds::new(asked, &runs, BTreeMap::new(), None), &runs, 100), []);
+    }
+
+    #[test]
+    fn a_service_whose_port_stays_taken_has_no_further_round() {
+        let runs = SharedRuns::default();
+        let asked = RoundsWanted { counted: 0, ..wanted(&["web"], &["system", "a", "never"], 6) };
+        let new = || Rounds::new(asked.clone(), &runs, BTreeMap::new(), None);
+        let made = make(&mut new(), &runs, 100);
+        assert_eq!([0, 1, 2, 3].map(|round| count(&made, "never", round)), [1, 1, 1, 0], "{made:?}");
+        assert_eq!(new().left, [6], "a later session tries again");
     }
 
     #[test]
