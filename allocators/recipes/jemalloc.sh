@@ -11,8 +11,8 @@ build()
 {
     cp -r "$SOURCE/jemalloc/." "$SOURCE/configure/configure" .
     chmod -R u+w .
-    # configure's own probes use the flags too, so only what does not change their answers. It asks this machine for the
-    # bits of an address and the size of a huge page; here the answers of a newer processor are given.
+    # configure's own probes use the flags too, so only what does not change their answers. Bits of an address and
+    # the size of a huge page are given, since it would take them from the machine that compiles.
     CFLAGS="-O3 -pipe -flto=auto -fvisibility=hidden -fno-semantic-interposition -I$ALLOCATORS/glue" \
         sh configure "--host=$("${CC:-gcc}" -dumpmachine)" --with-version="$version-0-g0" --with-jemalloc-prefix=je_ \
         $(for_machine x86_64 --with-lg-vaddr=57 --with-lg-hugepage=21) --disable-doc --disable-shared --disable-cxx
