@@ -27,6 +27,11 @@ setup: ## install what the build needs (apt; as root or with sudo)
 setup-test: setup ## install what the tests need as well
 	@packaging/apt-install packaging/test-packages.txt
 
+# With -j too, the tools are there before they are used.
+ifneq ($(filter demo test test-all,$(MAKECMDGOALS)),)
+need-cargo hook record tools contract: | setup
+endif
+
 build: hook record tools allocators contract rust ## build the product and its allocators
 
 # The suite is its data, input generators and C programs; the textbook allocators are for two studies.
@@ -54,9 +59,10 @@ tools: ## imas-ldpreload and imas-rescue, static
 need-cargo:
 	@packaging/need-cargo $(CARGO) $(RUST_TARGET)
 
+LICENCES := $(IMAS_BUILD)/lib/imas/licences.txt
 allocators: need-cargo
 	@allocators/build.sh
-	@packaging/licences >$(IMAS_BUILD)/lib/imas/licences.txt
+	@packaging/licences >$(LICENCES).new && mv $(LICENCES).new $(LICENCES)
 
 # The programs of the conformance kit that run on the user's machine, under libraries that we did not build.
 contract:
@@ -75,7 +81,7 @@ rust-tests: need-cargo
 # them.
 allocators-default: need-cargo
 	@allocators/build.sh --default
-	@packaging/licences >$(IMAS_BUILD)/lib/imas/licences.txt
+	@packaging/licences >$(LICENCES).new && mv $(LICENCES).new $(LICENCES)
 
 demo: setup hook record allocators-default contract rust ## build what it needs, measure two real programs: one gains, one does not
 	@bench/demo $(IMAS)

@@ -77,10 +77,11 @@ debian_folder()
     if [ ! -d "$folder" ]; then
         apt_source_setup
         local download="$SOURCES/download-$package"
-        rm -rf "$download"
+        rm -rf "$download" "$folder.part"
         mkdir -p "$download"
-        (cd "$download" && APT_CONFIG="$SOURCES/apt/apt.conf" apt-get -qq source --download-only "$1") >&2
-        dpkg-source --no-check -x "$download/$package"_*.dsc "$folder.part" >&2
+        # Callers run this in $( ), where bash forgets `set -e`.
+        (cd "$download" && APT_CONFIG="$SOURCES/apt/apt.conf" apt-get -qq source --download-only "$1") >&2 || return 1
+        dpkg-source --no-check -x "$download/$package"_*.dsc "$folder.part" >&2 || return 1
         mv "$folder.part" "$folder"
         rm -rf "$download"
     fi
@@ -88,11 +89,11 @@ debian_folder()
 }
 
 # A private apt: the machine's own mirrors, with source packages. Nothing under /etc is written; entries
-# of other vendors are left out.
+# of other vendors are left out. Lists that are incomplete or older than an hour are fetched again.
 apt_source_setup()
 {
     local apt="$SOURCES/apt"
-    [ ! -e "$apt/ready" ] || return 0
+    [ -z "$(find "$apt/ready" -mmin -60 2>/dev/null)" ] || return 0
     rm -rf "$apt"
     mkdir -p "$apt/sources" "$apt/lists/partial" "$apt/cache/archives/partial"
     apt_source_entries "$apt/sources"
@@ -102,9 +103,9 @@ Dir::Etc::sourceparts "$apt/sources";
 Dir::State::lists "$apt/lists";
 Dir::Cache "$apt/cache";
 APT::Sandbox::User "";
+APT::Update::Error-Mode "any";
 END
-    APT_CONFIG="$apt/apt.conf" apt-get -qq update >&2
-    touch "$apt/ready"
+    if APT_CONFIG="$apt/apt.conf" apt-get -qq update >&2; then touch "$apt/ready"; fi
 }
 
 apt_source_entries()

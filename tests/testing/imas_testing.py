@@ -134,7 +134,11 @@ def run(*words, timeout=TIMEOUT_S, must=False, may_hang=False, text=True, **opti
         ended = Ended(command, child.returncode, out, err)
     except subprocess.TimeoutExpired:
         os.killpg(child.pid, signal.SIGKILL)
-        ended = Ended(command, "timeout", *child.communicate())
+        try:
+            out, err = child.communicate(timeout=LIMIT_S)
+        except subprocess.TimeoutExpired:  # what has left the session has the pipes open
+            out = err = "" if text else b""
+        ended = Ended(command, "timeout", out, err)
         if not may_hang:
             raise Failed(f"{command} does not end within {timeout} s: {ended}") from None
     if must and ended.returncode != 0:

@@ -116,10 +116,15 @@ rising() { # NAME=VALUE...: strictly
 }
 
 apart() { # TEST KEY: best < first < next < worst in the sum over five seeds
-  local pairs=()
+  local pairs=() one
   for policy in best first next worst; do
     local sum=0
-    for seed in 1 2 3 4 5; do sum=$((sum + $(figure $policy "$1" "$2" $seed))); done
+    for seed in 1 2 3 4 5; do
+      one=$(figure $policy "$1" "$2" $seed)
+      # Without a number bash would leave `check` too, which then counts nothing.
+      [ -n "$one" ] || { echo "$policy, seed $seed: no $2"; return 1; }
+      sum=$((sum + one))
+    done
     pairs+=("$policy=$sum")
   done
   rising "${pairs[@]}"
@@ -246,7 +251,7 @@ preloaded() (
 )
 
 for program in bash python3 sqlite3 git; do
-  command -v $program > "$work/which" || { echo "skipped $program: not installed"; continue; }
+  command -v $program > "$work/which" || { echo "SKIPPED: $program: not installed"; continue; }
   expected=$(real $program 2>&1)
   for policy in $policies; do
     check "$program under $policy" same "$(preloaded "$policy" $program 2>&1)" "$expected"
