@@ -321,8 +321,8 @@ fn store_arguments(places: &Places) -> String {
     }
 }
 
-/// The name under which it is remembered whether a candidate loads: its settings count, the glue where that is
-/// not the file that is watched, and the kernel's pages where the library is for some sizes only.
+/// The name under which it is remembered whether a candidate loads: its settings count, the glue where that
+/// is not the file that is watched, and the kernel's pages where the library is for some sizes only.
 fn kind_of(candidate: &CatalogueCandidate, page_bytes: u64) -> String {
     let mut kind = "loads".to_owned();
     if candidate.page_size.is_some() {

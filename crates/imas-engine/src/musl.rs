@@ -66,7 +66,8 @@ mod tests {
             ..CatalogueCandidate::default()
         };
         let jemalloc = of("jemalloc", Some("libjemalloc.so"));
-        assert!(in_folder(lib_dir, &jemalloc, PAGE).unwrap_err().contains("musl/libimas-guard.so is missing"));
+        let why = in_folder(lib_dir, &jemalloc, PAGE).unwrap_err();
+        assert!(why.contains("musl/libimas-guard.so is missing"));
         let allocators = lib_dir.join("musl/allocators");
         std::fs::create_dir_all(&allocators).unwrap();
         std::fs::write(libraries(lib_dir).guard, "").unwrap();
