@@ -242,8 +242,9 @@ impl Context {
         let library = candidate.library.as_ref()?;
         // What the distribution brings may be replaced under our glue.
         let changes = candidate.needs.as_ref().unwrap_or(library);
-        remembered(store, changes, &kind_of(candidate), || {
-            imas_linux::catalogue::obstacle(candidate, imas_linux::host::page_bytes())
+        let page_bytes = imas_linux::host::page_bytes();
+        remembered(store, changes, &kind_of(candidate, page_bytes), || {
+            imas_linux::catalogue::obstacle(candidate, page_bytes)
                 .or_else(|| self.probe(candidate, Mode::Production, library))
                 .or_else(|| self.broken_contract(candidate))
         })
@@ -320,10 +321,13 @@ fn store_arguments(places: &Places) -> String {
     }
 }
 
-/// The name under which it is remembered whether a candidate loads: its settings count, and the glue where
-/// that is not the file that is watched.
-fn kind_of(candidate: &CatalogueCandidate) -> String {
+/// The name under which it is remembered whether a candidate loads: its settings count, the glue where that
+/// is not the file that is watched, and the kernel's pages where the library is for some sizes only.
+fn kind_of(candidate: &CatalogueCandidate, page_bytes: u64) -> String {
     let mut kind = "loads".to_owned();
+    if candidate.page_size.is_some() {
+        kind.push_str(&format!(" on pages of {page_bytes}"));
+    }
     for (name, value) in &candidate.environment {
         kind.push_str(&format!(" {name}={value}"));
     }
@@ -423,5 +427,13 @@ mod tests {
         store.remember(&file, "loads", &passed).unwrap();
         assert_eq!(look(None), None, "the time has passed");
         assert_eq!(look(Some("not asked")), None, "what loads goes on loading until the file changes");
+    }
+
+    #[test]
+    fn what_loads_under_one_kernel_is_asked_again_under_another_with_larger_pages() {
+        let any = CatalogueCandidate::default();
+        assert_eq!(kind_of(&any, 4096), kind_of(&any, 16384));
+        let small = CatalogueCandidate { page_size: Some(4096), ..any };
+        assert_ne!(kind_of(&small, 4096), kind_of(&small, 16384));
     }
 }

@@ -92,37 +92,43 @@ fn build(context: &Context, candidates: &[CatalogueCandidate], place: &Place<'_>
     }
 }
 
-/// What every candidate needs, and a layer for each allocator.
+/// What every candidate needs, and a layer for each library.
 fn layers(context: &Context, candidates: &[CatalogueCandidate], place: &Place<'_>) -> Result<Vec<Layer>> {
     let needed = candidates
         .iter()
         .flat_map(|one| lasting::files(context, one).filter(|file| one.library.as_deref() != Some(*file)));
     let ours: BTreeSet<&Path> = needed.chain([context.libraries.guard.as_path(), place.copier]).collect();
     let mut common = ours.into_iter().map(|file| place.read(file)).collect::<Result<Vec<_>>>()?;
-    let mut of_allocators: BTreeMap<String, Layer> = BTreeMap::new();
+    let mut of_libraries: BTreeMap<String, Layer> = BTreeMap::new();
     for candidate in candidates {
-        let Some(file) = &candidate.library else { continue };
-        if of_allocators.contains_key(&candidate.allocator) {
+        let (Some(file), Some(name)) = (&candidate.library, library_name(candidate)) else { continue };
+        if of_libraries.contains_key(&name) {
             continue;
         }
-        let notice = text(&format!("LICENCES.{}", candidate.allocator), licences::of(context, candidate)?);
-        let layer = Layer { what: candidate.allocator.clone(), files: vec![notice, place.read(file)?] };
-        of_allocators.insert(candidate.allocator.clone(), layer);
+        let notice = text(&format!("LICENCES.{name}"), licences::of(context, candidate)?);
+        let layer = Layer { what: name.clone(), files: vec![notice, place.read(file)?] };
+        of_libraries.insert(name, layer);
     }
-    let bill = serde_json::to_string_pretty(&bill_of_materials(candidates, &of_allocators, &common))?;
+    let bill = serde_json::to_string_pretty(&bill_of_materials(candidates, &of_libraries, &common))?;
     common.push(text("LICENCE", licences::OURS.to_owned()));
     common.push(text("imas.spdx.json", bill));
     common.sort_by(|a, b| a.name.cmp(&b.name));
     let first = Layer { what: "guard, pacer, copier".to_owned(), files: common };
-    Ok([first].into_iter().chain(of_allocators.into_values()).collect())
+    Ok([first].into_iter().chain(of_libraries.into_values()).collect())
+}
+
+/// Name of a candidate's library, as `mimalloc2`: one allocator may be there in several.
+fn library_name(candidate: &CatalogueCandidate) -> Option<String> {
+    let file = candidate.library.as_ref()?.file_stem()?.to_string_lossy();
+    Some(file.trim_start_matches("lib").to_owned())
 }
 
 fn text(name: &str, content: String) -> ImageFile {
     ImageFile { name: name.to_owned(), bytes: content.into_bytes(), is_executable: false }
 }
 
-/// What is in the image, as SPDX 2.3 writes it: a package for IMAS and for each allocator, a file for each
-/// library.
+/// What is in the image, as SPDX 2.3 writes it: a package for IMAS and for each library of an
+/// allocator, a file for each library.
 fn bill_of_materials(
     candidates: &[CatalogueCandidate],
     layers: &BTreeMap<String, Layer>,
@@ -137,7 +143,8 @@ fn bill_of_materials(
     };
     let mut packages = vec![package("imas", env!("CARGO_PKG_VERSION"), "Apache-2.0", "this project")];
     for name in layers.keys() {
-        let Some(one) = candidates.iter().find(|one| one.allocator == *name) else { continue };
+        let is_it = |one: &&CatalogueCandidate| library_name(one).as_ref() == Some(name);
+        let Some(one) = candidates.iter().find(is_it) else { continue };
         packages.push(package(
             name,
             one.version.as_deref().unwrap_or("NOASSERTION"),
@@ -202,5 +209,19 @@ mod tests {
     #[test]
     fn the_name_of_any_library_can_be_in_a_bill_of_materials() {
         assert_eq!(spdx_id("file-libtcmalloc_minimal++.so.4"), "SPDXRef-file-libtcmalloc-minimal--.so.4");
+    }
+
+    #[test]
+    fn two_versions_of_an_allocator_are_two_libraries() {
+        let of = |library: &str| {
+            library_name(&CatalogueCandidate {
+                allocator: "mimalloc".into(),
+                library: Some(library.into()),
+                ..CatalogueCandidate::default()
+            })
+        };
+        assert_eq!(of("/l/libmimalloc.so").as_deref(), Some("mimalloc"));
+        assert_eq!(of("/l/libmimalloc2.so").as_deref(), Some("mimalloc2"));
+        assert_eq!(library_name(&CatalogueCandidate::default()), None);
     }
 }

@@ -132,10 +132,14 @@ pub enum RunError {
     System(#[from] nix::Error),
     #[error("cannot wait for the program: {0}")]
     Wait(std::io::Error),
+    #[error("a process that the run has left cannot be ended: it is another user's, or the kernel does not let it go")]
+    Left,
 }
 
 /// Time for which processes that outlive the first may go on before they are ended.
 const GRACE: Duration = Duration::from_millis(500);
+/// Time for which a process is killed in vain: of one of another user, as sudo starts it, there is no end.
+const IN_VAIN: Duration = Duration::from_secs(120);
 /// Bytes of standard error that are kept.
 const TAIL_BYTES: usize = 4096;
 
@@ -446,6 +450,7 @@ fn end_orphans() -> Result<u32, RunError> {
             Err(nix::Error::ECHILD) => return Ok(u32::try_from(ended.len()).unwrap_or(u32::MAX)),
             Err(nix::Error::EINTR) => {}
             Err(error) => return Err(error.into()),
+            Ok(WaitStatus::StillAlive) if start.elapsed() > IN_VAIN => return Err(RunError::Left),
             Ok(WaitStatus::StillAlive) => {
                 if start.elapsed() > GRACE {
                     kill_children(&mut ended);

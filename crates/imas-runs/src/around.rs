@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Shell lines around runs: what a run needs before it, and what it leaves.
 
+use std::io::{Read as _, Seek as _};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result};
@@ -26,16 +27,22 @@ impl ShellLine {
     /// When it cannot be started or does not succeed.
     pub fn run(&self) -> Result<()> {
         let option = self.option;
+        // A file, not a pipe: a process that the line leaves running could hold a pipe open without end.
+        let mut errors = tempfile::tempfile()?;
         let mut shell = Command::new("/bin/sh");
         shell.arg("-c").arg(&self.line).stdin(Stdio::null()).stdout(Stdio::null());
-        let ended = shell.output().with_context(|| format!("{option}: sh cannot be started"))?;
-        if ended.status.success() {
+        let status = shell.stderr(errors.try_clone()?).status();
+        let status = status.with_context(|| format!("{option}: sh cannot be started"))?;
+        if status.success() {
             return Ok(());
         }
-        let errors = String::from_utf8_lossy(&ended.stderr);
+        let mut bytes = vec![];
+        errors.rewind()?;
+        errors.read_to_end(&mut bytes)?;
+        let errors = String::from_utf8_lossy(&bytes);
         let message = last_line(&errors).map_or_else(String::new, |line| format!(": {line}"));
         Err(Hinted::error(
-            format!("the line of {option} failed ({}){message}", ended.status),
+            format!("the line of {option} failed ({status}){message}"),
             "run it by hand with sh -c; every such line must succeed",
         ))
     }
@@ -82,5 +89,12 @@ mod tests {
         assert!(line("cat >/dev/null; echo unseen").run().is_ok());
         let error = line("echo no such disk >&2; exit 3").run().unwrap_err().to_string();
         assert!(error.contains("--prepare failed") && error.ends_with(": no such disk"), "{error}");
+    }
+
+    #[test]
+    fn a_process_that_a_line_leaves_running_is_not_waited_for() {
+        let began = std::time::Instant::now();
+        assert!(line("sleep 60 &").run().is_ok());
+        assert!(began.elapsed().as_secs() < 30, "{:?}", began.elapsed());
     }
 }

@@ -371,6 +371,21 @@ fn a_bench_that_is_interrupted_leaves_nothing() {
 }
 
 #[test]
+fn a_set_up_that_is_interrupted_leaves_nothing() {
+    let place = Place::new();
+    let mut command =
+        place.world.imas("bench -n 1 --with glibc:arena1 --ready tcp:$PORT --load true --setup".split(' '));
+    command.args(["sleep 4244", "--", "sleep", "9"]);
+    let running = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_until("the set-up runs", || !nothing_is("sleep 4244"));
+    Command::new("kill").args(["-TERM", &running.id().to_string()]).status().unwrap();
+    let ended = running.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(143), "{}", describe(&ended));
+    assert!(stderr(&ended).contains("the set-up has been ended"), "{}", describe(&ended));
+    wait_until("all have ended", || nothing_is("sleep 4244"));
+}
+
+#[test]
 fn options_of_a_server_need_one() {
     let world = World::new();
     let wrong = |words: &[&str], what: &str| assert_hinted(&output(world.imas(["bench"]).args(words)), what);

@@ -76,13 +76,6 @@ impl Installation {
     pub(crate) fn find(&self, name: &str) -> Option<&CatalogueCandidate> {
         self.catalogue.find(name)
     }
-
-    /// The version of an allocator; empty when none is known.
-    pub(crate) fn version_of(&self, allocator: &str) -> String {
-        let of = |candidate: &&CatalogueCandidate| candidate.allocator == allocator;
-        let version = self.catalogue.candidates().iter().find(of).and_then(|c| c.version.clone());
-        version.unwrap_or_default()
-    }
 }
 
 fn changed(path: &Path) -> Option<SystemTime> {

@@ -269,6 +269,25 @@ fn an_allocator_that_harms_three_programs_is_disabled_for_all() {
     world.wait("a trial of it is on offer again", || world.offer(&program).is_some());
 }
 
+/// Both major versions of mimalloc are one allocator.
+#[test]
+fn the_version_that_harms_is_disabled_and_not_another_of_its_allocator() {
+    let mut world = World::with(&TWO_TESTS.replace("jemalloc", "mimalloc2"));
+    world.start();
+    let victim = VICTIM.replace("libjemalloc", "libmimalloc2");
+    for name in ["one.py", "two.py", "three.py"] {
+        let (script, program) = world.notices(name, &victim);
+        world.settle(&script, &program);
+    }
+    world.wait("it is disabled", || !world.store().disabled().unwrap().is_empty());
+    let disabled = world.store().disabled().unwrap();
+    let catalogue =
+        imas_linux::catalogue::Catalogue::read(&[crate::support::lib_dir().join("catalogue.toml")]);
+    let harmful = catalogue.find("mimalloc2").unwrap();
+    assert_eq!(disabled[0].allocator, harmful.allocator);
+    assert_eq!(Some(&disabled[0].version), harmful.version.as_ref());
+}
+
 /// Waits for a lock without end when jemalloc serves it.
 const HANGING: &str = "
 import sys, threading, time

@@ -63,21 +63,25 @@ impl Learner {
     }
 
     fn culprits(&self, installation: &Installation) -> Vec<Disabled> {
-        let victims = self.victims(installation);
-        let of = |(allocator, programs): (&str, Vec<&str>)| {
-            let version = installation.version_of(allocator);
-            let why = format!(
-                "within a day it harmed {VICTIMS} programs of the system or those of {PERSONS} users, or more: {}",
-                programs.join(", ")
-            );
-            Disabled { allocator: allocator.to_owned(), version, at_s: now_unix_s(), why }
-        };
-        let culprits = victims.culprits().map(of);
-        culprits.filter(|one| !self.disabled.contains(&one.allocator, &one.version)).collect()
+        let mut found = vec![];
+        for (version, victims) in self.victims(installation) {
+            let of = |(allocator, programs): (&str, Vec<&str>)| {
+                let why = format!(
+                    "within a day it harmed {VICTIMS} programs of the system or those of {PERSONS} users, or more: {}",
+                    programs.join(", ")
+                );
+                let (allocator, version) = (allocator.to_owned(), version.clone());
+                Disabled { allocator, version, at_s: now_unix_s(), why }
+            };
+            found.extend(victims.culprits().map(of));
+        }
+        found.retain(|one| !self.disabled.contains(&one.allocator, &one.version));
+        found
     }
 
-    fn victims(&self, installation: &Installation) -> Victims {
-        let mut victims = Victims::default();
+    /// Programs that were harmed lately, by the version of the allocator: one may be there in several.
+    fn victims(&self, installation: &Installation) -> BTreeMap<String, Victims> {
+        let mut victims: BTreeMap<String, Victims> = BTreeMap::new();
         let day_ago_s = now_unix_s() - VICTIMS_WITHIN_S;
         for known in self.programs.all() {
             let Some(profile) = &known.profile else { continue };
@@ -86,7 +90,9 @@ impl Learner {
                 if quarantine.since_unix_s > self.disabled.cleared_s(&candidate.allocator) {
                     let program = &known.program;
                     let owner = self.parts.users.owner_of_domain(program.domain);
-                    victims.add(&candidate.allocator, program.id, owner, &program.to_string());
+                    let version = candidate.version.clone().unwrap_or_default();
+                    let of_version = victims.entry(version).or_default();
+                    of_version.add(&candidate.allocator, program.id, owner, &program.to_string());
                 }
             }
         }

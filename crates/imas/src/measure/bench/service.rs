@@ -52,7 +52,15 @@ pub(super) fn run(args: &BenchArgs, context: &Context) -> Result<ExitCode> {
     let inline = inline_candidates(&args.with(), context)?;
     let set = DefaultComparison::ServiceSet;
     let chosen = compared_with_inline(&args.with(), &inline, set, context, store.as_ref())?;
-    let mut session = Session::new(args, context, service, &words, chosen, caller.as_ref())?;
+    // The set-up has a process group of its own, which the terminal's signal does not reach.
+    let interruption = Interruption::watch()?;
+    let made = Session::new(args, context, service, &words, chosen, caller.as_ref());
+    if let Some(signal) = interruption.signal() {
+        message::say("imas: interrupted; the set-up has been ended");
+        return Ok(ExitCode::from(InterruptedBy(signal).exit_status()));
+    }
+    drop(interruption);
+    let mut session = made?;
     let command = session.command()?;
     let executable = imas_engine::inspect::command(&command, store.as_ref())?;
     let environment = session.executor.environment();
