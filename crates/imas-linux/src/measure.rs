@@ -132,7 +132,9 @@ pub enum RunError {
     System(#[from] nix::Error),
     #[error("cannot wait for the program: {0}")]
     Wait(std::io::Error),
-    #[error("a process that the run has left cannot be ended: it is another user's, or the kernel does not let it go")]
+    #[error(
+        "a process that the run has left cannot be ended: it is another user's, or the kernel does not let it go"
+    )]
     Left,
 }
 

@@ -397,8 +397,8 @@ impl<'a> Runner<'a> {
         let subject = &mut self.subjects[step.subject];
         let name = &self.candidates[step.candidate];
         let forgives_counted = matches!(self.rules.elimination, Elimination::MeasuredFailures(_));
-        let is_forgiven = run.record.is_nobodys_failure()
-            || (forgives_counted && run.record.kind == RunKind::Counted);
+        let is_forgiven =
+            run.record.is_nobodys_failure() || (forgives_counted && run.record.kind == RunKind::Counted);
         if !run.record.ok && !is_forgiven {
             subject.failed(name, run.record.why.as_deref().unwrap_or_default());
         } else if run.record.ok && matches!(self.rules.elimination, Elimination::FailuresInARow(_)) {

@@ -59,7 +59,10 @@ mod tests {
     #[test]
     fn intervals_of_means_worked_by_hand() {
         let two = mean_interval(&[1.0, 3.0]).unwrap();
-        assert!((two.lo + 10.706).abs() < 1e-3 && two.mid == 2.0 && (two.hi - 14.706).abs() < 1e-3, "{two:?}");
+        assert!(
+            (two.lo + 10.706).abs() < 1e-3 && two.mid == 2.0 && (two.hi - 14.706).abs() < 1e-3,
+            "{two:?}"
+        );
         assert_eq!(mean_interval(&[5.0]).map(<[f64; 3]>::from), Some([5.0, 5.0, 5.0]));
         assert_eq!(mean_interval(&[]), None);
     }
