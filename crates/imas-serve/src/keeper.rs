@@ -196,7 +196,9 @@ impl Reader {
                 let make = |state, _: Option<&_>| served(store, state, conditions);
                 let can_be_used = |one: &CatalogueCandidate| is_usable(&usable, one);
                 let done = self.cache.work_out((&self.context, store), program, &can_be_used, make);
-                read = read.and(done.with_context(|| program.to_string()));
+                if read.is_ok() {
+                    read = done.with_context(|| program.to_string());
+                }
             }
         }
         self.cache.keep(|id| programs.contains_key(&id));

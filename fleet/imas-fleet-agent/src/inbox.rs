@@ -132,7 +132,9 @@ impl Inbox {
         let mut doubted = self.doubted.lock().unwrap_or_else(PoisonError::into_inner);
         let due: Vec<String> =
             doubted.iter().filter(|(_, at)| **at <= now).map(|(subject, _)| subject.clone()).collect();
-        due.iter().for_each(|subject| drop(doubted.remove(subject)));
+        for subject in &due {
+            doubted.remove(subject);
+        }
         due
     }
 
@@ -239,7 +241,7 @@ mod tests {
         }
         assert!(inbox.doubts().is_empty(), "not yet");
         let asked = inbox.doubted.lock().unwrap().keys().cloned().collect::<Vec<_>>();
-        assert_eq!(asked, [subject.clone()]);
+        assert_eq!(asked, std::slice::from_ref(&subject));
         inbox.doubted.lock().unwrap().insert(subject.clone(), Instant::now());
         assert_eq!((inbox.doubts(), inbox.doubts()), (vec![subject.clone()], vec![]), "once");
         assert!(inbox.is_newer(&subject, 8), "what it counts as known is its own");
