@@ -137,9 +137,9 @@ impl RuntimePicks {
             Some(_) => self.picks.iter().map(which).collect::<Vec<_>>().join("; "),
             None => String::new(),
         };
-        // One service has no interval over the services.
+        // Of fewer than three services an interval over them says nothing.
         let text = |ratio: Option<Interval>| match ratio {
-            Some(ratio) if self.services < 2 => format::percent(ratio.mid),
+            Some(ratio) if self.services < 3 => format::percent(ratio.mid),
             ratio => change(ratio),
         };
         own.into_iter().chain(self.ratios.map(text)).chain([worse, which]).collect()
