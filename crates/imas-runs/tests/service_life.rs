@@ -4,12 +4,16 @@
 #![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
 
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use imas_core::server_run::ArenaHeaps;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::environment::{Libraries, Variables};
 use imas_runs::interruption::Interruption;
 use imas_runs::service::{DayKind, DayPart, Service, ServiceExecutor, ServiceLimits};
+
+/// A run ends all children of this process with it.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// A server that holds 24 MB in small blocks and frees all but every hundredth, on the C library's malloc.
 const SERVER: &str = "import ctypes, http.server, sys
@@ -44,6 +48,7 @@ fn service(folder: &Path) -> (Service, Vec<String>) {
 
 #[test]
 fn a_life_has_cycles_a_pause_an_open_loop_and_a_day() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = tempfile::tempdir().unwrap();
     let (service, words) = service(folder.path());
     let libraries = Libraries::plain(Path::new("/nonexistent"));
@@ -82,6 +87,7 @@ fn a_life_has_cycles_a_pause_an_open_loop_and_a_day() {
 /// A tool such as hey ends with 0 when every request fails.
 #[test]
 fn a_load_whose_requests_fail_has_failed() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let hey = "hey() { echo 'Requests/sec: 1'; echo '[5000] Get \"http://x/\": refused'; }; hey";
     let mut service = Service::new("tcp:$PORT", vec![hey.to_owned()]);
     (service.cycles, service.idle) = (2, 0.0);
