@@ -266,7 +266,7 @@ mod tests {
         assert!(all.iter().all(|one| one.runtime.is_none_or(|of| of == Runtime::Jvm || of == Runtime::Node)));
         let table = RuntimePicks::table(&all).plain();
         assert!(table.contains("leanest, proven") && table.contains("java: jvm:serial"), "{table}");
-        assert!(table.contains(" -40 % ") && table.contains("-26.5 % ["), "one service, both: {table}");
+        assert!(table.contains(" -40 % ") && table.contains(" -27 % "), "one service, both: {table}");
         assert!(!table.contains("over the day"), "{table}");
     }
 
