@@ -170,8 +170,8 @@ EXPORT int posix_spawnp(pid_t *child, const char *file, const void *actions, con
     return spawn_by(REAL(posix_spawnp), true, child, file, actions, attributes, arguments, environment);
 }
 
-/* The arguments of execl and its like, after the first, as an array of `count` and a NULL. `list` is then behind them: not
- * on every processor would a va_list itself be, of which aarch64 passes a copy. */
+/* The arguments of execl and its like, after the first, as an array of `count` and a NULL. The caller goes on
+ * reading the list behind them, so it is passed by address: aarch64 passes a copy of a va_list. */
 static void collect(char **arguments, const char *first, size_t count, va_list *list) {
     arguments[0] = (char *)first;
     for (size_t i = 1; i <= count; i++)

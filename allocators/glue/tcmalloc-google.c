@@ -127,7 +127,7 @@ static inline void *google_realloc(void *block, size_t size)
 #include "gated_keys.h"
 #include "fork_gate.h"
 
-// gated.h asks for a size outside of the gate. The list is looked at behind it.
+// gated.h does not pass the gate to ask for a size, but the list may be read only inside it.
 static inline size_t google_usable(void *block)
 {
     if (!may_be_apart(block))
