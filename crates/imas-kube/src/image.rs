@@ -92,7 +92,7 @@ fn build(context: &Context, candidates: &[CatalogueCandidate], place: &Place<'_>
     }
 }
 
-/// What every candidate needs, and a layer for each library.
+/// Layers of the image: one with all that every candidate needs, and one for each library.
 fn layers(context: &Context, candidates: &[CatalogueCandidate], place: &Place<'_>) -> Result<Vec<Layer>> {
     let needed = candidates
         .iter()
@@ -127,7 +127,7 @@ fn text(name: &str, content: String) -> ImageFile {
     ImageFile { name: name.to_owned(), bytes: content.into_bytes(), is_executable: false }
 }
 
-/// What is in the image, as SPDX 2.3 writes it: a package for IMAS and for each library of an
+/// Contents of the image, as SPDX 2.3 writes them: a package for IMAS and for each library of an
 /// allocator, a file for each library.
 fn bill_of_materials(
     candidates: &[CatalogueCandidate],

@@ -56,7 +56,7 @@ pub(crate) struct QuarantinedCandidate {
     pub(crate) candidate: String,
     pub(crate) since_unix_s: f64,
     pub(crate) is_hang: bool,
-    /// What the program did under the candidate, in a word.
+    /// Word for the program's behaviour under the candidate.
     pub(crate) because: &'static str,
 }
 

@@ -56,8 +56,8 @@ fn copy_all(from: &Connection, to: &Connection) -> Result<(), StoreError> {
     })?;
     for part in parts {
         let (kind, name, sql) = part?;
-        // SQLite reads no more of such a text than its first statement, and whoever made the file may have put others
-        // behind it. More than one is an error here.
+        // SQLite reads only the first statement of such a text. The maker of the file may have added others: they are
+        // an error here.
         to.execute(&sql, [])?;
         if kind == "table" {
             copy_rows(from, to, &name)?;

@@ -44,7 +44,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
         }
         Command::Advise(args) => advise::run(args.json, &Context::new(places)?),
         Command::Apply(args) => apply::apply(&args, &Context::new(places)?),
-        Command::Unapply(args) => apply::unapply(&args),
+        Command::Unapply(args) => apply::unapply::unapply(&args),
         Command::Trim(args) => trim::run(&args, &Context::new(places)?),
         Command::WatchUnit { unit } => watch::run(&crate::apply::unit::full_name(&unit)?),
         Command::Env(args) => env::run(&args, places, &Context::new(places)?),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `imas apply` and `imas unapply`: a service's candidate, as a drop-in beside its unit file. Shown first;
-//! written only with --write or --watch.
+//! `imas apply`: a service's candidate, as a drop-in beside its unit file. Shown first; written only with --write or
+//! --watch.
 
 pub(crate) mod applied;
 pub(crate) mod bundle;
@@ -11,6 +11,7 @@ mod held_free;
 pub(crate) mod of_runtime;
 pub(crate) mod overrides;
 pub(crate) mod trim;
+pub(crate) mod unapply;
 pub(crate) mod unit;
 pub(crate) mod watch;
 
@@ -31,7 +32,7 @@ use self::applied::Applied;
 use self::drop_in::Found;
 use self::unit::{Unit, below, systemctl};
 use self::watch::WatchRecord;
-use crate::command_line::service_args::{ApplyArgs, UnapplyArgs, WriteArgs};
+use crate::command_line::service_args::{ApplyArgs, WriteArgs};
 use imas_cli::message::{self, Hinted};
 use imas_cli::output;
 use imas_cli::when::span;
@@ -304,77 +305,11 @@ fn proven(
     Ok((fits && !was_watched).then_some((unit, candidate)))
 }
 
-pub(crate) fn unapply(args: &UnapplyArgs) -> Result<ExitCode> {
-    let names = match &args.unit {
-        Some(word) => vec![unit::full_name(word)?],
-        None => applied_units(root_of(&args.how)),
-    };
-    let (mut services, mut failed) = (vec![], vec![]);
-    for name in &names {
-        // One that cannot be taken away does not keep the others there.
-        match take_away(name, &args.how) {
-            Ok(applied) => services.push(applied),
-            Err(error) => failed.push(error),
-        }
-    }
-    let removed: Vec<String> =
-        services.iter().filter(|one| one.is_removed()).map(|one| one.unit.clone()).collect();
-    if args.how.write && !removed.is_empty() {
-        let restarted = take_effect(&removed, &args.how)?;
-        services.iter_mut().for_each(|one| one.restarted = restarted.contains(&one.unit));
-    }
-    if let Some(error) = failed.pop() {
-        failed.iter().for_each(message::error);
-        return Err(error);
-    }
-    let is_left_alone = removed.is_empty() || services.iter().any(|one| one.problem.is_some());
-    if !args.how.write && !is_left_alone {
-        message::say("nothing was removed; to do it: the same with --write");
-    }
-    if args.how.json.json {
-        applied::print(&services)?;
-    }
-    Ok(if is_left_alone { ExitCode::from(LEFT_ALONE) } else { ExitCode::SUCCESS })
-}
-
-/// Removes the drop-in of one service, where that was asked for.
-fn take_away(name: &str, how: &WriteArgs) -> Result<Applied> {
-    let file = drop_in::path(root_of(how), name);
-    drop_in::check_below(root_of(how), &file)?;
-    let mut applied = Applied::new(name, None, &file);
-    match drop_in::find(&file)? {
-        Found::Nothing => message::say(&format!("imas: {name}: nothing was applied")),
-        Found::Edited => applied.problem = Some(left_alone(&file)),
-        Found::Ours(old) => {
-            applied.candidate = drop_in::candidate(&old).map(str::to_owned);
-            applied.compare(&old, "");
-            applied.show(how.json.json)?;
-            if how.write {
-                end_watch(name, how);
-                drop_in::remove(&file).map_err(drop_in::advised)?;
-                applied.written = true;
-            }
-        }
-    }
-    Ok(applied)
-}
-
 /// Ends the watch of the service. A watch is this machine's, whatever the service of an image is called.
 fn end_watch(name: &str, how: &WriteArgs) {
     if how.root.is_none() {
         watch::end(name);
     }
-}
-
-/// The services with a drop-in of that name, by name.
-fn applied_units(root: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(root.join("etc/systemd/system")).into_iter().flatten().flatten();
-    let with_ours = entries.filter(|entry| entry.path().join(drop_in::NAME).is_file());
-    let named =
-        with_ours.filter_map(|entry| entry.file_name().to_str()?.strip_suffix(".d").map(str::to_owned));
-    let mut names: Vec<_> = named.collect();
-    names.sort();
-    names
 }
 
 /// Says that the file is left alone, and answers why.
