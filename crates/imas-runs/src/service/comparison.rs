@@ -8,7 +8,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use imas_core::SYSTEM;
 use imas_core::bench::{CandidateRuns, prepare};
 use imas_core::compare::{Answer, Demand, Looks, NoiseFloor, PairedRatio, PairedRuns, Resampling, Spread};
-use imas_core::server_run::figure::Better;
 use imas_core::stats::{Interval, RESAMPLES, attainable_confidence, bootstrap, geometric_mean, median};
 use serde::{Deserialize, Serialize};
 
