@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use object::{Object, ObjectSection, ObjectSymbol, SectionFlags};
 
-use self::bounded::Bounded;
+use self::bounded::{Bounded, Limited};
 use self::headers::Headers;
 pub use self::versions::glibc_asked;
 pub use self::wrapped::{called_by, defined_by};
@@ -187,13 +187,16 @@ impl ElfImage {
     /// # Errors
     /// When it cannot be read or is not a readable ELF file.
     pub fn of<R: Read + Seek>(source: R, path: &Path) -> Result<Self, ElfError> {
-        let (headers, mut source, left) = headers(source)?;
+        let (headers, source, left) = headers(source)?;
+        let mut source = Limited::new(source, left);
         let symbols = symbols::read(&mut source, headers.table, left)?;
-        let runtimes = runtimes::of(&mut source, &headers, left, path);
-        let calls_interface = interface::is_called(&mut source, &headers, path);
         let is_program = headers.interpreter.is_some() && headers.class == Class::Native;
         let library_defines_malloc = is_program && interface::library_defines_malloc(&headers, path);
         let defines = if is_program { wrapped::of_program(&mut source, &headers, path) } else { vec![] };
+        let calls_interface = interface::is_called(&mut source, &headers, path);
+        // The last, as it takes what the others leave: no safety depends on it.
+        let left = source.left();
+        let runtimes = runtimes::of(&mut source, &headers, left, path);
         Ok(Self {
             class: headers.class,
             interpreter: headers.interpreter,

@@ -2,7 +2,7 @@
 //! Reads a limited part of a file. The offsets and sizes in the file are not trusted.
 
 use std::cell::Cell;
-use std::io::{Read, Seek};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 
 use object::read::{ReadCache, ReadRef};
@@ -62,5 +62,41 @@ impl<'data, R: Read + Seek> ReadRef<'data> for &'data Bounded<R> {
         let found = self.cache.read_bytes_at_until(range, delimiter)?;
         self.take((found.len() as u64).saturating_sub(STRING_BYTES))?;
         Ok(found)
+    }
+}
+
+/// A file of which only so many bytes can be read, by whatever looks at it, and however often.
+#[derive(Debug)]
+pub(super) struct Limited<R> {
+    source: R,
+    left: u64,
+}
+
+impl<R> Limited<R> {
+    pub(super) fn new(source: R, bytes: u64) -> Self {
+        Self { source, left: bytes }
+    }
+
+    /// Bytes that may still be read.
+    pub(super) fn left(&self) -> u64 {
+        self.left
+    }
+}
+
+impl<R: Read> Read for Limited<R> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let most = usize::try_from(self.left).unwrap_or(usize::MAX).min(to.len());
+        if most == 0 && !to.is_empty() {
+            return Err(io::Error::other("more would have to be read than an ordinary program has"));
+        }
+        let got = self.source.read(&mut to[..most])?;
+        self.left -= got as u64;
+        Ok(got)
+    }
+}
+
+impl<R: Seek> Seek for Limited<R> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.source.seek(to)
     }
 }

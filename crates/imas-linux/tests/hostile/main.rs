@@ -99,6 +99,26 @@ fn claim(length: u64) -> impl Strategy<Value = u64> {
     ]
 }
 
+/// Makes each table of names as long as that, except the one with the names of the sections.
+fn lengthen_names(bytes: &mut [u8], length: u64) {
+    const TABLE_OF_NAMES: u8 = 3;
+    let of_sections = usize::from(u16::from_le_bytes([bytes[62], bytes[63]]));
+    let (first, count) = (number(bytes, 40), usize::from(u16::from_le_bytes([bytes[60], bytes[61]])));
+    for at in (0..count).filter(|section| *section != of_sections).map(|section| first + section * 64) {
+        if bytes[at + 4] == TABLE_OF_NAMES {
+            bytes[at + 32..at + 40].copy_from_slice(&length.to_le_bytes());
+        }
+    }
+}
+
+#[test]
+fn what_several_looks_read_counts_together() {
+    let mut bytes = honest().to_vec();
+    lengthen_names(&mut bytes, 20 << 20);
+    let found = file::check(&bytes, 40 << 20).unwrap();
+    assert!(found.defines_malloc, "the first look is made to its end");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(3000))]
 
