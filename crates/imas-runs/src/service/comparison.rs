@@ -70,10 +70,10 @@ pub struct ServiceOptions {
 /// round.
 #[must_use]
 pub fn compare_services(names: &[String], runs: &[RawRun], options: &ServiceOptions) -> ServiceComparison {
-    let ServiceOptions { goal, rails, seed, looks } = options;
-    let (goal, seed, looks) = (*goal, *seed, *looks);
+    let (goal, seed, looks) = (options.goal, options.seed, options.looks);
     let even = even_cpu(names, &runs.iter().collect::<Vec<_>>());
     let by_clock = runs.iter().any(|run| run.of_server().by_clock);
+    let rails = &limits_of(&options.rails, by_clock);
     let of =
         |name: &str| -> Vec<&RawRun> { runs.iter().filter(|run| run.candidate == name && run.ok).collect() };
     let system = of(SYSTEM);
@@ -117,6 +117,17 @@ pub fn compare_services(names: &[String], runs: &[RawRun], options: &ServiceOpti
     let confidence = attainable_confidence(rounds_of(&system));
     let is_settled = is_settled(&candidates, &pick, confidence);
     ServiceComparison { candidates, pick, sentence, confidence, by_clock, noise, is_settled }
+}
+
+/// The limits by which picks are judged. Where the load ends by the clock, a slower server does less work in the
+/// same CPU time, and takes less memory for it: the limit of CPU is one of the rate of requests.
+#[must_use]
+pub fn limits_of(rails: &[GuardRail], by_clock: bool) -> Vec<GuardRail> {
+    let one = |rail: &GuardRail| match by_clock && is_cpu(&rail.figure) {
+        true => GuardRail { figure: "rate".to_owned(), most: rail.most },
+        false => rail.clone(),
+    };
+    rails.iter().map(one).collect()
 }
 
 /// Number of rounds in which these runs were made.
@@ -555,7 +566,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_candidate_is_not_picked_and_a_clock_hides_the_cpu() {
+    fn a_failed_candidate_is_not_picked() {
         let mut all = runs();
         let failure = Failure { signal: Some(11), ..Failure::new(Stage::Died, "x".into()) };
         let two = all.iter_mut().find(|run| run.candidate == "two").unwrap();
@@ -567,9 +578,17 @@ mod tests {
             "{}",
             found.candidates[2].verdict
         );
+    }
+
+    #[test]
+    fn a_load_by_the_clock_limits_the_rate_in_place_of_the_cpu() {
         let mut all = runs();
         all[0].server.as_mut().unwrap().by_clock = true;
         let found = compare(&all, ServiceGoal::Memory, &["cpu+2%"]);
+        let lean = &found.candidates[1];
+        assert_eq!((found.pick.as_str(), lean.exceeds.join(" ")), ("two", "rate+2%".to_owned()));
+        assert!(lean.verdict.contains("CPU not comparable"), "{}", lean.verdict);
+        let found = compare(&all, ServiceGoal::Memory, &[]);
         assert_eq!((found.pick.as_str(), found.candidates[1].exceeds.len()), ("lean", 0));
     }
 }

@@ -48,7 +48,7 @@ mod work;
 pub use candidate_figures::{CandidateFigures, ComparedFigure, margin};
 pub use comparison::{
     EvenCpu, ServiceComparison, ServiceGoal, ServiceOptions, compare_services, compared, even_cpu, is_cpu,
-    memory_goal,
+    limits_of, memory_goal,
 };
 pub use definition::{DayKind, DayPart, Service, ServiceFileError, StopSignal};
 pub use error::ServiceError;

@@ -23,7 +23,7 @@ use imas_runs::runner::{Elimination, Rules, Runner, SessionEnd};
 use imas_runs::schedule;
 use imas_runs::service::{
     SYSTEM_RUNS, Service, ServiceError, ServiceExecutor, ServiceFileError, ServiceLimits, ServiceOptions,
-    compare_services,
+    compare_services, limits_of,
 };
 use imas_runs::subject::{Subject, Timeout};
 use imas_store::Store;
@@ -358,7 +358,7 @@ impl<'a> Session<'a> {
             "server and load shared all CPUs: with fewer than four none is set apart for the load".to_owned()
         };
         let tree = "no control group (version 2) could be made, so the server's processes were found by their parents: the CPU time of helpers without a waiting parent is missing";
-        let clock = "the load ends by the clock, so a faster server got more work: CPU and memory are not comparable; use a number or a rate of requests";
+        let clock = "the load ends by the clock, so a faster server got more work: CPU is not comparable, its limit is one of the rate of requests, and memory may be that of less work; use a number or a rate of requests";
         let few = format!(
             "with this number of rounds the confidence is at most {:.0} %; six rounds reach 95 %",
             confidence * 100.0
@@ -371,10 +371,12 @@ impl<'a> Session<'a> {
         let mut notes = vec![cpus];
         notes
             .extend(runs.iter().any(|run| !run.of_server().control_group && run.ok).then(|| tree.to_owned()));
-        notes.extend(runs.iter().any(|run| run.of_server().by_clock).then(|| clock.to_owned()));
+        let by_clock = runs.iter().any(|run| run.of_server().by_clock);
+        notes.extend(by_clock.then(|| clock.to_owned()));
         notes.extend((confidence < 0.95).then_some(few));
         let is_measured = |figure: &str| runs.iter().any(|run| run.ok && run.value(figure).is_some());
-        let untested = self.args.server.at_most.iter().filter(|rail| !is_measured(&rail.figure));
+        let limits = limits_of(&self.args.server.at_most, by_clock);
+        let untested = limits.iter().filter(|rail| !is_measured(&rail.figure));
         notes.extend(untested.map(|rail| format!("no run has the figure of {rail}: it is not tested")));
         notes.extend(busy);
         notes.extend(own);
