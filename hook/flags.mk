@@ -9,7 +9,8 @@ CFLAGS_C := -std=gnu11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -Wshadow -Wstr
 NO_BUILTINS := -fno-builtin-malloc -fno-builtin-free -fno-builtin-calloc -fno-builtin-realloc
 
 # For libraries that define malloc. initial-exec: malloc must never reach __tls_get_addr, which may allocate. No
-# stack protector: its failure path prints through libc.
+# stack protector: its failure path prints through libc. No loop is turned into a call of strlen: while ld.so
+# relocates us (unfit.c), the address of a libc function may be a stub of the program, which is not yet relocated.
 CFLAGS_HOOK := $(CFLAGS_C) -fPIC -fvisibility=hidden -ftls-model=initial-exec -fno-stack-protector $(NO_BUILTINS) \
-  -foptimize-sibling-calls -fomit-frame-pointer -fno-plt $(EXTRA_CFLAGS)
+  -fno-tree-loop-distribute-patterns -foptimize-sibling-calls -fomit-frame-pointer -fno-plt $(EXTRA_CFLAGS)
 LDFLAGS_HOOK := -shared -Wl,-z,now,-z,relro,-z,noexecstack -Wl,--no-undefined -Wl,--as-needed -Wl,--build-id -Wl,-O1

@@ -94,7 +94,7 @@ def build():
     compile_program("pool", compiler="g++")
     compile_program("deepbind", "-Wl,--enable-new-dtags", "-Wl,-rpath,$ORIGIN/plugins")
     compile_program("own_malloc", "-rdynamic")
-    compile_program("pointers", "-no-pie", "-fno-pie")
+    compile_program("pointers", "-no-pie", "-fno-pie", "-Wl,-z,lazy")
     for name in ["dlsym_fails", "threads", "late", "forks", "spawns", "execs", "jumps", "semantics", "dies", "counts",
                  "live", "sandboxed", "auxiliary", "clones", "stacks", "children", "holes", "dawdle", "nothing", "huge",
                  "nested_fork"]:
