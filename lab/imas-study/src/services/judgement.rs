@@ -159,13 +159,6 @@ impl JournalJudgement {
         self.mean(|one| Some(one.as_measured.by_all.ratios))
     }
 
-    /// The candidate with the least memory, of those that every service ran under.
-    #[must_use]
-    pub fn leanest_for_all(&self) -> Option<&str> {
-        let is_of_all = |one: &&CandidateForAll| one.services == self.services.len();
-        self.for_all.iter().find(is_of_all).map(|one| one.candidate.as_str())
-    }
-
     /// Sentence on the rows of [`Self::for_all`] that rest on fewer services than there are; empty without such a row.
     #[must_use]
     pub fn of_fewer_services(&self) -> String {

@@ -10,6 +10,7 @@ use imas_core::server_run::ServerRun;
 use imas_core::stats::{Interval, attainable_confidence};
 
 use crate::columns::without_empty_columns;
+use crate::services::against_single::AgainstSingle;
 use crate::services::judge::{CandidateForAll, JUDGED, JUDGED_COLUMNS};
 use crate::services::judgement::JournalJudgement;
 use crate::services::no_effect::{NoEffect, share_of_glibc};
@@ -18,6 +19,8 @@ use imas_runs::service::{C_LIBRARY, CandidateFigures, ServiceComparison, margin}
 
 /// Settings of glibc that anybody can give to all services without a measurement: what a pick has to beat.
 pub const BASELINES: [&str; 2] = ["glibc:arena1", "glibc:lean"];
+/// What picks are compared with: the baselines, and the leanest that can be given to all.
+const COMPARED: [&str; 3] = [BASELINES[0], BASELINES[1], "glibc:lean-trim"];
 
 /// How the services were measured in a sentence, and the table. Services without a valid run under `system`
 /// are named only.
@@ -36,7 +39,8 @@ pub fn readme(services: &[MeasuredService<'_>], judgement: &JournalJudgement) ->
     of(RowKind::Proven).chain(of(RowKind::NotProven)).for_each(|row| add(row.cells()));
     without_gain(&others).into_iter().for_each(&mut add);
     of_each(judgement).into_iter().for_each(&mut add);
-    beside_baselines(judgement).for_each(&mut add);
+    beside_one_for_all(&judgement.against_single).into_iter().for_each(&mut add);
+    of_proven(&judgement.proven_against_single).into_iter().for_each(&mut add);
     judgement.for_all.iter().map(row_for_all).for_each(&mut add);
     let notes = not_measured(judgement)
         + &malloc_of_system(services)
@@ -227,23 +231,34 @@ fn of_each(judgement: &JournalJudgement) -> Option<Vec<String>> {
     Some([what.to_owned(), String::new(), String::new()].into_iter().chain(cells).collect())
 }
 
-/// The picks beside each baseline given to all, and beside the leanest that all services can have, on rounds that did
-/// not choose.
-fn beside_baselines(judgement: &JournalJudgement) -> impl Iterator<Item = Vec<String>> {
-    let of = |name: &str| {
-        let found = judgement.against_single.iter().find(|one| one.candidate == name)?;
-        found.ratios[0]?;
-        let ([leaner, proven_leaner], [fatter, proven_fatter]) = (found.leaner, found.fatter);
-        let counts = format!(
-            "less memory in {leaner} of {} ({proven_leaner} proven), more in {fatter} ({proven_fatter} proven)",
-            found.services
-        );
-        let cells = found.ratios.map(|ratio| ratio.map_or_else(|| "-".to_owned(), |ratio| within(&ratio)));
-        let what = format!("... compared with `{name}` for all");
-        Some([what, String::new(), counts].into_iter().chain(cells).collect())
+/// Picks beside each of [`COMPARED`] given to all, on rounds that did not choose.
+fn beside_one_for_all(picks: &[AgainstSingle]) -> Vec<Vec<String>> {
+    let of = |name: &&str| {
+        let found = picks.iter().find(|one| one.candidate == **name)?;
+        beside(found, format!("... compared with `{name}` for all"))
     };
-    let leanest = judgement.leanest_for_all().filter(|name| !BASELINES.contains(name));
-    BASELINES.into_iter().chain(leanest).filter_map(of).collect::<Vec<_>>().into_iter()
+    COMPARED.iter().filter_map(of).collect()
+}
+
+/// Picks whose gain the rounds that choose prove, beside `system` and each of [`COMPARED`]. Empty with too few rounds
+/// for a proof.
+fn of_proven(picks: &[AgainstSingle]) -> Vec<Vec<String>> {
+    let what = "**its best for each, if it is proven**, as `imas bench` picks".to_owned();
+    let system = picks.iter().find(|one| one.candidate == SYSTEM);
+    let Some(first) = system.and_then(|found| beside(found, what)) else { return vec![] };
+    std::iter::once(first).chain(beside_one_for_all(picks)).collect()
+}
+
+/// Row of picks beside one setting; None where no service has both.
+fn beside(found: &AgainstSingle, what: String) -> Option<Vec<String>> {
+    found.ratios[0]?;
+    let ([leaner, proven_leaner], [fatter, proven_fatter]) = (found.leaner, found.fatter);
+    let counts = format!(
+        "less memory in {leaner} of {} ({proven_leaner} proven), more in {fatter} ({proven_fatter} proven)",
+        found.services
+    );
+    let cells = found.ratios.map(|ratio| ratio.map_or_else(|| "-".to_owned(), |ratio| within(&ratio)));
+    Some([what, String::new(), counts].into_iter().chain(cells).collect())
 }
 
 fn row_for_all(one: &CandidateForAll) -> Vec<String> {
@@ -370,7 +385,23 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("on rounds that did not choose"), "{text}");
-        let beside_the_leanest = "compared with `jemalloc` for all |  | less memory in 1 of 2 (1 proven)";
-        assert!(text.contains(beside_the_leanest), "{text}");
+    }
+
+    /// Three rounds choose and a fourth judges, or nothing is proven.
+    #[test]
+    fn proven_picks_have_rows_of_their_own() {
+        let proven =
+            "| **its best for each, if it is proven**, as `imas bench` picks |  | less memory in 1 of 2 ";
+        let (four, three) = (text(4), text(3));
+        assert!(four.contains(proven) && !three.contains("if it is proven"), "{four}{three}");
+        assert!(!four.contains("compared with"), "none of the settings was measured: {four}");
+        let mut runs = [runs("gains", 4, 0.7), runs("same", 4, 1.2)].concat();
+        runs.iter_mut()
+            .filter(|run| run.candidate == "jemalloc")
+            .for_each(|run| run.candidate = COMPARED[2].into());
+        let rows = of_proven(&judged(&runs).proven_against_single);
+        let named: Vec<&str> = rows.iter().map(|row| row[0].as_str()).collect();
+        assert!(named.len() == 2 && named[1] == "... compared with `glibc:lean-trim` for all", "{named:?}");
+        assert!(rows[1][2].starts_with("less memory in 1 of 2 (1 proven), more in 0"), "{rows:?}");
     }
 }
