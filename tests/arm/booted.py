@@ -26,6 +26,7 @@ def equip(root, package):
     imas_testing.run("make", "-C", HERE.parent / "machine/programs", "CC=aarch64-linux-gnu-gcc", f"OUT={test}", *made, must=True)
     made[1].rename(test / "lib/aarch64-linux-gnu/foreign.so")
     (test / "with-systemd").rename(test / "step")
+    (test / "rescued").rename(test / "after-rescue")  # the step 'rescue' writes a file of its name
     units = root / "etc/systemd/system"
     (units / "imas-test.target").write_text(machine.TARGET)
     (units / "imas-test.service").write_text(machine.SERVICE.replace("TimeoutStartSec=600", f"TimeoutStartSec={BOOT_LIMIT_S}"))
