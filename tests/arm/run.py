@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""tests/arm/run.py [--kernel 4k|16k] [-k PART] [--resume]: the build for arm64 on an emulated machine of that kind.
+"""tests/arm/run.py [--kernel 4k|16k] [--limit MINUTES] [--at-once N] [--resume] [-k PART] [PART...]: the build for arm64 on
+an emulated machine of that kind.
 
 Boots a Debian's kernel under qemu-system-aarch64 with the files of a Debian and of this project, once for each part of
 the project's own tests. `make ARCH=arm64` has built what is tested; the programs of the tests are compiled there. Emulated
 processors are some twenty times slower than real ones, so no time is judged. Logs: build/test-arm-KERNEL-PART.console."""
 
 import collections
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -23,7 +25,7 @@ sys.dont_write_bytecode = True
 
 import booted  # noqa: E402
 import imas_testing  # noqa: E402
-from emulated import HERE, KERNELS, LIMIT_S, PROJECT, boot, files, made_root, make_disk, newest  # noqa: E402
+from emulated import HERE, KERNELS, PROJECT, boot, files, made_root, make_disk, newest  # noqa: E402
 from imas_testing import check, finish, skipped, wanted  # noqa: E402
 
 BUILD = PROJECT / "build/arm64"
@@ -102,8 +104,8 @@ def in_root(root, file):
     return root / file.relative_to("/")
 
 
-def equip(root, parts):
-    """The files of the project that the parts need; `parts`: the command of each."""
+def equip(root, parts, limit_s):
+    """The files of the project that the parts need; `parts`: the command of each, which has so many seconds."""
     project = in_root(root, PROJECT)
     for name in COPIED:
         (project / name).parent.mkdir(parents=True, exist_ok=True)
@@ -124,7 +126,7 @@ def equip(root, parts):
         (project / "unpacked").mkdir()
         subprocess.run(["tar", "-xzf", tarball(), "-C", project / "unpacked"], check=True)
     (root / "imas/project").symlink_to(PROJECT)
-    (root / "imas/parts").write_text("".join(f"{name} {LIMIT_S} {command}\n" for name, command in parts.items()))
+    (root / "imas/parts").write_text("".join(f"{name} {limit_s} {command}\n" for name, command in parts.items()))
     shutil.copy2(HERE / "init", root / "imas/init")
     (root / "imas/init").chmod(0o755)
 
@@ -173,26 +175,39 @@ def run_parts(parts, options, made, processor):
     due = {name: command for name, command in parts.items() if not (options.resume and ended(name, logs[name]))}
     for name in (name for name in parts if name not in due):
         judge(name, logs[name])
-    if due:
-        with files(made) as folder:
-            equip(folder / "root", due)
-            disk = make_disk(folder)
-            for name in due:
-                boot(made, processor, disk, logs[name], LIMIT_S + 1800, part=name)
-                judge(name, logs[name])
+    if not due:
+        return
+    with files(made) as folder, concurrent.futures.ThreadPoolExecutor(options.at_once) as pool:
+        equip(folder / "root", due, options.limit * 60)
+        disk = make_disk(folder)
+        boots = {pool.submit(boot, made, processor, disk, logs[name], options.limit * 60 + 600, part=name): name for name in due}
+        for done in concurrent.futures.as_completed(boots):
+            done.result()
+            judge(boots[done], logs[boots[done]])
+
+
+def chosen(parser, words):
+    """The commands of the parts that are asked for, in that order."""
+    known = {**PARTS, **rust_parts()}
+    if unknown := set(words) - {*known, "machine"}:
+        parser.error(f"no part is named {', '.join(sorted(unknown))}: {' '.join(known)} machine")
+    return {name: known[name] for name in words or known if name != "machine" and wanted(name)}
 
 
 def main():
     parser = imas_testing.Arguments(__doc__)
     parser.add_argument("--kernel", choices=KERNELS, default="4k", help="the size of its pages")
     parser.add_argument("--resume", action="store_true", help="what came to its end in an earlier run is not run again")
+    parser.add_argument("--limit", type=int, default=180, metavar="MINUTES", help="of each part; then it is ended and judged")
+    parser.add_argument("--at-once", type=int, default=1, metavar="N", help="machines at a time: many parts use one processor")
+    parser.add_argument("part", nargs="*", help="only these, in this order")
     options = parser.parse_args()
     if why := in_the_way():
         skipped("arm", why)
         finish("arm")
     suite, kernel, processor = KERNELS[options.kernel]
     made = made_root(suite, kernel)
-    parts = {name: command for name, command in {**PARTS, **rust_parts()}.items() if wanted(name)}
+    parts = chosen(parser, options.part)
     for name in [name for name in parts if lacking(name)]:
         skipped(name, lacking(name))
         del parts[name]
@@ -200,7 +215,8 @@ def main():
         for test, why in tests.items() if f"rust:{crate}" in parts else []:
             skipped(test, why)
     run_parts(parts, options, made, processor)
-    imas_testing.case("machine", booted.run, made, processor)
+    if not options.part or "machine" in options.part:
+        imas_testing.case("machine", booted.run, made, processor)
     finish(f"arm {options.kernel}")
 
 

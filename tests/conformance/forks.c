@@ -66,7 +66,7 @@ static void *one_block(void *unused)
 // All that a child may do: free what parents' threads made, allocate every size, start a thread, fork.
 static int live_as_child(void)
 {
-    alarm(CHILD_SECONDS);
+    alarm(CHILD_SECONDS * facts_slowness());
     free(aligned);
     unsigned state = (unsigned)getpid();
     for (int round = 0; round < (facts_are_full() ? 3000 : 600); round++) {

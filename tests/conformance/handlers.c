@@ -33,7 +33,7 @@ static void too_late(int number)
 {
     (void)number;
     char line[128];
-    int length = snprintf(line, sizeof line, "%s\tfail\tstill not done after %d s\n", current, SECONDS);
+    int length = snprintf(line, sizeof line, "%s\tfail\tstill not done after %u s\n", current, SECONDS * facts_slowness());
     ssize_t written = write(STDOUT_FILENO, line, (size_t)length);
     _exit(written > 0 ? 1 : 2);
 }
@@ -42,14 +42,14 @@ static void begin(const char *name)
 {
     current = name;
     signal(SIGALRM, too_late);
-    alarm(SECONDS);
+    alarm(SECONDS * facts_slowness());
 }
 
 // In a child: a hang ends it, and its parent sees how.
 static void begin_child(void)
 {
     signal(SIGALRM, SIG_DFL);
-    alarm(CHILD_SECONDS);
+    alarm(CHILD_SECONDS * facts_slowness());
 }
 
 // ---- one fork

@@ -59,7 +59,7 @@ static void *live_together(void *seed)
 
 static int live_as_child(void)
 {
-    alarm(CHILD_SECONDS);
+    alarm(CHILD_SECONDS * facts_slowness());
     for (unsigned round = 0; round < 8; round++)
         exchange_blocks((unsigned)getpid() + round);
     pthread_t threads[HEIRS];

@@ -153,7 +153,7 @@ fn parsed(raw: &[u8]) -> Answered {
 impl Server {
     fn raw(&self, request: &str) -> Answered {
         let mut stream = TcpStream::connect(&self.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
+        stream.set_read_timeout(Some(imas_testing::deadline(120))).unwrap();
         stream.write_all(request.as_bytes()).unwrap();
         let mut answer = vec![];
         stream.read_to_end(&mut answer).unwrap();
@@ -358,7 +358,7 @@ fn a_silent_client_is_cut_off_and_others_are_served() {
     let server = start(&["/bin/x"]);
     let mut silent = TcpStream::connect(&server.address).unwrap();
     silent.write_all(b"GET / HTTP/1.1\r\nHost: x").unwrap();
-    silent.set_read_timeout(Some(Duration::from_secs(90))).unwrap();
+    silent.set_read_timeout(Some(imas_testing::deadline(90))).unwrap();
     let begun = Instant::now();
     // As many as one peer may have; the rest is closed at once.
     let others: Vec<TcpStream> = (0..60).map(|_| TcpStream::connect(&server.address).unwrap()).collect();

@@ -16,7 +16,7 @@ use imas_view::snapshot::{LiveProcess, ProcessState};
 /// Allocates, says that it has, grows when it reads a line, and ends with its input.
 const WORK: &str = "import sys\nx = [bytes(1000) for _ in range(20000)]\nprint('ready', flush=True)\n\
     for line in sys.stdin:\n x += [bytes(1000) for _ in range(40000)]\n print('grown', flush=True)\n";
-const DEADLINE: Duration = Duration::from_secs(120);
+const DEADLINE_S: u64 = 120;
 
 /// A store, the page folder and the script of one test.
 struct World {
@@ -112,7 +112,7 @@ fn until(observer: &mut ProcessObserver, pid: u32, is_wanted: impl Fn(&LiveProce
         let found = look.processes.into_iter().find(|process| process.pid == pid);
         match found {
             Some(process) if is_wanted(&process) => return process,
-            found => assert!(begun.elapsed() < DEADLINE, "{found:#?}"),
+            found => assert!(begun.elapsed() < imas_testing::deadline(DEADLINE_S), "{found:#?}"),
         }
         std::thread::sleep(Duration::from_millis(50));
     }
