@@ -218,7 +218,7 @@ musl-test: build musl ## programs of musl under them, and in a root with musl al
 	@tests/musl/run.py $(IMAS)
 
 .PHONY: glibc-test
-glibc-test: build ## heaps of a process on the glibcs of other Debians, read from outside (as root; the network once)
+glibc-test: build ## heaps of a process on the glibcs of other Debians and Ubuntus, read from outside (as root; the network once; Ubuntu: IMAS_MIRROR_UBUNTU=URL)
 	@tests/other-glibc $(IMAS)
 
 .PHONY: distribution-test
