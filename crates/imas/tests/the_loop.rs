@@ -325,7 +325,15 @@ fn reading_commands_have_their_shapes() {
     let doctor = world.json(["doctor", "--json"]);
     assert!(list(&doctor, "/findings").iter().all(|finding| finding["state"] != "broken"), "{doctor:#}");
     let looked_at: Vec<_> = list(&doctor, "/findings").iter().map(|finding| text(finding, "/what")).collect();
-    for what in ["installation", "store", "trial pages", "candidates", "hardware counters", "conditions"] {
+    for what in [
+        "installation",
+        "store",
+        "trial pages",
+        "candidates",
+        "hardware counters",
+        "system calls",
+        "conditions",
+    ] {
         assert!(looked_at.contains(&what), "no {what} in {looked_at:?}");
     }
 }

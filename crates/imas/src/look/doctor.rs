@@ -16,6 +16,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::command_line::cli::{JsonArgs, Places};
+use crate::look::system_calls;
 use imas_cli::{message, output};
 use imas_engine::context::Context;
 
@@ -82,6 +83,7 @@ fn findings(context: &Context) -> Vec<Finding> {
     findings.push(pages(context));
     candidates(context, store.as_ref(), &mut findings);
     findings.push(counters());
+    findings.push(calls());
     findings.push(conditions());
     findings.push(preloads());
     findings.push(without_hook());
@@ -187,6 +189,15 @@ fn counters() -> Finding {
             "as root: sysctl kernel.perf_event_paranoid=1 (a virtual machine may lack them altogether)",
         ),
     }
+}
+
+fn calls() -> Finding {
+    let losses = system_calls::losses();
+    if losses.is_empty() {
+        return Finding::ok("system calls", "all that IMAS makes can be made");
+    }
+    let hint = "Linux 5.10 has all of them; a filter comes from the container or the unit";
+    Finding::note("system calls", losses.join("; "), hint)
 }
 
 fn conditions() -> Finding {

@@ -16,3 +16,4 @@ pub(crate) mod runtime;
 pub(crate) mod runtime_advice;
 pub(crate) mod show;
 pub(crate) mod status;
+pub(crate) mod system_calls;
