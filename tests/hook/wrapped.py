@@ -65,8 +65,52 @@ def shell(allocators):
                   f"{left['state']} {left['pass_reason']}")
 
 
+# What the program has of its own, and how it then ends.
+NAMES = {"ON_EXIT": 0, "GETAUXVAL": 0, "PHDR": 0, "LEAVE": 3, "SIGNAL": 0, "SIGACTION": 0}
+
+
+def names(allocators):
+    """The guard and the hook call libc's functions and their own, whatever the program defines by these names."""
+    for name, status in NAMES.items():
+        if not wanted(f"names {name}"):
+            continue
+        program = WORK / f"names-{name}"
+        compile_program(program.name, f"-D{name}", source=HERE / "programs/names.c")
+        plain = run([program])
+        check(f"names {name} untouched", plain.returncode == status, plain)
+        for allocator in allocators:
+            for mode in ALL_MODES:
+                label = f"names {name} {mode} {allocator}"
+                outcome, left = under(mode, allocator, [program])
+                served = left["state"] == RUNNING[mode] and served_by(left, allocator)
+                check(label, outcome == plain, outcome)
+                check(f"{label} served or left alone", served or is_left_alone(left), f"{left['state']} {left['pass_reason']}")
+                check(f"{label} exit noted", not served or (left["clean_exit"], left["exit_status"] & 0xff) == (1, status), left["exit_status"])
+
+
+def stub(allocators):
+    """A program that takes the address of a function which is called where a program is left alone: while ld.so relocates
+    us, the function's name leads to the program, which is not relocated yet."""
+    if not wanted("stub"):
+        return
+    fixed = ["-no-pie", "-fno-pie", "-Wl,-z,lazy"]
+    wraps = WORK / "libwraps-pthread_mutex_lock.so"
+    shared = ["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-fno-builtin", "-shared", "-fPIC", "-DWRAPS=pthread_mutex_lock", "-Wall", "-Wextra"]
+    subprocess.run([*shared, "-o", wraps, HERE / "programs/wraps.c"], check=True)
+    compile_program("stub", *fixed, f"-L{WORK}", f"-Wl,-rpath,{WORK}", "-Wl,--no-as-needed", "-lwraps-pthread_mutex_lock",
+                    source=HERE / "programs/pointers.c")
+    plain = run([WORK / "stub"])
+    for allocator in allocators:
+        for mode in ALL_MODES:
+            outcome, left = under(mode, allocator, [WORK / "stub"])
+            check(f"stub {mode} {allocator}", outcome == plain and plain.returncode == 0, outcome)
+            check(f"stub {mode} {allocator} served or left alone", left["state"] == RUNNING[mode] or is_left_alone(left), left["state"])
+
+
 def wrapped(allocators):
     """All of it."""
+    names(allocators)
+    stub(allocators)
     too_early(allocators)
     shell(allocators)
     for function in [*BOUND, *CALLED]:
