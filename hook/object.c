@@ -119,3 +119,7 @@ void *object_next_listed(const char *name) {
     }
     return NULL;
 }
+
+void *object_next_found(const char *name) {
+    return libc_dlsym != NULL ? object_next(name) : object_next_listed(name);
+}

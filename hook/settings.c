@@ -13,7 +13,7 @@
 
 #include "../abi/imas_abi.h"
 #include "environment.h"
-#include "object.h"
+#include "next_found.h"
 #include "sys.h"
 #include "text.h"
 
@@ -89,11 +89,7 @@ static char *answer(const char *name) {
 /* libc's function, or another library's that stands between. Not by dlsym: that may allocate, and an allocator asks
  * for its settings before it can. */
 static char *next(getenv_call **call, const char *function, const char *name) {
-    getenv_call *found = get_relaxed(*call);
-    if (unlikely(found == NULL)) {
-        found = (getenv_call *)object_next_listed(function);
-        set_relaxed(*call, found);
-    }
+    getenv_call *found = NEXT_LISTED(*call, function);
     return found != NULL ? found(name) : environ != NULL ? (char *)environment_value(environ, name) : NULL;
 }
 

@@ -88,6 +88,25 @@ def names(allocators):
                 check(f"{label} exit noted", not served or (left["clean_exit"], left["exit_status"] & 0xff) == (1, status), left["exit_status"])
 
 
+def watchers(allocators):
+    """What the guard and the hook define is handed on to a library of the program that has it, too."""
+    if not wanted("watcher"):
+        return
+    source = HERE / "programs/watcher.c"
+    subprocess.run(["gcc", "-std=gnu11", "-shared", "-fPIC", "-DLIBRARY", "-Wall", "-Wextra", "-o", WORK / "libwatcher.so", source],
+                   check=True)
+    compile_program("watcher", f"-L{WORK}", f"-Wl,-rpath,{WORK}", "-lwatcher")
+    for words in [], ["Exit"]:
+        plain = run([WORK / "watcher", *words])
+        check(f"watcher {words} untouched", plain.stdout.startswith(b"3 7 -1\nseen"), plain)
+        for allocator in allocators:
+            for mode in ALL_MODES:
+                outcome, left = under(mode, allocator, [WORK / "watcher", *words])
+                label = f"watcher {words} {mode} {allocator}"
+                check(label, outcome == plain, outcome)
+                check(f"{label} exit noted", is_left_alone(left) or left["exit_status"] == plain.returncode, left["exit_status"])
+
+
 def stub(allocators):
     """A program that takes the address of a function which is called where a program is left alone: while ld.so relocates
     us, the function's name leads to the program, which is not relocated yet."""
@@ -110,6 +129,7 @@ def stub(allocators):
 def wrapped(allocators):
     """All of it."""
     names(allocators)
+    watchers(allocators)
     stub(allocators)
     too_early(allocators)
     shell(allocators)
