@@ -16,11 +16,11 @@ def is_left_alone(left):
     return (left["state"], left["pass_reason"]) == ("PASS", "WRAPPED")
 
 
-def of_function(function, allocators):
+def of_function(function, allocators, *flags):
     """A program that is linked with a library which wraps the function."""
     program = WORK / f"works-{function}"
     library = WORK / f"libwraps-{function}.so"
-    shared = ["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-fno-builtin", "-shared", "-fPIC", f"-DWRAPS={function}", "-Wall", "-Wextra"]
+    shared = ["gcc", *flags, "-std=gnu11", "-D_GNU_SOURCE", "-fno-builtin", "-shared", "-fPIC", f"-DWRAPS={function}", "-Wall", "-Wextra"]
     subprocess.run([*shared, "-o", library, HERE / "programs/wraps.c"], check=True)
     compile_program(program.name, f"-L{WORK}", f"-Wl,-rpath,{WORK}", "-Wl,--no-as-needed", f"-lwraps-{function}",
                     source=HERE / "programs/works.c")
@@ -136,6 +136,8 @@ def wrapped(allocators):
     for function in [*BOUND, *CALLED]:
         if wanted(f"wrapped {function}"):
             of_function(function, allocators)
+    if wanted("wrapped old table"):  # of symbols, as older linkers and other compilers make it
+        of_function(CALLED[0], allocators, "-Wl,--hash-style=sysv")
     if wanted("wrapped own mmap"):
         compile_program("own_mmap", "-rdynamic")
         ours = [name for name in allocators if not name.startswith("distro-")]
