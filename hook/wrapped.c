@@ -169,3 +169,49 @@ const char *wrapped_function(void) {
     }
     return NULL;
 }
+
+/* ---- what we hide -------------------------------------------------------------------------------------- */
+
+static bool is_data(const ElfW(Sym) *symbol) {
+    unsigned type = symbol != NULL ? ELF64_ST_TYPE(symbol->st_info) : STT_NOTYPE;
+    return type == STT_OBJECT || type == STT_COMMON || type == STT_TLS;
+}
+
+/* Whether `object` has data by the name of one of our definitions. */
+static bool hides(const struct loaded *ours, const struct loaded *object) {
+    const uint32_t *table = ours->gnu_hash, buckets = table[0], first = table[1];
+    const uint32_t *bucket = (const uint32_t *)((const ElfW(Addr) *)(table + 4) + table[2]), *chain = bucket + buckets;
+    for (uint32_t i = 0; i < buckets; i++) {
+        for (uint32_t index = bucket[i]; index >= first && index != 0; index++) {
+            const char *name = ours->strings + ours->symbols[index].st_name;
+            if (is_data(loaded_definition(object, name, loaded_hash(name))))
+                return true;
+            if ((chain[index - first] & 1) != 0)
+                break;
+        }
+    }
+    return false;
+}
+
+static bool hides_data(const struct link_map *ours) {
+    struct loaded own = loaded_read(ours);
+    for (const struct link_map *object = ours->l_next; object != NULL && own.gnu_hash != NULL; object = object->l_next) {
+        struct loaded tables = loaded_read(object);
+        if (is_libc(&tables))
+            return false;
+        if (hides(&own, &tables))
+            return true;
+    }
+    return false;
+}
+
+bool wrapped_data(void) {
+    for (const struct link_map *object = &_r_debug != NULL ? _r_debug.r_map : NULL; object != NULL; object = object->l_next) {
+        struct loaded tables = loaded_read(object);
+        if (is_libc(&tables))
+            return false;
+        if ((object->l_ld == _DYNAMIC || hands_on(&tables)) && hides_data(object))
+            return true;
+    }
+    return false;
+}

@@ -9,7 +9,13 @@
 #ifndef IMAS_HOOK_WRAPPED_H
 #define IMAS_HOOK_WRAPPED_H
 
+#include <stdbool.h>
+
 /* The first such function, or NULL. Works before any constructor and calls nothing of libc. */
 const char *wrapped_function(void);
+
+/* Whether a library has data by the name of a function that a library of ours defines (a global array "signal"): ours comes
+ * first, so that library would find our code in the place of its data. Without us its own comes before libc's. */
+bool wrapped_data(void);
 
 #endif

@@ -4,7 +4,9 @@ a trial. Under our allocators the kernel's functions of that kind make no differ
 
 import subprocess
 
-from harness import ALL_MODES, HERE, RUNNING, WORK, check, compile_program, run, same_everywhere, served_by, under, wanted
+import page
+from harness import (ALL_MODES, HERE, LIB, PAGE, RUNNING, WORK, check, compile_program, launch_command, run, same_everywhere,
+                     served_by, under, wanted)
 
 # Of the kernel: bound inside our allocators.
 BOUND = ["clock_gettime", "syscall", "mmap", "madvise", "munmap", "open", "read", "sched_yield", "sched_getaffinity", "getenv"]
@@ -107,6 +109,24 @@ def watchers(allocators):
                 check(f"{label} exit noted", is_left_alone(left) or left["exit_status"] == plain.returncode, left["exit_status"])
 
 
+def data(allocators):
+    """A library with data by the name of a function of ours, which comes first: its program is left alone."""
+    for name, before in [("signal", []), ("select", [LIB / "libimas-giveback.so"])]:
+        if not wanted(f"data {name}"):
+            continue
+        program, source = WORK / f"data-{name}", HERE / "programs/data.c"
+        subprocess.run(["gcc", "-shared", "-fPIC", "-w", "-DLIBRARY", f"-DNAME={name}", "-o", WORK / f"libdata-{name}.so", source], check=True)
+        compile_program(program.name, f"-L{WORK}", f"-Wl,-rpath,{WORK}", f"-ldata-{name}", source=source)
+        plain = run([program])
+        check(f"data {name} untouched", plain.stdout == b"10\n", plain)
+        for allocator in allocators:
+            for mode in ALL_MODES:
+                PAGE.unlink(missing_ok=True)
+                outcome = run(launch_command(mode, allocator, [program], before=before))
+                check(f"data {name} {mode} {allocator}", outcome == plain, outcome)
+                check(f"data {name} {mode} {allocator} left alone", is_left_alone(page.read(PAGE)))
+
+
 def stub(allocators):
     """A program that takes the address of a function which is called where a program is left alone: while ld.so relocates
     us, the function's name leads to the program, which is not relocated yet."""
@@ -130,6 +150,7 @@ def wrapped(allocators):
     """All of it."""
     names(allocators)
     watchers(allocators)
+    data(allocators)
     stub(allocators)
     too_early(allocators)
     shell(allocators)
