@@ -28,9 +28,13 @@ def settings(allocators):
         check(f"settings {way}: hidden", not any("A_SET" in line or "LASTS" in line or "IMAS" in line or "PRELOAD" in line
                                                  for line in said[5:]), said)
         check(f"settings {way}: the rest is libc's", "TOLD=later" in said and "child TOLD=later" in said, said)
+        said = answers(program, added, "A_SET=own", "A_SET", "LASTS", "LASTS=own", "LASTS", library=library)
+        check(f"settings {way}: the program's own value", said[:3] == ["A_SET=own own", "LASTS=2 2", "LASTS=own own"], said)
     changed = {"LIST": "own ours", "IMAS_WAS_LIST": "own", "IMAS_SETTINGS": "LIST", "IMAS_UNSET": "IMAS_SETTINGS:LD_PRELOAD"}
     said = answers(program, changed, "LIST")
     check("settings: the user's list comes back", said[0] == "LIST=own ours own" and "has LIST=own" in said, said)
+    said = answers(program, changed, "LIST=mine", "LIST")
+    check("settings: the program's own list", said[0] == "LIST=mine mine", said)
     for odd in ("", ":", "+", "+:+", ":".join(["A"] * 100), "A=B", "A" * 5000):
         said = answers(program, {"IMAS_SETTINGS": odd, "IMAS_UNSET": "IMAS_SETTINGS:LD_PRELOAD", "A": "1"}, "TOLD")
         check(f"settings: an odd list {odd[:10]!r}", said[:1] == ["TOLD=- -"] and "TOLD=later" in said, said)
