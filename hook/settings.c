@@ -95,11 +95,20 @@ static char *answer(const char *name, char *now) {
     return now;
 }
 
+/* A resolver of another library may call getenv while ld.so has not relocated us yet; libc has no environment then either. Only
+ * of a weak name may the address be asked for. */
+static bool is_relocated(void) {
+    extern char **_environ __attribute__((weak)); /* another name of environ */
+    return &_environ != NULL;
+}
+
 /* libc's function, or another library's that stands between. Not by dlsym: that may allocate, and an allocator asks
  * for its settings before it can. */
 static char *next(getenv_call **call, const char *function, const char *name) {
     getenv_call *found = NEXT_LISTED(*call, function);
-    return found != NULL ? found(name) : environ != NULL ? (char *)environment_value(environ, name) : NULL;
+    if (found != NULL)
+        return found(name);
+    return is_relocated() && environ != NULL ? (char *)environment_value(environ, name) : NULL;
 }
 
 EXPORT char *getenv(const char *name) {

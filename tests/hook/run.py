@@ -45,8 +45,8 @@ EXPORTS = {HOOK: {*FAMILY, *BOTH, "prctl", "syscall"}, GUARD: BOTH,
            SETTINGS: {"getenv", "secure_getenv"},
            GIVE_BACK: {*THREADS, *WAITS, "unshare", "setns", "prctl", "syscall", "imas_give_back_settings"}}
 # Of the program or of libc, whichever comes first; of the compiler; and those that the guard and the hook look for.
-NAMES = {"environ", "__environ", "_r_debug", "malloc", "free", "__errno_location", "imas_give_back_settings", "__cxa_finalize",
-         "__gmon_start__", "_ITM_deregisterTMCloneTable", "_ITM_registerTMCloneTable"}
+NAMES = {"environ", "__environ", "_environ", "_r_debug", "malloc", "free", "__errno_location", "imas_give_back_settings",
+         "__cxa_finalize", "__gmon_start__", "_ITM_deregisterTMCloneTable", "_ITM_registerTMCloneTable"}
 
 
 # On arm64 what is to become read-only, and what may be written, begin at 64 KiB: the largest page that there is.

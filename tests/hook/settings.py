@@ -4,7 +4,7 @@
 import os
 import subprocess
 
-from harness import GUARD, HOOK, LIB, WORK, check, compile_program
+from harness import GUARD, HERE, HOOK, LIB, WORK, check, compile_program, run
 
 SETTINGS = LIB / "libimas-settings.so"
 
@@ -16,7 +16,18 @@ def answers(program, environment, *names, library=GUARD):
     return subprocess.run([str(word) for word in command], env=variables, capture_output=True, text=True).stdout.splitlines()
 
 
+def asked_early():
+    """A library asks while ld.so relocates it."""
+    source = HERE / "programs/chooses.c"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-fno-builtin", "-Wl,-z,now", "-DLIBRARY", "-o", WORK / "libchooses.so", source], check=True)
+    compile_program("chooses", f"-L{WORK}", f"-Wl,-rpath,{WORK}", "-lchooses")
+    plain = run([WORK / "chooses"])
+    said = answers(WORK / "chooses", {})
+    check("settings: asked while ld.so relocates", plain.stdout == b"1\n" and said == ["1"], (plain, said))
+
+
 def settings(allocators):
+    asked_early()
     compile_program("asker")
     program = WORK / "asker"
     for library in (GUARD, HOOK):
