@@ -14,8 +14,9 @@
 /* The first such function, or NULL. Works before any constructor and calls nothing of libc. */
 const char *wrapped_function(void);
 
-/* Whether a library has data by the name of a function that a library of ours defines (a global array "signal"): ours comes
- * first, so that library would find our code in the place of its data. Without us its own comes before libc's. */
-bool wrapped_data(void);
+/* Whether a library has something of its own by the name of a function that a library of ours defines: a global array
+ * "signal", a function "select" of lists. Ours comes first, and would be reached in its place; without us its own comes before
+ * libc's. One that looks up libc's function, to hand on to it, is none of these. */
+bool wrapped_hidden(void);
 
 #endif

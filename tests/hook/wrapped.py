@@ -109,22 +109,25 @@ def watchers(allocators):
                 check(f"{label} exit noted", is_left_alone(left) or left["exit_status"] == plain.returncode, left["exit_status"])
 
 
-def data(allocators):
-    """A library with data by the name of a function of ours, which comes first: its program is left alone."""
-    for name, before in [("signal", []), ("select", [LIB / "libimas-giveback.so"])]:
-        if not wanted(f"data {name}"):
+def hidden(allocators):
+    """A library with something else by the name of a function of ours, which comes first: its program is left alone."""
+    give_back = [LIB / "libimas-giveback.so"]
+    for name, kind, before in [("signal", [], []), ("select", [], give_back), ("sigset", ["-DFUNCTION"], []), ("signal", ["-DFUNCTION"], []),
+                               ("accept", ["-DFUNCTION"], give_back)]:
+        label = f"hidden {name} {'function' if kind else 'data'}"
+        if not wanted(label):
             continue
-        program, source = WORK / f"data-{name}", HERE / "programs/data.c"
-        subprocess.run(["gcc", "-shared", "-fPIC", "-w", "-DLIBRARY", f"-DNAME={name}", "-o", WORK / f"libdata-{name}.so", source], check=True)
-        compile_program(program.name, f"-L{WORK}", f"-Wl,-rpath,{WORK}", f"-ldata-{name}", source=source)
-        plain = run([program])
-        check(f"data {name} untouched", plain.stdout == b"10\n", plain)
+        library, source = WORK / f"libhidden-{name}.so", HERE / "programs/hidden.c"
+        subprocess.run(["gcc", "-shared", "-fPIC", "-w", "-fno-builtin", "-DLIBRARY", *kind, f"-DNAME={name}", "-o", library, source], check=True)
+        compile_program(f"hidden-{name}", f"-L{WORK}", f"-Wl,-rpath,{WORK}", f"-lhidden-{name}", source=source)
+        plain = run([WORK / f"hidden-{name}"])
+        check(f"{label} untouched", plain.stdout == b"10\n", plain)
         for allocator in allocators:
             for mode in ALL_MODES:
                 PAGE.unlink(missing_ok=True)
-                outcome = run(launch_command(mode, allocator, [program], before=before))
-                check(f"data {name} {mode} {allocator}", outcome == plain, outcome)
-                check(f"data {name} {mode} {allocator} left alone", is_left_alone(page.read(PAGE)))
+                outcome = run(launch_command(mode, allocator, [WORK / f"hidden-{name}"], before=before))
+                check(f"{label} {mode} {allocator}", outcome == plain, outcome)
+                check(f"{label} {mode} {allocator} left alone", is_left_alone(page.read(PAGE)))
 
 
 def stub(allocators):
@@ -150,7 +153,7 @@ def wrapped(allocators):
     """All of it."""
     names(allocators)
     watchers(allocators)
-    data(allocators)
+    hidden(allocators)
     stub(allocators)
     too_early(allocators)
     shell(allocators)
