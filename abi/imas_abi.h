@@ -90,7 +90,7 @@ enum imas_pass_reason {
     IMAS_PASS_NOT_THE_PROGRAM = 10, /* a child of the program under trial; counted only with IMAS_TREE */
     IMAS_PASS_PID1 = 11,
     IMAS_PASS_INTERFACE = 12, /* the program calls functions of an allocator's own beside malloc (imas_interface.h) */
-    IMAS_PASS_WRAPPED = 13, /* the program defines a function that the candidate calls */
+    IMAS_PASS_WRAPPED = 13, /* the program defines a function that the candidate calls, or a library of it something else by the name of one of ours */
     IMAS_PASS_TOO_EARLY = 14, /* malloc was called while ld.so relocated: most allocators cannot serve that yet */
     IMAS_PASS_REASONS = 15,
 };

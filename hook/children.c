@@ -2,7 +2,6 @@
 #include "children.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdarg.h>
 #include <sys/stat.h>
 
@@ -45,7 +44,6 @@ void children_begin(char **environment) {
 
 /* ---- children that must not have the candidate --------------------------------------------------------- */
 
-#define FOLDER_BYTES PATH_MAX
 /* A larger environment is passed on as it is: its copy is on the stack. */
 #define MOST_VARIABLES 4096
 
@@ -55,29 +53,44 @@ static bool is_program(const char *path) {
            sys4(SYS_newfstatat, AT_FDCWD, path, &about, 0) == 0 && S_ISREG(about.st_mode);
 }
 
-/* Where execvp finds `file`, perhaps written to `path`; NULL if it is not known. */
-static const char *search(const char *file, char *path) {
-    if (text_contains(file, "/"))
-        return file;
+/* Writes to `path` where execvp finds `file`; false if it is not known. */
+static bool search(const char *file, char *path) {
     const char *folders = environ != NULL ? environment_value(environ, "PATH") : NULL;
     for (const char *at = folders != NULL ? folders : "/bin:/usr/bin";; at++) {
         const char *end = at;
         while (*end != ':' && *end != '\0')
             end++;
         size_t length = (size_t)(end - at);
-        if (length + text_length(file) + 2 < FOLDER_BYTES) {
+        if (length + text_length(file) + 2 < FITTING_PATH_BYTES) {
             for (size_t i = 0; i < length; i++)
                 path[i] = at[i];
             if (length != 0)
                 path[length++] = '/'; /* an empty folder is the current one */
-            text_copy(path + length, FOLDER_BYTES - length, file);
+            text_copy(path + length, FITTING_PATH_BYTES - length, file);
             if (is_program(path))
-                return path;
+                return true;
         }
         at = end;
         if (*at == '\0')
-            return NULL;
+            return false;
     }
+}
+
+static bool write_path(const char *file, bool by_path, char *path) {
+    if (by_path && !text_contains(file, "/"))
+        return search(file, path);
+    text_copy(path, FITTING_PATH_BYTES, file);
+    return text_length(file) < FITTING_PATH_BYTES;
+}
+
+/* The path is in memory of its own, given back before the program starts: small stacks have no room for it. */
+static bool can_load(const char *file, bool by_path, char **environment) {
+    char *path = sys_anonymous(FITTING_PATH_BYTES);
+    if (path == NULL)
+        return true;
+    bool can = fitting_can_load(write_path(file, by_path, path) ? path : NULL, environment);
+    sys2(SYS_munmap, path, FITTING_PATH_BYTES);
+    return can;
 }
 
 static size_t count_of(strings environment) {
@@ -87,18 +100,18 @@ static size_t count_of(strings environment) {
     return count;
 }
 
-/* Whether the child must not have the candidate. Takes kilobytes of the stack, which are free again afterwards. */
-static __attribute__((noinline)) bool must_be_clean(const char *file, bool by_path, strings environment) {
-    char **own = (char **)environment, found[FOLDER_BYTES];
+/* Whether the child must not have the candidate. */
+static bool must_be_clean(const char *file, bool by_path, strings environment) {
+    char **own = (char **)environment;
     return own != NULL && file != NULL && environment_value(own, "LD_PRELOAD") != NULL &&
            (environment_flag(own, IMAS_ENV_FOLLOW) || environment_flag(own, IMAS_ENV_TREE)) &&
-           count_of(environment) < MOST_VARIABLES && !fitting_can_load(by_path ? search(file, found) : file, own);
+           count_of(environment) < MOST_VARIABLES && !can_load(file, by_path, own);
 }
 
 /* The program's own environment. On the stack of its user, for after vfork what is mapped would stay in the parent. */
 #define CLEAN(environment)                                                                                             \
     size_t count = count_of(environment);                                                                              \
-    char *own[count + 2], preload[CLEAN_ENVIRONMENT_BYTES];                                                            \
+    char *own[count + 2], preload[clean_environment_bytes((char **)environment)];                                      \
     for (size_t i = 0; i <= count; i++)                                                                                \
         own[i] = environment[i];                                                                                       \
     clean_environment(own, preload);

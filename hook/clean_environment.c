@@ -2,7 +2,6 @@
 #include "clean_environment.h"
 
 #include <stdbool.h>
-#include <stddef.h>
 
 #include "../abi/imas_abi.h"
 #include "environment.h"
@@ -83,3 +82,8 @@ void clean_environment(char **environment, char *preload) {
         put(environment, preload);
 }
 
+size_t clean_environment_bytes(char **environment) {
+    const char *list = environment_value(environment, "LD_PRELOAD");
+    size_t bytes = sizeof PRELOAD + (list != NULL ? text_length(list) : 0);
+    return bytes < CLEAN_ENVIRONMENT_BYTES ? bytes : CLEAN_ENVIRONMENT_BYTES;
+}

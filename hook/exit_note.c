@@ -2,6 +2,7 @@
 #include "exit_note.h"
 
 #include "libc.h"
+#include "next_found.h"
 #include "page.h"
 #include "sys.h"
 
@@ -38,12 +39,27 @@ void exit_note_install(bool (*before)(void)) {
         libc_at_quick_exit(on_quick_exit_call, &__dso_handle);
 }
 
-EXPORT _Noreturn void _exit(int status) {
+typedef void exit_call(int status);
+
+static exit_call *next_exit, *next_big_exit;
+
+void exit_note_prepare(void) {
+    NEXT_LISTED(next_exit, "_exit"), NEXT_LISTED(next_big_exit, "_Exit");
+}
+
+/* Handed on: a library that watches the process may have its own. */
+static _Noreturn void leave(exit_call *next, int status) {
     note_exit(status & 0xff);
+    if (likely(next != NULL))
+        next(status);
     for (;;)
         sys1(SYS_exit_group, status);
 }
 
+EXPORT _Noreturn void _exit(int status) {
+    leave(NEXT_LISTED(next_exit, "_exit"), status);
+}
+
 EXPORT _Noreturn void _Exit(int status) {
-    _exit(status);
+    leave(NEXT_LISTED(next_big_exit, "_Exit"), status);
 }

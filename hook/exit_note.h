@@ -6,6 +6,9 @@
 
 #include <stdbool.h>
 
+/* Finds what _exit and _Exit are handed on to. */
+void exit_note_prepare(void);
+
 /* `before`, unless NULL, runs first and returns whether this process may write the note (false in a child
  * made by vfork, which shares our memory). */
 void exit_note_install(bool (*before)(void));

@@ -39,9 +39,17 @@ static void note(int signal, int code) {
     set_relaxed(page_header->fatal_signal, (uint32_t)signal);
 }
 
-/* Ends the process by the signal once more, now with its default action, keeping sender and code. */
+/* Ends the process by the signal once more, now with its default action, keeping sender and code. What the process has sent
+ * itself goes by the call that sent it (abort and raise, or kill): a seccomp filter may allow no other. */
 static void send_again(int signal, siginfo_t *info) {
-    sys4(SYS_rt_tgsigqueueinfo, sys0(SYS_getpid), sys0(SYS_gettid), signal, info);
+    const long process = sys0(SYS_getpid);
+    const bool by_itself = info->si_pid == (pid_t)process;
+    if (by_itself && info->si_code == SI_USER)
+        sys2(SYS_kill, process, signal);
+    else if (by_itself && info->si_code == SI_TKILL)
+        sys3(SYS_tgkill, process, sys0(SYS_gettid), signal);
+    else
+        sys4(SYS_rt_tgsigqueueinfo, process, sys0(SYS_gettid), signal, info);
 }
 
 #ifndef SEGV_MTEAERR

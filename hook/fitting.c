@@ -71,7 +71,6 @@ void fitting_begin(void) {
 
 /* ---- what the program has ------------------------------------------------------------------------------ */
 
-#define PATH_BYTES 4096
 #define MOST_SEGMENTS 64
 #define MOST_SCRIPTS 5 /* a script whose interpreter is a script; the kernel allows as many */
 
@@ -100,14 +99,13 @@ static bool is_elf64(const ElfW(Ehdr) *header) {
 /* The dynamic linker of an open program. A dynamic object without one may be a dynamic linker itself: then its own
  * path stands. False for what reads no LD_PRELOAD, and for what is not known. */
 static bool loader_of_elf(int fd, const ElfW(Ehdr) *header, char *path) {
-    ElfW(Phdr) segments[MOST_SEGMENTS];
-    size_t count = header->e_phnum < MOST_SEGMENTS ? header->e_phnum : MOST_SEGMENTS;
-    if (read_at(fd, segments, count * sizeof *segments, header->e_phoff) != (long)(count * sizeof *segments))
-        return false;
-    for (size_t i = 0; i < count; i++) {
-        if (segments[i].p_type != PT_INTERP || segments[i].p_filesz >= PATH_BYTES)
+    for (size_t i = 0; i < header->e_phnum && i < MOST_SEGMENTS; i++) {
+        ElfW(Phdr) segment;
+        if (read_at(fd, &segment, sizeof segment, header->e_phoff + i * sizeof segment) != (long)sizeof segment)
+            return false;
+        if (segment.p_type != PT_INTERP || segment.p_filesz >= FITTING_PATH_BYTES)
             continue;
-        long got = read_at(fd, path, segments[i].p_filesz, segments[i].p_offset);
+        long got = read_at(fd, path, segment.p_filesz, segment.p_offset);
         path[got > 0 ? got : 0] = '\0';
         return got > 0;
     }
@@ -161,16 +159,13 @@ static uint64_t newest_named(const char *path) {
     return newest;
 }
 
-bool fitting_can_load(const char *path, char **environment) {
+bool fitting_can_load(char *path, char **environment) {
     const char *audit = environment_value(environment, "LD_AUDIT");
     if (audit != NULL && *audit != '\0')
         return false;
-    char loader[PATH_BYTES];
-    if ((needed_version <= OLD_ENOUGH && !brings_libraries) || path == NULL || own_loader == NULL ||
-        text_length(path) >= sizeof loader)
+    if ((needed_version <= OLD_ENOUGH && !brings_libraries) || path == NULL || own_loader == NULL)
         return true;
-    text_copy(loader, sizeof loader, path);
-    if (!loader_of(loader) || same_file(loader, own_loader->l_name))
+    if (!loader_of(path) || same_file(path, own_loader->l_name))
         return true;
-    return !brings_libraries && newest_named(loader) >= needed_version;
+    return !brings_libraries && newest_named(path) >= needed_version;
 }

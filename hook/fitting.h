@@ -8,7 +8,10 @@
 /* Learns what the candidate needs. Once, at the start. */
 void fitting_begin(void);
 
-/* path: the program, or NULL where it is not known. Calls nothing of libc. */
-bool fitting_can_load(const char *path, char **environment);
+#define FITTING_PATH_BYTES 4096
+
+/* path: the program, or NULL where it is not known; it has room for FITTING_PATH_BYTES, and is written over. Calls nothing of
+ * libc, and takes little of the stack. */
+bool fitting_can_load(char *path, char **environment);
 
 #endif

@@ -13,4 +13,5 @@ NO_BUILTINS := -fno-builtin-malloc -fno-builtin-free -fno-builtin-calloc -fno-bu
 # relocates us (unfit.c), the address of a libc function may be a stub of the program, which is not yet relocated.
 CFLAGS_HOOK := $(CFLAGS_C) -fPIC -fvisibility=hidden -ftls-model=initial-exec -fno-stack-protector $(NO_BUILTINS) \
   -fno-tree-loop-distribute-patterns -foptimize-sibling-calls -fomit-frame-pointer -fno-plt $(EXTRA_CFLAGS)
-LDFLAGS_HOOK := -shared -Wl,-z,now,-z,relro,-z,noexecstack -Wl,--no-undefined -Wl,--as-needed -Wl,--build-id -Wl,-O1
+# What we define we call ourselves: a program's own _exit that calls _Exit would call itself for ever through ours.
+LDFLAGS_HOOK := -shared -Wl,-Bsymbolic-functions -Wl,-z,now,-z,relro,-z,noexecstack -Wl,--no-undefined -Wl,--as-needed -Wl,--build-id -Wl,-O1

@@ -81,6 +81,7 @@ static void watch_over(char **arguments, char **environment) {
 __attribute__((constructor)) static void enter(int argc, char **arguments, char **at_start) {
     (void)argc;
     disposition_prepare();
+    exit_note_prepare();
     fork_order_resolve();
     if (libc_getauxval == NULL || libc_getauxval(AT_SECURE) != 0) {
         deepbind_strip(false);

@@ -76,18 +76,30 @@ static const ElfW(Sym) *find_by_gnu_hash(const struct loaded *tables, const char
     return NULL;
 }
 
-const ElfW(Sym) *loaded_definition(const struct loaded *tables, const char *name, uint32_t hash) {
-    if (tables->symbols == NULL || tables->strings == NULL)
+/* The older table (System V ABI, "Hash Table"): buckets, and for each symbol the next one of its bucket. */
+static const ElfW(Sym) *find_by_hash(const struct loaded *tables, const char *name) {
+    const uint32_t *bucket = tables->hash + 2, *chain = bucket + tables->hash[0];
+    uint32_t hash = 0;
+    for (const char *at = name; *at != '\0'; at++) {
+        hash = (hash << 4) + (unsigned char)*at;
+        hash = (hash ^ (hash >> 24 & 0xf0)) & 0x0fffffff;
+    }
+    if (tables->hash[0] == 0)
         return NULL;
-    if (tables->gnu_hash != NULL)
-        return find_by_gnu_hash(tables, name, hash);
-    uint32_t count = tables->hash != NULL ? tables->hash[1] : 0;
-    for (uint32_t index = 1; index < count; index++) {
+    for (uint32_t index = bucket[hash % tables->hash[0]]; index != 0; index = chain[index]) {
         const ElfW(Sym) *found = definition_at(tables, index, name);
         if (found != NULL)
             return found;
     }
     return NULL;
+}
+
+const ElfW(Sym) *loaded_definition(const struct loaded *tables, const char *name, uint32_t hash) {
+    if (tables->symbols == NULL || tables->strings == NULL)
+        return NULL;
+    if (tables->gnu_hash != NULL)
+        return find_by_gnu_hash(tables, name, hash);
+    return tables->hash != NULL ? find_by_hash(tables, name) : NULL;
 }
 
 bool loaded_defines(const struct loaded *tables, const char *name) {

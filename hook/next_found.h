@@ -7,16 +7,18 @@
 #include "object.h"
 #include "sys.h"
 
-static inline void *next_found_at(void **kept, const char *name) {
+static inline void *next_kept(void **kept, const char *name, void *(*search)(const char *)) {
     void *found = get_relaxed(*kept);
     if (unlikely(found == NULL)) {
-        found = libc_dlsym != NULL ? object_next(name) : object_next_listed(name);
+        found = search(name);
         set_relaxed(*kept, found);
     }
     return found;
 }
 
 /* `kept` is a pointer to such a function; NULL where the running libc has none. */
-#define NEXT_FOUND(kept, name) ((__typeof__(kept))next_found_at((void **)&(kept), name))
+#define NEXT_FOUND(kept, name) ((__typeof__(kept))next_kept((void **)&(kept), name, object_next_found))
+/* The same without dlsym, which may take ld.so's locks and allocate. */
+#define NEXT_LISTED(kept, name) ((__typeof__(kept))next_kept((void **)&(kept), name, object_next_listed))
 
 #endif

@@ -28,8 +28,8 @@ static int holds(struct dl_phdr_info *info, size_t size, void *argument) {
 
 static struct holder find_holder(const void *address) {
     struct holder holder = {(uintptr_t)address, NULL, ""};
-    if (address != NULL)
-        dl_iterate_phdr(holds, &holder);
+    if (address != NULL && libc_iterate != NULL)
+        libc_iterate(holds, &holder);
     return holder;
 }
 
@@ -38,7 +38,6 @@ const void *object_of(const void *address) {
 }
 
 const void *object_libc(void) {
-    /* a function that no program has a reason to define or to take the address of */
     return object_of((const void *)libc_version);
 }
 
@@ -119,4 +118,8 @@ void *object_next_listed(const char *name) {
         after_us |= object->l_ld == _DYNAMIC;
     }
     return NULL;
+}
+
+void *object_next_found(const char *name) {
+    return libc_dlsym != NULL ? object_next(name) : object_next_listed(name);
 }

@@ -19,9 +19,12 @@ const void *object_reached(const char *name);
 /* The definition of `name` in the objects after ours, or NULL. */
 void *object_next(const char *name);
 
-/* The function `name` in the objects after ours, or NULL. For a libc without dlsym
- * (object_next): this one does not choose among versions. */
+/* The function `name` in the objects after ours, or NULL. It neither waits nor allocates, as dlsym may, but does not choose
+ * among versions. */
 void *object_next_listed(const char *name);
+
+/* object_next, or object_next_listed where libc has no dlsym. */
+void *object_next_found(const char *name);
 
 /* Whether `object` (object_of) is one of our allocators: it exports imas_allocator_name. */
 bool object_is_ours(const void *object);

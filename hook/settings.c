@@ -13,7 +13,7 @@
 
 #include "../abi/imas_abi.h"
 #include "environment.h"
-#include "object.h"
+#include "next_found.h"
 #include "sys.h"
 #include "text.h"
 
@@ -26,6 +26,7 @@ typedef char *getenv_call(const char *name);
 struct setting {
     const char *name; /* in the list of names, ended by ':' or '\0' */
     char *value;
+    const char *was; /* the user's value, to which ours was added; NULL without one */
     bool is_lasting, is_answered;
 };
 
@@ -41,10 +42,12 @@ static bool is_name(const char *listed, const char *name) {
     return *name == '\0' && (*listed == ':' || *listed == '\0');
 }
 
-/* The value of the entry whose name is listed. */
-static char *listed_value(char **environment, const char *listed) {
+/* The value of the entry whose name is listed, behind `prefix`. */
+static char *listed_value(char **environment, const char *prefix, const char *listed) {
     for (; *environment != NULL; environment++) {
-        const char *entry = *environment, *name = listed;
+        const char *entry = text_after(*environment, prefix), *name = listed;
+        if (entry == NULL)
+            continue;
         while (*name != ':' && *name != '\0' && *entry == *name) {
             entry++;
             name++;
@@ -64,9 +67,10 @@ __attribute__((constructor)) static void keep(int argc, char **arguments, char *
     while (list != NULL && *list != '\0' && kept < MOST_SETTINGS) {
         bool is_lasting = *list == IMAS_SETTINGS_LASTING;
         const char *name = list + is_lasting;
-        char *value = listed_value(environment, name);
-        if (value != NULL)
-            settings[kept++] = (struct setting){.name = name, .value = value, .is_lasting = is_lasting};
+        struct setting one = {.name = name, .value = listed_value(environment, "", name), .is_lasting = is_lasting};
+        one.was = listed_value(environment, IMAS_ENV_WAS, name);
+        if (one.value != NULL)
+            settings[kept++] = one;
         while (*list != ':' && *list != '\0')
             list++;
         list += *list == ':';
@@ -74,35 +78,43 @@ __attribute__((constructor)) static void keep(int argc, char **arguments, char *
     __atomic_store_n(&count, kept, __ATOMIC_RELEASE);
 }
 
-static char *answer(const char *name) {
+/* `now`: what the environment has. A value that the program has set meanwhile is its own wish. */
+static bool is_own_wish(const struct setting *one, const char *now) {
+    return now != NULL && !text_equal(now, one->value) && (one->was == NULL || !text_equal(now, one->was));
+}
+
+static char *answer(const char *name, char *now) {
     uint32_t kept = __atomic_load_n(&count, __ATOMIC_ACQUIRE);
     for (uint32_t i = 0; i < kept; i++) {
         struct setting *one = &settings[i];
         if (is_name(one->name, name)) {
             bool was_answered = __atomic_exchange_n(&one->is_answered, true, __ATOMIC_RELAXED);
-            return was_answered && !one->is_lasting ? NULL : one->value;
+            return (was_answered && !one->is_lasting) || is_own_wish(one, now) ? now : one->value;
         }
     }
-    return NULL;
+    return now;
+}
+
+/* A resolver of another library may call getenv while ld.so has not relocated us yet; libc has no environment then either. Only
+ * of a weak name may the address be asked for. */
+static bool is_relocated(void) {
+    extern char **_environ __attribute__((weak)); /* another name of environ */
+    return &_environ != NULL;
 }
 
 /* libc's function, or another library's that stands between. Not by dlsym: that may allocate, and an allocator asks
  * for its settings before it can. */
 static char *next(getenv_call **call, const char *function, const char *name) {
-    getenv_call *found = get_relaxed(*call);
-    if (unlikely(found == NULL)) {
-        found = (getenv_call *)object_next_listed(function);
-        set_relaxed(*call, found);
-    }
-    return found != NULL ? found(name) : environ != NULL ? (char *)environment_value(environ, name) : NULL;
+    getenv_call *found = NEXT_LISTED(*call, function);
+    if (found != NULL)
+        return found(name);
+    return is_relocated() && environ != NULL ? (char *)environment_value(environ, name) : NULL;
 }
 
 EXPORT char *getenv(const char *name) {
-    char *kept = answer(name);
-    return kept != NULL ? kept : next(&next_getenv, "getenv", name);
+    return answer(name, next(&next_getenv, "getenv", name));
 }
 
 EXPORT char *secure_getenv(const char *name) {
-    char *kept = answer(name);
-    return kept != NULL ? kept : next(&next_secure_getenv, "secure_getenv", name);
+    return answer(name, next(&next_secure_getenv, "secure_getenv", name));
 }

@@ -154,6 +154,7 @@ static void decide(char **arguments, char **environment, bool whole_family) {
 __attribute__((constructor)) static void enter(int argc, char **arguments, char **at_start) {
     (void)argc;
     disposition_prepare();
+    exit_note_prepare();
     fork_order_resolve();
     bool whole_family = next_find();
     next_seal();

@@ -182,7 +182,7 @@ static enum imas_pass_reason why_at_relocation(void) {
         return IMAS_PASS_SANITIZER;
     if (has_malloc_of_the_user())
         return IMAS_PASS_OWN_MALLOC;
-    return wrapped_function() != NULL ? IMAS_PASS_WRAPPED : IMAS_PASS_NONE;
+    return wrapped_function() != NULL || wrapped_hidden() ? IMAS_PASS_WRAPPED : IMAS_PASS_NONE;
 }
 
 static void leave_alone(void) {

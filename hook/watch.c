@@ -192,6 +192,12 @@ EXPORT void imas_give_back_settings(char **environment) {
         give_back_set_share(share);
 }
 
+/* A program that looks behind fork whether it had threads finds none but its own (Python warns). */
+static void before_fork(void) {
+    give_back_hold();
+    pacer_end_if_alone();
+}
+
 static void begin_in_child(void) {
     main_thread = pthread_self();
     pacer_forget();
@@ -205,7 +211,7 @@ __attribute__((constructor)) static void enter(int argc, char **arguments, char 
     char **environment = environ != NULL ? environ : at_start;
     if (libc_getauxval == NULL || libc_getauxval(AT_SECURE) != 0 || environment_flag(environment, IMAS_ENV_DISABLE))
         return;
-    if (__register_atfork(give_back_hold, give_back_release, begin_in_child, &__dso_handle) != 0)
+    if (__register_atfork(before_fork, give_back_release, begin_in_child, &__dso_handle) != 0)
         return;
     give_back_enter();
     pacer_prepare();

@@ -169,3 +169,74 @@ const char *wrapped_function(void) {
     }
     return NULL;
 }
+
+/* ---- what we hide -------------------------------------------------------------------------------------- */
+
+static bool is_data(const ElfW(Sym) *symbol) {
+    unsigned type = ELF64_ST_TYPE(symbol->st_info);
+    return type == STT_OBJECT || type == STT_COMMON || type == STT_TLS;
+}
+
+/* Of malloc's family: unfit.c and interface.c judge who serves that. */
+static bool is_of_family(const char *name) {
+    return text_contains(name, "alloc") || text_contains(name, "memalign") || text_contains(name, "mallinfo") ||
+           text_contains(name, "mallopt") || text_contains(name, "free");
+}
+
+/* Whether it looks functions up itself: then its own by the name of one of libc's hands on to libc's, as ours does. */
+static bool looks_up(const struct loaded *tables) {
+    uint32_t end = loaded_references(tables);
+    for (uint32_t i = 1; i < end; i++) {
+        const char *name = tables->strings + tables->symbols[i].st_name;
+        if (text_equal(name, "dlsym") || text_equal(name, "dlvsym"))
+            return true;
+    }
+    return false;
+}
+
+static bool hides_name(const char *name, const struct loaded *object) {
+    const ElfW(Sym) *symbol = loaded_definition(object, name, loaded_hash(name));
+    if (symbol == NULL)
+        return false;
+    return is_data(symbol) || (is_function(symbol) && !is_of_family(name) && !looks_up(object));
+}
+
+/* Whether `object` has something of its own by the name of one of our definitions. */
+static bool hides(const struct loaded *ours, const struct loaded *object) {
+    const uint32_t *table = ours->gnu_hash, buckets = table[0], first = table[1];
+    const uint32_t *bucket = (const uint32_t *)((const ElfW(Addr) *)(table + 4) + table[2]), *chain = bucket + buckets;
+    for (uint32_t i = 0; i < buckets; i++) {
+        for (uint32_t index = bucket[i]; index >= first && index != 0; index++) {
+            if (hides_name(ours->strings + ours->symbols[index].st_name, object))
+                return true;
+            if ((chain[index - first] & 1) != 0)
+                break;
+        }
+    }
+    return false;
+}
+
+static bool hides_any(const struct link_map *ours) {
+    struct loaded own = loaded_read(ours);
+    for (const struct link_map *object = ours->l_next; object != NULL && own.gnu_hash != NULL; object = object->l_next) {
+        struct loaded tables = loaded_read(object);
+        if (is_libc(&tables))
+            return false;
+        bool is_users = !hands_on(&tables) && !is_runtime(&tables) && !is_allocator(&tables) && object->l_ld != _DYNAMIC &&
+                        !loaded_is_candidate(object, &tables);
+        if (is_users && hides(&own, &tables))
+            return true;
+    }
+    return false;
+}
+
+bool wrapped_hidden(void) {
+    for (const struct link_map *object = &_r_debug != NULL ? _r_debug.r_map : NULL; object != NULL; object = object->l_next) {
+        struct loaded tables = loaded_read(object);
+        if (is_libc(&tables))
+            return false;
+        if ((object->l_ld == _DYNAMIC || hands_on(&tables)) && hides_any(object))
+            return true;
+    }
+    return false;
+}

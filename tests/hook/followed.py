@@ -49,6 +49,19 @@ def audited(allocators):
                 check(f"followed {way} {mode} {allocator} inherits", outcome.returncode == 0 and inherits, outcome)
 
 
+def small_stacks(allocators):
+    """A thread of the smallest stack, and a handler on a signal's, start programs: the search takes no kilobytes there."""
+    compile_program("narrow")
+    for way in "thread", "signal":
+        command = [WORK / "narrow", way, "true"]
+        plain = run(command)
+        check(f"followed small stack {way} untouched", plain.stdout == b"started\n" * 3, plain)
+        for allocator in allocators:
+            for mode in ALL_MODES:
+                outcome = followed(mode, allocator, command)
+                check(f"followed small stack {way} {mode} {allocator}", outcome == plain, outcome)
+
+
 # Size of the program after so many children of vfork, less the size after as many before.
 GROWN = """import os, subprocess
 def size():
@@ -122,6 +135,8 @@ def children_that_cannot_load(built):
     if wanted("followed audit"):
         audited(["system", *allocators])
         keeps_and_leaves_nothing(["system", *allocators])
+    if wanted("followed small stack"):
+        small_stacks(["system", *allocators])
     if wanted("followed old"):
         everyone = [name for name in built if name != "system"]
         in_old_folder("old", [], everyone)

@@ -15,7 +15,7 @@ from harness import (ALL_MODES, HERE, LIB, PAGE, ROOT, RUNNING, WORK, check, com
 GIVE_BACK = LIB / "libimas-giveback.so"
 WAYS = ["threads", "poll", "epoll", "select", "accept", "sleep"]
 HAZARDS = """unshares-joined unshares-detached unshares-by-syscall unshares-at-once enters tasks sandboxed-thread sandboxed-alone counter-forbidden threads-forbidden
-forks daemons atfork descriptors cancelled main-ends main-vanishes interrupted to-the-process
+forks forks-alone daemons atfork descriptors cancelled main-ends main-vanishes interrupted to-the-process
 identities real-time""".split()
 NEEDS_ROOT = {"identities", "real-time"}
 TIMEOUT_S = int(os.environ.get("TIMEOUT_S", "120"))

@@ -19,7 +19,7 @@ NOTED = {"chained": signal.SIGSEGV, "chained-raw": signal.SIGSEGV, "chained-jump
          "default-again": signal.SIGSEGV, "default-sysv": signal.SIGSEGV, "raised-again": signal.SIGABRT,
          "reset-hand": signal.SIGBUS, "ignored-sent": 0, "ignored-fault": 0, "overflow-handled": 0,
          "overflow-default": signal.SIGSEGV, "blocked": 0, "reads": 0, "forked": 0, "vforked": signal.SIGABRT,
-         "threads": signal.SIGFPE}
+         "threads": signal.SIGFPE, "filtered-abort": signal.SIGABRT, "filtered-kill": signal.SIGFPE}
 
 
 def without_page(allocator, command, **options):

@@ -44,10 +44,13 @@ WAITS = """poll ppoll epoll_wait epoll_pwait epoll_pwait2 select pselect accept 
 EXPORTS = {HOOK: {*FAMILY, *BOTH, "prctl", "syscall"}, GUARD: BOTH,
            SETTINGS: {"getenv", "secure_getenv"},
            GIVE_BACK: {*THREADS, *WAITS, "unshare", "setns", "prctl", "syscall", "imas_give_back_settings"}}
+# Of the program or of libc, whichever comes first; of the compiler; and those that the guard and the hook look for.
+NAMES = {"environ", "__environ", "_environ", "_r_debug", "malloc", "free", "__errno_location", "imas_give_back_settings",
+         "__cxa_finalize", "__gmon_start__", "_ITM_deregisterTMCloneTable", "_ITM_registerTMCloneTable"}
 
 
 # On arm64 what is to become read-only, and what may be written, begin at 64 KiB: the largest page that there is.
-MOST_BYTES = {"x86_64": 96 << 10, "aarch64": (96 + 3 * 64) << 10}[MACHINE]
+MOST_BYTES = {"x86_64": 100 << 10, "aarch64": (100 + 3 * 64) << 10}[MACHINE]
 
 
 def tool(*command):
@@ -69,6 +72,11 @@ def libraries():
         check(f"{name} relro", "GNU_RELRO" in segments)
         check(f"{name} size", library.stat().st_size < MOST_BYTES, library.stat().st_size)
         check(f"{name} no __tls_get_addr", "__tls_get_addr" not in tool("nm", "-D", library))
+        own = defined & set(re.findall(r"(?:GLOB_DA|JUMP_SL)\w* +[0-9a-f]+ (\w+)", tool("readelf", "-rW", library)))
+        check(f"{name} calls its own functions", not own, own)
+        asked = {line.split()[1].split("@")[0] for line in tool("nm", "-D", "--undefined-only", library).splitlines()}
+        if library != GIVE_BACK and MACHINE == "x86_64":  # elsewhere the compiler's runtime asks for more
+            check(f"{name} asks for few names (hook/libc.h)", asked <= NAMES, asked - NAMES)
         for opens in ("dlopen", "dlmopen") if library in (HOOK, GUARD) else ():
             code = tool("objdump", "-d", "--no-show-raw-insn", f"--disassemble={opens}", library)
             body = code[code.index(f"<{opens}>:"):]

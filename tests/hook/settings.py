@@ -4,7 +4,7 @@
 import os
 import subprocess
 
-from harness import GUARD, HOOK, LIB, WORK, check, compile_program
+from harness import GUARD, HERE, HOOK, LIB, WORK, check, compile_program, run
 
 SETTINGS = LIB / "libimas-settings.so"
 
@@ -16,7 +16,18 @@ def answers(program, environment, *names, library=GUARD):
     return subprocess.run([str(word) for word in command], env=variables, capture_output=True, text=True).stdout.splitlines()
 
 
+def asked_early():
+    """A library asks while ld.so relocates it."""
+    source = HERE / "programs/chooses.c"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-fno-builtin", "-Wl,-z,now", "-DLIBRARY", "-o", WORK / "libchooses.so", source], check=True)
+    compile_program("chooses", f"-L{WORK}", f"-Wl,-rpath,{WORK}", "-lchooses")
+    plain = run([WORK / "chooses"])
+    said = answers(WORK / "chooses", {})
+    check("settings: asked while ld.so relocates", plain.stdout == b"1\n" and said == ["1"], (plain, said))
+
+
 def settings(allocators):
+    asked_early()
     compile_program("asker")
     program = WORK / "asker"
     for library in (GUARD, HOOK):
@@ -28,9 +39,13 @@ def settings(allocators):
         check(f"settings {way}: hidden", not any("A_SET" in line or "LASTS" in line or "IMAS" in line or "PRELOAD" in line
                                                  for line in said[5:]), said)
         check(f"settings {way}: the rest is libc's", "TOLD=later" in said and "child TOLD=later" in said, said)
+        said = answers(program, added, "A_SET=own", "A_SET", "LASTS", "LASTS=own", "LASTS", library=library)
+        check(f"settings {way}: the program's own value", said[:3] == ["A_SET=own own", "LASTS=2 2", "LASTS=own own"], said)
     changed = {"LIST": "own ours", "IMAS_WAS_LIST": "own", "IMAS_SETTINGS": "LIST", "IMAS_UNSET": "IMAS_SETTINGS:LD_PRELOAD"}
     said = answers(program, changed, "LIST")
     check("settings: the user's list comes back", said[0] == "LIST=own ours own" and "has LIST=own" in said, said)
+    said = answers(program, changed, "LIST=mine", "LIST")
+    check("settings: the program's own list", said[0] == "LIST=mine mine", said)
     for odd in ("", ":", "+", "+:+", ":".join(["A"] * 100), "A=B", "A" * 5000):
         said = answers(program, {"IMAS_SETTINGS": odd, "IMAS_UNSET": "IMAS_SETTINGS:LD_PRELOAD", "A": "1"}, "TOLD")
         check(f"settings: an odd list {odd[:10]!r}", said[:1] == ["TOLD=- -"] and "TOLD=later" in said, said)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asks for each name twice, by getenv and by secure_getenv; then shows its environment, and a child's.
+// Asks for each name twice, by getenv and by secure_getenv; NAME=VALUE is set instead. Then shows its environment, and a child's.
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +8,10 @@ extern char **environ;
 static const char *shown(const char *value) { return value != NULL ? value : "-"; }
 int main(int argc, char **argv) {
     for (int i = 1; i < argc; i++) {
+        if (strchr(argv[i], '=') != NULL) {
+            putenv(argv[i]);
+            continue;
+        }
         printf("%s=%s ", argv[i], shown(getenv(argv[i])));
         printf("%s\n", shown(secure_getenv(argv[i])));
     }

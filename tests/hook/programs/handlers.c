@@ -3,12 +3,15 @@
  * signal. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -339,6 +342,28 @@ static void in_threads(void) {
     raise(SIGFPE);
 }
 
+/* ---- under a filter that allows what abort and kill need, and nothing else ------------------------------- */
+
+#define ALLOW(name) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_##name, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
+
+static void filter_calls(void) {
+    static struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0), ALLOW(getpid), ALLOW(gettid), ALLOW(kill), ALLOW(tgkill),
+        ALLOW(rt_sigprocmask), ALLOW(rt_sigreturn), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+    };
+    static struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) != 0)
+        exit(3);
+}
+static void filtered_abort(void) {
+    filter_calls();
+    abort();
+}
+static void filtered_kill(void) {
+    filter_calls();
+    kill(getpid(), SIGFPE);
+}
+
 int main(int argc, char **argv) {
     static const struct { const char *name; void (*run)(void); } ways[] = {
         {"chained", chained}, {"chained-raw", chained_raw}, {"chained-jump", chained_jump},
@@ -347,6 +372,7 @@ int main(int argc, char **argv) {
         {"reset-hand", reset_hand}, {"ignored-sent", ignored_sent}, {"ignored-fault", ignored_fault},
         {"overflow-handled", overflow_handled}, {"overflow-default", overflow_default}, {"blocked", blocked},
         {"reads", reads}, {"forked", forked}, {"vforked", vforked}, {"threads", in_threads},
+        {"filtered-abort", filtered_abort}, {"filtered-kill", filtered_kill},
     };
     for (size_t i = 0; argc > 1 && i < sizeof ways / sizeof *ways; i++)
         if (strcmp(ways[i].name, argv[1]) == 0) {

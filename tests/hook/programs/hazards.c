@@ -336,6 +336,16 @@ static void child_works(void) {
     fflush(stdout);
 }
 
+static void forks_alone(void) {
+    bool has_pacer;
+    start_and_forget();
+    pid_t child = fork();
+    if (child == 0)
+        _exit(0);
+    printf("tasks after fork: %d\n", count_tasks(&has_pacer));
+    wait_for(child);
+}
+
 static void forks(void) {
     pthread_t thread = start(rest);
     tell_pacer("in the parent");
@@ -632,7 +642,7 @@ int main(int argc, char **argv) {
         void (*run)(void);
     } all[] = {{"unshares-joined", unshares_joined}, {"unshares-detached", unshares_detached},
                {"unshares-by-syscall", unshares_by_syscall}, {"unshares-at-once", unshares_at_once}, {"enters", enters}, {"tasks", tasks}, {"sandboxed-thread", sandboxed_thread},
-               {"sandboxed-alone", sandboxed_alone}, {"counter-forbidden", counter_forbidden}, {"threads-forbidden", threads_forbidden}, {"forks", forks},
+               {"sandboxed-alone", sandboxed_alone}, {"counter-forbidden", counter_forbidden}, {"threads-forbidden", threads_forbidden}, {"forks", forks}, {"forks-alone", forks_alone},
                {"daemons", daemons}, {"atfork", atfork}, {"descriptors", descriptors}, {"cancelled", cancelled},
                {"main-ends", main_ends}, {"main-vanishes", main_vanishes}, {"interrupted", interrupted},
                {"filtered", filtered}, {"to-the-process", to_the_process}, {"real-time", real_time}, {"identities", identities}};
