@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use procfs::process::{MMapPath, Process};
 
 use crate::activity::MOST_THREADS;
+use crate::environment::GUARD;
 use crate::foreign_process::{ForeignFile, mappings};
 use crate::interpreter_target::InterpreterTarget;
 use crate::program::Program;
@@ -27,6 +28,8 @@ pub struct Running {
     pub unit: Option<String>,
     /// Files that are mapped into the process.
     pub(crate) mapped: BTreeSet<PathBuf>,
+    /// Folder of the guard, where that is mapped.
+    pub(crate) guard_folder: Option<PathBuf>,
     /// The environment it was started with, `NAME=VALUE` each.
     pub(crate) environment: Vec<OsString>,
 }
@@ -54,12 +57,14 @@ fn of(process: &Process) -> Option<Running> {
     let pid = u32::try_from(process.pid()).ok()?;
     let program = program(process)?;
     let maps = mappings(pid, ForeignFile::Maps).ok()?;
-    let mapped = maps.iter().filter_map(|map| match &map.pathname {
+    let files = maps.iter().filter_map(|map| match &map.pathname {
         MMapPath::Path(path) => Some(path.clone()),
         _ => None,
     });
+    let mapped: BTreeSet<PathBuf> = files.collect();
     let environment = crate::process::environment(pid).unwrap_or_default();
-    let running = Running { pid, program, unit: unit(process), mapped: mapped.collect(), environment };
+    let guard_folder = folder_of_guard(&mapped);
+    let running = Running { pid, program, unit: unit(process), mapped, guard_folder, environment };
     // All of it was read of one program only if that still runs.
     (process.exe().ok()? == running.program.path).then_some(running)
 }
@@ -141,9 +146,16 @@ impl Running {
         variables
     }
 
+    /// Whether the library is mapped, from its own place or from beside the guard, where a bundle has it.
     pub(crate) fn maps(&self, library: &Path) -> bool {
-        self.mapped.contains(library)
+        let beside = || Some(self.guard_folder.as_ref()?.join(library.file_name()?));
+        self.mapped.contains(library) || beside().is_some_and(|file| self.mapped.contains(&file))
     }
+}
+
+/// Folder of the guard among the mapped files.
+pub(crate) fn folder_of_guard(mapped: &BTreeSet<PathBuf>) -> Option<PathBuf> {
+    mapped.iter().find(|file| file.ends_with(GUARD))?.parent().map(Path::to_owned)
 }
 
 #[cfg(test)]

@@ -192,11 +192,13 @@ impl Running {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::ffi::OsString;
 
     use super::*;
     use crate::catalogue::SYSTEM;
     use crate::program::Program;
+    use crate::running::folder_of_guard;
     use crate::runtime::RuntimeSettings;
 
     fn candidate(name: &str, library: Option<&str>, settings: &[(&str, &str)]) -> CatalogueCandidate {
@@ -209,11 +211,13 @@ mod tests {
     }
 
     fn process(mapped: &[&str], environment: &[&str]) -> Running {
+        let mapped: BTreeSet<PathBuf> = mapped.iter().map(PathBuf::from).collect();
         Running {
             pid: 1,
             program: Program { path: "/p".into(), detail: String::new() },
             unit: None,
-            mapped: mapped.iter().map(PathBuf::from).collect(),
+            guard_folder: folder_of_guard(&mapped),
+            mapped,
             environment: environment.iter().map(OsString::from).collect(),
         }
     }
@@ -246,6 +250,12 @@ mod tests {
         assert_eq!(on(&process(&["/p", pacer, "/i/libimas-guard.so"], &[])).unwrap(), "trim");
         assert_eq!(on(&process(&["/p", pacer, "/i/libimas-guard.so"], &cut)).unwrap(), "lean-trim");
         assert_eq!(on(&process(&["/p", pacer, "/l/je.so"], &[])).unwrap(), "je:trim");
+        // A bundle has all files in one folder of the container.
+        let bundled = |environment: &[&str]| process(&["/opt/libimas-guard.so", "/opt/je.so"], environment);
+        assert_eq!(on(&bundled(&[])).unwrap(), "je");
+        assert_eq!(on(&bundled(&["CONF=x"])).unwrap(), "je:mem");
+        let elsewhere = process(&["/i/libimas-guard.so", "/opt/je.so"], &[]);
+        assert_eq!(on(&elsewhere), None, "another's of the same name");
         // The guard may have taken the settings out again.
         assert_eq!(on(&process(&["/p", "/i/libimas-guard.so"], &[])), None);
         assert_eq!(process(&["/l/je.so"], &[]).is_on("je:mem", &all), On::Unknown);

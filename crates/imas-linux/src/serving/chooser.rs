@@ -150,6 +150,7 @@ mod tests {
                 program: Program { path: "/usr/bin/server".into(), detail: String::new() },
                 unit: None,
                 mapped: [libc.to_owned(), other.clone()].into(),
+                guard_folder: None,
                 environment: vec![format!("LD_PRELOAD={}", list.join(":")).into()],
             })
         };
