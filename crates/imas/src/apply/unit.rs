@@ -45,12 +45,28 @@ const FOLDERS: [&str; 5] = [
     "lib/systemd/system",
 ];
 
+/// Suffixes of units. Any other text after a dot is part of the name, as in `php8.2-fpm`.
+const KINDS: [&str; 11] = [
+    "service",
+    "socket",
+    "device",
+    "mount",
+    "automount",
+    "swap",
+    "target",
+    "path",
+    "timer",
+    "slice",
+    "scope",
+];
+
 /// The name with its suffix.
 ///
 /// # Errors
 /// When it is no service, or no name that systemd would take.
 pub(crate) fn full_name(word: &str) -> Result<String> {
-    let name = if word.contains('.') { word.to_owned() } else { format!("{word}.service") };
+    let has_kind = word.rsplit_once('.').is_some_and(|(_, kind)| KINDS.contains(&kind));
+    let name = if has_kind { word.to_owned() } else { format!("{word}.service") };
     let good = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b':' | b'-' | b'_' | b'.' | b'\\' | b'@');
     let stem = name.strip_suffix(".service").unwrap_or_default();
     if stem.is_empty() || !name.bytes().all(good) {
@@ -361,6 +377,8 @@ mod tests {
     fn names_of_services() {
         assert_eq!(full_name("nginx").unwrap(), "nginx.service");
         assert_eq!(full_name("a@b.service").unwrap(), "a@b.service");
+        assert_eq!(full_name("php8.2-fpm").unwrap(), "php8.2-fpm.service");
+        assert_eq!(full_name("org.example.web").unwrap(), "org.example.web.service");
         for bad in ["", "x.socket", "../x.service", "a b", ".service", "x/y.service"] {
             assert!(full_name(bad).is_err(), "{bad}");
         }
