@@ -76,6 +76,20 @@ fn a_drop_in_is_shown_then_written_then_taken_away() {
     assert_eq!(nothing.status.code(), Some(1), "{}", describe(&nothing));
 }
 
+#[test]
+fn a_value_that_systemd_alone_knows_is_left_alone() {
+    let world = World::new();
+    let words = ["apply", "web", "--candidate", "hoard", "--write"];
+    let root = image(&world, "ExecStart=/usr/bin/web\nEnvironment=LD_PRELOAD=/opt/%i/their.so");
+    assert_refused(&with_root(&world, &root, &words), "has a specifier such as %i");
+    let root = image(&world, "ExecStart=/usr/bin/web\nEnvironmentFile=/etc/web\nEnvironment=NAME=%i");
+    std::fs::create_dir_all(root.join("etc")).unwrap();
+    std::fs::write(root.join("etc/web"), "LD_PRELOAD = /opt/their.so\n").unwrap();
+    assert_refused(&with_root(&world, &root, &words), "sets LD_PRELOAD and would win");
+    std::fs::remove_file(root.join("etc/web")).unwrap();
+    succeeded(with_root(&world, &root, &words));
+}
+
 /// `imas unapply --all --write | head -1`
 #[test]
 fn a_reader_that_goes_away_keeps_no_drop_in_there() {

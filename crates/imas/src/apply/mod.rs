@@ -85,6 +85,7 @@ fn apply_to(
     let found = drop_in::find(&file)?;
     let inherited = unit.environment_before(&found);
     let variables = choice::changes(&libraries(context, &args.how), candidate, args.follow, &inherited)?;
+    check_specifiers(unit, &variables)?;
     check_files(unit, &variables, &args.how)?;
     lasting_settings::remarks(candidate)
         .iter()
@@ -385,7 +386,7 @@ fn environment_lines(text: &str) -> impl Iterator<Item = (&str, &str)> {
     let lines = text.lines().map(str::trim_start).filter(|line| !line.starts_with(['#', ';']));
     lines
         .filter_map(|line| line.split_once('='))
-        .map(|(name, value)| (name, value.trim().trim_matches(['"', '\''])))
+        .map(|(name, value)| (name.trim_end(), value.trim().trim_matches(['"', '\''])))
 }
 
 /// The service itself, as imasd knows services, else its program wherever it runs.
@@ -472,6 +473,20 @@ fn check_place(
         }
     }
     Ok(())
+}
+
+/// A specifier in a value is resolved by systemd alone, so a drop-in cannot repeat that value.
+fn check_specifiers(unit: &Unit, variables: &[(String, String)]) -> Result<()> {
+    match variables.iter().find(|(name, _)| unit.with_specifiers.contains(name)) {
+        Some((name, _)) => Err(Hinted::error(
+            format!(
+                "{}: its {name} has a specifier such as %i, whose value is known when it starts",
+                unit.name
+            ),
+            "take an instance (NAME@INSTANCE); or write the drop-in: 'imas env --format systemd'",
+        )),
+        None => Ok(()),
+    }
 }
 
 /// Files of variables win over a drop-in's: then ours would do nothing, or half of it.

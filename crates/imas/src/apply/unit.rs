@@ -2,7 +2,7 @@
 //! A systemd service as it is: its environment and what it runs, from the running manager or from the files
 //! below a root.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -21,6 +21,8 @@ pub(crate) struct Unit {
     pub(crate) name: String,
     /// Effective, as the manager or the files have it, ours included.
     pub(crate) environment: Variables,
+    /// Variables whose text in a file has a specifier such as `%i`: systemd alone knows their values.
+    pub(crate) with_specifiers: BTreeSet<String>,
     /// Files of variables, which win over `Environment=`.
     pub(crate) environment_files: Vec<PathBuf>,
     /// Words of the first `ExecStart=`.
@@ -137,11 +139,11 @@ impl Unit {
 
     /// Adds one unit file or drop-in, after those before it.
     fn add_file(&mut self, text: &str) {
-        let text = text.replace("\\\n", " ");
-        let mut section = "";
-        for line in text.lines().map(str::trim) {
+        let mut section = String::new();
+        for line in &lines(text) {
+            let line = line.trim();
             if line.starts_with('[') {
-                section = line;
+                line.clone_into(&mut section);
             }
             let Some((key, value)) = line.split_once('=').filter(|_| section == "[Service]") else {
                 continue;
@@ -149,14 +151,20 @@ impl Unit {
             let value = value.trim();
             match key.trim() {
                 // An empty value takes back all before it.
-                "Environment" if value.is_empty() => self.environment.clear(),
-                "Environment" => self.add_environment(&value.replace("%%", "%")),
+                "Environment" if value.is_empty() => {
+                    self.environment.clear();
+                    self.with_specifiers.clear();
+                }
+                "Environment" => self.add_environment_of_file(value),
                 "EnvironmentFile" if value.is_empty() => self.environment_files.clear(),
                 "EnvironmentFile" => self.environment_files.push(value.trim_start_matches('-').into()),
                 "ExecStart" if value.is_empty() => self.exec.clear(),
                 "ExecStart" if self.exec.is_empty() => {
                     let command = value.trim_start_matches(['@', '-', ':', '+', '!']);
                     self.exec = words(command).into_iter().map(OsString::from).collect();
+                    if value[..value.len() - command.len()].contains('@') && self.exec.len() > 1 {
+                        self.exec.remove(1); // the name of the process
+                    }
                 }
                 "MemoryMax" => self.memory_max = bytes(value),
                 "WorkingDirectory" => self.folder = folder(value),
@@ -173,6 +181,18 @@ impl Unit {
             if let Some((name, value)) = word.split_once('=') {
                 self.environment.insert(name.into(), value.into());
             }
+        }
+    }
+
+    fn add_environment_of_file(&mut self, value: &str) {
+        for word in words(value) {
+            let Some((name, value)) = word.split_once('=') else { continue };
+            if value.replace("%%", "").contains('%') {
+                self.with_specifiers.insert(name.to_owned());
+            } else {
+                self.with_specifiers.remove(name);
+            }
+            self.environment.insert(name.into(), value.replace("%%", "%").into());
         }
     }
 
@@ -306,15 +326,72 @@ fn bytes(text: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(1 << (10 * power)).filter(|bytes| *bytes < u64::MAX)
 }
 
-/// Quoted words, as systemd reads and prints them; what it would not read either is left out.
-fn words(text: &str) -> Vec<String> {
-    shell_words::split(text).unwrap_or_default()
+/// The lines of a unit file without comments, each that ends in a backslash with the next one.
+fn lines(text: &str) -> Vec<String> {
+    let (mut lines, mut begun) = (vec![], String::new());
+    for line in text.lines().filter(|line| !line.trim_start().starts_with(['#', ';'])) {
+        let rest = line.trim_end_matches('\\');
+        if (line.len() - rest.len()) % 2 == 1 {
+            begun.push_str(&line[..line.len() - 1]);
+            begun.push(' ');
+        } else {
+            begun.push_str(line);
+            lines.push(std::mem::take(&mut begun));
+        }
+    }
+    lines.push(begun);
+    lines
 }
 
-/// Arguments in systemd's text `{ path=/bin/x ; argv[]=/bin/x -a ; ... }`.
+/// Quoted words, as systemd reads and prints them. It knows no comment behind a word.
+fn words(text: &str) -> Vec<String> {
+    let (mut words, mut word, mut quote): (Vec<String>, Option<String>, Option<char>) = (vec![], None, None);
+    let mut signs = text.chars();
+    while let Some(sign) = signs.next() {
+        if quote == Some(sign) {
+            quote = None;
+            continue;
+        }
+        if quote.is_none() && sign.is_whitespace() {
+            words.extend(word.take());
+            continue;
+        }
+        let word = word.get_or_insert_default();
+        match sign {
+            '"' | '\'' if quote.is_none() => quote = Some(sign),
+            '\\' => word.extend(escaped(&mut signs)),
+            _ => word.push(sign),
+        }
+    }
+    words.extend(word);
+    words
+}
+
+/// The sign that the text behind a backslash stands for.
+fn escaped(signs: &mut std::str::Chars<'_>) -> Option<char> {
+    match signs.next()? {
+        'n' => Some('\n'),
+        't' => Some('\t'),
+        's' => Some(' '),
+        'x' => {
+            let digits: String = signs.by_ref().take(2).collect();
+            u8::from_str_radix(&digits, 16).ok().map(char::from)
+        }
+        sign => Some(sign),
+    }
+}
+
+/// The command in systemd's text `{ path=/bin/x ; argv[]=/bin/x -a ; ignore_errors=no ; ... }`. The words of
+/// `argv[]` have no quotes around them, and its first one need not be the program.
 fn shown_command(value: &str) -> Vec<OsString> {
-    let arguments = value.split_once("argv[]=").map(|(_, rest)| rest.split(" ; ").next().unwrap_or(rest));
-    words(arguments.unwrap_or_default()).into_iter().map(OsString::from).collect()
+    let between = |begin: &str, end: &str| {
+        let (_, rest) = value.split_once(begin)?;
+        Some(rest.split_once(end).map_or(rest, |(text, _)| text))
+    };
+    let Some(path) = between("path=", " ; argv[]=") else { return vec![] };
+    let argv = between("argv[]=", " ; ignore_errors=").unwrap_or_default();
+    let rest = argv.strip_prefix(path).or_else(|| Some(argv.split_once(' ')?.1)).unwrap_or_default();
+    std::iter::once(path).chain(rest.split_whitespace()).map(OsString::from).collect()
 }
 
 /// Restarts the service if it runs, of a template all instances that run. Answers which were restarted.
@@ -400,6 +477,21 @@ mod tests {
     }
 
     #[test]
+    fn odd_lines_are_read_as_systemd_does() {
+        let mut unit = Unit::default();
+        unit.add_file(
+            "[Service]\n# A=no \\\nEnvironment=A=1 \\\n; between\n  B=2 #C D=#4 'E=\"' F=a\\x2db G='%%i'\n",
+        );
+        for (name, value) in [("A", "1"), ("B", "2"), ("D", "#4"), ("E", "\""), ("F", "a-b"), ("G", "%i")] {
+            assert_eq!(get(&unit.environment, name).as_deref(), Some(value), "{name}");
+        }
+        assert!(unit.with_specifiers.is_empty());
+        unit.add_file("[Service]\nEnvironment=H=/%i I=%i\nEnvironment=I=1\nExecStart=-@/bin/x name -a\n");
+        assert_eq!(unit.with_specifiers, BTreeSet::from(["H".to_owned()]));
+        assert_eq!(unit.exec, ["/bin/x", "-a"]);
+    }
+
+    #[test]
     fn a_drop_in_of_ours_is_undone() {
         let mut unit = Unit::default();
         unit.add_environment(
@@ -414,5 +506,10 @@ mod tests {
     fn a_command_is_read_as_systemd_prints_it() {
         let value = "{ path=/usr/bin/x ; argv[]=/usr/bin/x -a b ; ignore_errors=no ; start_time=[n/a] }";
         assert_eq!(shown_command(value), ["/usr/bin/x", "-a", "b"]);
+        let value = "{ path=/a dir/x ; argv[]=/a dir/x -n it's ; -b ; ignore_errors=no ; start_time=[n/a] }";
+        assert_eq!(shown_command(value), ["/a dir/x", "-n", "it's", ";", "-b"]);
+        let value = "{ path=/usr/bin/x ; argv[]=name -a ; ignore_errors=no }";
+        assert_eq!(shown_command(value), ["/usr/bin/x", "-a"]);
+        assert_eq!(shown_command("{ path=/x ; argv[]=name ; ignore_errors=no }"), ["/x"]);
     }
 }
