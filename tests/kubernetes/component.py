@@ -29,7 +29,9 @@ def workload(kind="Deployment", name="web"):
     pod = {
         "initContainers": [{"name": "first", "image": "x"}],
         "containers": [
-            {"name": "app", "image": "x", "env": [{"name": "A", "value": "1"}, {"name": "IMAS_UNSET", "value": "own"}],
+            {"name": "app", "image": "x",
+             "env": [{"name": "A", "value": "1"}, {"name": "IMAS_UNSET", "value": "own"},
+                     {"name": "LD_PRELOAD", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}}],
              "volumeMounts": [{"name": "data", "mountPath": "/data"}]},
             {"name": "proxy", "image": "x"},
         ],
@@ -51,6 +53,8 @@ def is_given(made, candidate, environment):
     variables = {one["name"]: one.get("value") for one in containers["app"]["env"]}
     expect(labels["imas.io/candidate"] == candidate and labels["imas.io/workload"] == "web" and labels["app"] == "web", labels)
     expect({"A": "1", **environment}.items() <= variables.items(), variables)
+    both = [one for one in containers["app"]["env"] if {"value", "valueFrom"} <= set(one)]
+    expect(not both, f"the apiserver refuses a value beside a source: {both}")
     expect({one["name"] for one in spec["volumes"]} == {"data", LIBRARIES}, spec)
     expect({one["name"] for one in spec["initContainers"]} == {"first", LIBRARIES}, spec)
     mounts = {one["name"]: one for one in containers["app"]["volumeMounts"]}

@@ -86,7 +86,10 @@ fn template(given: &GivenArgs, container: &str, variables: &BTreeMap<String, Str
     if variables.is_empty() {
         return json!({});
     }
-    let env: Vec<_> = variables.iter().map(|(name, value)| json!({ "name": name, "value": value })).collect();
+    // A variable with a value may not have a source too: null takes away one that the container has.
+    let variable =
+        |(name, value): (&String, &String)| json!({ "name": name, "value": value, "valueFrom": null });
+    let env: Vec<_> = variables.iter().map(variable).collect();
     json!({
         "volumes": [{ "name": LIBRARIES, "emptyDir": {} }],
         "initContainers": [copier(&given.image)],

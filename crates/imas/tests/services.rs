@@ -314,7 +314,10 @@ fn each_format_has_what_its_tool_wants() {
             &["COPY [\"imas/libjemalloc.so\", ", "\nENV LD_PRELOAD=\"/", "\nENV MALLOC_CONF=\""][..],
         ),
         ("compose", &["services:\n  web:\n", "\n      LD_PRELOAD: \"/", "read_only: true"]),
-        ("kubernetes", &["- name: web\n", "hostPath:", "readOnly: true", "- name: MALLOC_CONF\n"]),
+        (
+            "kubernetes",
+            &["- name: web\n", "hostPath:", "readOnly: true", "- name: MALLOC_CONF\n", "valueFrom: null\n"],
+        ),
     ] {
         let got = printed(&["--format", format, "--name", "web"]);
         for want in wants {

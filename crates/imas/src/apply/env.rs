@@ -217,9 +217,10 @@ impl Setting<'_> {
         }
         text.push_str(&format!("      containers:\n        - name: {}\n          env:\n", self.args.name));
         for (name, value) in &self.variables {
-            // Kubernetes replaces $(NAME); $$( stands for it.
+            // Kubernetes replaces $(NAME); $$( stands for it. A value may not be beside a source: null takes
+            // away one that the container has.
             text.push_str(&format!(
-                "            - name: {name}\n              value: {}\n",
+                "            - name: {name}\n              value: {}\n              valueFrom: null\n",
                 json_text(&value.replace("$(", "$$("))
             ));
         }
