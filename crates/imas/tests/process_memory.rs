@@ -82,6 +82,7 @@ fn a_process_that_does_not_exist_is_an_error_that_names_the_way_out() {
     let gone = output(&mut world.imas(["explain", "--pid", "4194304"]));
     let said = describe(&gone);
     assert!(!gone.status.success() && said.contains("sudo imas explain --pid PID"), "{said}");
+    assert!(said.contains("has ended, is the kernel's"), "root finds no program there either: {said}");
     let none = output(&mut world.imas(["explain"]));
     assert_eq!(none.status.code(), Some(2), "{}", describe(&none));
 }

@@ -89,7 +89,9 @@ fn meant(word: &str) -> Result<Vec<Running>> {
     if let Ok(pid) = word.parse() {
         let found = running::one(pid).ok_or_else(|| {
             Hinted::error(
-                format!("process {pid} does not exist, or belongs to another user"),
+                format!(
+                    "process {pid} does not exist, has ended, is the kernel's, or belongs to another user"
+                ),
                 "another user's processes can be asked by root: sudo imas trim PID",
             )
         })?;

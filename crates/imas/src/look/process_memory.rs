@@ -113,7 +113,7 @@ enum Verdict {
 pub(crate) fn run(pid: u32, json: JsonArgs, context: &Context) -> Result<ExitCode> {
     let gone = || {
         Hinted::error(
-            format!("process {pid} does not exist, or belongs to another user"),
+            format!("process {pid} does not exist, has ended, is the kernel's, or belongs to another user"),
             "another user's processes can be looked into by root: sudo imas explain --pid PID",
         )
     };
