@@ -78,13 +78,17 @@ pub fn files<'a>(context: &'a Context, candidate: &'a CatalogueCandidate) -> imp
     own.into_iter().chain([candidate.library.as_deref(), candidate.needs.as_deref()]).flatten()
 }
 
-/// Oldest C library with which these files work, such as `glibc 2.17`; this machine's where that cannot be read.
+/// Oldest C library with which these files work, such as `glibc 2.17`, after libstdc++ if they need that; this
+/// machine's where that cannot be read.
 pub fn oldest_libc<'a>(files: impl IntoIterator<Item = &'a Path>) -> String {
-    let asked: Result<Vec<_>, _> = files.into_iter().map(elf::glibc_asked).collect();
-    match asked.ok().and_then(|versions| versions.into_iter().flatten().max()) {
+    let files: Vec<&Path> = files.into_iter().collect();
+    let asked: Result<Vec<_>, _> = files.iter().map(|file| elf::glibc_asked(file)).collect();
+    let libc = match asked.ok().and_then(|versions| versions.into_iter().flatten().max()) {
         Some((major, minor)) => format!("glibc {major}.{minor}"),
         None => host::libc_version(),
-    }
+    };
+    let is_cxx = files.iter().any(|file| elf::asks_for_libstdcxx(file).unwrap_or(false));
+    if is_cxx { format!("libstdc++ and {libc}") } else { libc }
 }
 
 /// An error if the candidate's library belongs to a distribution, and cannot be taken along.

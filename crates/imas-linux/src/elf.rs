@@ -18,7 +18,7 @@ use object::{Object, ObjectSection, ObjectSymbol, SectionFlags};
 
 use self::bounded::{Bounded, Limited};
 use self::headers::Headers;
-pub use self::versions::glibc_asked;
+pub use self::versions::{asks_for_libstdcxx, glibc_asked};
 pub use self::wrapped::{called_by, defined_by};
 use crate::program_file::ProgramFile;
 use crate::runtime::FoundRuntime;

@@ -261,6 +261,19 @@ fn a_bundle_is_all_that_is_needed() {
     crate::support::assert_hinted(&full, "other files");
 }
 
+/// In an image without libstdc++ no program starts under a library that is linked with it.
+#[test]
+fn a_bundle_that_needs_libstdcxx_says_so() {
+    let world = World::new();
+    if !world.lib_dir().join("allocators/libtcmalloc-google.so").exists() {
+        return imas_testing::skipped("tcmalloc-google was not built");
+    }
+    let out = world.work().join("google");
+    let made = succeeded(output(world.imas(["bundle", "tcmalloc-google", "--out"]).arg(&out)));
+    assert!(stderr(&made).contains("for images with libstdc++ and glibc 2."), "{}", describe(&made));
+    assert!(std::fs::read_to_string(out.join("README")).unwrap().contains("with libstdc++ and glibc 2."));
+}
+
 /// An entry point that is a script executes the server: without --follow that runs untouched.
 #[test]
 fn settings_for_containers_say_what_they_reach() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The version of glibc for which a library asks.
+//! What a library asks of other ones: the version of glibc, and whether libstdc++.
 
 use std::path::Path;
 
@@ -13,25 +13,38 @@ use super::{ElfError, library_bytes};
 /// # Errors
 /// When the file cannot be read or is not a readable ELF file.
 pub fn glibc_asked(library: &Path) -> Result<Option<(u16, u16)>, ElfError> {
+    Ok(asked(library)?.iter().filter_map(|name| of_glibc(name)).max())
+}
+
+/// Whether a library asks for symbols of libstdc++, which an image may lack: no program starts there with it.
+///
+/// # Errors
+/// When the file cannot be read or is not a readable ELF file.
+pub fn asks_for_libstdcxx(library: &Path) -> Result<bool, ElfError> {
+    Ok(asked(library)?.iter().any(|name| name.starts_with(b"GLIBCXX_")))
+}
+
+/// Names of the versions of symbols for which a library asks.
+fn asked(library: &Path) -> Result<Vec<Vec<u8>>, ElfError> {
     let bytes = library_bytes(library)?;
     match object::File::parse(&*bytes)? {
-        object::File::Elf32(elf) => Ok(newest(&elf)?),
-        object::File::Elf64(elf) => Ok(newest(&elf)?),
-        _ => Ok(None),
+        object::File::Elf32(elf) => Ok(names_of(&elf)?),
+        object::File::Elf64(elf) => Ok(names_of(&elf)?),
+        _ => Ok(vec![]),
     }
 }
 
-fn newest<Elf: FileHeader>(file: &ElfFile<'_, Elf>) -> Result<Option<(u16, u16)>, object::Error> {
+fn names_of<Elf: FileHeader>(file: &ElfFile<'_, Elf>) -> Result<Vec<Vec<u8>>, object::Error> {
     let (endian, data, sections) = (file.endian(), file.data(), file.elf_section_table());
-    let Some((mut needed, names)) = sections.gnu_verneed(endian, data)? else { return Ok(None) };
+    let Some((mut needed, names)) = sections.gnu_verneed(endian, data)? else { return Ok(vec![]) };
     let names = sections.strings(endian, data, names)?;
-    let mut newest = None;
+    let mut asked = vec![];
     while let Some((_, versions)) = needed.next()? {
         for version in versions {
-            newest = newest.max(of_glibc(version?.name(endian, names)?));
+            asked.push(version?.name(endian, names)?.to_vec());
         }
     }
-    Ok(newest)
+    Ok(asked)
 }
 
 /// Major and minor number of a version such as `GLIBC_2.2.5`; `None` for those of other libraries.
@@ -59,5 +72,6 @@ mod tests {
         let gettid = "int gettid(void); int getpid(void); int two(void) { return gettid() + getpid(); }";
         assert_eq!(asked(gettid), Some((2, 30)));
         assert!(glibc_asked(&folder.path().join("a.c")).is_err());
+        assert!(!asks_for_libstdcxx(&folder.path().join("a.so")).unwrap());
     }
 }
