@@ -87,7 +87,10 @@ fn a_value_that_systemd_alone_knows_is_left_alone() {
     std::fs::write(root.join("etc/web"), "LD_PRELOAD = /opt/their.so\n").unwrap();
     assert_refused(&with_root(&world, &root, &words), "sets LD_PRELOAD and would win");
     std::fs::remove_file(root.join("etc/web")).unwrap();
-    succeeded(with_root(&world, &root, &words));
+    assert!(!stderr(&succeeded(with_root(&world, &root, &words))).contains("is a pattern"));
+    let root = image(&world, "ExecStart=/usr/bin/web\nEnvironmentFile=-/etc/web.d/*.env");
+    let shown = with_root(&world, &root, &["apply", "web", "--candidate", "jemalloc"]);
+    assert!(stderr(&shown).contains("EnvironmentFile=/etc/web.d/*.env is a pattern"), "{}", describe(&shown));
 }
 
 /// `imas unapply --all --write | head -1`

@@ -499,6 +499,13 @@ fn check_files(unit: &Unit, variables: &[(String, String)], how: &WriteArgs) -> 
                 format!("take {name} out of that file, or put it into a drop-in"),
             ));
         }
+        if file.to_string_lossy().contains(['*', '?', '[', '%']) {
+            message::warning(&format!(
+                "{}: EnvironmentFile={} is a pattern, which is not looked at: what its files set wins over a drop-in",
+                unit.name,
+                file.display()
+            ));
+        }
     }
     Ok(())
 }
