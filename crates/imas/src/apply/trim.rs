@@ -219,11 +219,12 @@ fn why_not(process: &Running) -> &'static str {
 }
 
 impl Row {
-    /// Says what a restart would bring, where that can be read.
+    /// Says what a restart would bring, where that can be read. One under the same candidate brings nothing.
     fn look_at_heaps(&mut self, advised: Option<&str>) {
         if let Ok(heaps) = process_heaps::of(self.pid) {
             self.returnable_bytes = Some(heaps.bytes.returnable);
-            self.restart_under = advised.map(str::to_owned);
+            let other = advised.filter(|name| self.candidate.as_deref() != Some(*name));
+            self.restart_under = other.map(str::to_owned);
         }
     }
 
@@ -288,5 +289,8 @@ mod tests {
             known.words(),
             "it was started without IMAS; 9.00 MiB are free: a restart under glibc:lean-trim would give them back"
         );
+        let mut own = Row { pid: std::process::id(), candidate: Some("glibc:lean-trim".into()), ..row() };
+        own.look_at_heaps(Some("glibc:lean-trim"));
+        assert_eq!(own.restart_under, None, "it is on that already");
     }
 }
