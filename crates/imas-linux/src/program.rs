@@ -149,6 +149,10 @@ impl Command {
 /// # Errors
 /// When there is none, or it may not be executed.
 pub fn find(word: &OsStr, path_variable: Option<&OsStr>) -> Result<PathBuf, CommandError> {
+    // Behind each folder of `PATH` it would name the folder.
+    if word.is_empty() {
+        return Err(CommandError::NotFound(PathBuf::from("''")));
+    }
     if word.as_bytes().contains(&b'/') {
         let file = PathBuf::from(word);
         return executable(&file).map(|()| file);
@@ -293,6 +297,8 @@ mod tests {
         std::fs::write(&plain, "x").unwrap();
         let not_there = Command::resolve(&words("surely-no-such-program"), None);
         assert!(matches!(not_there, Err(CommandError::NotFound(_))));
+        let no_name = Command::resolve(&[OsString::new()], Some(OsStr::new("/bin")));
+        assert!(matches!(no_name, Err(CommandError::NotFound(_))));
         let no_bit = Command::resolve(&[plain.into_os_string()], None);
         assert!(matches!(no_bit, Err(CommandError::NotExecutable { .. })));
         let directory = Command::resolve(&words("/usr"), None);

@@ -60,10 +60,15 @@ fn preloads(variables: &Variables) -> impl Iterator<Item = (&'static str, PathBu
     by_user.chain(for_all().into_iter().map(|path| (FOR_ALL, path))).take(MOST)
 }
 
+/// Whether the first library of LD_PRELOAD is one of ours.
+pub(crate) fn begins_with_ours(variables: &Variables) -> bool {
+    variables.get(LD_PRELOAD).is_some_and(|list| entries(list.as_bytes()).next().is_some_and(is_ours))
+}
+
 /// The libraries of LD_PRELOAD, without ours and the allocator that we put behind ours.
 fn named(variables: &Variables) -> Vec<PathBuf> {
     let mut list = variables.get(LD_PRELOAD).map(|list| list.as_os_str());
-    if list.is_some_and(|list| entries(list.as_bytes()).next().is_some_and(is_ours)) {
+    if begins_with_ours(variables) {
         let was = format!("{}{LD_PRELOAD}", imas_abi::env::WAS);
         list = variables.get(was).map(|list| list.as_os_str());
     }

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use crate::support::{
-    World, build, default_set, describe, lib_dir, list, output, parsed, stderr, stdout, succeeded, workspace,
+    World, build, built, default_set, describe, lib_dir, list, output, parsed, stderr, stdout, succeeded,
+    workspace,
 };
 use imas_testing::skipped;
 
@@ -59,6 +60,17 @@ fn candidates() -> Vec<String> {
 
 fn follow(world: &World, candidate: &str, words: &[&str]) -> Output {
     output(world.imas(["run", "--follow", "--candidate", candidate, "--"]).args(words))
+}
+
+#[test]
+fn a_start_below_a_followed_one_has_its_own_candidate_alone() {
+    let world = World::new();
+    let imas = built("imas").display().to_string();
+    for how in ["run --candidate system --", "run --candidate glibc:arena1 --", "run --"] {
+        let line = format!("{imas} {how} /usr/bin/grep -c libhoard /proc/self/maps");
+        let below = follow(&world, "hoard", &["sh", "-c", &line]);
+        assert_eq!(stdout(&below), "0\n", "{how}: {}", describe(&below));
+    }
 }
 
 /// Output and exit status must be those of the untouched run, and standard error must be empty.

@@ -105,6 +105,22 @@ fn the_signal_of_that_limit_still_kills_the_program() {
     assert_eq!(started.status, untouched.status, "{}", describe(&started));
 }
 
+#[test]
+fn streams_that_are_closed_stay_closed() {
+    let world = World::new();
+    let imas = imas();
+    for stream in 0..3 {
+        let status = |how: &str| {
+            let text = format!("exec {how} /usr/bin/test -e /proc/self/fd/{stream} {stream}>&-");
+            output(world.command("/bin/sh").args(["-c", &text])).status.code()
+        };
+        assert_eq!(status(""), Some(1), "{stream}");
+        for how in ["run --", "run --candidate mimalloc --", "run -- nice -n 0", "record -o trace --"] {
+            assert_eq!(status(&format!("{imas} {how}")), Some(1), "{stream}: {how}");
+        }
+    }
+}
+
 /// The longest last argument with which the command starts.
 fn longest(start: impl Fn(usize) -> bool) -> usize {
     let (mut fits, mut too_long) = (0, 130_000);
