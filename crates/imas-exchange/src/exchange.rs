@@ -50,13 +50,6 @@ pub struct Wanted {
     pub subjects: Vec<String>,
 }
 
-impl Wanted {
-    /// The list of these bytes; an empty one of none.
-    pub fn of(bytes: &[u8]) -> io::Result<Self> {
-        Ok(if bytes.is_empty() { Self::default() } else { serde_json::from_slice(bytes)? })
-    }
-}
-
 /// The folder.
 #[derive(Clone, Debug)]
 pub struct Exchange {
@@ -144,13 +137,10 @@ impl Exchange {
 
     /// Reads the list of what is wanted; empty where it was not written yet.
     pub fn wanted(&self) -> io::Result<Wanted> {
-        Wanted::of(&self.wanted_bytes()?)
-    }
-
-    /// The bytes of the list of what is wanted; none where it was not written yet. Who looks often compares
-    /// them with those of the last time.
-    pub fn wanted_bytes(&self) -> io::Result<Vec<u8>> {
-        Ok(Folder::open(&self.folder)?.read(WANTED, MOST_WANTED)?.unwrap_or_default())
+        match Folder::open(&self.folder)?.read(WANTED, MOST_WANTED)? {
+            Some(bytes) => Ok(serde_json::from_slice(&bytes)?),
+            None => Ok(Wanted::default()),
+        }
     }
 
     /// The agent's record of itself; `None` where there is none.

@@ -3,14 +3,13 @@
 //! anew when a connection is made and every 10 to 30 minutes, which repairs that. No consumer on the server.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_nats::{Client, Message, Subscriber};
 use futures_util::StreamExt as _;
-use imas_exchange::exchange::{Exchange, Wanted};
+use imas_exchange::exchange::Exchange;
 use imas_exchange::{FleetStatistics, statistics};
 use imas_fleet::FleetBus as _;
 use rand::RngExt as _;
@@ -44,35 +43,6 @@ pub struct Inbox {
     doubted: Arc<Mutex<BTreeMap<String, Instant>>>,
 }
 
-/// Subjects that this host wants, and the bytes of the file that they were read from. Nearly each look finds
-/// the same bytes, and is done.
-#[derive(Default)]
-struct WantedList {
-    bytes: Vec<u8>,
-    subjects: BTreeSet<String>,
-}
-
-impl WantedList {
-    /// Takes the subjects of these bytes. Returns whether they are others than those of the last time.
-    fn change(&mut self, bytes: Vec<u8>) -> io::Result<bool> {
-        if bytes == self.bytes {
-            return Ok(false);
-        }
-        let subjects = Wanted::of(&bytes)?.subjects.into_iter();
-        self.subjects = subjects.filter(|subject| names::is_plain_subject(subject)).take(MOST).collect();
-        self.bytes = bytes;
-        Ok(true)
-    }
-
-    /// The subjects that are not followed; those that are followed are all wanted.
-    fn not_in(&self, followed: &BTreeMap<String, AbortHandle>) -> Vec<String> {
-        if followed.len() == self.subjects.len() {
-            return vec![];
-        }
-        self.subjects.iter().filter(|one| !followed.contains_key(*one)).cloned().collect()
-    }
-}
-
 impl Inbox {
     /// The inbox of the exchange folder.
     #[must_use]
@@ -90,17 +60,16 @@ impl Inbox {
     pub async fn keep(&self, client: &Client, bus: &JetStreamBus, refresh_s: [f64; 2]) {
         let mut tasks = JoinSet::new();
         let mut followed: BTreeMap<String, AbortHandle> = BTreeMap::new();
-        let mut wanted = WantedList::default();
         let mut due = Instant::now();
         loop {
             if self.is_stale.swap(false, Ordering::Relaxed) {
                 due = due.min(Instant::now() + Duration::from_secs_f64(between([0.0, AFTER_RECONNECT_S])));
             }
-            if self.look(&mut wanted) {
-                followed.retain(|subject, task| wanted.subjects.contains(subject) || stopped(task));
-            }
+            let wanted = self.wanted().unwrap_or_else(|| followed.keys().cloned().collect());
+            followed.retain(|subject, task| wanted.contains(subject) || stopped(task));
             while tasks.try_join_next().is_some() {} // those that were stopped
-            let new = wanted.not_in(&followed);
+            let new: Vec<String> =
+                wanted.iter().filter(|one| !followed.contains_key(*one)).cloned().collect();
             for subject in &new {
                 match client.subscribe(format!("{}.{subject}", names::DECISIONS)).await {
                     Ok(pushed) => {
@@ -127,13 +96,17 @@ impl Inbox {
         self.revisions.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// Looks whether the list has changed. One that cannot be read leaves what was wanted before.
-    fn look(&self, wanted: &mut WantedList) -> bool {
-        let change = self.exchange.wanted_bytes().and_then(|bytes| wanted.change(bytes));
-        change.unwrap_or_else(|error| {
-            self.journal.error(&format!("wanted.json cannot be read: {error}"));
-            false
-        })
+    fn wanted(&self) -> Option<BTreeSet<String>> {
+        match self.exchange.wanted() {
+            Ok(wanted) => {
+                let plain = wanted.subjects.into_iter().filter(|subject| names::is_plain_subject(subject));
+                Some(plain.take(MOST).collect())
+            }
+            Err(error) => {
+                self.journal.error(&format!("wanted.json cannot be read: {error}"));
+                None
+            }
+        }
     }
 
     async fn follow(self, subject: String, mut pushed: Subscriber) {
@@ -247,28 +220,6 @@ mod tests {
         inbox.take(&subject, 1, b"anew");
         assert_eq!(has(), Some(b"anew".to_vec()), "after it was forgotten, revisions may begin again");
         assert_eq!((inbox.journal.now().received, inbox.journal.now().forgotten), (3, 1));
-    }
-
-    #[test]
-    fn a_list_is_taken_when_it_changes_and_kept_when_it_cannot_be_read() {
-        let folder = tempfile::tempdir().unwrap();
-        let exchange = Exchange::new(folder.path());
-        exchange.prepare().unwrap();
-        let inbox = Inbox::new(exchange.clone(), AgentJournal::new(folder.path().join("agent.json")));
-        let subject = |program: &str| format!("{}.x86_64-4096-never-2", names::host_token(program));
-        let mut list = WantedList::default();
-        assert!(!inbox.look(&mut list), "no list was written");
-        for programs in [&["p", "q"][..], &["q"], &[]] {
-            let subjects: Vec<String> = programs.iter().map(|program| subject(program)).collect();
-            exchange.want(&Wanted { subjects: subjects.clone() }).unwrap();
-            assert_eq!((inbox.look(&mut list), inbox.look(&mut list)), (true, false), "{programs:?}");
-            assert!(list.subjects.iter().eq(&BTreeSet::from_iter(subjects)), "{programs:?}");
-        }
-        exchange.want(&Wanted { subjects: vec![subject("p"), "no subject".into()] }).unwrap();
-        assert!(inbox.look(&mut list));
-        std::fs::write(folder.path().join("wanted.json"), "[").unwrap();
-        assert!(!inbox.look(&mut list));
-        assert_eq!(list.not_in(&BTreeMap::new()), [subject("p")]);
     }
 
     #[test]
