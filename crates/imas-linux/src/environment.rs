@@ -5,7 +5,6 @@
 //! and without allocating, from what is written here: `IMAS_WAS_<NAME>=<value>` for a variable that had
 //! another value, `IMAS_UNSET=A:B` for those that did not exist (see `abi/imas_abi.h`).
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -16,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::catalogue::CatalogueCandidate;
 use crate::preload_folder;
 use crate::runtime::{Delivery, RuntimeSettings, list_sign};
-use crate::user_preloads;
+use crate::undone::{is_ours, unfollowed};
 pub use crate::variables::Variables;
 
 const LD_PRELOAD: &str = "LD_PRELOAD";
@@ -305,42 +304,6 @@ fn leave_alone(variables: &mut Variables, reach: Reach) {
     }
 }
 
-/// The variables without those that a start above with `--follow` set for its children: its allocator would
-/// serve behind our libraries, in a trial of another candidate too. An LD_PRELOAD that is set anew stays.
-fn unfollowed(inherited: &Variables) -> Cow<'_, Variables> {
-    use imas_abi::env::{FOLLOW, UNSET, WAS};
-    let is_followed = inherited.get(FOLLOW).is_some_and(|value| value == "1");
-    if !is_followed || !user_preloads::begins_with_ours(inherited) {
-        return Cow::Borrowed(inherited);
-    }
-    let mut variables = inherited.clone();
-    let unset = inherited.get(UNSET).cloned().unwrap_or_default();
-    for name in unset.as_bytes().split(|&byte| byte == b':') {
-        variables.remove(OsStr::from_bytes(name));
-    }
-    let was: Vec<(&OsStr, &OsString)> = inherited
-        .iter()
-        .filter_map(|(name, value)| Some((name.as_bytes().strip_prefix(WAS.as_bytes())?, value)))
-        .map(|(name, value)| (OsStr::from_bytes(name), value))
-        .collect();
-    for (name, _) in &was {
-        variables.remove(name);
-    }
-    for (name, value) in was {
-        variables.push(name.to_owned(), value.clone());
-    }
-    variables.retain(|name, _| !is_ours(name));
-    Cow::Owned(variables)
-}
-
-/// Variables that launchers above us left for their own process.
-fn is_ours(name: &OsStr) -> bool {
-    let bytes = name.as_bytes();
-    use imas_abi::env::{ALONE, FOLLOW, PAD, PAGE, SETTINGS, TREE, UNSET};
-    let exact = [PAGE, FOLLOW, ALONE, TREE, UNSET, PAD, SETTINGS];
-    exact.iter().any(|ours| bytes == ours.as_bytes()) || bytes.starts_with(imas_abi::env::WAS.as_bytes())
-}
-
 fn joined(left: &OsStr, right: &OsStr) -> OsString {
     with_sign(left, ':', right)
 }
@@ -562,28 +525,6 @@ mod tests {
         let left = variables(&[("IMAS_PAGE", "/p"), ("IMAS_WAS_X", "1"), ("IMAS_LIB_DIR", "/keep")]);
         let got = start(&candidate("system", None, &[]), Mode::Production, Reach::Program, &left);
         assert_eq!(got, variables(&[("IMAS_LIB_DIR", "/keep")]));
-    }
-
-    #[test]
-    fn what_a_start_above_set_for_its_children_is_undone() {
-        let above = variables(&[
-            ("LD_PRELOAD", "/l/libimas-guard.so:/l/je.so:/x.so"),
-            ("CONF", "a"),
-            ("HOME", "/h"),
-            ("IMAS_WAS_LD_PRELOAD", "/x.so"),
-            ("IMAS_UNSET", "CONF"),
-            ("IMAS_FOLLOW", "1"),
-        ]);
-        let system = candidate("system", None, &[]);
-        let got = start(&system, Mode::Production, Reach::Program, &above);
-        assert_eq!(got, variables(&[("HOME", "/h"), ("LD_PRELOAD", "/x.so")]));
-        let hoard = candidate("hoard", Some("/l/hoard.so"), &[]);
-        let got = start(&hoard, Mode::Trial, Reach::Program, &above);
-        assert_eq!(got[OsStr::new("LD_PRELOAD")], "/l/hook.so:/l/hoard.so:/x.so");
-        assert_eq!(got[OsStr::new("IMAS_WAS_LD_PRELOAD")], "/x.so");
-        let anew = variables(&[("LD_PRELOAD", "/y.so"), ("IMAS_UNSET", "LD_PRELOAD"), ("IMAS_FOLLOW", "1")]);
-        let got = start(&system, Mode::Production, Reach::Program, &anew);
-        assert_eq!(got, variables(&[("LD_PRELOAD", "/y.so")]));
     }
 
     #[test]

@@ -62,6 +62,7 @@ pub mod taskstats;
 mod timed_command;
 pub mod trim_word;
 pub mod trust;
+pub mod undone;
 pub mod user_preloads;
 pub mod variables;
 pub mod watcher;

@@ -65,7 +65,7 @@ impl<'data, R: Read + Seek> ReadRef<'data> for &'data Bounded<R> {
     }
 }
 
-/// A file of which only so many bytes can be read, by whatever looks at it, and however often.
+/// Limit for the bytes of a file that are read, counted over all reads.
 #[derive(Debug)]
 pub(super) struct Limited<R> {
     source: R,

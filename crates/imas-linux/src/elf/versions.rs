@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a library asks of other ones: the version of glibc, and whether libstdc++.
+//! Requirements of a library: the version of glibc, and libstdc++.
 
 use std::path::Path;
 

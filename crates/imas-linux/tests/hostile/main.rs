@@ -99,7 +99,7 @@ fn claim(length: u64) -> impl Strategy<Value = u64> {
     ]
 }
 
-/// Makes each table of names as long as that, except the one with the names of the sections.
+/// Sets the size of each string table in the section headers, but for the one with the sections' own names.
 fn lengthen_names(bytes: &mut [u8], length: u64) {
     const TABLE_OF_NAMES: u8 = 3;
     let of_sections = usize::from(u16::from_le_bytes([bytes[62], bytes[63]]));

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use imas_linux::environment::Variables;
 use imas_linux::program::{Command, Program};
+use imas_linux::undone::undone;
 
 use super::drop_in::{self, Found};
 
@@ -198,26 +199,7 @@ impl Unit {
 
     /// The environment as it is without what `imas apply` wrote: its own notes say what was there before.
     pub(crate) fn environment_without_ours(&self) -> Variables {
-        let mut clean = self.environment.clone();
-        let text = |name: &str| {
-            self.environment.get(std::ffi::OsStr::new(name)).map(|v| v.to_string_lossy().into_owned())
-        };
-        for name in text(imas_abi::env::UNSET).unwrap_or_default().split(':') {
-            clean.remove(std::ffi::OsStr::new(name));
-        }
-        for (name, value) in self.environment.iter() {
-            if let Some(was) = name.to_str().and_then(|name| name.strip_prefix(imas_abi::env::WAS)) {
-                clean.insert(was.into(), value.clone());
-            }
-        }
-        clean.retain(|name, _| {
-            let name = name.to_string_lossy();
-            !(name.starts_with(imas_abi::env::WAS)
-                || name == imas_abi::env::UNSET
-                || name == imas_abi::env::PAD
-                || name == imas_abi::env::FOLLOW)
-        });
-        clean
+        undone(&self.environment)
     }
 
     /// The environment as it is without this drop-in of ours.

@@ -19,7 +19,7 @@ use imas_runs::service::{C_LIBRARY, CandidateFigures, ServiceComparison, margin}
 
 /// Settings of glibc that anybody can give to all services without a measurement: what a pick has to beat.
 pub const BASELINES: [&str; 2] = ["glibc:arena1", "glibc:lean"];
-/// What picks are compared with: the baselines, and the leanest that can be given to all.
+/// Settings for all services that picks are compared with: the baselines, and the leanest.
 const COMPARED: [&str; 3] = [BASELINES[0], BASELINES[1], "glibc:lean-trim"];
 
 /// How the services were measured in a sentence, and the table. Services without a valid run under `system`

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a candidate costs, by the limits on what a pick may cost.
+//! Costs of a candidate, judged by the limits for picks.
 
 use imas_core::compare::{Demand, FEWEST_ROUNDS, Looks, Spread, is_cost_proven};
 use imas_core::run::RawRun;
