@@ -18,7 +18,6 @@ pub fn undone(changed: &Variables) -> Variables {
     for name in unset.as_bytes().split(|&byte| byte == b':') {
         variables.remove(OsStr::from_bytes(name));
     }
-    let noted = |name: &OsStr| name.as_bytes().strip_prefix(WAS.as_bytes()).map(OsStr::from_bytes);
     for name in changed.keys() {
         noted(name).into_iter().for_each(|name| variables.remove(name));
     }
@@ -28,6 +27,11 @@ pub fn undone(changed: &Variables) -> Variables {
     }
     variables.retain(|name, _| !is_ours(name));
     variables
+}
+
+/// Name of the variable whose former value a note of that name has.
+fn noted(name: &OsStr) -> Option<&OsStr> {
+    name.as_bytes().strip_prefix(WAS.as_bytes()).map(OsStr::from_bytes)
 }
 
 /// The variables without those that a start above with `--follow` set for its children: its allocator would
