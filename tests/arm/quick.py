@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """tests/arm/quick.py [-k PART]: the libraries for arm64 under qemu's emulation of one process: two real programs under the
-guard, the hook and the recorder, with glibc's malloc and with mimalloc. `make arm-test` is the whole test."""
+guard, the hook and the recorder, with glibc's malloc and with mimalloc, and a program of musl. `make arm-test` is the whole test."""
 
 import os
 import pathlib
@@ -49,7 +49,8 @@ def build(launch):
     cross = {**os.environ, "CC": CC, "CXX": CC.replace("gcc", "g++"), "BUILD": str(BUILD), "IMAS_BUILD": str(BUILD)}
     for folder in ("hook", "record"):
         run("make", "--no-print-directory", "-C", PROJECT / folder, env=cross, must=True)
-    run(PROJECT / "allocators/build.sh", "--strict", "mimalloc", env=cross, must=True)
+    for kind in ([], ["--musl"]):
+        run(PROJECT / "allocators/build.sh", *kind, "--strict", "mimalloc", env=cross, timeout=600, must=True)
     launch.parent.mkdir(parents=True, exist_ok=True)
     run("gcc", "-std=gnu11", "-o", launch, HERE.parent / "hook/launch.c", must=True)
 
@@ -97,6 +98,16 @@ def recording(root, folder):
     check("recorded: calls", (magic, version) == (RAW_MAGIC, RECORD_VERSION) and all(words), words[:10])
 
 
+def of_musl(folder):
+    """A program of musl is the same as untouched, its malloc is the allocator's, and its children start clean."""
+    program, allocator = folder / "work", LIB / "musl/allocators/libmimalloc.so"
+    run(BUILD / "allocators/musl/libc/bin/musl-gcc", "-O1", "-fno-builtin", "-pthread", "-o", program, HERE.parent / "musl/work.c", must=True)
+    plain = run(QEMU, program, must=True)
+    preload = {**os.environ, "LD_PRELOAD": f"{LIB}/musl/libimas-guard.so:{allocator}", "IMAS_UNSET": "LD_PRELOAD"}
+    ended = run(QEMU, program, "children", env=preload)
+    check("musl: as untouched, served, left clean", ended.stdout == f"{plain.stdout}malloc: {allocator}\nclean\n", ended)
+
+
 def main():
     imas_testing.Arguments(__doc__).parse_args()
     if why := in_the_way():
@@ -113,6 +124,8 @@ def main():
         imas_testing.case("starts", starts, root, launch, pathlib.Path(folder))
     with tempfile.TemporaryDirectory(prefix="imas-arm-") as folder:
         imas_testing.case("recording", recording, root, pathlib.Path(folder))
+    with tempfile.TemporaryDirectory(prefix="imas-arm-") as folder:
+        imas_testing.case("musl", of_musl, pathlib.Path(folder))
     finish("arm-quick")
 
 

@@ -38,6 +38,7 @@ PARTS = {
     "smoke": f"sh tests/arm/smoke {IMAS}",
     "tarball": "cd unpacked && sh ../tests/arm/smoke ./*/bin/imas",
     "record": f"python3 tests/record/run.py {IMAS}",
+    "musl": f"python3 tests/musl/run.py {IMAS}",
     "conformance": "tests/conformance/run --mode short",
     "hook": "python3 tests/hook/run.py -a jemalloc -a mimalloc",
     "preload": f"IMAS_TEST_PUBLISH={TARGET}/checked/examples/publish python3 tests/hook/preload.py",
