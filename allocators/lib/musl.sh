@@ -3,7 +3,7 @@
 # What is different where an allocator is compiled for programs of musl (build.sh --musl). The recipes are the same. The
 # products are in build/lib/imas/musl, behind whose guard (hook/musl.c) they are preloaded.
 
-# Those that have been tried there. Of those in C++ snmalloc alone needs nothing of a libstdc++, which Debian has for no musl.
+# Those that have been tried there. Of those in C++ snmalloc alone needs no libstdc++: Debian has none for musl.
 MUSL_NAMES=(mimalloc jemalloc snmalloc)
 
 # musl_prepare: compilers for musl that find the kernel's headers, which musl-gcc hides with those of glibc.
