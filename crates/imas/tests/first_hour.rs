@@ -270,12 +270,17 @@ fn a_bundle_is_all_that_is_needed() {
         assert_eq!(at.join("libimas-giveback.so").exists(), candidate.ends_with("trim"), "{candidate}");
         std::fs::remove_dir_all(&at).unwrap();
     }
-    let archive = world.work().join("imas.tar");
-    succeeded(output(world.imas(["bundle", "mimalloc", "--out"]).arg(&archive)));
-    let held = stdout(&output(Command::new("tar").arg("-tf").arg(&archive)));
-    for file in ["libimas-guard.so", "libmimalloc.so", "LICENCES", "README", "imas.env"] {
-        assert!(held.lines().any(|line| line == format!("./{file}")), "{file}: {held}");
+    for (name, listing) in [("imas.tar", "-tf"), ("imas.tar.gz", "-tzf"), ("imas.tgz", "-tzf")] {
+        let archive = world.work().join(name);
+        succeeded(output(world.imas(["bundle", "mimalloc", "--out"]).arg(&archive)));
+        let held = stdout(&output(Command::new("tar").arg(listing).arg(&archive)));
+        for file in ["libimas-guard.so", "libmimalloc.so", "LICENCES", "README", "imas.env"] {
+            assert!(held.lines().any(|line| line == format!("./{file}")), "{name}: {file}: {held}");
+        }
     }
+    let of_zip = output(&mut world.imas(["bundle", "mimalloc", "--out", "imas.zip"]));
+    crate::support::assert_hinted(&of_zip, "an archive of this kind");
+    assert!(!world.work().join("imas.zip").exists());
     std::fs::write(world.work().join("mine"), "").unwrap();
     let full = output(world.imas(["bundle", "mimalloc", "--out"]).arg(world.work()));
     crate::support::assert_hinted(&full, "other files");
