@@ -26,6 +26,8 @@ pub(crate) struct Unit {
     pub(crate) with_specifiers: BTreeSet<String>,
     /// Files of variables, which win over `Environment=`.
     pub(crate) environment_files: Vec<PathBuf>,
+    /// Names of variables, or variables with a value, that systemd takes away last: `UnsetEnvironment=`.
+    unset: Vec<String>,
     /// Words of the first `ExecStart=`.
     exec: Vec<OsString>,
     /// Folder in which it starts: `WorkingDirectory=`. Empty where none is set.
@@ -98,7 +100,7 @@ impl Unit {
     }
 
     fn from_manager(name: &str) -> Result<Self> {
-        const PROPERTIES: &str = "LoadState,Environment,EnvironmentFiles,ExecStart,MainPID,RootDirectory,RootImage,RefuseManualStop,MemoryMax,WorkingDirectory";
+        const PROPERTIES: &str = "LoadState,Environment,EnvironmentFiles,UnsetEnvironment,ExecStart,MainPID,RootDirectory,RootImage,RefuseManualStop,MemoryMax,WorkingDirectory";
         let shown = systemctl(&["show", "--property", PROPERTIES, "--", name])?;
         let mut unit = Self { name: name.to_owned(), ..Self::default() };
         // What the manager gives every service (`DefaultEnvironment=`). Without an answer the unit's own is known.
@@ -113,6 +115,7 @@ impl Unit {
                     let file = value.split(" (").next().unwrap_or(value);
                     unit.environment_files.push(file.into());
                 }
+                "UnsetEnvironment" => unit.unset = words(value),
                 "ExecStart" if unit.exec.is_empty() => unit.exec = shown_command(value),
                 "MemoryMax" => unit.memory_max = bytes(value),
                 "WorkingDirectory" => unit.folder = folder(value),
@@ -159,6 +162,8 @@ impl Unit {
                 "Environment" => self.add_environment_of_file(value),
                 "EnvironmentFile" if value.is_empty() => self.environment_files.clear(),
                 "EnvironmentFile" => self.environment_files.push(value.trim_start_matches('-').into()),
+                "UnsetEnvironment" if value.is_empty() => self.unset.clear(),
+                "UnsetEnvironment" => self.unset.extend(words(value)),
                 "ExecStart" if value.is_empty() => self.exec.clear(),
                 "ExecStart" if self.exec.is_empty() => {
                     let command = value.trim_start_matches(['@', '-', ':', '+', '!']);
@@ -195,6 +200,14 @@ impl Unit {
             }
             self.environment.insert(name.into(), value.replace("%%", "%").into());
         }
+    }
+
+    /// Whether systemd takes the variable with this value away from the environment.
+    pub(crate) fn unsets(&self, name: &str, value: &str) -> bool {
+        self.unset.iter().any(|unset| match unset.split_once('=') {
+            Some(of_value) => of_value == (name, value),
+            None => unset == name,
+        })
     }
 
     /// The environment as it is without what `imas apply` wrote: its own notes say what was there before.
@@ -468,6 +481,9 @@ mod tests {
             assert_eq!(get(&unit.environment, name).as_deref(), Some(value), "{name}");
         }
         assert!(unit.with_specifiers.is_empty());
+        unit.add_file("[Service]\nUnsetEnvironment=A\nUnsetEnvironment=\nUnsetEnvironment=B 'C=1 2'\n");
+        assert!(unit.unsets("B", "x") && unit.unsets("C", "1 2"));
+        assert!(!unit.unsets("A", "1") && !unit.unsets("C", "1"));
         unit.add_file("[Service]\nEnvironment=H=/%i I=%i\nEnvironment=I=1\nExecStart=-@/bin/x name -a\n");
         assert_eq!(unit.with_specifiers, BTreeSet::from(["H".to_owned()]));
         assert_eq!(unit.exec, ["/bin/x", "-a"]);
