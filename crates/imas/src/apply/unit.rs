@@ -132,16 +132,40 @@ impl Unit {
 
     fn from_files(name: &str, root: &Path) -> Result<Self> {
         let mut unit = Self { name: name.to_owned(), ..Self::default() };
-        let mut found = false;
-        for file in files(name, root) {
-            let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
-            found |= file.extension().is_some_and(|e| e == "service");
-            unit.add_file(&text);
+        let files = files(name, root);
+        unit.add_files(&files)?;
+        if !files.iter().any(|file| file.extension().is_some_and(|e| e == "service")) {
+            return Err(unknown(name));
         }
-        if found { Ok(unit) } else { Err(unknown(name)) }
+        let mut of_all = Self::default();
+        of_all.add_files(&files_of_manager(root))?;
+        unit.add_defaults(&of_all);
+        Ok(unit)
     }
 
-    /// Adds one unit file or drop-in, after those before it.
+    fn add_files(&mut self, files: &[PathBuf]) -> Result<()> {
+        for file in files {
+            let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
+            self.add_file(&text);
+        }
+        Ok(())
+    }
+
+    /// Adds what the manager gives every service. What the unit itself sets wins.
+    fn add_defaults(&mut self, of_all: &Self) {
+        for (name, value) in of_all.environment.iter() {
+            if self.environment.contains_key(name) {
+                continue;
+            }
+            let text = name.to_string_lossy();
+            if of_all.with_specifiers.contains(&*text) {
+                self.with_specifiers.insert(text.into_owned());
+            }
+            self.environment.insert(name.clone(), value.clone());
+        }
+    }
+
+    /// Adds one file of a unit or of the manager, or a drop-in, after those before it.
     fn add_file(&mut self, text: &str) {
         let mut section = String::new();
         for line in &lines(text) {
@@ -149,11 +173,14 @@ impl Unit {
             if line.starts_with('[') {
                 line.clone_into(&mut section);
             }
-            let Some((key, value)) = line.split_once('=').filter(|_| section == "[Service]") else {
-                continue;
+            let Some((key, value)) = line.split_once('=') else { continue };
+            let key = match (section.as_str(), key.trim()) {
+                ("[Service]", key) => key,
+                ("[Manager]", "DefaultEnvironment") => "Environment",
+                _ => continue,
             };
             let value = value.trim();
-            match key.trim() {
+            match key {
                 // An empty value takes back all before it.
                 "Environment" if value.is_empty() => {
                     self.environment.clear();
@@ -266,8 +293,8 @@ impl Unit {
     }
 }
 
-/// The unit's file and its drop-ins in the order of reading: by name, of one name the one of the first
-/// folder.
+/// The unit's file and its drop-ins in the order of reading. A drop-in of the first folder wins, and one of the unit over
+/// one of all services.
 fn files(name: &str, root: &Path) -> Vec<PathBuf> {
     let folders: Vec<_> = FOLDERS.iter().map(|folder| root.join(folder)).collect();
     let template = name.split_once('@').map(|(stem, _)| format!("{stem}@.service"));
@@ -276,18 +303,32 @@ fn files(name: &str, root: &Path) -> Vec<PathBuf> {
         .iter()
         .flat_map(|name| folders.iter().map(move |folder| folder.join(name)))
         .find(|file| file.is_file());
-    let mut drop_ins = BTreeMap::new();
-    for folder in folders.iter().rev() {
-        for name in names.iter().rev() {
-            let entries = std::fs::read_dir(folder.join(format!("{name}.d"))).into_iter().flatten().flatten();
-            for file in
-                entries.map(|entry| entry.path()).filter(|file| file.extension().is_some_and(|e| e == "conf"))
-            {
-                drop_ins.insert(file.file_name().map(OsString::from), file);
-            }
+    let last_first = || folders.iter().rev();
+    let of_all = last_first().map(|folder| folder.join("service.d"));
+    let own =
+        last_first().flat_map(|folder| names.iter().rev().map(move |name| folder.join(format!("{name}.d"))));
+    main.into_iter().chain(drop_ins(of_all.chain(own))).collect()
+}
+
+/// The manager's own file and its drop-ins in the order of reading.
+fn files_of_manager(root: &Path) -> Vec<PathBuf> {
+    let folders: Vec<_> =
+        FOLDERS.iter().map(|folder| root.join(folder).with_file_name("system.conf")).collect();
+    let main = folders.iter().find(|file| file.is_file()).cloned();
+    let of_folders = folders.iter().rev().map(|file| file.with_extension("conf.d"));
+    main.into_iter().chain(drop_ins(of_folders)).collect()
+}
+
+/// The drop-ins in these folders, by name. Of one name it is the one of the last folder.
+fn drop_ins(folders: impl Iterator<Item = PathBuf>) -> impl Iterator<Item = PathBuf> {
+    let mut found = BTreeMap::new();
+    for folder in folders {
+        let files = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+        for file in files.filter(|file| file.extension().is_some_and(|e| e == "conf")) {
+            found.insert(file.file_name().map(OsString::from), file);
         }
     }
-    main.into_iter().chain(drop_ins.into_values()).collect()
+    found.into_values()
 }
 
 fn unknown(name: &str) -> anyhow::Error {
@@ -487,6 +528,26 @@ mod tests {
         unit.add_file("[Service]\nEnvironment=H=/%i I=%i\nEnvironment=I=1\nExecStart=-@/bin/x name -a\n");
         assert_eq!(unit.with_specifiers, BTreeSet::from(["H".to_owned()]));
         assert_eq!(unit.exec, ["/bin/x", "-a"]);
+    }
+
+    #[test]
+    fn what_every_service_gets_is_read_too() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |file: &str, text: &str| {
+            let file = root.path().join(file);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, text).unwrap();
+        };
+        write("usr/lib/systemd/system/web.service", "[Service]\nEnvironment=\nEnvironment=A=unit B=unit\n");
+        write("usr/lib/systemd/system/web.service.d/20.conf", "[Service]\nEnvironment=C=unit\n");
+        write("etc/systemd/system/service.d/10.conf", "[Service]\nEnvironment=B=all\n");
+        write("etc/systemd/system/service.d/20.conf", "[Service]\nEnvironment=C=all D=all\n");
+        write("etc/systemd/system.conf", "[Manager]\nDefaultEnvironment=A=least E=least F=%H\n");
+        write("usr/lib/systemd/system.conf.d/e.conf", "[Manager]\nDefaultEnvironment=E=less\n");
+        let unit = Unit::read("web.service", Some(root.path())).unwrap();
+        let all = ["A", "B", "C", "D", "E"].map(|name| get(&unit.environment, name).unwrap_or_default());
+        assert_eq!(all, ["unit", "all", "unit", "", "less"], "of one name the drop-in of the unit is read");
+        assert_eq!(unit.with_specifiers, BTreeSet::from(["F".to_owned()]));
     }
 
     #[test]
