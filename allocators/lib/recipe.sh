@@ -75,10 +75,11 @@ link_library()
         "-DIMAS_ALLOCATOR_NAME=\"$name $version\"" "-I$ALLOCATORS/glue" "${GLUE_DEFINES[@]}" \
         -c "$ALLOCATORS/glue/${glue[0]}" -o family.o
     "${CC:-gcc}" "${COMMON_FLAGS[@]}" "${GLUE_FLAGS[@]}" -D_GNU_SOURCE -c "$ALLOCATORS/glue/kernel.c" -o kernel.o
+    "${CC:-gcc}" "${COMMON_FLAGS[@]}" "${GLUE_FLAGS[@]}" -D_GNU_SOURCE -c "$ALLOCATORS/../hook/loaded.c" -o loaded.o
     "${CC:-gcc}" "${COMMON_FLAGS[@]}" "${GLUE_FLAGS[@]}" -D_GNU_SOURCE "${exports[@]/#/-DEXPORTS_}" \
         -c "$ALLOCATORS/glue/old_libc.c" -o old_libc.o
     "${CC:-gcc}" "${COMMON_FLAGS[@]}" "${LTO_FLAGS[@]}" "${LINK_FLAGS[@]}" -Wl,-soname,"lib$name.so" \
-        family.o kernel.o old_libc.o "$@" "${libraries[@]/#/-l}" -o "lib$name.so"
+        family.o kernel.o loaded.o old_libc.o "$@" "${libraries[@]/#/-l}" -o "lib$name.so"
     check_library "lib$name.so"
 }
 
