@@ -32,6 +32,7 @@
 #include <unistd.h>
 
 #include "../../hook/loaded.h"
+#include "../../hook/text.h"
 #include "kernel_call.h"
 
 #define CALL(name, a, b, c, d, e, f) \
@@ -60,25 +61,16 @@ long syscall(long number, ...)
 
 // ---- memory
 
-// What takes pages away goes through libc's own code, as glibc's malloc does, and not straight to the kernel: libraries for
-// remote memory access patch that code in place, to hear of every page that leaves (UCX, Open MPI, libfabric). Their cards
-// would else go on writing into pages that are gone. The code is found in libc's table of symbols: a name could lead to the
-// program.
+// What takes pages away runs libc's own code, as glibc's malloc does. Libraries for remote memory access (UCX, Open MPI,
+// libfabric) patch that code in place, to hear of each page that leaves. Unheard, their card goes on writing into pages
+// that are gone. The code is found in libc's table of symbols: its name could lead to the program.
 #pragma weak _r_debug
-
-static int is_libc(const char *soname)
-{
-    const char *libc = "libc.so.6";
-    while (soname != NULL && *libc != '\0' && *libc == *soname)
-        libc++, soname++;
-    return soname != NULL && *libc == *soname;
-}
 
 static void *find_in_libc(const char *name)
 {
     for (const struct link_map *object = &_r_debug != NULL ? _r_debug.r_map : NULL; object != NULL; object = object->l_next) {
         struct loaded tables = loaded_read(object);
-        if (!is_libc(tables.soname))
+        if (tables.soname == NULL || !text_equal(tables.soname, "libc.so.6"))
             continue;
         const ElfW(Sym) *symbol = loaded_definition(&tables, name, loaded_hash(name));
         return symbol != NULL && ELF64_ST_TYPE(symbol->st_info) == STT_FUNC ? (void *)(object->l_addr + symbol->st_value) : NULL;
@@ -97,10 +89,10 @@ static void *in_libc(void **kept, const char *name)
 }
 
 // A pointer to libc's function, or NULL.
-#define IN_LIBC(name)                                        \
-    ({                                                       \
-        static void *kept;                                   \
-        (__typeof__(name) *)in_libc(&kept, #name);           \
+#define IN_LIBC(name)                              \
+    ({                                             \
+        static void *kept;                         \
+        (__typeof__(name) *)in_libc(&kept, #name); \
     })
 
 // gperftools has these three of its own.
