@@ -156,7 +156,7 @@ check_imports()
 {
     local imports
     imports=$("$(tool nm)" -D --undefined-only "$1" | awk '{ print $2 }' |
-        grep -vxE '_ITM_.*|__gmon_start__|imas_replay_clock' | grep -vxF "$(printf '%s\n' none "${hooks[@]}")" || true)
+        grep -vxE '_ITM_.*|__gmon_start__|imas_replay_clock|_r_debug' | grep -vxF "$(printf '%s\n' none "${hooks[@]}")" || true)
     # Some processors have a relocation for it (TLSDESC) and import no function.
     [ "$loader_tls" = yes ] || refuse_if "$imports"$'\n'"$(readelf -rW "$1")" '^__tls_get_addr|TLSDESC' \
         "$1 reaches thread data through the loader"
