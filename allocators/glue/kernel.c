@@ -61,9 +61,10 @@ long syscall(long number, ...)
 
 // ---- memory
 
-// What takes pages away runs libc's own code, as glibc's malloc does. Libraries for remote memory access (UCX, Open MPI,
-// libfabric) patch that code in place, to hear of each page that leaves. Unheard, their card goes on writing into pages
-// that are gone. The code is found in libc's table of symbols: its name could lead to the program.
+// What takes pages away runs libc's own code, as glibc's malloc does. Libraries for remote memory access
+// (UCX, Open MPI, libfabric) patch that code in place, to hear of each page that leaves. Unheard, their card
+// goes on writing into pages that are gone. The code is found in libc's table of symbols: its name could lead
+// to the program.
 #pragma weak _r_debug
 
 static void *find_in_libc(const char *name)

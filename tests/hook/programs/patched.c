@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Patches libc's code of munmap, madvise, mremap and mmap in place, as libraries for remote memory access do, to hear of
- * each page that leaves. Prints how often the pages of a freed block were gone unheard. */
+/* Patches libc's code of munmap, madvise, mremap and mmap in place, as libraries for remote memory access
+ * do, to hear of each page that leaves. Prints how often the pages of a freed block were gone unheard. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdint.h>
