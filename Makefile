@@ -159,17 +159,15 @@ uninstall: ## remove the installed files
 
 # The pages of results are made by the laboratory where it runs; a build for another machine takes those that are there.
 RESULTS := $(if $(CROSS),,results)
-# What is built for programs of musl, for this machine alone.
-MUSL := $(if $(CROSS),,musl)
 
 .PHONY: deb rpm tarball system-test
-deb: all $(RESULTS) $(MUSL) ## Debian packages, in build/package (ARCH=arm64: for that machine)
+deb: all $(RESULTS) musl ## Debian packages, in build/package (ARCH=arm64: for that machine)
 	@packaging/package deb $(IMAS)
 
-rpm: all $(RESULTS) $(MUSL) ## RPM packages, in build/package
+rpm: all $(RESULTS) musl ## RPM packages, in build/package
 	@packaging/package rpm $(IMAS)
 
-tarball: all $(RESULTS) $(MUSL) ## what a distribution without a package unpacks in any folder, in build/package
+tarball: all $(RESULTS) musl ## what a distribution without a package unpacks in any folder, in build/package
 	@packaging/package tarball $(IMAS)
 
 system-test: all ## a booted Debian: install, enable, break, repair, upgrade, remove (as root; about 10 minutes)
@@ -211,8 +209,8 @@ fresh-test: ## make demo in a bare Debian 12 and 13, from a clone (as root; abou
 	@tests/fresh/run
 
 .PHONY: musl musl-test
-musl: hook need-cargo ## guard and two allocators for programs of musl (Alpine), in build/lib/imas/musl
-	@packaging/apt-install packaging/musl-packages.txt
+musl: hook need-cargo ## guard and three allocators for programs of musl (Alpine), in build/lib/imas/musl
+	@packaging/apt-install $(or $(CROSS_PACKAGES),packaging/musl-packages.txt)
 	@allocators/build.sh --musl
 
 musl-test: build musl ## programs of musl under them, and in a root with musl alone (as root)

@@ -175,17 +175,18 @@ while [ $# -gt 0 ]; do
     esac
     shift
 done
+mkdir -p "$WORK" "$SOURCES"
+# Two builds at once would share folders.
+exec 9>"$WORK/lock"
+flock 9
+
 if [ "$musl" = 1 ]; then
     . "$ALLOCATORS/lib/musl.sh"
     musl_prepare
     [ ${#names[@]} -gt 0 ] || names=("${MUSL_NAMES[@]}")
 fi
 [ ${#names[@]} -gt 0 ] || mapfile -t names < <(all_names)
-
-mkdir -p "$WORK" "$SOURCES" "$PRODUCTS/allocators"
-# Two builds at once would share folders.
-exec 9>"$WORK/lock"
-flock 9
+mkdir -p "$PRODUCTS/allocators"
 
 failures=0
 [ "$musl" = 1 ] || install_catalogue

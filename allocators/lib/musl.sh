@@ -3,27 +3,61 @@
 # What is different where an allocator is compiled for programs of musl (build.sh --musl). The recipes are the same. The
 # products are in build/lib/imas/musl, behind whose guard (hook/musl.c) they are preloaded.
 
-# Those in C that have been tried there. What is in C++ would need a libstdc++ for musl.
-MUSL_NAMES=(mimalloc jemalloc)
+# Those that have been tried there. Of those in C++ snmalloc alone needs no libstdc++: Debian has none for musl.
+MUSL_NAMES=(mimalloc jemalloc snmalloc)
 
-# musl_prepare: a compiler for musl that finds the kernel's headers, which musl-gcc hides with those of glibc.
+# musl_prepare: compilers for musl that find the kernel's headers, which musl-gcc hides with those of glibc.
 musl_prepare()
 {
-    local headers=$WORK/musl/headers folder
-    command -v musl-gcc >/dev/null || die "musl-gcc is not installed" "apt-get install musl-tools"
-    [ "$(gcc -dumpmachine)" = "$("${CC:-gcc}" -dumpmachine)" ] || die "for programs of musl there is a build for this machine alone"
+    local wrapper=musl-gcc headers=$WORK/musl/headers kernel=/usr/include asm machine
+    asm=$kernel/$(gcc -print-multiarch)/asm
+    machine=$("${CC:-gcc}" -dumpmachine)
+    if [ "${machine%%-*}" != "$(uname -m)" ]; then
+        musl_of_machine "$machine" || die "musl was not built for $machine" "the log is $WORK/musl/libc.log"
+        wrapper=$WORK/musl/libc/bin/musl-gcc
+        kernel=/usr/$machine/include # of Debian's cross compilers
+        asm=$kernel/asm
+    fi
+    command -v "$wrapper" >/dev/null || die "musl-gcc is not installed" "apt-get install musl-tools"
     mkdir -p "$headers"
-    for folder in linux asm-generic; do
-        ln -sfn "/usr/include/$folder" "$headers/$folder"
-    done
-    ln -sfn "/usr/include/$(gcc -print-multiarch)/asm" "$headers/asm"
-    # One word, because recipes and configure take it as one.
-    printf '#!/bin/sh\nexec musl-gcc "$@" -idirafter %s\n' "$headers" >"$WORK/musl/cc.part"
-    chmod 755 "$WORK/musl/cc.part"
-    mv "$WORK/musl/cc.part" "$WORK/musl/cc"
-    export CC=$WORK/musl/cc
+    ln -sfn "$kernel/linux" "$headers/linux"
+    ln -sfn "$kernel/asm-generic" "$headers/asm-generic"
+    ln -sfn "$asm" "$headers/asm"
+    musl_compiler cxx "REALGCC=${CXX:-g++} exec $wrapper \"\$@\" -nostdinc++ -idirafter $headers"
+    musl_compiler cc "exec $wrapper \"\$@\" -idirafter $headers"
+    export CC=$WORK/musl/cc CXX=$WORK/musl/cxx
     WORK=$WORK/musl
     PRODUCTS=$PRODUCTS/musl
+}
+
+# musl_compiler NAME COMMAND: a file, because recipes and configure take one word.
+musl_compiler()
+{
+    printf '#!/bin/sh\n%s\n' "$2" >"$WORK/musl/$1.part"
+    chmod 755 "$WORK/musl/$1.part"
+    mv "$WORK/musl/$1.part" "$WORK/musl/$1"
+}
+
+# musl_of_machine MACHINE: musl and its musl-gcc for another machine than this, for which Debian has no musl-tools. It
+# is not shipped.
+musl_of_machine()
+{
+    local folder=$WORK/musl/libc
+    # What is installed last. It names its place: a folder that was moved is made anew.
+    ! grep -qsF "$folder/" "$folder/bin/musl-gcc" || return 0
+    rm -rf "$folder"
+    mkdir -p "$folder/work"
+    (cd "$folder/work" && musl_install "$1" "$folder") >"$WORK/musl/libc.log" 2>&1 || return 1
+    rm -rf "$folder/work"
+}
+
+musl_install()
+{
+    local source
+    source=$(fetch_source debian:musl=1.2.3-1) || return 1
+    sh "$source/configure" "--target=$1" "--prefix=$2" "--syslibdir=$2/lib" --disable-static --enable-wrapper=gcc || return 1
+    # Those of our own make are not for it: ARCH is one of its variables.
+    MAKEFLAGS='' make -j"$JOBS" && MAKEFLAGS='' make DESTDIR= install
 }
 
 # musl_recipe: after a recipe was read.
@@ -49,8 +83,13 @@ link_library()
     check_library "lib$name.so"
 }
 
+link_cxx_library()
+{
+    link_library "$@"
+}
+
 check_imports()
 {
     refuse_if "$(readelf -VW "$1")" 'GLIBC_' "$1 was linked with glibc"
-    refuse_if "$(nm -D --undefined-only "$1")" '__tls_get_addr' "$1 reaches thread data through the loader"
+    refuse_if "$(readelf -rW "$1")" '__tls_get_addr|TLSDESC' "$1 reaches thread data through the loader"
 }

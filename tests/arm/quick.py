@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """tests/arm/quick.py [-k PART]: the libraries for arm64 under qemu's emulation of one process: two real programs under the
-guard, the hook and the recorder, with glibc's malloc and with mimalloc. `make arm-test` is the whole test."""
+guard, the hook and the recorder, with glibc's malloc and with mimalloc, and a program of musl under what is built for it. `make
+arm-test` is the whole test."""
 
 import os
 import pathlib
@@ -17,7 +18,7 @@ sys.dont_write_bytecode = True
 
 import imas_testing  # noqa: E402
 import page  # noqa: E402
-from imas_testing import check, finish, run, skipped  # noqa: E402
+from imas_testing import Skipped, check, finish, run, skipped  # noqa: E402
 
 BUILD = PROJECT / "build/arm64"
 LIB = BUILD / "lib/imas"
@@ -97,6 +98,19 @@ def recording(root, folder):
     check("recorded: calls", (magic, version) == (RAW_MAGIC, RECORD_VERSION) and all(words), words[:10])
 
 
+def of_musl(folder):
+    """A program of musl is the same as untouched, its malloc is the allocator's, and its children start clean."""
+    program, compiler = folder / "work", BUILD / "allocators/musl/libc/bin/musl-gcc"
+    if not compiler.exists():
+        raise Skipped("nothing is built for musl on arm64 (make ARCH=arm64 musl)")
+    run(compiler, "-O1", "-fno-builtin", "-pthread", "-o", program, HERE.parent / "musl/work.c", must=True)
+    plain = run(QEMU, program, must=True)
+    for allocator in sorted((LIB / "musl/allocators").glob("lib*.so")):
+        preload = {"PATH": os.environ["PATH"], "LD_PRELOAD": f"{LIB}/musl/libimas-guard.so:{allocator}", "IMAS_UNSET": "LD_PRELOAD"}
+        ended = run(QEMU, program, "children", env=preload)
+        check(f"musl: {allocator.name}: as untouched, children clean", ended.stdout == f"{plain.stdout}malloc: {allocator}\nclean\n", ended)
+
+
 def main():
     imas_testing.Arguments(__doc__).parse_args()
     if why := in_the_way():
@@ -113,6 +127,8 @@ def main():
         imas_testing.case("starts", starts, root, launch, pathlib.Path(folder))
     with tempfile.TemporaryDirectory(prefix="imas-arm-") as folder:
         imas_testing.case("recording", recording, root, pathlib.Path(folder))
+    with tempfile.TemporaryDirectory(prefix="imas-arm-") as folder:
+        imas_testing.case("musl", of_musl, pathlib.Path(folder))
     finish("arm-quick")
 
 

@@ -23,7 +23,7 @@ from imas_testing import Failed, Skipped, case, check, finish, run, skipped  # n
 
 LIB = PROJECT / "build/lib/imas"
 BUILT = LIB / "musl"
-ALLOCATORS = ("jemalloc", "mimalloc")
+ALLOCATORS = ("jemalloc", "mimalloc", "snmalloc")
 LOADER = pathlib.Path(f"/lib/ld-musl-{platform.machine()}.so.1")
 # A real program of musl: SQLite, whose source comes with the crate that IMAS is built with.
 SQLITE_MAIN = r"""
@@ -108,7 +108,8 @@ class Tests:
 
     def compared(self):
         file = self.work / "bench.json"
-        ended = run(self.imas, "bench", "-n", "3", "--with", "jemalloc,mimalloc,hoard,jemalloc?narenas:1", "--export-json", file, "--", self.program, "child", env=self.env)
+        names = ",".join([*ALLOCATORS, "hoard", "jemalloc?narenas:1"])
+        ended = run(self.imas, "bench", "-n", "3", "--with", names, "--export-json", file, "--", self.program, "child", env=self.env)
         check("bench: it ends well", ended.returncode == 0, ended)
         found = json.loads(file.read_text())["candidates"]
         usable = {one["name"] for one in found if one["available"]}
