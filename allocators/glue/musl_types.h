@@ -16,6 +16,15 @@ struct mallinfo2 {
     size_t arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost;
 };
 
+#ifdef __aarch64__
+// libgcc asks by glibc's name whether the processor has atomic instructions: after the link-time optimiser, which must keep it.
+extern unsigned long getauxval(unsigned long type);
+__attribute__((used, visibility("hidden"))) unsigned long __getauxval(unsigned long type)
+{
+    return getauxval(type);
+}
+#endif
+
 // realloc(p, 0) of musl answers with a block, as malloc(0) does: its programs may take NULL for a refusal, and free p again.
 #define FAMILY_KEEPS_EMPTY 1
 
