@@ -187,6 +187,7 @@ arm-test: hook ## the build for arm64 on an emulated machine, with pages of 4 an
 	@tests/arm/run.py --kernel 4k
 	@tests/arm/run.py --kernel 16k -k smoke
 	@tests/arm/run.py --kernel 16k -k conformance
+	@tests/arm/run.py --kernel 5.10 -k smoke
 
 .PHONY: kube-test
 kube-test: build ## what 'imas kube' prints, on a real kube-apiserver with its controllers (builds them once from the Go proxy: ten minutes of CPU)

@@ -54,7 +54,8 @@ stamp_of()
     local files=("$ALLOCATORS/recipes/$name.sh" "$ALLOCATORS/lib/recipe.sh" "$ALLOCATORS/lib/compile.sh"
         "$ALLOCATORS/glue/family.h" "$ALLOCATORS/glue/family_fork.h" "$ALLOCATORS/glue/fork_order.h"
         "$ALLOCATORS/glue/large_calloc.h" "$ALLOCATORS/glue/old_libc.c"
-        "$ALLOCATORS/glue/kernel_call.h" "$ALLOCATORS/glue/kernel.c" "$ALLOCATORS/glue/keep_errno.h" "$ALLOCATORS/glue/exports.map")
+        "$ALLOCATORS/glue/kernel_call.h" "$ALLOCATORS/glue/kernel.c" "$ALLOCATORS/../hook/loaded.c" "$ALLOCATORS/../hook/loaded.h"
+        "$ALLOCATORS/../hook/text.h" "$ALLOCATORS/glue/keep_errno.h" "$ALLOCATORS/glue/exports.map")
     local file
     for file in "${glue[@]}"; do
         files+=("$ALLOCATORS/glue/$file")

@@ -185,8 +185,8 @@ static void step(void) {
     sleep_on(&word, 0, STEP_NS);
 }
 
-/* Past its last line it is gone soon; its number may even be another thread's by now. */
-#define MOST_STEPS 200
+/* Past its last line it is gone as soon as it gets a processor. Not for ever: its number may be another thread's by now. */
+#define MOST_STEPS 10000
 
 static void wait_until_gone(long thread) {
     for (unsigned steps = 0; !is_gone(thread) && (pacer_runs() || steps < MOST_STEPS); steps++)

@@ -31,6 +31,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../../hook/loaded.h"
+#include "../../hook/text.h"
 #include "kernel_call.h"
 
 #define CALL(name, a, b, c, d, e, f) \
@@ -59,36 +61,76 @@ long syscall(long number, ...)
 
 // ---- memory
 
+// What takes pages away runs libc's own code, as glibc's malloc does. Libraries for remote memory access
+// (UCX, Open MPI, libfabric) patch that code in place, to hear of each page that leaves. Unheard, their card
+// goes on writing into pages that are gone. The code is found in libc's table of symbols: its name could lead
+// to the program.
+#pragma weak _r_debug
+
+static void *find_in_libc(const char *name)
+{
+    for (const struct link_map *object = &_r_debug != NULL ? _r_debug.r_map : NULL; object != NULL; object = object->l_next) {
+        struct loaded tables = loaded_read(object);
+        if (tables.soname == NULL || !text_equal(tables.soname, "libc.so.6"))
+            continue;
+        const ElfW(Sym) *symbol = loaded_definition(&tables, name, loaded_hash(name));
+        return symbol != NULL && ELF64_ST_TYPE(symbol->st_info) == STT_FUNC ? (void *)(object->l_addr + symbol->st_value) : NULL;
+    }
+    return NULL;
+}
+
+static void *in_libc(void **kept, const char *name)
+{
+    void *found = __atomic_load_n(kept, __ATOMIC_RELAXED);
+    if (__builtin_expect(found == NULL, 0)) {
+        found = find_in_libc(name);
+        __atomic_store_n(kept, found, __ATOMIC_RELAXED);
+    }
+    return found;
+}
+
+// A pointer to libc's function, or NULL.
+#define IN_LIBC(name)                              \
+    ({                                             \
+        static void *kept;                         \
+        (__typeof__(name) *)in_libc(&kept, #name); \
+    })
+
 // gperftools has these three of its own.
 #define UNLESS_DEFINED __attribute__((weak))
 
 UNLESS_DEFINED void *mmap(void *at, size_t bytes, int protection, int flags, int fd, off_t offset)
 {
-    return (void *)CALL(mmap, at, bytes, protection, flags, fd, offset);
+    __typeof__(mmap) *libc = (flags & MAP_FIXED) != 0 ? IN_LIBC(mmap) : NULL; // it may take pages that are there
+    return libc != NULL ? libc(at, bytes, protection, flags, fd, offset)
+                        : (void *)CALL(mmap, at, bytes, protection, flags, fd, offset);
 }
 
 UNLESS_DEFINED int munmap(void *at, size_t bytes)
 {
-    return (int)CALL3(munmap, at, bytes, 0);
+    __typeof__(munmap) *libc = IN_LIBC(munmap);
+    return libc != NULL ? libc(at, bytes) : (int)CALL3(munmap, at, bytes, 0);
 }
 
 UNLESS_DEFINED void *mremap(void *at, size_t bytes, size_t wanted, int flags, ...)
 {
+    __typeof__(mremap) *libc = IN_LIBC(mremap);
     va_list list;
     va_start(list, flags);
     void *place = (flags & MREMAP_FIXED) != 0 ? va_arg(list, void *) : NULL;
     va_end(list);
-    return (void *)CALL(mremap, at, bytes, wanted, flags, place, 0);
+    return libc != NULL ? libc(at, bytes, wanted, flags, place) : (void *)CALL(mremap, at, bytes, wanted, flags, place, 0);
+}
+
+int madvise(void *at, size_t bytes, int advice)
+{
+    __typeof__(madvise) *libc = IN_LIBC(madvise);
+    return libc != NULL ? libc(at, bytes, advice) : (int)CALL3(madvise, at, bytes, advice);
 }
 
 int mprotect(void *at, size_t bytes, int protection)
 {
     return (int)CALL3(mprotect, at, bytes, protection);
-}
-
-int madvise(void *at, size_t bytes, int advice)
-{
-    return (int)CALL3(madvise, at, bytes, advice);
 }
 
 int mincore(void *at, size_t bytes, unsigned char *resident)

@@ -75,10 +75,11 @@ link_library()
         "-DIMAS_ALLOCATOR_NAME=\"$name $version\"" "-I$ALLOCATORS/glue" "${GLUE_DEFINES[@]}" \
         -c "$ALLOCATORS/glue/${glue[0]}" -o family.o
     "${CC:-gcc}" "${COMMON_FLAGS[@]}" "${GLUE_FLAGS[@]}" -D_GNU_SOURCE -c "$ALLOCATORS/glue/kernel.c" -o kernel.o
+    "${CC:-gcc}" "${COMMON_FLAGS[@]}" "${GLUE_FLAGS[@]}" -D_GNU_SOURCE -c "$ALLOCATORS/../hook/loaded.c" -o loaded.o
     "${CC:-gcc}" "${COMMON_FLAGS[@]}" "${GLUE_FLAGS[@]}" -D_GNU_SOURCE "${exports[@]/#/-DEXPORTS_}" \
         -c "$ALLOCATORS/glue/old_libc.c" -o old_libc.o
     "${CC:-gcc}" "${COMMON_FLAGS[@]}" "${LTO_FLAGS[@]}" "${LINK_FLAGS[@]}" -Wl,-soname,"lib$name.so" \
-        family.o kernel.o old_libc.o "$@" "${libraries[@]/#/-l}" -o "lib$name.so"
+        family.o kernel.o loaded.o old_libc.o "$@" "${libraries[@]/#/-l}" -o "lib$name.so"
     check_library "lib$name.so"
 }
 
@@ -155,7 +156,7 @@ check_imports()
 {
     local imports
     imports=$("$(tool nm)" -D --undefined-only "$1" | awk '{ print $2 }' |
-        grep -vxE '_ITM_.*|__gmon_start__|imas_replay_clock' | grep -vxF "$(printf '%s\n' none "${hooks[@]}")" || true)
+        grep -vxE '_ITM_.*|__gmon_start__|imas_replay_clock|_r_debug' | grep -vxF "$(printf '%s\n' none "${hooks[@]}")" || true)
     # Some processors have a relocation for it (TLSDESC) and import no function.
     [ "$loader_tls" = yes ] || refuse_if "$imports"$'\n'"$(readelf -rW "$1")" '^__tls_get_addr|TLSDESC' \
         "$1 reaches thread data through the loader"

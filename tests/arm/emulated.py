@@ -14,9 +14,10 @@ PROJECT = HERE.parent.parent
 BOOT_LIMIT_S = 3600  # of a boot under systemd; 21 s of it are systemd's
 DISK_MIB = 6000
 
-# Debian's suite, the package of the kernel, and a processor that has pages of that size. Debian 13 signs return addresses; the
-# architecture's own way to do so is slow where it is emulated.
+# By the size of its pages, or its version: Debian's suite, the package of the kernel, and a processor that has such pages.
+# Debian 13 signs return addresses; the architecture's own way to do so is slow where it is emulated.
 KERNELS = {"4k": ("bookworm", "linux-image-cloud-arm64", "cortex-a72"),
+           "5.10": ("bullseye", "linux-image-cloud-arm64", "cortex-a72"),
            "16k": ("trixie", "linux-image-arm64-16k", "max,pauth-impdef=on")}
 
 

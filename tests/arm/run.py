@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""tests/arm/run.py [--kernel 4k|16k] [--limit MINUTES] [--at-once N] [--resume] [-k PART] [PART...]: the build for arm64 on
-an emulated machine of that kind.
+"""tests/arm/run.py [--kernel 4k|16k|5.10] [--limit MINUTES] [--at-once N] [--resume] [-k PART] [PART...]: the build for
+arm64 on an emulated machine of that kind.
 
 Boots a Debian's kernel under qemu-system-aarch64 with the files of a Debian and of this project, once for each part of
 the project's own tests. `make ARCH=arm64` has built what is tested; the programs of the tests are compiled there. Emulated
@@ -37,6 +37,8 @@ IMAS = "target/release/imas"
 PARTS = {
     "smoke": f"sh tests/arm/smoke {IMAS}",
     "tarball": "cd unpacked && sh ../tests/arm/smoke ./*/bin/imas",
+    # The libraries and tools in C, compiled there by the same make; IMAS_BUILD is that of arch.mk.
+    "native": f"make hook record tools && sh tests/arm/smoke {IMAS}",
     "record": f"python3 tests/record/run.py {IMAS}",
     "musl": f"python3 tests/musl/run.py {IMAS}",
     "conformance": "tests/conformance/run --mode short",
@@ -50,7 +52,7 @@ RUST = 'cd {}; for test in {}; do echo "== $test"; $test {} || broken=1; done; t
 LEFT_OUT = {"imas": {"programs::java": "the root lacks that program"},
             "imas-linux": {"package::tests::a_packaged_file": "dpkg knows no package of the root: they are unpacked alone"}}
 COPIED = ["abi", "allocators/glue", "allocators/catalogue.toml", "allocators/lib", "hook", "record", "tests", "bench", "crates",
-          "docs", "fleet/nats", "packaging", "Cargo.toml"]
+          "docs", "fleet/nats", "packaging", "system", "Cargo.toml", "Makefile"]
 PROGRAMS = ["imas", "imasd", "imas-top", "imas-lab"]
 INSTRUCTIONS = re.compile(r"^(.+): ([\d.]+) instructions$", re.M)
 MOST = 2  # times the instructions of this machine
@@ -197,7 +199,7 @@ def chosen(parser, words):
 
 def main():
     parser = imas_testing.Arguments(__doc__)
-    parser.add_argument("--kernel", choices=KERNELS, default="4k", help="the size of its pages")
+    parser.add_argument("--kernel", choices=KERNELS, default="4k", help="by the size of its pages, or the oldest that IMAS serves")
     parser.add_argument("--resume", action="store_true", help="what came to its end in an earlier run is not run again")
     parser.add_argument("--limit", type=int, default=180, metavar="MINUTES", help="of each part; then it is ended and judged")
     parser.add_argument("--at-once", type=int, default=1, metavar="N", help="machines at a time: many parts use one processor")

@@ -168,7 +168,8 @@ def same_everywhere(name, command, allocators, clean=True, environment=None, mod
         for mode in modes:
             label = f"{name} {mode} {allocator}"
             outcome, left = under(mode, allocator, command, env=environment)
-            check(label, outcome == plain, f"{outcome}\n  untouched: {plain}")
+            changed = sorted({*outcome.stdout.splitlines()} ^ {*plain.stdout.splitlines()})
+            check(label, outcome == plain, f"{outcome}\n  untouched: {plain}\n  lines of one alone: {changed}")
             check(f"{label} served", left["state"] == RUNNING[mode] and served_by(left, allocator),
                   f"{left['state']} {left['pass_reason']} {left['served']}")
             if clean and outcome.returncode == plain.returncode and plain.returncode >= 0:

@@ -7,6 +7,7 @@ import ctypes
 import os
 import pathlib
 import random
+import re
 import resource
 import shutil
 import signal
@@ -513,8 +514,9 @@ def unfit():
             continue
         publish(entry(WORK / name, f"flags={FLIGHT}"))
         plain, outcome, left = with_and_without([WORK / name], env={"A": "1", "ASAN_OPTIONS": "verify_asan_link_order=0"}, timeout=120)
-        # the program counts our mapped libraries, and the stub is one
-        same = outcome.returncode == plain.returncode and outcome.stdout.replace(b"injected 2", b"injected 0") == plain.stdout
+        # The program counts what is mapped of our libraries. The stub's two parts are three on arm64.
+        counted = re.sub(rb"injected [23]", b"injected 0", outcome.stdout)
+        same = outcome.returncode == plain.returncode and counted == plain.stdout
         check(f"{name}: same", same, f"{outcome} {plain}")
         check(f"{name}: noted", len(left) == 1 and left[0]["state"] == "PASS", [(p["state"], p["pass_reason"]) for p in left])
     if wanted("mark"):

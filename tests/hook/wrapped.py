@@ -6,7 +6,7 @@ import subprocess
 
 import page
 from harness import (ALL_MODES, HERE, LIB, PAGE, RUNNING, WORK, check, compile_program, launch_command, run, same_everywhere,
-                     served_by, under, wanted)
+                     served_by, skipped, under, wanted)
 
 # Of the kernel: bound inside our allocators.
 BOUND = ["clock_gettime", "syscall", "mmap", "madvise", "munmap", "open", "read", "sched_yield", "sched_getaffinity", "getenv"]
@@ -130,6 +130,21 @@ def hidden(allocators):
                 check(f"{label} {mode} {allocator} left alone", is_left_alone(page.read(PAGE)))
 
 
+def patched(allocators):
+    """Libraries that patch libc's code in place hear of each page that an allocator takes away."""
+    if not wanted("patched"):
+        return
+    compile_program("patched")
+    plain = run([WORK / "patched"])
+    if plain.returncode == 77:
+        skipped("patched", "code may not be written here")
+        return
+    for allocator in allocators:
+        outcome, left = under("guard", allocator, [WORK / "patched"])
+        check(f"patched {allocator}", outcome == plain and plain.stdout == b"unheard 0\n", outcome)
+        check(f"patched {allocator} served", served_by(left, allocator), left["served"])
+
+
 def stub(allocators):
     """A program that takes the address of a function which is called where a program is left alone: while ld.so relocates
     us, the function's name leads to the program, which is not relocated yet."""
@@ -154,6 +169,7 @@ def wrapped(allocators):
     names(allocators)
     watchers(allocators)
     hidden(allocators)
+    patched(allocators)
     stub(allocators)
     too_early(allocators)
     shell(allocators)

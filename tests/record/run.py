@@ -24,6 +24,8 @@ TRACE = WORK / "a.trace"
 PAGE = WORK / "page.html"
 ENVIRONMENT = {**os.environ, "HOME": str(WORK), "XDG_CONFIG_HOME": str(WORK), "XDG_DATA_HOME": str(WORK), "PATH": "/usr/bin:/bin"}
 IMAS = ""
+# Whether the kernel gives huge pages to all, as Debian's own does.
+HUGE_PAGES = "[always]" in Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text()
 
 
 def imas(*words, **more):
@@ -230,7 +232,8 @@ def program(name):
     plain = run(*command, must=True).stdout
     ended, trace, out = record(*command)
     assert sorted(out.split()) == sorted(plain.split()), ended.stderr
-    assert ended.returncode == 0 and sum(p["calls"] for p in trace["processes"]) > 500, trace
+    # sort of the locale C makes 22 calls, of another one 290.
+    assert ended.returncode == 0 and sum(p["calls"] for p in trace["processes"]) > 150, trace
     assert all(p["lost"] == 0 and p["unseen_frees"] == 0 for p in trace["processes"]), trace
 
 
@@ -266,8 +269,9 @@ def test_a_replay_predicts_every_candidate():
     for one in answer["candidates"]:
         assert one["failure"] is None and one["refused"] == 0, one
         predicted = one["predicted"]["peak_bytes"]
-        # 16 MiB are written and 64 MiB are not: a replay that holds all was not calibrated. mimalloc takes huge pages.
-        assert 12 << 20 < predicted["value"] < (70 if one["candidate"] == "mimalloc" else 30) << 20, one
+        # 16 MiB are written and 64 MiB are not: a replay that holds all was not calibrated. Huge pages hold what was not
+        # written: mimalloc asks for them.
+        assert 12 << 20 < predicted["value"] < (70 if HUGE_PAGES or one["candidate"] == "mimalloc" else 30) << 20, one
         assert predicted["low"] <= predicted["value"] <= predicted["high"], one
     system = by_name["system"]["predicted"]
     assert system["peak_bytes"]["value"] == answer["recorded"]["peak_bytes"], answer

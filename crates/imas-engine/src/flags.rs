@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The flags that several commands share. No side effects.
 
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use clap::parser::ValueSource;
@@ -166,8 +167,14 @@ impl RulesArgs {
     }
 }
 
-/// The command line without the environment variables that have a wrong value. They are reported and do not
-/// count, so that a program is started all the same.
+/// Value of an environment variable. One that is empty is as if it were not set.
+#[must_use]
+pub fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
+/// The command line without the environment variables that have a wrong value, and without empty ones. Wrong ones are
+/// reported. Neither counts, so that a program is started all the same.
 #[must_use]
 pub fn without_wrong_variables(command: clap::Command) -> clap::Command {
     let policies = PolicyName::value_variants().iter().filter_map(ValueEnum::to_possible_value);
@@ -181,31 +188,30 @@ pub fn without_wrong_variables(command: clap::Command) -> clap::Command {
                 .map_err(|_| format!("there are {}", policies.join(" and "))),
         ),
     ];
-    checks.into_iter().fold(command, |command, (id, variable, checked)| match checked {
+    let is_empty = |name: &OsStr| std::env::var_os(name).is_some_and(|value| value.is_empty());
+    let command = without_variables(command, |arg| arg.get_env().is_some_and(is_empty));
+    checks.into_iter().fold(command, |command, (id, name, checked)| match checked {
         Ok(()) => command,
         Err(why) => {
-            let value = std::env::var_os(variable).unwrap_or_default();
-            if !value.is_empty() {
-                message::warning(&format!("{variable}={} is ignored: {why}", value.display()));
-            }
-            without_variable(command, id)
+            let value = variable(name).unwrap_or_default();
+            message::warning(&format!("{name}={} is ignored: {why}", value.display()));
+            without_variables(command, |arg| arg.get_id() == id)
         }
     })
 }
 
-fn wrong<T>(parse: impl Fn(&str) -> Result<T, String>, variable: &str) -> Result<(), String> {
-    match std::env::var_os(variable) {
+fn wrong<T>(parse: impl Fn(&str) -> Result<T, String>, name: &str) -> Result<(), String> {
+    match variable(name) {
         None => Ok(()),
         Some(value) => parse(value.to_str().unwrap_or_default()).map(|_| ()),
     }
 }
 
-fn without_variable(command: clap::Command, id: &str) -> clap::Command {
-    let id = id.to_owned();
-    let of_all = id.clone();
+/// The command line in which these arguments have no environment variable.
+fn without_variables(command: clap::Command, is_meant: impl Fn(&clap::Arg) -> bool + Copy) -> clap::Command {
     command
-        .mut_args(move |arg| if arg.get_id() == id.as_str() { arg.env(None::<&'static str>) } else { arg })
-        .mut_subcommands(move |verb| without_variable(verb, &of_all))
+        .mut_args(|arg| if is_meant(&arg) { arg.env(None::<&'static str>) } else { arg })
+        .mut_subcommands(|verb| without_variables(verb, is_meant))
 }
 
 /// The command line, changed so that a negative number is read as a value. The number may be a wrong value,

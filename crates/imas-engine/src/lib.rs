@@ -40,4 +40,5 @@ pub mod store_damage;
 pub mod store_place;
 pub mod suggestion;
 pub mod under_way;
+pub mod unstartable;
 pub mod wrapped;

@@ -79,6 +79,11 @@ impl Exchange {
         folder.make(INBOX)
     }
 
+    /// The folder itself.
+    pub fn folder(&self) -> PathBuf {
+        self.folder.clone()
+    }
+
     /// The folder of aggregates.
     pub fn outbox(&self) -> PathBuf {
         self.folder.join(OUTBOX)

@@ -342,6 +342,8 @@ mod tests {
             let is_right = names.is_empty() == (runtime == Runtime::Cpython) && are_named;
             assert!(is_right, "{runtime}: {names:?}");
         }
+        let of_net = catalogue.of_runtime(Runtime::Dotnet).filter(|one| one.default);
+        assert_eq!(of_net.map(|one| one.name.as_str()).collect::<Vec<_>>(), ["dotnet:workstation"]);
         let allocators = catalogue.candidates().iter().map(|one| Runtime::of_candidate(&one.name));
         assert!(allocators.flatten().next().is_none());
     }

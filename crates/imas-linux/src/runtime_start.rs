@@ -60,7 +60,7 @@ pub fn fitted(candidate: &CatalogueCandidate, start: &StartOfProgram<'_>) -> Res
     if let Some(why) = start.unfit.filter(|_| loads) {
         return Err(why.to_owned());
     }
-    let set = user_value(candidate, found, start).or_else(|| dotnet_config::user_value(candidate, start));
+    let set = user_value(candidate, found, start).or_else(|| dotnet_config::obstacle(candidate, start));
     if let Some(why) = set {
         return Err(why);
     }

@@ -41,8 +41,28 @@ fn a_wrong_variable_warns_and_the_program_starts() {
             assert!(output.status.success(), "{reading:?}: {}", describe(&output));
         }
     }
-    let empty = output(world.imas(["run", "--"]).arg(&who).env("IMAS_RETEST", "").env("IMAS_POLICY", ""));
-    assert!(empty.status.success() && !stderr(&empty).contains("ignored"), "{}", describe(&empty));
+}
+
+#[test]
+fn an_empty_variable_is_as_if_it_were_not_set() {
+    let world = World::new();
+    let who = who(&world);
+    let read = |words: &[&str], variable: &str| {
+        let output = output(world.imas(words).env(variable, ""));
+        assert!(!stderr(&output).contains("ignored"), "{variable}: {}", describe(&output));
+        assert!(!stderr(&output).contains("value is required"), "{variable}: {}", describe(&output));
+        output
+    };
+    succeeded(read(&["run", "--", &who], "IMAS_STORE"));
+    assert!(world.store_path().exists(), "the default store");
+    for variable in ["IMAS_STORE", "IMAS_LIB_DIR", "IMAS_RETEST", "IMAS_POLICY"] {
+        for words in [&["run", "--", &who][..], &["run", "--verbose", "--", &who]] {
+            assert!(!stdout(&succeeded(read(words, variable))).is_empty(), "{variable}: {words:?}");
+        }
+        read(&["show"], variable);
+    }
+    read(&["system", "status", "--preload-file", "none"], "IMAS_RUN_DIR");
+    assert_eq!(output(&mut world.imas(["--store", "", "show"])).status.code(), Some(2));
 }
 
 #[test]
@@ -250,12 +270,17 @@ fn a_bundle_is_all_that_is_needed() {
         assert_eq!(at.join("libimas-giveback.so").exists(), candidate.ends_with("trim"), "{candidate}");
         std::fs::remove_dir_all(&at).unwrap();
     }
-    let archive = world.work().join("imas.tar");
-    succeeded(output(world.imas(["bundle", "mimalloc", "--out"]).arg(&archive)));
-    let held = stdout(&output(Command::new("tar").arg("-tf").arg(&archive)));
-    for file in ["libimas-guard.so", "libmimalloc.so", "LICENCES", "README", "imas.env"] {
-        assert!(held.lines().any(|line| line == format!("./{file}")), "{file}: {held}");
+    for (name, listing) in [("imas.tar", "-tf"), ("imas.tar.gz", "-tzf"), ("imas.tgz", "-tzf")] {
+        let archive = world.work().join(name);
+        succeeded(output(world.imas(["bundle", "mimalloc", "--out"]).arg(&archive)));
+        let held = stdout(&output(Command::new("tar").arg(listing).arg(&archive)));
+        for file in ["libimas-guard.so", "libmimalloc.so", "LICENCES", "README", "imas.env"] {
+            assert!(held.lines().any(|line| line == format!("./{file}")), "{name}: {file}: {held}");
+        }
     }
+    let of_zip = output(&mut world.imas(["bundle", "mimalloc", "--out", "imas.zip"]));
+    crate::support::assert_hinted(&of_zip, "an archive of this kind");
+    assert!(!world.work().join("imas.zip").exists());
     std::fs::write(world.work().join("mine"), "").unwrap();
     let full = output(world.imas(["bundle", "mimalloc", "--out"]).arg(world.work()));
     crate::support::assert_hinted(&full, "other files");

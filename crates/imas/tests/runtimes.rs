@@ -334,6 +334,14 @@ fn what_an_application_of_net_sets_in_its_file_wins() {
     set_in_file(&program, "");
     let explained = printed(&output(world.imas(["explain"]).arg(&dll)));
     assert!(explained.contains("dotnet:conserve: .NET that"), "{explained}");
+    assert!(explained.contains("dotnet:workstation is not offered: the application has no"), "{explained}");
+    // As the SDK writes it for a web application.
+    let framework = r#""framework": { "name": "Microsoft.AspNetCore.App" }"#;
+    let text = r#""configProperties": { "System.GC.Server": true }"#;
+    let text = format!("{{ \"runtimeOptions\": {{ {framework}, {text} }} }}");
+    std::fs::write(program.with_extension("runtimeconfig.json"), text).unwrap();
+    let explained = printed(&output(world.imas(["explain"]).arg(&dll)));
+    assert!(explained.contains("dotnet:workstation: .NET with one heap"), "{explained}");
 }
 
 #[test]

@@ -231,6 +231,8 @@ fn an_impossible_apply_is_refused_with_the_reason() {
     assert_hinted(&apply(plain, &["web"]), "web.service: ");
     let file = format!("{plain}\nEnvironmentFile=-/etc/default/web");
     assert_hinted(&apply(&file, &["web", "--candidate", "hoard"]), "sets LD_PRELOAD and would win");
+    let unset = format!("{plain}\nUnsetEnvironment=LD_PRELOAD");
+    assert_hinted(&apply(&unset, &["web", "--candidate", "hoard"]), "takes LD_PRELOAD away again");
     let chroot = format!("{plain}\nRootDirectory=/srv/jail");
     assert_hinted(&apply(&chroot, &["web", "--candidate", "hoard"]), "RootDirectory=/srv/jail");
 }

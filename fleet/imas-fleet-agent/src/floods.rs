@@ -45,6 +45,11 @@ impl Floods {
         taken.collect()
     }
 
+    /// Whether aggregates of a host are to be removed, now or later.
+    pub(crate) fn go_on(&self) -> bool {
+        self.0.values().any(|flood| flood.goes_on)
+    }
+
     /// A removal has failed.
     pub(crate) fn failed(&mut self, host: &str, now: Instant) {
         if let Some(flood) = self.0.get_mut(host) {
@@ -61,12 +66,13 @@ mod tests {
     fn what_a_host_floods_with_is_removed_at_intervals_while_it_goes_on() {
         let (mut floods, now) = (Floods::default(), Instant::now());
         assert!(floods.note("liar", now) && !floods.note("liar", now));
-        assert_eq!(floods.due(now), ["liar"]);
-        assert!(floods.due(now + BETWEEN).is_empty(), "it has sent nothing since");
+        assert_eq!((floods.go_on(), floods.due(now)), (true, vec!["liar".to_owned()]));
+        assert!(floods.due(now + BETWEEN).is_empty() && !floods.go_on(), "it has sent nothing since");
         floods.note("liar", now);
         assert!(floods.due(now).is_empty(), "too soon");
         assert_eq!(floods.due(now + BETWEEN), ["liar"]);
         floods.failed("liar", now);
+        assert!(floods.go_on());
         assert!(floods.due(now + BETWEEN).is_empty());
         assert_eq!(floods.due(now + AFTER_FAILURE), ["liar"]);
     }

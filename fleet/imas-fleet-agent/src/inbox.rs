@@ -13,14 +13,16 @@ use imas_exchange::exchange::Exchange;
 use imas_exchange::{FleetStatistics, statistics};
 use imas_fleet::FleetBus as _;
 use rand::RngExt as _;
+use tokio::sync::Notify;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
 use crate::jetstream::JetStreamBus;
 use crate::journal::AgentJournal;
 use crate::names;
+use crate::watch::FolderWatch;
 
-/// How often `wanted.json` is looked at.
+/// Least time between two looks at `wanted.json`. Each `agent.json`, which is beside it, causes one.
 const LOOK: Duration = Duration::from_millis(500);
 /// Seconds after a new connection within which a host reads anew. All hosts of a server that is lost come
 /// back at once.
@@ -41,6 +43,8 @@ pub struct Inbox {
     is_stale: Arc<AtomicBool>,
     /// Subjects for which the bucket is to be asked, and when.
     doubted: Arc<Mutex<BTreeMap<String, Instant>>>,
+    /// Notification of a new connection or doubt.
+    woken: Arc<Notify>,
 }
 
 impl Inbox {
@@ -53,6 +57,7 @@ impl Inbox {
             revisions: Arc::default(),
             is_stale: Arc::default(),
             doubted: Arc::default(),
+            woken: Arc::default(),
         }
     }
 
@@ -60,6 +65,7 @@ impl Inbox {
     pub async fn keep(&self, client: &Client, bus: &JetStreamBus, refresh_s: [f64; 2]) {
         let mut tasks = JoinSet::new();
         let mut followed: BTreeMap<String, AbortHandle> = BTreeMap::new();
+        let mut watch = FolderWatch::new(self.exchange.folder());
         let mut due = Instant::now();
         loop {
             if self.is_stale.swap(false, Ordering::Relaxed) {
@@ -87,6 +93,17 @@ impl Inbox {
                 due = Instant::now() + Duration::from_secs_f64(between(refresh_s));
             }
             tokio::time::sleep(LOOK).await;
+            self.wait(&mut watch, due).await;
+        }
+    }
+
+    /// Waits until `wanted.json` may have changed, or the bucket is to be asked.
+    async fn wait(&self, watch: &mut FolderWatch, due: Instant) {
+        let doubt = self.doubted.lock().unwrap_or_else(PoisonError::into_inner).values().min().copied();
+        tokio::select! {
+            () = watch.changed() => {}
+            () = self.woken.notified() => {}
+            () = tokio::time::sleep_until(doubt.map_or(due, |doubt| doubt.min(due))) => {}
         }
     }
 
@@ -94,6 +111,7 @@ impl Inbox {
     pub fn read_anew(&self) {
         self.is_stale.store(true, Ordering::Relaxed);
         self.revisions.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.woken.notify_one();
     }
 
     fn wanted(&self) -> Option<BTreeSet<String>> {
@@ -124,6 +142,7 @@ impl Inbox {
         let later = Instant::now() + Duration::from_secs_f64(between(AFTER_DOUBT_S));
         let mut doubted = self.doubted.lock().unwrap_or_else(PoisonError::into_inner);
         doubted.entry(subject.to_owned()).or_insert(later);
+        self.woken.notify_one();
     }
 
     /// The subjects for which the bucket is to be asked now.

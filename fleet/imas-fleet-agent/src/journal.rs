@@ -3,13 +3,14 @@
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use imas_cli::message;
 use imas_core::printable;
 use imas_exchange::AgentRecord;
+use tokio::sync::Notify;
 
-/// How often changed counters are written.
+/// How often changed counters are written at most.
 const WRITE: Duration = Duration::from_secs(1);
 /// How often they are written in any case: imasd sees by the file's age whether the agent runs.
 const WRITE_AGAIN: Duration = Duration::from_secs(60);
@@ -18,6 +19,7 @@ const WRITE_AGAIN: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug)]
 pub struct AgentJournal {
     record: Arc<Mutex<AgentRecord>>,
+    changed: Arc<Notify>,
     file: PathBuf,
 }
 
@@ -26,12 +28,17 @@ impl AgentJournal {
     #[must_use]
     pub fn new(file: PathBuf) -> Self {
         let record = AgentRecord { started_unix_s: now_unix_s(), ..AgentRecord::default() };
-        Self { record: Arc::new(Mutex::new(record)), file }
+        Self { record: Arc::new(Mutex::new(record)), changed: Arc::default(), file }
     }
 
     /// Changes the counters.
     pub fn note(&self, change: impl FnOnce(&mut AgentRecord)) {
-        change(&mut self.record.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = record.clone();
+        change(&mut record);
+        if *record != before {
+            self.changed.notify_one();
+        }
     }
 
     /// An error: kept, and logged once as long as it stays the same. It may contain words of the server, which
@@ -57,16 +64,10 @@ impl AgentJournal {
 
     /// Writes the counters each second in which they changed, and each minute.
     pub async fn keep_written(&self) {
-        let mut written: Option<(AgentRecord, Instant)> = None;
         loop {
-            let now = self.now();
-            let is_written =
-                |(record, at): &(AgentRecord, Instant)| *record == now && at.elapsed() < WRITE_AGAIN;
-            if !written.as_ref().is_some_and(is_written) {
-                self.write();
-                written = Some((now, Instant::now()));
-            }
+            self.write();
             tokio::time::sleep(WRITE).await;
+            let _ = tokio::time::timeout(WRITE_AGAIN, self.changed.notified()).await;
         }
     }
 
@@ -88,7 +89,20 @@ pub fn now_unix_s() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
+
     use super::*;
+
+    #[test]
+    fn counters_are_written_when_they_have_changed() {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = AgentJournal::new(folder.path().join("agent.json"));
+        let has_changed = || journal.changed.notified().now_or_never().is_some();
+        journal.note(|record| record.backlog = 0);
+        assert!(!has_changed());
+        journal.note(|record| record.backlog = 1);
+        assert!(has_changed() && !has_changed());
+    }
 
     #[test]
     fn words_of_a_server_begin_no_line_of_the_log() {

@@ -33,3 +33,4 @@ pub mod settings;
 pub mod setup;
 pub mod version;
 mod waiting;
+mod watch;

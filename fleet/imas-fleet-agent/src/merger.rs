@@ -173,7 +173,7 @@ impl Merger {
                 Some(message) = mergers.next() => self.note_live(&message),
                 Some(message) = announced.next() => self.announce(&message),
                 _ = sign.tick() => self.give_sign(client).await,
-                _ = turn.tick() => {
+                _ = turn.tick(), if self.has_work() => {
                     self.start_folds();
                     self.start_removals();
                 }
@@ -208,6 +208,11 @@ impl Merger {
             self.end_fold(folded);
             self.start_folds();
         }
+    }
+
+    /// Whether something is to be started, now or later.
+    fn has_work(&self) -> bool {
+        !self.waiting.is_empty() || !self.found.is_empty() || self.floods.go_on()
     }
 
     async fn give_sign(&self, client: &Client) {

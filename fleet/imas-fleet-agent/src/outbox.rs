@@ -14,8 +14,9 @@ use imas_exchange::{Aggregate, key};
 use crate::connection::pause;
 use crate::jetstream::JetStreamBus;
 use crate::journal::AgentJournal;
+use crate::watch::FolderWatch;
 
-/// How often an empty outbox is looked at.
+/// Least time between two passes: what comes meanwhile is sent together.
 const LOOK: Duration = Duration::from_millis(250);
 /// Aggregates on the way at the same time.
 const AT_ONCE: usize = 256;
@@ -33,13 +34,17 @@ struct Letter {
 
 /// Publishes what comes into the outbox, for ever.
 pub async fn keep_empty(exchange: &Exchange, bus: &JetStreamBus, host: &str, journal: &AgentJournal) {
+    let mut watch = FolderWatch::new(exchange.outbox());
     let mut failures = 0;
     loop {
         let outcome = empty_once(exchange, bus, host, journal).await;
         match outcome.inspect_err(|error| journal.error(&format!("the outbox cannot be read: {error}"))) {
-            Ok(Outcome { left: 0, .. }) => {
+            Ok(Outcome { sent, left: 0 }) => {
                 failures = 0;
                 tokio::time::sleep(LOOK).await;
+                if sent < BATCH {
+                    watch.changed().await;
+                }
             }
             Ok(Outcome { sent, .. }) if sent > 0 => failures = 0,
             Ok(_) | Err(_) => {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::parser::ValueSource;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use imas_engine::flags::{Places, with_negative_numbers};
+use imas_engine::flags::{Places, with_negative_numbers, without_wrong_variables};
 
 use crate::services::ServicesArgs;
 use crate::study_args::{SimulateArgs, StudyArgs, SuiteArgs};
@@ -48,7 +48,7 @@ impl Cli {
     /// Reads the command line. `simulate` gets to know whether a store was named there: IMAS_STORE alone does
     /// not make it replay one.
     pub(crate) fn read() -> Result<Self, clap::Error> {
-        let matches = with_negative_numbers(Self::command()).try_get_matches()?;
+        let matches = without_wrong_variables(with_negative_numbers(Self::command())).try_get_matches()?;
         let mut cli = Self::from_arg_matches(&matches)?;
         let named = |name| matches.value_source(name) == Some(ValueSource::CommandLine);
         cli.places.store_named = named("store");

@@ -126,7 +126,9 @@ enum Main {
 fn looks_like_main(state: &[u64], layout: &Layout, main: &Arena) -> Main {
     let is_ring = main.next == main.address || main.next % HEAP_BYTES == layout.heap_info;
     let [lock, flags] = halves(word(state, 0));
-    if !is_ring || lock > SMALL || flags > SMALL || word(state, 8) & 0xffff_ffff > 1 {
+    // `have_fastchunks` goes with the lists.
+    let has_sign = layout.fastbins.1 == 0 || word(state, 8) & 0xffff_ffff <= 1;
+    if !is_ring || lock > SMALL || flags > SMALL || !has_sign {
         return Main::No;
     }
     let lists = (0..layout.bins.1).map(|list| {

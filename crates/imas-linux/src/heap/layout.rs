@@ -32,7 +32,7 @@ pub(super) struct Layout {
     pub(super) has_page_size: bool,
     /// Bytes of `malloc_state`.
     pub(super) state: u64,
-    /// Offset of `fastbinsY`, and number of its lists.
+    /// Offset of `fastbinsY`, and number of its lists: none since 2.43.
     pub(super) fastbins: (u64, u64),
     /// Offset of `top`.
     pub(super) top: u64,
@@ -44,7 +44,7 @@ pub(super) struct Layout {
     pub(super) system_mem: u64,
 }
 
-/// Layout of `malloc_state` since 2.27, until at least 2.42.
+/// Layout of `malloc_state` from 2.27 to 2.42.
 const SINCE_2_35: Layout = Layout {
     heap_info: 0x30,
     has_page_size: true,
@@ -56,9 +56,23 @@ const SINCE_2_35: Layout = Layout {
     system_mem: 0x888,
 };
 
+/// Layout without `have_fastchunks` and `fastbinsY`.
+const SINCE_2_43: Layout = Layout {
+    state: 0x840,
+    fastbins: (0x8, 0),
+    top: 0x8,
+    bins: (0x18, 127),
+    next: 0x818,
+    system_mem: 0x830,
+    ..SINCE_2_35
+};
+
 /// First and last minor version of glibc 2 with a layout.
-const LAYOUTS: [(u32, u32, Layout); 2] =
-    [(34, 34, Layout { heap_info: 0x20, has_page_size: false, ..SINCE_2_35 }), (35, 42, SINCE_2_35)];
+const LAYOUTS: [(u32, u32, Layout); 3] = [
+    (34, 34, Layout { heap_info: 0x20, has_page_size: false, ..SINCE_2_35 }),
+    (35, 42, SINCE_2_35),
+    (43, 43, SINCE_2_43),
+];
 
 impl Layout {
     /// The layout of `2.minor`.
@@ -76,16 +90,18 @@ impl Layout {
 mod tests {
     use super::*;
 
-    /// The sizes as the declarations give them: four numbers of 4 bytes with their padding, ten lists, `top` and
-    /// `last_remainder`, 127 pairs, 128 bits, five words.
+    /// The sizes as the declarations give them: four numbers of 4 bytes with their padding (since 2.43 two), ten
+    /// lists (none), `top` and `last_remainder`, 127 pairs, 128 bits, five words.
     #[test]
     fn the_offsets_are_those_of_the_declaration() {
-        let layout = Layout::of(36).unwrap();
-        assert_eq!(layout.top, 16 + 10 * 8);
-        assert_eq!(layout.bins.0, layout.top + 16);
-        assert_eq!(layout.next, layout.bins.0 + 127 * 16 + 16);
-        assert_eq!((layout.system_mem, layout.state), (layout.next + 3 * 8, layout.next + 5 * 8));
-        assert_eq!((Layout::of(34).unwrap().heap_info, layout.heap_info), (4 * 8, 5 * 8 + 8));
-        assert_eq!((Layout::of(33), Layout::of(43)), (None, None), "nobody has looked at them");
+        for (minor, top) in [(36, 16 + 10 * 8), (43, 8)] {
+            let layout = Layout::of(minor).unwrap();
+            assert_eq!((layout.top, layout.fastbins.0 + layout.fastbins.1 * 8), (top, top));
+            assert_eq!(layout.bins.0, top + 16);
+            assert_eq!(layout.next, layout.bins.0 + 127 * 16 + 16);
+            assert_eq!((layout.system_mem, layout.state), (layout.next + 3 * 8, layout.next + 5 * 8));
+            assert_eq!((Layout::of(34).unwrap().heap_info, layout.heap_info), (4 * 8, 5 * 8 + 8));
+        }
+        assert_eq!((Layout::of(33), Layout::of(44)), (None, None), "nobody has looked at them");
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Settings that an application of .NET brings with it, in `APP.runtimeconfig.json` beside `APP.dll`. A
 //! variable wins over that file, so a candidate whose variable stands for one of its properties is not offered.
+//! Neither is the collector of workstations to an application that has it by default.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -31,11 +32,13 @@ const OF_HOST: [&str; 7] = [
 ];
 /// The SDK writes this property as `true` into each application of this framework.
 const OF_SDK: (&str, &str) = ("System.GC.Server", "Microsoft.AspNetCore.App");
+/// Setting of the collector of workstations, which every application has that does not set the other.
+const OF_WORKSTATIONS: (&str, &str) = ("DOTNET_gcServer", "0");
 /// Beginning of the names of properties.
 const PROPERTY: &str = "System.";
 
-/// Why the candidate would change something that the application sets; `None` when it would not.
-pub(super) fn user_value(candidate: &CatalogueCandidate, start: &StartOfProgram<'_>) -> Option<String> {
+/// Why the candidate would change something that the application sets, or nothing at all; `None` where it is of use.
+pub(super) fn obstacle(candidate: &CatalogueCandidate, start: &StartOfProgram<'_>) -> Option<String> {
     let settings = candidate.runtime.as_ref().filter(|settings| settings.runtime == Runtime::Dotnet)?;
     let own = candidate.environment.keys().filter_map(|variable| property(variable));
     let yielded = settings.yields_to.iter().filter(|name| name.starts_with(PROPERTY)).cloned();
@@ -43,7 +46,15 @@ pub(super) fn user_value(candidate: &CatalogueCandidate, start: &StartOfProgram<
     if !start.has_files || properties.is_empty() {
         return None;
     }
-    set_already(&properties, start).unwrap_or_else(Some)
+    let application = match Application::of(start) {
+        Ok(application) => application,
+        Err(why) => return Some(why),
+    };
+    let (collector, of_workstations) = OF_WORKSTATIONS;
+    let chooses = candidate.environment.get(collector).is_some_and(|value| value == of_workstations);
+    let is_idle = chooses && !application.has_collector_of_servers();
+    let idle = || is_idle.then(|| "the application has no collector of servers".to_owned());
+    application.set_already(&properties).or_else(idle)
 }
 
 /// The property that the variable stands for: `System.GC.Server` for `DOTNET_gcServer`; `None` for others.
@@ -52,17 +63,39 @@ fn property(variable: &str) -> Option<String> {
     collector.eq_ignore_ascii_case("gc").then(|| format!("{PROPERTY}GC.{name}"))
 }
 
-/// The first property that the application sets, as a clause for people.
-///
-/// # Errors
-/// Why that is not known, as such a clause.
-fn set_already(properties: &[String], start: &StartOfProgram<'_>) -> Result<Option<String>, String> {
-    const NOT_FOUND: &str = "the runtimeconfig.json of its application is not found";
-    let file = config_file(start).ok_or(NOT_FOUND)?;
-    let options = read_options(&file)?.ok_or(NOT_FOUND)?;
-    let of_developer = read_options(&file.with_extension("dev.json"))?.unwrap_or_default();
-    let is_set = |property: &&String| sets(&options, property) || sets(&of_developer, property);
-    Ok(properties.iter().find(is_set).map(|property| format!("{property} is set already ({})", shown(&file))))
+/// What an application brings with it.
+struct Application {
+    /// The file, and `runtimeOptions` in it and in that of its developer.
+    file: PathBuf,
+    options: Value,
+    of_developer: Value,
+}
+
+impl Application {
+    /// The application that is started.
+    ///
+    /// # Errors
+    /// Why its settings are not known, as a clause for people.
+    fn of(start: &StartOfProgram<'_>) -> Result<Self, String> {
+        const NOT_FOUND: &str = "the runtimeconfig.json of its application is not found";
+        let file = config_file(start).ok_or(NOT_FOUND)?;
+        let options = read_options(&file)?.ok_or(NOT_FOUND)?;
+        let of_developer = read_options(&file.with_extension("dev.json"))?.unwrap_or_default();
+        Ok(Self { file, options, of_developer })
+    }
+
+    /// The first of these properties that it sets, as a clause for people.
+    fn set_already(&self, properties: &[String]) -> Option<String> {
+        let is_set = |property: &&String| sets(&self.options, property) || sets(&self.of_developer, property);
+        let first = properties.iter().find(is_set)?;
+        Some(format!("{first} is set already ({})", shown(&self.file)))
+    }
+
+    /// Whether the SDK has given it that collector. Where the author has, nothing is offered anyway.
+    fn has_collector_of_servers(&self) -> bool {
+        let all = self.options.get("configProperties");
+        all.and_then(|all| all.get(OF_SDK.0)).is_some_and(|value| is_of_sdk(&self.options, OF_SDK.0, value))
+    }
 }
 
 /// The file with the settings of the application that is started.
@@ -212,10 +245,11 @@ mod tests {
             environment: &Variables::new(),
             memory_limit: None,
         };
-        assert_eq!(user_value(&candidate, &StartOfProgram { has_files: false, ..start }), None);
-        user_value(&candidate, &start)
+        assert_eq!(obstacle(&candidate, &StartOfProgram { has_files: false, ..start }), None);
+        obstacle(&candidate, &start)
     }
 
+    const IDLE: &str = "the application has no collector of servers";
     const ALREADY: &str = "System.GC.Server is set already (my.app.runtimeconfig.json)";
 
     #[test]
@@ -226,8 +260,8 @@ mod tests {
         let yielded = App::setting(r#""System.GC.HeapCount": 4"#).why_not().unwrap();
         assert!(yielded.starts_with("System.GC.HeapCount is set already"), "{yielded}");
         let other = App::setting(r#""System.GC.Concurrent": false, "Mine": { "System.GC.Server": true }"#);
-        assert_eq!(other.why_not(), None);
-        assert_eq!(App::with("\u{feff}{ \"runtimeOptions\": {} }").why_not(), None);
+        assert_eq!(other.why_not().unwrap(), IDLE);
+        assert_eq!(App::with("\u{feff}{ \"runtimeOptions\": {} }").why_not().unwrap(), IDLE);
         std::fs::write(
             other.path("my.app.runtimeconfig.dev.json"),
             r#"{ "runtimeOptions": { "configProperties": { "System.GC.Server": true } } }"#,
@@ -274,8 +308,8 @@ mod tests {
         let of = |words: &[&str]| app.why("dotnet", words);
         let own = ["exec", "--Depsfile", "x", "my.app.dll", "--runtimeconfig", "other.json"];
         assert_eq!(of(&own).unwrap(), ALREADY, "behind the application the words are its own");
-        assert_eq!(of(&["exec", "--runtimeconfig", "other.json", "my.app.dll"]), None);
-        assert_eq!(app.why("my.app", &["--runtimeconfig", "other.json"]), None);
+        assert_eq!(of(&["exec", "--runtimeconfig", "other.json", "my.app.dll"]).unwrap(), IDLE);
+        assert_eq!(app.why("my.app", &["--runtimeconfig", "other.json"]).unwrap(), IDLE);
         assert_eq!(app.why("my.app", &["exec", "--runtimeconfig", "other.json"]).unwrap(), ALREADY);
         std::os::unix::fs::symlink(app.path("my.app.dll"), app.path("link.dll")).unwrap();
         assert_eq!(of(&["link.dll"]).unwrap(), ALREADY, "links are followed");
@@ -296,7 +330,7 @@ mod tests {
         }
         let no_object = r#"{ "runtimeOptions": { "configProperties": [] } }"#;
         for odd in ["[]", "1", "null", r#"{ "runtimeOptions": 1 }"#, no_object] {
-            assert_eq!(App::with(odd).why_not(), None, "the host does not start it: {odd}");
+            assert_eq!(App::with(odd).why_not().unwrap(), IDLE, "the host does not start it: {odd}");
         }
         assert!(App::with(vec![b' '; MOST_BYTES + 1]).why_not().is_some());
         let app = App::setting("");

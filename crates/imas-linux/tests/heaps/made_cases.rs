@@ -44,9 +44,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
-    fn an_honest_heap_is_read_to_the_byte(main in layouts(), others in prop::collection::vec(layouts(), 0..4)) {
+    fn an_honest_heap_is_read_to_the_byte(
+        minor in prop_oneof![Just(36_u32), Just(43)],
+        main in layouts(),
+        others in prop::collection::vec(layouts(), 0..4),
+    ) {
         let others: Vec<_> = others.iter().map(|other| chunks(other)).collect();
-        let (memory, expected) = MadeMemory::of(&chunks(&main), &others);
+        let (memory, expected) = MadeMemory::of_glibc(minor, &chunks(&main), &others);
         let figures = figures_in(&memory, &memory.regions, far()).unwrap();
         prop_assert_eq!(found(&figures), expected);
         prop_assert!(!figures.is_estimate() || !others.is_empty(), "{:?}", figures);
@@ -101,8 +105,8 @@ fn what_is_not_known_is_refused_by_name() {
         memory.write(text + place, bytes);
         figures_in(&memory, &memory.regions, far()).unwrap_err().0
     };
-    let line = b"GNU C Library (made up) stable release version 2.43.\n";
-    assert_eq!(refused(0x100, line), "the layout of glibc 2.43 is not known");
+    let line = b"GNU C Library (made up) stable release version 2.44.\n";
+    assert_eq!(refused(0x100, line), "the layout of glibc 2.44 is not known");
     assert_eq!(
         refused(0x100, b"GNU C Library (a) of unknown age, with no word about itself.\n"),
         "its libc.so.6 does not say which version it is"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A made-up process with glibc 2.36: its C library, `[heap]`, and other arenas, chunk by chunk.
+//! A made-up process with glibc 2.36 or 2.43: its C library, `[heap]`, and other arenas, chunk by chunk.
 
 use std::collections::BTreeMap;
 use std::io::{Error, ErrorKind, Result};
@@ -16,7 +16,6 @@ pub(crate) const MAIN: u64 = DATA + 0xc60;
 pub(crate) const HEAP: u64 = 0x5555_0000_0000;
 const OTHERS: u64 = 0x7e00_0000_0000;
 const OTHER_BYTES: u64 = 64 << 20;
-const STATE: u64 = 0x898;
 const HEAP_INFO: u64 = 0x30;
 /// Key of blocks in the caches of threads, and where it lies.
 const KEY: u64 = 0xa5a5_1234_5678_9abc;
@@ -53,16 +52,24 @@ pub(crate) struct Expected {
 pub(crate) struct MadeMemory {
     pieces: BTreeMap<u64, Vec<u8>>,
     pub(crate) regions: Vec<Region>,
+    /// Offset of the lists in an arena's record. What follows is the same in all versions.
+    bins: u64,
 }
 
 impl MadeMemory {
-    /// A process with these chunks in its first arena, and in each of the others.
+    /// A process of glibc 2.36 with these chunks in its first arena, and in each of the others.
     pub(crate) fn of(main: &[Chunk], others: &[Vec<Chunk>]) -> (Self, Expected) {
-        let mut memory = Self::default();
+        Self::of_glibc(36, main, others)
+    }
+
+    /// A process of glibc `2.minor`.
+    pub(crate) fn of_glibc(minor: u32, main: &[Chunk], others: &[Vec<Chunk>]) -> (Self, Expected) {
+        let mut memory = Self { bins: if minor < 43 { 0x70 } else { 0x18 }, ..Self::default() };
         let mut expected = Expected::default();
         memory.add(RegionKind::LibraryText, TEXT, PAGE);
         memory.write(TEXT, b"\x7fELF\x02");
-        memory.write(TEXT + 0x100, b"GNU C Library (made up) stable release version 2.36.\n");
+        let line = format!("GNU C Library (made up) stable release version 2.{minor}.\n");
+        memory.write(TEXT + 0x100, line.as_bytes());
         memory.add(RegionKind::LibraryData, DATA, 2 * PAGE);
         memory.word(KEY_PLACE, KEY);
         let arenas: Vec<u64> =
@@ -74,7 +81,7 @@ impl MadeMemory {
         memory.fill(MAIN, HEAP, HEAP + bytes, main, &mut expected);
         for (at, (arena, chunks)) in arenas.iter().zip(others).enumerate() {
             let begin = arena - HEAP_INFO;
-            let first = (arena + STATE).next_multiple_of(16);
+            let first = (arena + memory.bins + 0x828).next_multiple_of(16);
             let bytes = heap_bytes(chunks, first - begin);
             memory.add(RegionKind::Anonymous, begin, bytes);
             for (offset, word) in [(0, *arena), (8, 0), (16, bytes), (24, bytes), (32, PAGE)] {
@@ -94,24 +101,24 @@ impl MadeMemory {
     /// The record of an arena without chunks.
     fn arena(&mut self, at: u64, next: u64, bytes: u64) {
         for list in 0..127 {
-            let head = at + 0x70 + list * 16 - 16;
+            let head = at + self.bins + list * 16 - 16;
             self.word(head + 16, head);
             self.word(head + 24, head);
         }
-        self.word(at + 0x870, next);
-        self.word(at + 0x888, bytes);
+        self.word(at + self.bins + 0x800, next);
+        self.word(at + self.bins + 0x818, bytes);
     }
 
     fn fill(&mut self, arena: u64, first: u64, end: u64, chunks: &[Chunk], expected: &mut Expected) {
         let (mut at, mut in_use, mut fast) = (first, 1, 0);
-        let mut free_from = None;
+        let (mut free_from, has_fast) = (None, self.bins == 0x70);
         for (index, chunk) in chunks.iter().enumerate() {
             let bytes = u64::from(chunk.units.max(2)) * 16;
             // Two free chunks side by side are one, and none touches the top.
             let is_last = index + 1 == chunks.len();
             let kind = match chunk.kind {
                 Kind::Free if in_use == 0 || is_last => Kind::Live,
-                Kind::Fast if is_last => Kind::Live,
+                Kind::Fast if is_last || !has_fast => Kind::Live,
                 kind => kind,
             };
             self.word(at + 8, bytes | in_use);
@@ -142,9 +149,11 @@ impl MadeMemory {
             }
             at += bytes;
         }
-        self.word(arena + 0x10, fast);
+        if has_fast {
+            self.word(arena + 0x10, fast);
+        }
         self.word(at + 8, (end - at) | 1);
-        self.word(arena + 0x60, at);
+        self.word(arena + self.bins - 16, at);
         if arena == MAIN {
             expected.returnable += whole_pages(at + 33, end);
         }

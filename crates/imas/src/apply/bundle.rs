@@ -3,6 +3,7 @@
 //! The rest of IMAS is not needed there.
 
 use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
 
@@ -22,6 +23,10 @@ use imas_engine::{lasting, lasting_settings, licences, musl};
 
 /// File with the variables, one a line, for `docker run --env-file` and `env_file:` of compose.
 const ENV_FILE: &str = "imas.env";
+/// Endings of the names of archives, with what tar gets for each.
+const ARCHIVES: [(&str, &[&str]); 3] = [(".tar", &[]), (".tar.gz", GZIP), (".tgz", GZIP)];
+/// Without the time of packing.
+const GZIP: &[&str] = &["--use-compress-program=gzip -n"];
 /// Version of musl for which allocators are built.
 const MUSL: &str = "musl 1.2.3";
 
@@ -29,10 +34,10 @@ pub(crate) fn run(args: &BundleArgs, context: &Context) -> Result<ExitCode> {
     let candidate = lasting_settings::for_container(&choice::usable(context, &args.candidate)?)?;
     let candidate = if args.musl { for_musl(context, &candidate)? } else { candidate };
     let bundle = Bundle::new(context, &candidate, args)?;
-    if args.out.extension().is_some_and(|extension| extension == "tar") {
+    if let Some(options) = packing(&args.out) {
         let folder = tempfile::tempdir().context("a temporary folder")?;
         bundle.write(folder.path())?;
-        pack(folder.path(), &args.out)?;
+        pack(folder.path(), &args.out, options)?;
     } else {
         check_out(&args.out)?;
         bundle.write(&args.out)?;
@@ -176,7 +181,7 @@ impl<'a> Bundle<'a> {
 fn check_out(out: &Path) -> Result<()> {
     let mut entries = match std::fs::read_dir(out) {
         Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return check_name(out),
         Err(error) => bail!("{}: {error}", out.display()),
     };
     if entries.next().is_some() && !out.join(ENV_FILE).is_file() {
@@ -188,10 +193,29 @@ fn check_out(out: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Refuses the name of an archive for a new folder.
+fn check_name(out: &Path) -> Result<()> {
+    let ends = |path: &Path, ending: &str| path.extension().is_some_and(|one| one == ending);
+    if ends(out, "zip") || ends(&out.with_extension(""), "tar") {
+        return Err(Hinted::error(
+            format!("{}: an archive of this kind cannot be written", out.display()),
+            "name a folder, or a file that ends in .tar, .tar.gz or .tgz",
+        ));
+    }
+    Ok(())
+}
+
+/// Options of tar for an archive of that name; `None` for the name of a folder.
+fn packing(out: &Path) -> Option<&'static [&'static str]> {
+    let name = out.file_name()?.as_bytes();
+    ARCHIVES.iter().find(|(ending, _)| name.ends_with(ending.as_bytes())).map(|(_, options)| *options)
+}
+
 /// Packs the folder: a whole archive or none. The same bundle always gives the same archive.
-fn pack(folder: &Path, file: &Path) -> Result<()> {
+fn pack(folder: &Path, file: &Path, options: &[&str]) -> Result<()> {
     let mut tar = std::process::Command::new("tar");
     tar.args(["--sort=name", "--mtime=@0", "--owner=0", "--group=0", "--numeric-owner", "-c", "-f", "-"]);
+    tar.args(options);
     let tar =
         tar.arg("-C").arg(folder).arg(".").stderr(Stdio::inherit()).output().context("tar cannot be run")?;
     if !tar.status.success() {

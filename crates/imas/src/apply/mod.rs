@@ -87,6 +87,7 @@ fn apply_to(
     let variables = choice::changes(&libraries(context, &args.how), candidate, args.follow, &inherited)?;
     check_specifiers(unit, &variables)?;
     check_files(unit, &variables, &args.how)?;
+    check_unset(unit, &variables)?;
     lasting_settings::remarks(candidate)
         .iter()
         .for_each(|remark| message::warning(&format!("{name}: {remark}")));
@@ -508,6 +509,17 @@ fn check_files(unit: &Unit, variables: &[(String, String)], how: &WriteArgs) -> 
         }
     }
     Ok(())
+}
+
+/// What systemd takes away last is taken from a drop-in too.
+fn check_unset(unit: &Unit, variables: &[(String, String)]) -> Result<()> {
+    match variables.iter().find(|(name, value)| unit.unsets(name, value)) {
+        Some((name, _)) => Err(Hinted::error(
+            format!("{}: its UnsetEnvironment= takes {name} away again", unit.name),
+            format!("take {name} out of that line: 'systemctl cat {}' shows the file", unit.name),
+        )),
+        None => Ok(()),
+    }
 }
 
 /// Answers which services were restarted.

@@ -26,6 +26,8 @@ pub(crate) struct Unit {
     pub(crate) with_specifiers: BTreeSet<String>,
     /// Files of variables, which win over `Environment=`.
     pub(crate) environment_files: Vec<PathBuf>,
+    /// Names of variables, or variables with a value, that systemd takes away last: `UnsetEnvironment=`.
+    unset: Vec<String>,
     /// Words of the first `ExecStart=`.
     exec: Vec<OsString>,
     /// Folder in which it starts: `WorkingDirectory=`. Empty where none is set.
@@ -98,7 +100,7 @@ impl Unit {
     }
 
     fn from_manager(name: &str) -> Result<Self> {
-        const PROPERTIES: &str = "LoadState,Environment,EnvironmentFiles,ExecStart,MainPID,RootDirectory,RootImage,RefuseManualStop,MemoryMax,WorkingDirectory";
+        const PROPERTIES: &str = "LoadState,Environment,EnvironmentFiles,UnsetEnvironment,ExecStart,MainPID,RootDirectory,RootImage,RefuseManualStop,MemoryMax,WorkingDirectory";
         let shown = systemctl(&["show", "--property", PROPERTIES, "--", name])?;
         let mut unit = Self { name: name.to_owned(), ..Self::default() };
         // What the manager gives every service (`DefaultEnvironment=`). Without an answer the unit's own is known.
@@ -113,6 +115,7 @@ impl Unit {
                     let file = value.split(" (").next().unwrap_or(value);
                     unit.environment_files.push(file.into());
                 }
+                "UnsetEnvironment" => unit.unset = words(value),
                 "ExecStart" if unit.exec.is_empty() => unit.exec = shown_command(value),
                 "MemoryMax" => unit.memory_max = bytes(value),
                 "WorkingDirectory" => unit.folder = folder(value),
@@ -129,16 +132,40 @@ impl Unit {
 
     fn from_files(name: &str, root: &Path) -> Result<Self> {
         let mut unit = Self { name: name.to_owned(), ..Self::default() };
-        let mut found = false;
-        for file in files(name, root) {
-            let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
-            found |= file.extension().is_some_and(|e| e == "service");
-            unit.add_file(&text);
+        let files = files(name, root);
+        unit.add_files(&files)?;
+        if !files.iter().any(|file| file.extension().is_some_and(|e| e == "service")) {
+            return Err(unknown(name));
         }
-        if found { Ok(unit) } else { Err(unknown(name)) }
+        let mut of_all = Self::default();
+        of_all.add_files(&files_of_manager(root))?;
+        unit.add_defaults(&of_all);
+        Ok(unit)
     }
 
-    /// Adds one unit file or drop-in, after those before it.
+    fn add_files(&mut self, files: &[PathBuf]) -> Result<()> {
+        for file in files {
+            let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
+            self.add_file(&text);
+        }
+        Ok(())
+    }
+
+    /// Adds what the manager gives every service. What the unit itself sets wins.
+    fn add_defaults(&mut self, of_all: &Self) {
+        for (name, value) in of_all.environment.iter() {
+            if self.environment.contains_key(name) {
+                continue;
+            }
+            let text = name.to_string_lossy();
+            if of_all.with_specifiers.contains(&*text) {
+                self.with_specifiers.insert(text.into_owned());
+            }
+            self.environment.insert(name.clone(), value.clone());
+        }
+    }
+
+    /// Adds one file of a unit or of the manager, or a drop-in, after those before it.
     fn add_file(&mut self, text: &str) {
         let mut section = String::new();
         for line in &lines(text) {
@@ -146,11 +173,14 @@ impl Unit {
             if line.starts_with('[') {
                 line.clone_into(&mut section);
             }
-            let Some((key, value)) = line.split_once('=').filter(|_| section == "[Service]") else {
-                continue;
+            let Some((key, value)) = line.split_once('=') else { continue };
+            let key = match (section.as_str(), key.trim()) {
+                ("[Service]", key) => key,
+                ("[Manager]", "DefaultEnvironment") => "Environment",
+                _ => continue,
             };
             let value = value.trim();
-            match key.trim() {
+            match key {
                 // An empty value takes back all before it.
                 "Environment" if value.is_empty() => {
                     self.environment.clear();
@@ -159,6 +189,8 @@ impl Unit {
                 "Environment" => self.add_environment_of_file(value),
                 "EnvironmentFile" if value.is_empty() => self.environment_files.clear(),
                 "EnvironmentFile" => self.environment_files.push(value.trim_start_matches('-').into()),
+                "UnsetEnvironment" if value.is_empty() => self.unset.clear(),
+                "UnsetEnvironment" => self.unset.extend(words(value)),
                 "ExecStart" if value.is_empty() => self.exec.clear(),
                 "ExecStart" if self.exec.is_empty() => {
                     let command = value.trim_start_matches(['@', '-', ':', '+', '!']);
@@ -195,6 +227,14 @@ impl Unit {
             }
             self.environment.insert(name.into(), value.replace("%%", "%").into());
         }
+    }
+
+    /// Whether systemd takes the variable with this value away from the environment.
+    pub(crate) fn unsets(&self, name: &str, value: &str) -> bool {
+        self.unset.iter().any(|unset| match unset.split_once('=') {
+            Some(of_value) => of_value == (name, value),
+            None => unset == name,
+        })
     }
 
     /// The environment as it is without what `imas apply` wrote: its own notes say what was there before.
@@ -253,8 +293,8 @@ impl Unit {
     }
 }
 
-/// The unit's file and its drop-ins in the order of reading: by name, of one name the one of the first
-/// folder.
+/// The unit's file and its drop-ins in the order of reading. A drop-in of the first folder wins, and one of the unit over
+/// one of all services.
 fn files(name: &str, root: &Path) -> Vec<PathBuf> {
     let folders: Vec<_> = FOLDERS.iter().map(|folder| root.join(folder)).collect();
     let template = name.split_once('@').map(|(stem, _)| format!("{stem}@.service"));
@@ -263,18 +303,32 @@ fn files(name: &str, root: &Path) -> Vec<PathBuf> {
         .iter()
         .flat_map(|name| folders.iter().map(move |folder| folder.join(name)))
         .find(|file| file.is_file());
-    let mut drop_ins = BTreeMap::new();
-    for folder in folders.iter().rev() {
-        for name in names.iter().rev() {
-            let entries = std::fs::read_dir(folder.join(format!("{name}.d"))).into_iter().flatten().flatten();
-            for file in
-                entries.map(|entry| entry.path()).filter(|file| file.extension().is_some_and(|e| e == "conf"))
-            {
-                drop_ins.insert(file.file_name().map(OsString::from), file);
-            }
+    let last_first = || folders.iter().rev();
+    let of_all = last_first().map(|folder| folder.join("service.d"));
+    let own =
+        last_first().flat_map(|folder| names.iter().rev().map(move |name| folder.join(format!("{name}.d"))));
+    main.into_iter().chain(drop_ins(of_all.chain(own))).collect()
+}
+
+/// The manager's own file and its drop-ins in the order of reading.
+fn files_of_manager(root: &Path) -> Vec<PathBuf> {
+    let folders: Vec<_> =
+        FOLDERS.iter().map(|folder| root.join(folder).with_file_name("system.conf")).collect();
+    let main = folders.iter().find(|file| file.is_file()).cloned();
+    let of_folders = folders.iter().rev().map(|file| file.with_extension("conf.d"));
+    main.into_iter().chain(drop_ins(of_folders)).collect()
+}
+
+/// The drop-ins in these folders, by name. Of one name it is the one of the last folder.
+fn drop_ins(folders: impl Iterator<Item = PathBuf>) -> impl Iterator<Item = PathBuf> {
+    let mut found = BTreeMap::new();
+    for folder in folders {
+        let files = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+        for file in files.filter(|file| file.extension().is_some_and(|e| e == "conf")) {
+            found.insert(file.file_name().map(OsString::from), file);
         }
     }
-    main.into_iter().chain(drop_ins.into_values()).collect()
+    found.into_values()
 }
 
 fn unknown(name: &str) -> anyhow::Error {
@@ -468,9 +522,32 @@ mod tests {
             assert_eq!(get(&unit.environment, name).as_deref(), Some(value), "{name}");
         }
         assert!(unit.with_specifiers.is_empty());
+        unit.add_file("[Service]\nUnsetEnvironment=A\nUnsetEnvironment=\nUnsetEnvironment=B 'C=1 2'\n");
+        assert!(unit.unsets("B", "x") && unit.unsets("C", "1 2"));
+        assert!(!unit.unsets("A", "1") && !unit.unsets("C", "1"));
         unit.add_file("[Service]\nEnvironment=H=/%i I=%i\nEnvironment=I=1\nExecStart=-@/bin/x name -a\n");
         assert_eq!(unit.with_specifiers, BTreeSet::from(["H".to_owned()]));
         assert_eq!(unit.exec, ["/bin/x", "-a"]);
+    }
+
+    #[test]
+    fn what_every_service_gets_is_read_too() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |file: &str, text: &str| {
+            let file = root.path().join(file);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, text).unwrap();
+        };
+        write("usr/lib/systemd/system/web.service", "[Service]\nEnvironment=\nEnvironment=A=unit B=unit\n");
+        write("usr/lib/systemd/system/web.service.d/20.conf", "[Service]\nEnvironment=C=unit\n");
+        write("etc/systemd/system/service.d/10.conf", "[Service]\nEnvironment=B=all\n");
+        write("etc/systemd/system/service.d/20.conf", "[Service]\nEnvironment=C=all D=all\n");
+        write("etc/systemd/system.conf", "[Manager]\nDefaultEnvironment=A=least E=least F=%H\n");
+        write("usr/lib/systemd/system.conf.d/e.conf", "[Manager]\nDefaultEnvironment=E=less\n");
+        let unit = Unit::read("web.service", Some(root.path())).unwrap();
+        let all = ["A", "B", "C", "D", "E"].map(|name| get(&unit.environment, name).unwrap_or_default());
+        assert_eq!(all, ["unit", "all", "unit", "", "less"], "of one name the drop-in of the unit is read");
+        assert_eq!(unit.with_specifiers, BTreeSet::from(["F".to_owned()]));
     }
 
     #[test]

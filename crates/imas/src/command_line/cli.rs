@@ -258,8 +258,8 @@ pub(crate) struct BundleArgs {
     /// Name of the candidate, as `imas list` shows it: an allocator, or settings of a language runtime
     #[arg(value_name = "CANDIDATE", add = ArgValueCompleter::new(complete::candidates))]
     pub(crate) candidate: String,
-    /// The folder to make, or an archive whose name ends in `.tar`
-    #[arg(long, value_name = "DIR|FILE.tar", value_hint = ValueHint::AnyPath)]
+    /// The folder to make, or an archive whose name ends in `.tar`, `.tar.gz` or `.tgz`
+    #[arg(long, value_name = "DIR|FILE.tar[.gz]", value_hint = ValueHint::AnyPath)]
     pub(crate) out: PathBuf,
     /// Where it will be found when it is used
     #[arg(long, value_name = "DIR", default_value = "/opt/imas", value_parser = crate::command_line::service_args::whole_path)]

@@ -5,13 +5,13 @@
 use std::ffi::OsStr;
 
 use clap_complete::engine::CompletionCandidate;
-use imas_engine::flags::Places;
+use imas_engine::flags::{self, Places};
 use imas_store::Store;
 
 use imas_engine::context::Context;
 
 fn context() -> Option<Context> {
-    let named = |name: &str| std::env::var_os(name).map(Into::into);
+    let named = |name: &str| flags::variable(name).map(Into::into);
     let places = Places {
         lib_dir: named("IMAS_LIB_DIR"),
         system: false,

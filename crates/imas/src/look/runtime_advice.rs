@@ -70,7 +70,9 @@ pub(crate) fn rows(context: &Context, running: &[Running], candidates: &RealCand
 fn row(catalogue: &Catalogue, process: &Running, resident_bytes: u64) -> Option<RuntimeRow> {
     let runtime = RunningRuntime::of(process)?;
     let jvm = runtime.jvm.clone().filter(|heap| is_worth_it(heap, resident_bytes));
-    let wanted = catalogue.of_runtime(runtime.found.runtime).filter(|one| one.default);
+    let of = runtime.found.runtime;
+    // The settings of .NET that are tested by default are for some applications, whose files are not looked at here.
+    let wanted = catalogue.of_runtime(of).filter(|one| one.default && of != Runtime::Dotnet);
     let mut fitting: Vec<&CatalogueCandidate> =
         wanted.filter(|candidate| runtime.fitted(candidate).is_ok()).collect();
     if let Some(heap) = &jvm {

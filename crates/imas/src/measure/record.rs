@@ -26,6 +26,7 @@ use crate::measure::export::folder_of;
 use imas_cli::message::{self, Hinted};
 use imas_cli::output;
 use imas_engine::context::Context;
+use imas_engine::unstartable;
 
 /// Message where a process is left that still runs. The first process of a daemon ends as soon as the others
 /// run.
@@ -35,7 +36,10 @@ const STILL_RUNS: &str = "the command has ended, and a process that it left behi
      with 'imas learn --pending' when it has ended";
 
 pub(crate) fn run(args: &RecordArgs, context: &Context) -> Result<ExitCode> {
-    let command = Command::resolve(&args.command, std::env::var_os("PATH").as_deref())?;
+    let command = match Command::resolve(&args.command, std::env::var_os("PATH").as_deref()) {
+        Ok(command) => command,
+        Err(error) => return Ok(unstartable::exit_status(error)),
+    };
     let executable = imas_engine::inspect::command(&command, None)?;
     if let Some(why) = &executable.unfit {
         return Err(Hinted::error(

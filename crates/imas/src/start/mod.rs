@@ -67,14 +67,11 @@ use crate::start::settled::basis::{Asked, Basis, Pressure};
 use imas_cli::message;
 use imas_engine::context::Context;
 use imas_engine::under_way;
+use imas_engine::unstartable;
 
 /// Time for which a start waits for a store that another process has locked, before it goes on untouched.
 /// Writes take milliseconds.
 const STORE_TIMEOUT: Duration = Duration::from_millis(500);
-/// Exit status for a file that is there but cannot be executed.
-const NOT_EXECUTABLE: u8 = 126;
-/// Exit status for a command that is not found.
-const NOT_FOUND: u8 = 127;
 
 /// Arguments and environment of the start that is asked for.
 #[derive(Clone, Copy)]
@@ -88,7 +85,7 @@ struct Request<'a> {
 pub(crate) fn run(args: &RunArgs, places: &Places) -> Result<ExitCode> {
     let mut unwrapped = wrapper::unwrap(&args.command, Variables::inherited());
     if let Some(error) = start_wrapper(args, &unwrapped) {
-        return Ok(cannot_start(error));
+        return Ok(unstartable::exit_status(error));
     }
     if args.dry_run
         && let Some(words) = unwrapped.inner_words()
@@ -101,7 +98,7 @@ pub(crate) fn run(args: &RunArgs, places: &Places) -> Result<ExitCode> {
     let Unwrapped { words, environment, .. } = unwrapped;
     let command = match Command::resolve(&words, wrapper::path_of(&environment)) {
         Ok(command) => command,
-        Err(error) => return Ok(cannot_start(error)),
+        Err(error) => return Ok(unstartable::exit_status(error)),
     };
     let request = Request { args, environment: &environment };
     let start = plan(request, places, &command).unwrap_or_else(|error| {
@@ -123,7 +120,7 @@ pub(crate) fn run(args: &RunArgs, places: &Places) -> Result<ExitCode> {
         );
         Err(error) = Start::untouched(request).exec(&command);
     }
-    Ok(cannot_start(error.into()))
+    Ok(unstartable::exit_status(error.into()))
 }
 
 /// Starts a wrapper with `imas run` before the command inside it, and does not return then. None when there
@@ -151,12 +148,6 @@ fn is_disabled(environment: &Variables) -> bool {
     let name = imas_abi::env::DISABLE;
     let ours = std::env::var_os(name);
     [ours.as_ref(), environment.get(OsStr::new(name))].into_iter().flatten().any(|value| value == "1")
-}
-
-fn cannot_start(error: CommandError) -> ExitCode {
-    let code = if matches!(error, CommandError::NotFound(_)) { NOT_FOUND } else { NOT_EXECUTABLE };
-    message::error(&error.into());
-    ExitCode::from(code)
 }
 
 /// Why exec failed.

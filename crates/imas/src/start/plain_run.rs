@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use imas_engine::flags::PolicyName;
+use imas_engine::flags::{self, PolicyName};
 use imas_engine::seconds;
 
 use crate::command_line::cli::{Places, RulesArgs, RunArgs};
@@ -51,9 +51,8 @@ fn args(mut words: Vec<OsString>) -> Option<RunArgs> {
 /// Some(None) for a variable that is not set; None for a value that has to be complained about.
 #[expect(clippy::option_option, reason = "not set is no mistake")]
 fn variable<T>(name: &str, read: fn(&OsStr) -> Option<T>) -> Option<Option<T>> {
-    match std::env::var_os(name) {
+    match flags::variable(name) {
         None => Some(None),
-        Some(value) if value.is_empty() => None,
         Some(value) => Some(Some(read(&value)?)),
     }
 }

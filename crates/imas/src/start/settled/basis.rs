@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use imas_core::ProfileView;
 use imas_core::adaptive::{Objective, weight};
 use imas_core::decision::Conditions;
+use imas_engine::flags::variable;
 use imas_engine::start_plan::valid_until_s;
 use imas_engine::{catalogue_files, config};
 use imas_linux::clock::now_unix_s;
@@ -40,7 +41,7 @@ pub(crate) struct Asked {
 
 impl Asked {
     pub(crate) fn of(args: &RunArgs, places: &Places) -> Self {
-        let value = |name: &&str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
+        let value = |name: &&str| variable(name).map(|value| value.to_string_lossy().into_owned());
         Self {
             rules: format!("{:?} {:?}", args.rules.policy, places.retest),
             variables: VARIABLES.iter().map(value).collect(),
