@@ -67,6 +67,8 @@ musl_recipe()
     GLUE_FLAGS+=(-include "$ALLOCATORS/glue/musl_types.h")
     # The kernel's header and musl's both declare one structure.
     UPSTREAM_FLAGS+=(-D_LINUX_PRCTL_H)
+    # For arm64 no program of configure links that has atomics: libgcc asks for a name that only our libraries define.
+    export je_cv_c11_atomics=yes je_cv_gcc_atomic_atomics=yes je_cv_gcc_u8_atomic_atomics=yes
 }
 
 # A program of musl has one loader and one libc: nobody defines the functions in between that kernel.c is for, and no older
