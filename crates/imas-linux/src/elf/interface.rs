@@ -90,9 +90,11 @@ pub(super) fn is_called(source: &mut (impl Read + Seek), program: &Headers, path
     files.any(|library| is_called_by(interface, &library, &mut left))
 }
 
-/// Libraries that are known to define `malloc` for the whole program: a preload takes their place.
-const ALLOCATORS: [&str; 10] = [
+/// Libraries that are known to define `malloc` for the whole program: a preload takes their place. So does the dynamic linker
+/// until glibc 2.34, for its own start; on arm64 most programs are linked with it.
+const ALLOCATORS: [&str; 11] = [
     "libc.so",
+    "ld-linux",
     "libjemalloc",
     "libtcmalloc",
     "libmimalloc",
@@ -273,6 +275,8 @@ mod tests {
         assert_eq!(made.unfit(program, &["-l:libserver.so"]), Some(Unfit::LibraryMalloc));
         made.compile("libjemalloc.so.2", server, &["-shared", "-fPIC", "-Wl,-soname,libjemalloc.so.2"]);
         assert_eq!(made.unfit(program, &[JE]), None, "an allocator for the whole program");
+        made.compile("ld-linux-made.so.1", server, &["-shared", "-fPIC", "-Wl,-soname,ld-linux-made.so.1"]);
+        assert_eq!(made.unfit(program, &["-l:ld-linux-made.so.1"]), None, "the dynamic linker");
     }
 
     #[test]
