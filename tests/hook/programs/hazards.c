@@ -111,15 +111,21 @@ static void say(const char *what, long answer) {
     printf("%s: %s\n", what, answer == 0 ? "done" : strerror(errno));
 }
 
+/* Waits until the kernel counts no thread but the main one and the pacer: one that has ended, and was joined, is counted for
+ * a while yet. */
+static void await_the_last(void) {
+    bool has_pacer;
+    for (int tasks = count_tasks(&has_pacer); tasks > 1 + has_pacer; tasks = count_tasks(&has_pacer))
+        usleep(1000);
+}
+
 /* Detached, and ended before this returns: nobody joins it. */
 static void start_and_forget(void) {
     pthread_t thread = start(rest);
     pthread_detach(thread);
     tell_pacer("with a thread");
     released = 1;
-    bool has_pacer;
-    while (count_tasks(&has_pacer), count_tasks(&has_pacer) > 1 + has_pacer)
-        usleep(1000);
+    await_the_last();
     released = 0;
 }
 
@@ -127,6 +133,7 @@ static void unshares_joined(void) {
     pthread_t thread = start(rest);
     tell_pacer("with a thread");
     join(thread);
+    await_the_last();
     say("unshare", unshare(CLONE_NEWUSER));
 }
 
