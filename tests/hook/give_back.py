@@ -33,7 +33,7 @@ def build():
     compile_program("waits", "-D_GNU_SOURCE")
     subprocess.run(["gcc", "-std=gnu11", "-O1", "-fno-builtin", "-shared", "-fPIC", "-o", WORK / "libsignals_in_trim.so",
                     HERE / "programs/signals_in_trim.c"], check=True)
-    compile_program("hazards", "-D_GNU_SOURCE")
+    compile_program("hazards", "-D_GNU_SOURCE", *map(str, sorted((HERE / "programs").glob("hazards_*.c"))))
     subprocess.run(["gcc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-o", WORK / "budget", HERE / "budget.c",
                     ROOT / "hook/budget.c"], check=True)
 

@@ -90,8 +90,8 @@ pub(super) fn is_called(source: &mut (impl Read + Seek), program: &Headers, path
     files.any(|library| is_called_by(interface, &library, &mut left))
 }
 
-/// Libraries that are known to define `malloc` for the whole program: a preload takes their place. So does the dynamic linker
-/// until glibc 2.34, for its own start; on arm64 most programs are linked with it.
+/// Libraries that are known to define `malloc` for the whole program: a preload takes their place. The dynamic linker
+/// defines one until glibc 2.34, for its own start; on arm64 most programs are linked with it.
 const ALLOCATORS: [&str; 11] = [
     "libc.so",
     "ld-linux",

@@ -63,7 +63,7 @@ fn property(variable: &str) -> Option<String> {
     collector.eq_ignore_ascii_case("gc").then(|| format!("{PROPERTY}GC.{name}"))
 }
 
-/// What an application brings with it.
+/// Settings that an application brings with it.
 struct Application {
     /// The file, and `runtimeOptions` in it and in that of its developer.
     file: PathBuf,

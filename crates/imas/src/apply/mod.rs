@@ -511,7 +511,7 @@ fn check_files(unit: &Unit, variables: &[(String, String)], how: &WriteArgs) -> 
     Ok(())
 }
 
-/// What systemd takes away last is taken from a drop-in too.
+/// Refusal of a unit whose `UnsetEnvironment=` has one of our variables: systemd takes it away last, from a drop-in too.
 fn check_unset(unit: &Unit, variables: &[(String, String)]) -> Result<()> {
     match variables.iter().find(|(name, value)| unit.unsets(name, value)) {
         Some((name, _)) => Err(Hinted::error(
