@@ -22,6 +22,10 @@ pub fn of(context: &Context, candidate: &CatalogueCandidate) -> Result<String> {
     );
     let Some(library) = &candidate.library else { return Ok(ours) };
     let name = library.file_name().unwrap_or_default().to_string_lossy();
+    // The textbook allocators are part of IMAS.
+    if name.starts_with("libimas-") {
+        return Ok(ours);
+    }
     if candidate.added {
         return Ok(format!("{ours}{name}: {}\n", candidate.licence));
     }
