@@ -31,6 +31,7 @@ mod socket_owner;
 mod suite_runs;
 mod token;
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,6 +69,9 @@ async fn run(options: Options) -> Result<()> {
             "give a token with --token-file FILE, or listen at 127.0.0.1 and use a tunnel: ssh -L 4627:127.0.0.1:4627 HOST",
         ));
     }
+    if let Some(file) = &options.results {
+        check_results(file)?;
+    }
     let context = || Context::beside(&options.places, &options.run_dir);
     let suite = Suite::new(options.results.clone(), &context()?.lib_dir);
     let listener = Listener::open(&options.listen).await?;
@@ -83,6 +87,19 @@ async fn run(options: Options) -> Result<()> {
         tokio::select! { _ = terminated.recv() => {}, _ = interrupted.recv() => {} }
     };
     connections::serve(listener, site::router(shared, Arc::clone(&admission)), ended).await
+}
+
+/// Refuses results that are no file: the page of the suite would say so only when somebody opens it.
+fn check_results(file: &Path) -> Result<()> {
+    let why = match std::fs::metadata(file) {
+        Ok(about) if about.is_file() => return Ok(()),
+        Ok(_) => "not a regular file".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    Err(Hinted::error(
+        format!("{}: {why}", file.display()),
+        "--results names raw runs of the suite, as 'imas-lab suite run' writes them",
+    ))
 }
 
 async fn tidy(admission: Arc<Admission>) {

@@ -25,6 +25,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OptionalExtension, Params, Row};
+use rusqlite_migration::MigrationDefinitionError;
 
 /// A row's number.
 pub type RowId = i64;
@@ -65,6 +66,9 @@ pub enum StoreError {
 fn schema_error(error: &rusqlite_migration::Error) -> String {
     match error {
         rusqlite_migration::Error::RusqliteError { err, .. } => format!("its tables cannot be made: {err}"),
+        rusqlite_migration::Error::MigrationDefinition(MigrationDefinitionError::DatabaseTooFarAhead) => {
+            "the store's schema does not fit this version of imas: a later one has opened it".to_owned()
+        }
         other => format!("the store's schema does not fit this version of imas: {other}"),
     }
 }
@@ -272,6 +276,12 @@ fn use_wal(connection: &Connection, timeout: Duration) -> rusqlite::Result<()> {
 }
 
 impl StoreError {
+    /// Whether the file or its folder may not be written.
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        matches!(self, Self::Sql(error) if error.sqlite_error_code() == Some(rusqlite::ErrorCode::ReadOnly))
+    }
+
     /// Whether the file itself is damaged. Waiting does not help then, but [`Store::begin_anew`] does.
     #[must_use]
     pub fn is_damage(&self) -> bool {

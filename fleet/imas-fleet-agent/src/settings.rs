@@ -147,7 +147,7 @@ fn is_of_this_machine(server: &str) -> bool {
 fn no_fleet(file: &Path) -> anyhow::Error {
     Hinted::error(
         format!("this host is in no fleet: there is no {}", file.display()),
-        "'imas fleet init' makes one or joins one (docs/fleet.md); --settings FILE names other settings",
+        "'imas fleet init --certificates DIR' makes those of a fleet (docs/fleet.md); --settings FILE names others",
     )
 }
 

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 
+use crate::service::ready::Ready;
+
 /// One service. The field names are those of the TOML file.
 ///
 /// `$PORT` (a free port), `$PORT2` to `$PORT4` (more free ports), `$WORK` (a fresh folder for each run),
@@ -289,6 +291,9 @@ impl Service {
         if self.ready.trim().is_empty() {
             return Err("ready: name a command, tcp:PORT, unix:PATH or a URL".to_owned());
         }
+        if Ready::has_wrong_port(&self.ready) {
+            return Err(format!("ready: {}: a port is a number from 1 to 65535, or $PORT", self.ready));
+        }
         Ok(())
     }
 
@@ -335,6 +340,7 @@ mod tests {
             "ready = 'x'\nload = []",
             "ready = 'x'\nload = ['a']\ncycles = 0",
             "ready = ''\nload = ['a']",
+            "ready = 'tcp:99999'\nload = ['a']",
         ] {
             assert!(matches!(read(wrong), Err(ServiceFileError::Wrong { .. })), "{wrong}");
         }

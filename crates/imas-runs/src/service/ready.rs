@@ -31,6 +31,13 @@ impl Ready {
         !matches!(Self::parse(text), Self::Command(_))
     }
 
+    /// Whether the text is `tcp:` with something that is no port. Variables are not replaced yet.
+    pub(crate) fn has_wrong_port(text: &str) -> bool {
+        let place = text.strip_prefix("tcp:").filter(|place| !place.contains('$'));
+        let port = place.map(|place| place.rsplit_once(':').map_or(place, |(_, port)| port));
+        port.is_some_and(|port| !port.parse::<u16>().is_ok_and(|port| port > 0))
+    }
+
     /// The reason why the test cannot be made on this machine.
     pub(crate) fn obstacle(&self) -> Option<String> {
         let needs_curl = matches!(self, Self::Url { is_tls: true, .. });
@@ -131,6 +138,9 @@ mod tests {
         assert_eq!(of("https://[::1]:8443"), url("[::1]:8443", "/", true));
         let texts = ["tcp:$PORT", "unix:$WORK/s", "http://h:$PORT/", "https://h:$PORT/", "curl https://h"];
         assert_eq!(texts.map(Ready::is_asked_by_us), [true, true, true, true, false]);
+        let places = ["tcp:1", "tcp:[::1]:80", "tcp:$PORT", "tcp:0", "tcp:99999", "tcp:h:", "tcp:", "true"];
+        let wrong = [false, false, false, true, true, true, true, false];
+        assert_eq!(places.map(Ready::has_wrong_port), wrong);
         assert_eq!(of("redis-cli ping"), Ready::Command("redis-cli ping".into()));
     }
 

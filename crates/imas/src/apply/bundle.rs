@@ -27,6 +27,8 @@ const ENV_FILE: &str = "imas.env";
 const ARCHIVES: [(&str, &[&str]); 3] = [(".tar", &[]), (".tar.gz", GZIP), (".tgz", GZIP)];
 /// Without the time of packing.
 const GZIP: &[&str] = &["--use-compress-program=gzip -n"];
+/// Hint where the folder of `--out` cannot be used.
+const ANOTHER_FOLDER: &str = "name a folder of yours that is empty or not there yet";
 /// Version of musl for which allocators are built.
 const MUSL: &str = "musl 1.2.3";
 
@@ -116,7 +118,8 @@ impl<'a> Bundle<'a> {
     fn write(&self, folder: &Path) -> Result<()> {
         let named = || folder.display().to_string();
         let is_new = !folder.exists();
-        let bundle = OutputFolder::make(folder).with_context(named)?;
+        let bundle = OutputFolder::make(folder).with_context(named);
+        let bundle = bundle.map_err(|error| Hinted::error(message::text(&error), ANOTHER_FOLDER))?;
         let written = self.fill(&bundle).with_context(named);
         if written.is_err() && is_new {
             let _ = std::fs::remove_dir(folder); // empty; the first error is reported
@@ -182,13 +185,11 @@ fn check_out(out: &Path) -> Result<()> {
     let mut entries = match std::fs::read_dir(out) {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return check_name(out),
-        Err(error) => bail!("{}: {error}", out.display()),
+        Err(error) => return Err(Hinted::error(format!("{}: {error}", out.display()), ANOTHER_FOLDER)),
     };
     if entries.next().is_some() && !out.join(ENV_FILE).is_file() {
-        return Err(Hinted::error(
-            format!("{}: a folder with other files in it", out.display()),
-            "name a folder that is empty or not there yet",
-        ));
+        let what = format!("{}: a folder with other files in it", out.display());
+        return Err(Hinted::error(what, ANOTHER_FOLDER));
     }
     Ok(())
 }

@@ -17,6 +17,9 @@ pub(crate) fn unapply(args: &UnapplyArgs) -> Result<ExitCode> {
         Some(word) => vec![unit::full_name(word)?],
         None => applied_units(root_of(&args.how)),
     };
+    if names.is_empty() {
+        message::say("imas: no service has a drop-in of 'imas apply'");
+    }
     let (mut services, mut failed) = (vec![], vec![]);
     for name in &names {
         // One that cannot be taken away does not keep the others there.

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From a trace to the predictions in the store.
 
-use std::fs::File;
-use std::io::BufReader;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, anyhow};
@@ -15,7 +13,7 @@ use imas_linux::catalogue::SYSTEM;
 use imas_linux::clock::now_unix_s;
 use imas_replay::process;
 use imas_replay::replayed::replay;
-use imas_replay::trace::file::{Trace, TraceHeader, TraceProcess};
+use imas_replay::trace::file::{TraceHeader, TraceProcess};
 use imas_replay::trace::raw::Stop;
 use imas_report::bench::PredictedCandidate;
 use imas_store::predictions::StoredPredictions;
@@ -23,6 +21,7 @@ use imas_store::samples::StoredProgram;
 
 use super::Learner;
 use crate::measure::bench::quick::ratios_of_all;
+use crate::measure::trace_file;
 use imas_cli::message::Hinted;
 
 /// A predicted ratio below this says no more than "very small".
@@ -54,15 +53,7 @@ pub(super) fn learn(
     source: &LessonSource<'_>,
 ) -> Result<Lesson> {
     let Learner { args, context, store, interruption } = *learner;
-    let named = || source.trace.display().to_string();
-    let file = File::open(source.trace).with_context(named)?;
-    let mut trace = Trace::open(BufReader::new(file)).with_context(named)?;
-    if trace.header.machine != std::env::consts::ARCH {
-        return Err(Hinted::error(
-            format!("{}: recorded on another kind of machine ({})", named(), trace.header.machine),
-            "record a run on this one",
-        ));
-    }
+    let mut trace = trace_file::open(source.trace)?;
     let processes = trace.header.processes.len();
     let process = representative(&trace.header, source.is_window)?;
     let known = imas_engine::profile::state(context, store, program.clone(), source.build_id)?;
@@ -74,8 +65,9 @@ pub(super) fn learn(
     check_names(&names)?;
     let compared = compared(&names, DefaultComparison::DefaultSet, context, Some(store))?;
     let calls = process.counts.calls;
-    let answer =
-        replay(&mut trace, process, &compared, args.runs, context, interruption).with_context(named)?;
+    let answer = replay(&mut trace, process, &compared, args.runs, context, interruption)
+        .with_context(|| source.trace.display().to_string())
+        .map_err(trace_file::advised)?;
     let predicted = ratios_of_all(&answer, &shipped()).map_err(|why| anyhow!("{}", why.0))?;
     let version = |name: &str| {
         let found = known.candidates().iter().find(|one| one.name == name);

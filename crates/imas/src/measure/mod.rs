@@ -7,3 +7,4 @@ pub(crate) mod noise;
 pub(crate) mod record;
 pub(crate) mod replay;
 pub(crate) mod ticker;
+pub(crate) mod trace_file;

@@ -48,13 +48,24 @@ pub(crate) fn run(args: &RecordArgs, context: &Context) -> Result<ExitCode> {
         ));
     }
     let limits = RecordingLimits { bytes: args.limit, duration: args.duration };
-    let recording = Recording::begin(folder_of(&args.out), limits)?;
+    let recording = begin(&args.out, limits)?;
     // imas does not end by them, because it still has to write the trace.
     let handing_on = HandingOn::begin(&[])?;
     let header = recorded(&command, &recording, &args.out, context)?;
     drop(handing_on);
     show(args, &header)?;
     Ok(ExitCode::from(u8::try_from(header.exit & 0xFF).unwrap_or(1)))
+}
+
+/// Begins a recording beside the trace. What keeps the trace from being written is found out before the
+/// command runs, because its calls would be lost.
+fn begin(trace: &Path, limits: RecordingLimits) -> Result<Recording> {
+    let unwritable =
+        |what: String| Hinted::error(what, "name a file in a folder that is there and yours: -o FILE");
+    if trace.is_dir() {
+        return Err(unwritable(format!("{}: is a folder", trace.display())));
+    }
+    Recording::begin(folder_of(trace), limits).map_err(|error| unwritable(message::text(&error)))
 }
 
 /// Runs the command under the recorder and writes the trace.

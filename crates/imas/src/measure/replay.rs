@@ -4,8 +4,6 @@
 mod page;
 mod shown;
 
-use std::fs::File;
-use std::io::BufReader;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
@@ -13,32 +11,28 @@ use imas_engine::compared::{DefaultComparison, compared};
 use imas_engine::replay_knowledge::shipped;
 use imas_replay::process::busiest;
 use imas_replay::replayed::replay;
-use imas_replay::trace::file::{Trace, TraceProcess};
+use imas_replay::trace::file::TraceProcess;
 use imas_runs::interruption::{InterruptedBy, Interruption};
 
 use crate::command_line::trace_args::ReplayArgs;
+use crate::measure::trace_file;
 use imas_cli::message::{self, Hinted};
 use imas_engine::context::Context;
 
 pub(crate) fn run(args: &ReplayArgs, context: &Context) -> Result<ExitCode> {
-    let named = || args.trace.display().to_string();
-    let file = File::open(&args.trace).with_context(named)?;
-    let mut trace = Trace::open(BufReader::new(file)).with_context(named)?;
-    if trace.header.machine != std::env::consts::ARCH {
-        return Err(Hinted::error(
-            format!("{}: recorded on another kind of machine ({})", named(), trace.header.machine),
-            "replay it on such a machine",
-        ));
-    }
+    let mut trace = trace_file::open(&args.trace)?;
     let process = chosen(args, &trace.header.processes)?;
     let reliability = shipped();
     let interruption = Interruption::watch()?;
     let store = context.open_store().inspect_err(message::error).ok();
     let compared = compared(&args.with, DefaultComparison::DefaultSet, context, store.as_ref())?;
+    let named = || args.trace.display().to_string();
     match replay(&mut trace, process, &compared, args.runs, context, &interruption).with_context(named) {
         Ok(replayed) => shown::show(args, &replayed, &reliability)?,
         Err(error) => {
-            let Some(interrupted) = error.downcast_ref::<InterruptedBy>() else { return Err(error) };
+            let Some(interrupted) = error.downcast_ref::<InterruptedBy>() else {
+                return Err(trace_file::advised(error));
+            };
             return Ok(ExitCode::from(interrupted.exit_status()));
         }
     }
