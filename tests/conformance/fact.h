@@ -17,7 +17,8 @@
 // Prints the lines of all facts that were checked and returns the exit status. Call it last.
 int facts_end(void);
 
-// Reads "short" or "full". Every main begins with it. Allocates nothing.
+// Reads "short" or "full", and turns huge pages off: memory is judged as the allocator asks for it. Every main
+// begins with it. Allocates nothing.
 void facts_begin(int argc, char **argv);
 
 // True under "full".

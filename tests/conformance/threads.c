@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <threads.h>
 #include <time.h>
 #include <unistd.h>
@@ -119,16 +118,14 @@ static void run_brief(int count)
     }
 }
 
-// Detects memory that ended threads do not return: 1 KiB each would be 2 or 12 MiB. A few huge pages would be as much.
+// Detects memory that ended threads do not return: 1 KiB each would be 2 or 12 MiB.
 static void check_churn(void)
 {
     int count = facts_are_full() ? 12000 : 2000;
-    prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
     run_brief(300);
     long before = resident_kib();
     run_brief(count);
     long grown = resident_kib() - before;
-    prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0);
     fact("thread-churn-bounded", grown < count, "%ld KiB more after %d threads", grown, count);
 }
 
