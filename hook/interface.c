@@ -11,13 +11,19 @@
 #include "text.h"
 
 #ifdef IMAS_RECORDER
+/* In glibc 2.31 and before, ld.so has a malloc for its own start. One that has __libc_memalign too would answer our call
+ * of libc's. */
+static bool is_loader(const struct loaded *tables) {
+    return tables->soname != NULL && text_after(tables->soname, "ld-linux") != NULL && !loaded_defines(tables, "__libc_memalign");
+}
+
 /* The recorder serves no candidate. */
 bool interface_other_malloc(void) {
     if (&_r_debug == NULL)
         return false;
     for (const struct link_map *object = _r_debug.r_map; object != NULL; object = object->l_next) {
         struct loaded tables = loaded_read(object);
-        if (object->l_ld != _DYNAMIC && loaded_defines(&tables, "malloc"))
+        if (object->l_ld != _DYNAMIC && !is_loader(&tables) && loaded_defines(&tables, "malloc"))
             return tables.soname == NULL || !text_equal(tables.soname, "libc.so.6");
     }
     return false;

@@ -4,7 +4,7 @@
 # It is loaded after libc, so that only this glue calls it.
 version=installed
 source=system:libmimalloc.so.2
-glue=(mimalloc.c)
+glue=(mimalloc.c primitives.h)
 libraries=(mimalloc)
 hooks=(mi_malloc mi_calloc mi_realloc mi_free mi_malloc_aligned mi_usable_size mi_collect)
 build_seconds=1

@@ -3,7 +3,7 @@
 # mimalloc 3, the current major version. Compiled as C: no libstdc++.
 version=3.3.2
 source=crate:libmimalloc-sys
-glue=(mimalloc.c mimalloc_unit.c mimalloc-unnamed.h)
+glue=(mimalloc.c primitives.h mimalloc_unit.c mimalloc-unnamed.h)
 build_seconds=8
 
 build()

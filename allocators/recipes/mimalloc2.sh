@@ -3,7 +3,7 @@
 # mimalloc 2, the previous major version.
 version=2.3.2
 source=crate:libmimalloc-sys
-glue=(mimalloc.c mimalloc_unit.c mimalloc-unnamed.h)
+glue=(mimalloc.c primitives.h mimalloc_unit.c mimalloc-unnamed.h)
 build_seconds=7
 
 build()

@@ -157,6 +157,16 @@ def test_another_malloc_is_left_alone():
     assert "allocator of their own" in ended.stderr, ended.stderr
 
 
+def test_a_malloc_of_the_dynamic_linker_is_no_other():
+    """Up to glibc 2.31 ld.so has one, and a program may name ld.so before libc."""
+    made = "ld-linux-made.so.1"
+    compiled(made, OTHER_MALLOC, "-shared", "-fPIC", "-fno-builtin", f"-Wl,-soname,{made}")
+    source = "#include <stdlib.h>\nint main(void) { free(malloc(9)); return 0; }"
+    before_libc = f"-L{WORK}", f"-Wl,-rpath,{WORK}", "-Wl,--no-as-needed", f"-l:{made}"
+    _, process = counts(compiled("before-libc", source, "-fno-builtin", *before_libc))
+    assert process["stop"] == "none", process
+
+
 def test_a_static_program_is_reported():
     program = compiled("static", "#include <stdlib.h>\nint main(void) { free(malloc(9)); return 0; }", "-static")
     ended = imas("record", "-o", str(TRACE), "--", str(program))

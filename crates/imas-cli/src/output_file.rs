@@ -16,6 +16,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
+use crate::message::Hinted;
+
 /// Links that are followed, as the kernel does.
 const LINKS: usize = 40;
 /// Names that are tried for a new file.
@@ -44,6 +46,21 @@ pub fn write(file: &Path, bytes: &[u8]) -> Result<()> {
 /// When it cannot be opened, or another user's link is on the way.
 pub fn open_to_append(file: &Path) -> Result<File> {
     Found::at(file)?.open(OFlags::RDWR | OFlags::APPEND | OFlags::CREATE | OFlags::NOCTTY)
+}
+
+/// Refuses the name of an archive for a folder. The hint says which archives can be written.
+///
+/// # Errors
+/// When the name ends as that of an archive.
+pub fn check_folder_name(out: &Path, hint: &str) -> anyhow::Result<()> {
+    let ends = |path: &Path, ending: &str| path.extension().is_some_and(|one| one == ending);
+    if ends(out, "zip") || ends(out, "tgz") || ends(&out.with_extension(""), "tar") {
+        return Err(Hinted::error(
+            format!("{}: an archive of this kind cannot be written", out.display()),
+            hint,
+        ));
+    }
+    Ok(())
 }
 
 /// A folder that is open: what others do to its path makes no difference any more.
@@ -274,6 +291,16 @@ mod tests {
         assert_ne!(about.ino(), before);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
         assert!(write(&folder.path().join("missing/page.html"), b"").is_err());
+    }
+
+    #[test]
+    fn a_folder_is_not_named_as_an_archive() {
+        for name in ["x.zip", "x.tgz", "x.tar.gz", "a.b/x.tar.zst"] {
+            assert!(check_folder_name(Path::new(name), "").is_err(), "{name}");
+        }
+        for name in ["x", "x.gz", "a.tar/x", "x.target", "x-1.2"] {
+            assert!(check_folder_name(Path::new(name), "").is_ok(), "{name}");
+        }
     }
 
     #[test]

@@ -23,6 +23,7 @@ const COPIER: &str = "imas-copy";
 
 /// Writes the image.
 pub(crate) fn run(args: &ImageArgs, context: &Context) -> Result<()> {
+    output_file::check_folder_name(&args.out, "name a folder, or a file that ends in .tar")?;
     let candidates = args.with.iter().map(|name| taken(context, name)).collect::<Result<Vec<_>>>()?;
     let own = Place { copier: &args.copier, lib_dir: &context.lib_dir, other: None };
     let mut builds = vec![build(context, &candidates, &own)?];

@@ -104,6 +104,11 @@ pub enum Warning {
 impl Warning {
     /// What was seen, without a closing stop.
     pub fn what(&self) -> String {
+        self.what_under(self.candidate().unwrap_or_default())
+    }
+
+    /// The same of this candidate.
+    fn what_under(&self, candidate: &str) -> String {
         match self {
             Self::TooShort { wall_s } => {
                 format!("runs take {:.1} ms: that is start-up more than the program's work", wall_s * 1e3)
@@ -115,27 +120,27 @@ impl Warning {
                 let give = if *runs == 1 { "run gives" } else { "runs give" };
                 format!("{runs} {give} {:.0} % confidence at most, not 95 %", confidence * 100.0)
             }
-            Self::Outliers { candidate, outliers, runs } => {
+            Self::Outliers { outliers, runs, .. } => {
                 format!("{outliers} of {runs} runs under {candidate} took an odd time")
             }
             Self::SystemFails { exit } => format!("the program itself ends with {}", exit_text(*exit)),
-            Self::ExitDiffers { candidate, exit } => {
+            Self::ExitDiffers { exit, .. } => {
                 format!("under {candidate} the program ends with {}, not as under system", exit_text(*exit))
             }
-            Self::OutputDiffers { candidate } => {
+            Self::OutputDiffers { .. } => {
                 format!("under {candidate} the program writes something else than under system")
             }
             Self::OutputVariesByItself => "the output differs from run to run under system".to_owned(),
-            Self::CrashUnder { candidate, signal } => {
+            Self::CrashUnder { signal, .. } => {
                 format!("under {candidate} the program crashes by {}", signal_text(*signal))
             }
-            Self::HangsUnder { candidate } => format!("the program hangs under {candidate}"),
-            Self::ExcessUnder { candidate } => {
+            Self::HangsUnder { .. } => format!("the program hangs under {candidate}"),
+            Self::ExcessUnder { .. } => {
                 format!(
                     "under {candidate} a run took many times the CPU time or memory that it takes under system, and was ended"
                 )
             }
-            Self::TimesOutUnder { candidate } => format!("under {candidate} a run did not end in time"),
+            Self::TimesOutUnder { .. } => format!("under {candidate} a run did not end in time"),
             Self::TooLittleCpu { cpu_s } => format!(
                 "the program uses {:.1} ms of CPU time: what starting a process takes varies as much, and allocators cannot be distinguished",
                 cpu_s * 1e3
@@ -167,7 +172,7 @@ impl Warning {
     fn kind(&self) -> String {
         match self {
             Self::Outliers { .. } => String::new(),
-            other => other.of("").what(),
+            other => other.what_under(""),
         }
     }
 
@@ -180,7 +185,7 @@ impl Warning {
             return format!("runs that took an odd time: {}", under.join(", "));
         }
         let names: Vec<&str> = group.iter().filter_map(|one| one.candidate()).collect();
-        group[0].of(&names.join(", ")).what()
+        group[0].what_under(&names.join(", "))
     }
 
     fn odd_runs(&self) -> Option<String> {
@@ -204,22 +209,6 @@ impl Warning {
             | Self::TimesOutUnder { candidate } => Some(candidate),
             _ => None,
         }
-    }
-
-    /// This kind of warning for the candidate `name`.
-    fn of(&self, name: &str) -> Self {
-        let mut other = self.clone();
-        match &mut other {
-            Self::Outliers { candidate, .. }
-            | Self::ExitDiffers { candidate, .. }
-            | Self::OutputDiffers { candidate }
-            | Self::CrashUnder { candidate, .. }
-            | Self::HangsUnder { candidate }
-            | Self::ExcessUnder { candidate }
-            | Self::TimesOutUnder { candidate } => name.clone_into(candidate),
-            _ => {}
-        }
-        other
     }
 
     /// Whether the warning is the reason why that candidate is not picked.

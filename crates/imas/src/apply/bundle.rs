@@ -29,6 +29,8 @@ const ARCHIVES: [(&str, &[&str]); 3] = [(".tar", &[]), (".tar.gz", GZIP), (".tgz
 const GZIP: &[&str] = &["--use-compress-program=gzip -n"];
 /// Hint where the folder of `--out` cannot be used.
 const ANOTHER_FOLDER: &str = "name a folder of yours that is empty or not there yet";
+/// Hint where it is the name of an archive that is not written.
+const ANOTHER_NAME: &str = "name a folder, or a file that ends in .tar, .tar.gz or .tgz";
 /// Version of musl for which allocators are built.
 const MUSL: &str = "musl 1.2.3";
 
@@ -184,24 +186,14 @@ impl<'a> Bundle<'a> {
 fn check_out(out: &Path) -> Result<()> {
     let mut entries = match std::fs::read_dir(out) {
         Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return check_name(out),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return output_file::check_folder_name(out, ANOTHER_NAME);
+        }
         Err(error) => return Err(Hinted::error(format!("{}: {error}", out.display()), ANOTHER_FOLDER)),
     };
     if entries.next().is_some() && !out.join(ENV_FILE).is_file() {
         let what = format!("{}: a folder with other files in it", out.display());
         return Err(Hinted::error(what, ANOTHER_FOLDER));
-    }
-    Ok(())
-}
-
-/// Refuses the name of an archive for a new folder.
-fn check_name(out: &Path) -> Result<()> {
-    let ends = |path: &Path, ending: &str| path.extension().is_some_and(|one| one == ending);
-    if ends(out, "zip") || ends(&out.with_extension(""), "tar") {
-        return Err(Hinted::error(
-            format!("{}: an archive of this kind cannot be written", out.display()),
-            "name a folder, or a file that ends in .tar, .tar.gz or .tgz",
-        ));
     }
     Ok(())
 }

@@ -13,6 +13,7 @@ pub(crate) mod overrides;
 pub(crate) mod trim;
 pub(crate) mod unapply;
 pub(crate) mod unit;
+mod unit_files;
 pub(crate) mod watch;
 
 use std::path::Path;

@@ -2,7 +2,7 @@
 //! A systemd service as it is: its environment and what it runs, from the running manager or from the files
 //! below a root.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -12,6 +12,7 @@ use imas_linux::program::{Command, Program};
 use imas_linux::undone::undone;
 
 use super::drop_in::{self, Found};
+use super::unit_files;
 
 use imas_cli::message::Hinted;
 
@@ -40,15 +41,6 @@ pub(crate) struct Unit {
     /// systemd refuses to restart it: `RefuseManualStop=`.
     pub(crate) refuses_stop: bool,
 }
-
-/// Folders of unit files, the first wins.
-const FOLDERS: [&str; 5] = [
-    "etc/systemd/system",
-    "run/systemd/system",
-    "usr/local/lib/systemd/system",
-    "usr/lib/systemd/system",
-    "lib/systemd/system",
-];
 
 /// Suffixes of units. Any other text after a dot is part of the name, as in `php8.2-fpm`.
 const KINDS: [&str; 11] = [
@@ -132,13 +124,13 @@ impl Unit {
 
     fn from_files(name: &str, root: &Path) -> Result<Self> {
         let mut unit = Self { name: name.to_owned(), ..Self::default() };
-        let files = files(name, root);
+        let files = unit_files::of_unit(name, root);
         unit.add_files(&files)?;
         if !files.iter().any(|file| file.extension().is_some_and(|e| e == "service")) {
             return Err(unknown(name));
         }
         let mut of_all = Self::default();
-        of_all.add_files(&files_of_manager(root))?;
+        of_all.add_files(&unit_files::of_manager(root))?;
         unit.add_defaults(&of_all);
         Ok(unit)
     }
@@ -291,44 +283,6 @@ impl Unit {
             Command::resolve(&self.exec, std::env::var_os("PATH").as_deref()).ok().map(|c| c.program)
         })
     }
-}
-
-/// The unit's file and its drop-ins in the order of reading. A drop-in of the first folder wins, and one of the unit over
-/// one of all services.
-fn files(name: &str, root: &Path) -> Vec<PathBuf> {
-    let folders: Vec<_> = FOLDERS.iter().map(|folder| root.join(folder)).collect();
-    let template = name.split_once('@').map(|(stem, _)| format!("{stem}@.service"));
-    let names: Vec<&str> = std::iter::once(name).chain(template.as_deref()).collect();
-    let main = names
-        .iter()
-        .flat_map(|name| folders.iter().map(move |folder| folder.join(name)))
-        .find(|file| file.is_file());
-    let last_first = || folders.iter().rev();
-    let of_all = last_first().map(|folder| folder.join("service.d"));
-    let own =
-        last_first().flat_map(|folder| names.iter().rev().map(move |name| folder.join(format!("{name}.d"))));
-    main.into_iter().chain(drop_ins(of_all.chain(own))).collect()
-}
-
-/// The manager's own file and its drop-ins in the order of reading.
-fn files_of_manager(root: &Path) -> Vec<PathBuf> {
-    let folders: Vec<_> =
-        FOLDERS.iter().map(|folder| root.join(folder).with_file_name("system.conf")).collect();
-    let main = folders.iter().find(|file| file.is_file()).cloned();
-    let of_folders = folders.iter().rev().map(|file| file.with_extension("conf.d"));
-    main.into_iter().chain(drop_ins(of_folders)).collect()
-}
-
-/// The drop-ins in these folders, by name. Of one name it is the one of the last folder.
-fn drop_ins(folders: impl Iterator<Item = PathBuf>) -> impl Iterator<Item = PathBuf> {
-    let mut found = BTreeMap::new();
-    for folder in folders {
-        let files = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-        for file in files.filter(|file| file.extension().is_some_and(|e| e == "conf")) {
-            found.insert(file.file_name().map(OsString::from), file);
-        }
-    }
-    found.into_values()
 }
 
 fn unknown(name: &str) -> anyhow::Error {
@@ -538,15 +492,16 @@ mod tests {
             std::fs::create_dir_all(file.parent().unwrap()).unwrap();
             std::fs::write(file, text).unwrap();
         };
-        write("usr/lib/systemd/system/web.service", "[Service]\nEnvironment=\nEnvironment=A=unit B=unit\n");
-        write("usr/lib/systemd/system/web.service.d/20.conf", "[Service]\nEnvironment=C=unit\n");
+        write("usr/lib/systemd/system/a-b.service", "[Service]\nEnvironment=\nEnvironment=A=unit B=unit\n");
+        write("usr/lib/systemd/system/a-b.service.d/20.conf", "[Service]\nEnvironment=C=unit\n");
+        write("etc/systemd/system/a-.service.d/10.conf", "[Service]\nEnvironment=B=some\n");
         write("etc/systemd/system/service.d/10.conf", "[Service]\nEnvironment=B=all\n");
         write("etc/systemd/system/service.d/20.conf", "[Service]\nEnvironment=C=all D=all\n");
         write("etc/systemd/system.conf", "[Manager]\nDefaultEnvironment=A=least E=least F=%H\n");
         write("usr/lib/systemd/system.conf.d/e.conf", "[Manager]\nDefaultEnvironment=E=less\n");
-        let unit = Unit::read("web.service", Some(root.path())).unwrap();
+        let unit = Unit::read("a-b.service", Some(root.path())).unwrap();
         let all = ["A", "B", "C", "D", "E"].map(|name| get(&unit.environment, name).unwrap_or_default());
-        assert_eq!(all, ["unit", "all", "unit", "", "less"], "of one name the drop-in of the unit is read");
+        assert_eq!(all, ["unit", "some", "unit", "", "less"], "of one name that of the longest name is read");
         assert_eq!(unit.with_specifiers, BTreeSet::from(["F".to_owned()]));
     }
 
