@@ -280,8 +280,14 @@ impl World {
 
     /// Runs a script until it is noticed, and waits until its first trial is on offer.
     pub(crate) fn notice(&self, script: &Path) -> StoredProgram {
-        let running = self.linger(script);
-        self.wait("the program is noticed", || self.program(script).is_some());
+        let mut running = self.linger(script);
+        self.wait("the program is noticed", || {
+            // On an emulated machine that may take longer than it lives: imasd has a second for a look.
+            if running.0.try_wait().unwrap().is_some() {
+                running = self.linger(script);
+            }
+            self.program(script).is_some()
+        });
         drop(running);
         let program = self.program(script).unwrap();
         self.wait("a trial is on offer", || self.offer(&program).is_some());
