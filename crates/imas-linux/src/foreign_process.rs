@@ -30,7 +30,7 @@ use crate::owner_time::OwnerTimes;
 
 /// First argument of a helper.
 const HELPER_ARGUMENT: &str = "__read_foreign";
-/// A helper that sleeps in the kernel for this time is stuck.
+/// A helper that has slept in the kernel for this time, all together, is stuck.
 const STUCK_AFTER: Duration = Duration::from_secs(1);
 /// A helper that works or waits for a CPU may take so long.
 const LONGEST: Duration = Duration::from_secs(20);
@@ -448,6 +448,10 @@ struct Helper {
 /// Waiting for an answer.
 struct Waiting<'a> {
     begin: Instant,
+    /// Time of the latest look, or of the latest bytes.
+    looked: Instant,
+    /// Time between looks that found the helper asleep.
+    asleep: Duration,
     /// CPU time of the helper at the first look.
     cpu: Option<Duration>,
     /// Called at each look.
@@ -467,7 +471,8 @@ impl Helper {
 
     /// The inner result is the answer; the outer one says whether the helper is of further use.
     fn ask(&mut self, pid: u32, question: Question, slow: &dyn Fn()) -> Result<Result<Vec<u8>>> {
-        let mut waiting = Waiting { begin: Instant::now(), cpu: None, slow };
+        let begin = Instant::now();
+        let mut waiting = Waiting { begin, looked: begin, asleep: Duration::ZERO, cpu: None, slow };
         self.socket.write_all(&pair(pid, question.number()))?;
         let mut head = [0; 8];
         self.receive(&mut head, &mut waiting)?;
@@ -488,7 +493,10 @@ impl Helper {
         while got < bytes.len() {
             match self.socket.read(&mut bytes[got..]) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-                Ok(more) => got += more,
+                Ok(more) => {
+                    got += more;
+                    waiting.looked = Instant::now();
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.look(waiting)?,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
@@ -497,15 +505,18 @@ impl Helper {
         Ok(())
     }
 
-    /// On a busy machine a helper waits for a CPU: it is not stuck then.
+    /// On a busy machine a helper waits for a CPU, and for a moment for the disk: it is not stuck then.
     fn look(&self, waiting: &mut Waiting<'_>) -> Result<()> {
         (waiting.slow)();
         let stat = stat(self.child.id());
         let ticks = stat.as_ref().map_or(0, |stat| stat.utime + stat.stime);
         let cpu = Duration::from_millis(ticks * 1000 / procfs::ticks_per_second());
         let used = cpu.saturating_sub(*waiting.cpu.get_or_insert(cpu));
-        let took = waiting.begin.elapsed();
-        let is_stuck = took > STUCK_AFTER && stat.is_none_or(|stat| stat.state != 'R');
+        let passed = std::mem::replace(&mut waiting.looked, Instant::now()).elapsed();
+        if stat.is_none_or(|stat| stat.state != 'R') {
+            waiting.asleep += passed;
+        }
+        let (took, is_stuck) = (waiting.begin.elapsed(), waiting.asleep > STUCK_AFTER);
         if is_stuck || took > LONGEST || used > MOST_CPU { Err(ErrorKind::TimedOut.into()) } else { Ok(()) }
     }
 
