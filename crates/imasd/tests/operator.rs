@@ -93,6 +93,9 @@ fn a_disabled_allocator_is_shown_and_unblocked() {
     let lift = || world.imas("lift").arg("jemalloc").output().unwrap();
     assert_eq!(lift().status.code(), Some(0));
     assert_eq!(lift().status.code(), Some(1), "nothing is disabled any more");
+    let mistyped = world.imas("unblock").arg("jmalloc").output().unwrap();
+    let says = String::from_utf8_lossy(&mistyped.stderr).into_owned();
+    assert!(mistyped.status.code() == Some(2) && says.contains("jmalloc: no such candidate"), "{says}");
     assert!(!status(&world, &[]).1.contains("disabled everywhere"));
     assert!(world.store().cleared().unwrap().contains_key("jemalloc"));
 }

@@ -26,6 +26,7 @@ fn unknown_words_are_refused() {
     for (words, says) in [
         (&["pin", "true", "nonsense"][..], "nonsense: no such candidate"),
         (&["bench", "--with", "hoard,nonsense", "--", "true"], "nonsense: no such candidate"),
+        (&["bench", "--with", "", "--", "true"], "'': no such candidate"),
         (&["pin", "true", "cpython:lean"], "cpython:lean: no longer a candidate"),
         (&["bench", "--with", "php:mimalloc", "--", "true"], "php:mimalloc: no longer a candidate"),
         (&["show", "true"], "nothing is known"),
