@@ -209,6 +209,7 @@ impl Context {
             let known: Vec<_> = self.catalogue.all().map(|c| c.name.as_str()).collect();
             let meant = crate::suggestion::nearest(name, known.iter().copied());
             let meant = meant.map_or_else(String::new, |meant| format!("did you mean {meant}? "));
+            let name = if name.is_empty() { "''" } else { name };
             Hinted::error(
                 format!("{name}: no such candidate"),
                 format!("{meant}there are {}", known.join(", ")),

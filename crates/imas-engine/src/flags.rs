@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The flags that several commands share. No side effects.
 
+use std::error::Error as _;
 use std::ffi::{OsStr, OsString};
+use std::num::{IntErrorKind, ParseIntError};
 use std::path::PathBuf;
 
-use clap::parser::ValueSource;
+use clap::error::{ContextKind, ContextValue};
 use clap::{Args, CommandFactory, FromArgMatches, ValueEnum, ValueHint};
 use imas_cli::message;
 use imas_core::adaptive::Objective;
@@ -20,8 +22,9 @@ pub struct Places {
     /// The system's store, which imasd keeps, in place of your own
     #[arg(long, global = true, conflicts_with = "store")]
     pub system: bool,
-    /// The store [default: $XDG_DATA_HOME/imas/imas.db]
-    #[arg(long, global = true, env = "IMAS_STORE", value_name = "FILE", value_hint = ValueHint::FilePath, hide_env_values = true)]
+    // clap would take the variable for an option that was typed: in conflict with --system, and in the usage.
+    /// The store [default: $XDG_DATA_HOME/imas/imas.db] [env: IMAS_STORE]
+    #[arg(long, global = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub store: Option<PathBuf>,
     /// The store was named on the command line.
     #[arg(skip)]
@@ -36,6 +39,14 @@ impl Places {
     #[must_use]
     pub fn of_the_system(&self) -> Self {
         Self { system: self.store.is_none(), ..self.clone() }
+    }
+
+    /// Takes the store of `IMAS_STORE`, unless the command line names one, or the system's.
+    fn complete(&mut self) {
+        self.store_named = self.store.is_some();
+        if !self.store_named && !self.system {
+            self.store = variable("IMAS_STORE").map(PathBuf::from);
+        }
     }
 }
 
@@ -175,8 +186,7 @@ pub fn variable(name: &str) -> Option<OsString> {
 
 /// The command line without the environment variables that have a wrong value, and without empty ones. Wrong ones are
 /// reported. Neither counts, so that a program is started all the same.
-#[must_use]
-pub fn without_wrong_variables(command: clap::Command) -> clap::Command {
+fn without_wrong_variables(command: clap::Command) -> clap::Command {
     let policies = PolicyName::value_variants().iter().filter_map(ValueEnum::to_possible_value);
     let policies: Vec<_> = policies.map(|policy| policy.get_name().to_owned()).collect();
     let checks: [(&str, &str, Result<(), String>); 2] = [
@@ -233,11 +243,39 @@ pub fn with_negative_numbers(command: clap::Command) -> clap::Command {
 pub fn read<C: CommandFactory + FromArgMatches>(
     places: impl FnOnce(&mut C) -> &mut Places,
 ) -> Result<C, clap::Error> {
-    let command = without_wrong_variables(with_negative_numbers(C::command()));
-    let matches = command.try_get_matches()?;
-    let mut read = C::from_arg_matches(&matches)?;
-    places(&mut read).store_named = matches.value_source("store") == Some(ValueSource::CommandLine);
+    read_as(with_negative_numbers(C::command()), places)
+}
+
+/// The words of the command line, as this definition of it reads them.
+///
+/// # Errors
+/// When they are wrong, or ask for help.
+pub fn read_as<C: FromArgMatches>(
+    definition: clap::Command,
+    places: impl FnOnce(&mut C) -> &mut Places,
+) -> Result<C, clap::Error> {
+    let mut command = without_wrong_variables(definition);
+    let matches = command.try_get_matches_from_mut(std::env::args_os());
+    let mut read = C::from_arg_matches(&matches.map_err(|error| explained(error, &command))?)?;
+    places(&mut read).complete();
     Ok(read)
+}
+
+/// The error with what is expected, where a word is no number; Rust's library names only what was found.
+fn explained(error: clap::Error, command: &clap::Command) -> clap::Error {
+    let number = error.source().and_then(|source| source.downcast_ref::<ParseIntError>());
+    let is_meant =
+        |wrong: &ParseIntError| matches!(wrong.kind(), IntErrorKind::InvalidDigit | IntErrorKind::Empty);
+    if number.is_none_or(|wrong| !is_meant(wrong)) {
+        return error;
+    }
+    let mut in_words = clap::Error::new(error.kind()).with_cmd(command);
+    for (kind, value) in error.context() {
+        in_words.insert(kind, value.clone());
+    }
+    let expected = "a whole number is expected: digits alone, such as 12";
+    in_words.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![expected.into()]));
+    in_words
 }
 
 /// A limit of memory.

@@ -26,7 +26,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Replay(args) => replay::run(&args, &Context::new(places)?),
         Command::Learn(args) => learn::run(&args, places),
         Command::List(args) => list::run(&args, &Context::new(places)?),
-        Command::Show(args) => show::run(&args, &Context::new(places)?),
+        Command::Show(args) => show::run(&args, places, &Context::new(places)?),
         Command::Explain(args) => explain::run(&args, &Context::new(places)?),
         Command::Pin(args) => overrides::pin(&args, &Context::new(places)?),
         Command::Unpin(args) => overrides::unpin(&args, &Context::new(places)?),

@@ -180,6 +180,7 @@ fn a_load_that_fails_is_reported_with_the_servers_last_line() {
     let place = Place::new();
     let done = place.bench(&[], "echo the load is broken >&2; exit 3");
     assert_eq!(done.status.code(), Some(1), "{}", describe(&done));
+    assert!(stderr(&done).contains("every run under system failed"), "{}", describe(&done));
     let result = parsed(&done);
     let what = text(compared(&result, "system"), "/failures/0/what");
     assert!(

@@ -312,6 +312,9 @@ fn settings_for_containers_say_what_they_reach() {
     }
     let out = world.work().join("bundle");
     let made = output(world.imas(["bundle", "jemalloc", "--out"]).arg(&out));
+    let says = format!("{}{}", stdout(&made), stderr(&made));
+    assert_eq!(says.matches("--follow").count(), 1, "{}", describe(&made));
+    let made = output(world.imas(["bundle", "jemalloc", "--json", "--out"]).arg(&out));
     assert!(stderr(&made).contains("add --follow"), "{}", describe(&made));
     assert!(std::fs::read_to_string(out.join("README")).unwrap().contains("--follow"));
 }

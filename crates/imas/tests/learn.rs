@@ -123,6 +123,7 @@ fn a_running_program_is_waited_for_and_a_wish_can_be_taken_back() {
     assert_eq!(text(&learned(&world, &[&program]), "/state"), "asked");
     assert_eq!(text(&learned(&world, &["--cancel", &program]), "/state"), "cancelled");
     assert_eq!(text(&learned(&world, &["--cancel", &program]), "/state"), "nothing-to-cancel");
+    assert_eq!(learn(&world, &["--cancel", &program]).status.code(), Some(1));
     assert!(world.start([&program, "2000"]).status.success());
     assert_eq!(recordings(&world), 0);
 }

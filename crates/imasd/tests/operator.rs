@@ -93,6 +93,9 @@ fn a_disabled_allocator_is_shown_and_unblocked() {
     let lift = || world.imas("lift").arg("jemalloc").output().unwrap();
     assert_eq!(lift().status.code(), Some(0));
     assert_eq!(lift().status.code(), Some(1), "nothing is disabled any more");
+    let mistyped = world.imas("unblock").arg("jmalloc").output().unwrap();
+    let says = String::from_utf8_lossy(&mistyped.stderr).into_owned();
+    assert!(mistyped.status.code() == Some(2) && says.contains("jmalloc: no such candidate"), "{says}");
     assert!(!status(&world, &[]).1.contains("disabled everywhere"));
     assert!(world.store().cleared().unwrap().contains_key("jemalloc"));
 }
@@ -135,6 +138,9 @@ fn of_the_machine() {
     let imas = |words: &[&str]| {
         let mut command = Command::new(imas());
         command.args(words).env("IMAS_LIB_DIR", crate::support::lib_dir()).env_remove("IMAS_STORE");
+        if words.contains(&"--system") {
+            command.env("IMAS_STORE", "/run/other.db"); // the option wins
+        }
         let output = command.env("IMAS_DISABLE", "1").output().unwrap();
         (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
     };

@@ -3,9 +3,8 @@
 
 use std::path::PathBuf;
 
-use clap::parser::ValueSource;
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use imas_engine::flags::{Places, with_negative_numbers, without_wrong_variables};
+use clap::{Parser, Subcommand};
+use imas_engine::flags::{self, Places};
 
 use crate::services::ServicesArgs;
 use crate::study_args::{SimulateArgs, StudyArgs, SuiteArgs};
@@ -48,12 +47,9 @@ impl Cli {
     /// Reads the command line. `simulate` gets to know whether a store was named there: IMAS_STORE alone does
     /// not make it replay one.
     pub(crate) fn read() -> Result<Self, clap::Error> {
-        let matches = without_wrong_variables(with_negative_numbers(Self::command())).try_get_matches()?;
-        let mut cli = Self::from_arg_matches(&matches)?;
-        let named = |name| matches.value_source(name) == Some(ValueSource::CommandLine);
-        cli.places.store_named = named("store");
+        let mut cli = flags::read(|cli: &mut Self| &mut cli.places)?;
         if let Command::Simulate(args) = &mut cli.command {
-            args.store_named = named("store") || named("system");
+            args.store_named = cli.places.store_named || cli.places.system;
         }
         Ok(cli)
     }
@@ -61,6 +57,8 @@ impl Cli {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
     use super::*;
 
     #[test]

@@ -229,7 +229,8 @@ fn for_musl(context: &Context, candidate: &CatalogueCandidate) -> Result<Catalog
 }
 
 fn warn(args: &BundleArgs, libc: &str) {
-    if !args.follow {
+    // Otherwise the README is printed, which says the same.
+    if !args.follow && args.json.json {
         message::warning(REACH);
     }
     if args.musl {

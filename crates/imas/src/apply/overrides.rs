@@ -120,6 +120,9 @@ pub(crate) fn unblock(args: &UnblockArgs, context: &Context) -> Result<ExitCode>
     let store = context.open_store()?;
     let name = &args.allocator;
     let done = store.enable(name, now_unix_s())?;
+    if !done {
+        context.candidate(name)?; // a name that is mistyped was not disabled either
+    }
     let line = match done {
         true => format!("{name} is back in use; what it did until now is cleared"),
         false => format!("{name} was not disabled"),

@@ -4,11 +4,10 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::parser::ValueSource;
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
+use clap::{ArgGroup, Args, CommandFactory, Parser, Subcommand, ValueHint};
 use clap_complete::engine::ArgValueCompleter;
+use imas_engine::flags::{self, with_negative_numbers};
 pub(crate) use imas_engine::flags::{JsonArgs, Places, RulesArgs};
-use imas_engine::flags::{with_negative_numbers, without_wrong_variables};
 
 use crate::command_line::bench_args::BenchArgs;
 use crate::command_line::complete;
@@ -40,11 +39,7 @@ impl Cli {
 
     /// From the words of the command line.
     pub(crate) fn read() -> Result<Self, clap::Error> {
-        let command = without_wrong_variables(Self::definition());
-        let matches = command.try_get_matches()?;
-        let mut cli = Self::from_arg_matches(&matches)?;
-        cli.places.store_named = matches.value_source("store") == Some(ValueSource::CommandLine);
-        Ok(cli)
+        flags::read_as(Self::definition(), |cli: &mut Self| &mut cli.places)
     }
 }
 
@@ -241,9 +236,10 @@ pub(crate) struct ProgramJsonArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("what").required(true).args(["program", "all"])))]
 pub(crate) struct ForgetArgs {
     /// A path, a name found in PATH, or the number that `imas show` prints; for an interpreter, its script
-    #[arg(value_name = "PROGRAM", required_unless_present = "all", conflicts_with = "all", add = ArgValueCompleter::new(complete::programs))]
+    #[arg(value_name = "PROGRAM", add = ArgValueCompleter::new(complete::programs))]
     pub(crate) program: Option<OsString>,
     /// Every program; pins go with them, exclusions stay
     #[arg(long)]
@@ -313,13 +309,14 @@ pub(crate) struct ShowArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("what").required(true).args(["program", "pid"])))]
 pub(crate) struct ExplainArgs {
     /// A path, a name found in PATH, or the number that `imas show` prints; for an interpreter, its script
-    #[arg(value_name = "PROGRAM", required_unless_present = "pid", add = ArgValueCompleter::new(complete::programs))]
+    #[arg(value_name = "PROGRAM", add = ArgValueCompleter::new(complete::programs))]
     pub(crate) program: Option<OsString>,
     /// Say whether IMAS is active in a running process and which allocator serves it, where its memory is, and
     /// whether it is a leak or fragmentation
-    #[arg(long, value_name = "PID", conflicts_with = "program")]
+    #[arg(long, value_name = "PID")]
     pub(crate) pid: Option<u32>,
     #[command(flatten)]
     pub(crate) rules: RulesArgs,

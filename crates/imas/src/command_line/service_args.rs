@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum, ValueHint};
+use clap::{ArgGroup, Args, ValueEnum, ValueHint};
 use clap_complete::engine::ArgValueCompleter;
 use imas_engine::flags::JsonArgs;
 
@@ -32,9 +32,10 @@ JAVA_TOOL_OPTIONS\"; so its settings are written where --candidate names them, a
 
 #[derive(Debug, Clone, Args)]
 #[command(after_long_help = format!("{SETTINGS_OF_A_UNIT}\n\n{JSON_DOCUMENT}"))]
+#[command(group(ArgGroup::new("what").required(true).args(["unit", "auto"])))]
 pub(crate) struct ApplyArgs {
     /// The service, as systemctl names it
-    #[arg(value_name = "UNIT", required_unless_present = "auto", conflicts_with = "auto")]
+    #[arg(value_name = "UNIT")]
     pub(crate) unit: Option<String>,
     /// Every running service for whose program a better candidate than system is settled, or that holds much
     /// free memory while nothing is settled: shows them, and with --write changes and watches each
@@ -57,9 +58,10 @@ pub(crate) struct ApplyArgs {
 
 #[derive(Debug, Args)]
 #[command(after_long_help = JSON_DOCUMENT)]
+#[command(group(ArgGroup::new("what").required(true).args(["unit", "all"])))]
 pub(crate) struct UnapplyArgs {
     /// The service, as systemctl names it
-    #[arg(value_name = "UNIT", required_unless_present = "all", conflicts_with = "all")]
+    #[arg(value_name = "UNIT")]
     pub(crate) unit: Option<String>,
     /// Every service that `imas apply` changed
     #[arg(long)]
@@ -136,10 +138,11 @@ is for you to see. Settings that follow the memory limit (go:limit, node:limit) 
 
 #[derive(Debug, Args)]
 #[command(after_long_help = SETTINGS_OF_AN_IMAGE)]
+#[command(group(ArgGroup::new("what").required(true).args(["program", "candidate"])))]
 pub(crate) struct EnvArgs {
     /// What was learned about this program: a path, a name found in PATH, or the number that `imas show`
     /// prints
-    #[arg(value_name = "PROGRAM", required_unless_present = "candidate", conflicts_with = "candidate", add = ArgValueCompleter::new(complete::programs))]
+    #[arg(value_name = "PROGRAM", add = ArgValueCompleter::new(complete::programs))]
     pub(crate) program: Option<OsString>,
     /// This candidate, as 'imas list' names it (jemalloc, go:gogc200), or an allocator with settings as
     /// 'jemalloc?narenas:1'

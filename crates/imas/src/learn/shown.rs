@@ -14,7 +14,7 @@ use super::{Learner, Lesson, Outcome};
 use crate::look::show;
 use imas_cli::output;
 
-/// Prints what became of each program. Exit status 1 where nothing could be learned from one.
+/// Prints what became of each program. Exit status 1 where nothing could be learned from one, or nothing taken back.
 pub(super) fn show(learner: &Learner<'_>, made: &[(StoredProgram, Outcome)]) -> Result<ExitCode> {
     if learner.args.json.json {
         let programs = made.iter().map(|one| as_json(learner, one)).collect::<Result<Vec<_>>>()?;
@@ -25,8 +25,10 @@ pub(super) fn show(learner: &Learner<'_>, made: &[(StoredProgram, Outcome)]) -> 
         let texts = made.iter().map(|one| as_text(learner, one)).collect::<Result<Vec<_>>>()?;
         output::text(&texts.join("\n"))?;
     }
-    let is_failure = |(_, outcome): &(StoredProgram, Outcome)| matches!(outcome, Outcome::Failed(_));
-    Ok(if made.iter().any(is_failure) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    let is_no = |(_, outcome): &(StoredProgram, Outcome)| {
+        matches!(outcome, Outcome::Failed(_) | Outcome::Cancelled(false))
+    };
+    Ok(if made.iter().any(is_no) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 fn view(learner: &Learner<'_>, program: &StoredProgram) -> Result<ProgramView> {

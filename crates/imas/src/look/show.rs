@@ -16,16 +16,19 @@ use imas_view::lives;
 use imas_view::words::{PAPER_HEAD, paper_rows, standing_words, trials};
 use serde_json::{Value, json};
 
-use crate::command_line::cli::ShowArgs;
+use crate::command_line::cli::{Places, ShowArgs};
 use crate::stored::profile::find;
-use imas_cli::output;
+use imas_cli::{message, output};
 use imas_engine::context::Context;
 use imas_engine::outside;
 use imas_view::picks::{self, StoredPick};
 use imas_view::program_view::{ProgramView, state};
 
-pub(crate) fn run(args: &ShowArgs, context: &Context) -> Result<ExitCode> {
+pub(crate) fn run(args: &ShowArgs, places: &Places, context: &Context) -> Result<ExitCode> {
     let store = crate::stored::harvest::view(context)?;
+    if let Some(file) = places.store.as_ref().filter(|file| !file.exists()) {
+        message::say(&format!("imas: note: there is no store {} yet", file.display()));
+    }
     match &args.program {
         Some(word) => one(args, context, &store, find(&store, word)?),
         None => all(args, context, &store),

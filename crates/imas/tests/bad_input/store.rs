@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use std::process::Stdio;
 
 use super::{assert_started_untouched, who};
-use crate::support::{World, assert_hinted, assert_refused, describe, output, real, stdout, succeeded};
+use crate::support::{
+    World, assert_hinted, assert_refused, describe, output, real, stderr, stdout, succeeded,
+};
 use imas_testing::Running;
 
 #[test]
@@ -77,6 +79,18 @@ fn a_store_that_cannot_be_opened_does_not_stop_the_program() {
         let shown = output(world.imas(["show"]).env("IMAS_STORE", &place));
         assert_refused(&shown, "store");
     }
+}
+
+#[test]
+fn a_store_that_is_named_and_missing_is_no_empty_one() {
+    let world = World::new();
+    let missing = output(&mut world.imas(["show", "--store", "no.db"]));
+    assert_eq!(missing.status.code(), Some(0), "{}", describe(&missing));
+    assert!(stderr(&missing).contains("there is no store no.db yet"), "{}", describe(&missing));
+    let by_variable = output(&mut world.imas(["show"]));
+    assert!(stderr(&by_variable).contains("there is no store"), "{}", describe(&by_variable));
+    let unnamed = output(world.imas(["show"]).env_remove("IMAS_STORE"));
+    assert_eq!(stderr(&unnamed), "", "{}", describe(&unnamed));
 }
 
 #[test]

@@ -26,6 +26,7 @@ fn unknown_words_are_refused() {
     for (words, says) in [
         (&["pin", "true", "nonsense"][..], "nonsense: no such candidate"),
         (&["bench", "--with", "hoard,nonsense", "--", "true"], "nonsense: no such candidate"),
+        (&["bench", "--with", "", "--", "true"], "'': no such candidate"),
         (&["pin", "true", "cpython:lean"], "cpython:lean: no longer a candidate"),
         (&["bench", "--with", "php:mimalloc", "--", "true"], "php:mimalloc: no longer a candidate"),
         (&["show", "true"], "nothing is known"),
@@ -47,6 +48,36 @@ fn unknown_words_are_refused() {
     ] {
         assert_refused(&output(&mut world.imas(words)), says);
     }
+}
+
+#[test]
+fn a_verb_without_words_names_all_that_it_takes() {
+    let world = World::new();
+    for (verb, takes) in [
+        ("env", "<PROGRAM|--candidate <NAME>>"),
+        ("explain", "<PROGRAM|--pid <PID>>"),
+        ("forget", "<PROGRAM|--all>"),
+        ("apply", "<UNIT|--auto>"),
+        ("unapply", "<UNIT|--all>"),
+    ] {
+        let output = output(&mut world.imas([verb]));
+        assert_eq!(output.status.code(), Some(2), "{verb}: {}", describe(&output));
+        assert!(stderr(&output).contains(takes), "{verb}: {}", describe(&output));
+        assert!(!stderr(&output).contains("--store"), "not typed: {}", describe(&output));
+    }
+}
+
+/// The world's store is named by IMAS_STORE.
+#[test]
+fn an_option_wins_over_a_variable() {
+    let world = World::new();
+    let of_the_system = output(&mut world.imas(["show", "--system"]));
+    assert!(!stderr(&of_the_system).contains("--store"), "{}", describe(&of_the_system));
+    let both = output(&mut world.imas(["show", "--system", "--store", "x"]));
+    assert_eq!(both.status.code(), Some(2), "{}", describe(&both));
+    assert!(stderr(&both).contains("cannot be used with"), "{}", describe(&both));
+    let help = output(&mut world.imas(["show", "--help"]));
+    assert!(stdout(&help).contains("IMAS_STORE"), "{}", describe(&help));
 }
 
 /// A verb that moved gives the same message with any arguments, because its options belong to the other
@@ -91,6 +122,12 @@ fn numbers_out_of_range_are_usage_errors() {
     for number in ["-1", "nan", "x"] {
         let run = output(world.imas(["run"]).arg(format!("--retest={number}")).args(["--", "true"]));
         assert_eq!(run.status.code(), Some(125), "--retest={number}: {}", describe(&run));
+    }
+    for words in [&["bench", "--seed", "x", "--", "true"][..], &["explain", "--pid", "x"]] {
+        let output = output(&mut world.imas(words));
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {}", describe(&output));
+        assert!(stderr(&output).contains("a whole number is expected"), "{words:?}: {}", describe(&output));
+        assert!(!stderr(&output).contains("digit found"), "{words:?}: {}", describe(&output));
     }
 }
 

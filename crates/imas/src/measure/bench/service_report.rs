@@ -85,7 +85,9 @@ impl ServiceReport {
     /// All figures of `system` and of the pick.
     pub(super) fn figures(&self) -> String {
         let of = |name: &str| self.comparison.candidates.iter().find(|one| one.name == name);
-        let Some(system) = of(imas_core::SYSTEM) else { return String::new() };
+        let Some(system) = of(imas_core::SYSTEM).filter(|one| !one.figures.is_empty()) else {
+            return String::new();
+        };
         let pick = of(&self.comparison.pick).filter(|one| one.name != system.name);
         let mut head = vec!["figure", "system"];
         head.extend(pick.map(|pick| [pick.name.as_str(), "vs system"]).into_iter().flatten());
