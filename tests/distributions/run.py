@@ -26,7 +26,6 @@ LIMIT_S = 1800
 # Distribution, suite, and what of the packages is unpacked there.
 ROOTS = [
     ("Ubuntu", "bionic", "bundles"),  # 2.27
-    ("Ubuntu", "bionic", "bundles"),  # 2.27
     ("Debian", "bullseye", "tarball"),  # 2.31
     ("Debian", "bookworm", "tarball"),  # 2.36
     ("Debian", "trixie", "tarball"),  # 2.41
@@ -46,10 +45,12 @@ UNPACK = {
     "rpm": 'rpm2cpio "$1" | (cd "$root/mnt" && cpio --quiet -idm)' + FIND,
     "bundles": """
 word=/mnt
+mount -t proc proc /proc # imas runs out here, in the namespace of processes that is the root's
 tar -xzf "$1" -C "$root/tmp"
 imas=$(ls "$root"/tmp/*/bin/imas)
 for name in $("$imas" list --json | python3 -c "$3"); do
-    "$imas" bundle "$name" --out "$root/mnt/$name" --at "/mnt/$name" >"$root/tmp/made" 2>&1 || { cat "$root/tmp/made"; exit 1; }
+    at=/mnt/$(echo "$name" | tr : -)
+    "$imas" bundle "$name" --out "$root$at" --at "$at" >"$root/tmp/made" 2>&1 || { cat "$root/tmp/made"; exit 1; }
 done""",
 }
 ENTER = """
