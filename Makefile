@@ -180,13 +180,15 @@ fleet-test: hook allocators need-cargo ## three real servers, agents, imasd: pro
 	@fleet/tests/run $(RELEASE)/imas-fleet $(RELEASE)/imas-fleet-test $(CASES)
 
 .PHONY: arm-test
-arm-test: hook ## the build for arm64 on an emulated machine, with pages of 4 and of 16 KiB, and under systemd (as root; most of a day: no processor of that kind is needed)
+arm-test: hook ## the build for arm64 on an emulated machine, with pages of 4, 16 and 64 KiB, and under systemd (as root; most of a day: no processor of that kind is needed)
 	@packaging/apt-install packaging/package-packages.txt packaging/arm-packages.txt
 	@allocators/build.sh --strict mimalloc # its instructions here are printed beside those there
 	@$(MAKE) --no-print-directory ARCH=arm64 setup tarball deb rust-tests
 	@tests/arm/run.py --kernel 4k
 	@tests/arm/run.py --kernel 16k -k smoke
 	@tests/arm/run.py --kernel 16k -k conformance
+	@tests/arm/run.py --kernel 64k -k smoke
+	@tests/arm/run.py --kernel 64k -k conformance
 	@tests/arm/run.py --kernel 5.10 -k smoke
 
 .PHONY: kube-test

@@ -14,11 +14,13 @@ PROJECT = HERE.parent.parent
 BOOT_LIMIT_S = 3600  # of a boot under systemd; 21 s of it are systemd's
 DISK_MIB = 6000
 
-# By the size of its pages, or its version: Debian's suite, the package of the kernel, and a processor that has such pages.
+# By the size of its pages, or its version: Debian's suite, the package of the kernel or the script here that compiles
+# one, and a processor that has such pages.
 # Debian 13 signs return addresses; the architecture's own way to do so is slow where it is emulated.
 KERNELS = {"4k": ("bookworm", "linux-image-cloud-arm64", "cortex-a72"),
            "5.10": ("bullseye", "linux-image-cloud-arm64", "cortex-a72"),
-           "16k": ("trixie", "linux-image-arm64-16k", "max,pauth-impdef=on")}
+           "16k": ("trixie", "linux-image-arm64-16k", "max,pauth-impdef=on"),
+           "64k": ("bookworm", "kernel-64k", "cortex-a72")}
 
 
 def newest(pattern):
@@ -28,7 +30,8 @@ def newest(pattern):
 
 
 def made_root(suite, kernel):
-    made = imas_testing.run(HERE / "root", suite, kernel, timeout=1800)
+    words = [kernel, suite] if (HERE / kernel).exists() else ["root", suite, kernel]
+    made = imas_testing.run(HERE / words[0], *words[1:], timeout=3600)
     if made.returncode != 0:
         skipped("arm", made.stderr.strip()[-400:])
         finish("arm")
@@ -39,7 +42,7 @@ def made_root(suite, kernel):
 def files(made):
     """A folder with a copy of the root."""
     with tempfile.TemporaryDirectory(prefix="imas-arm-", dir=PROJECT / "build") as folder:
-        subprocess.run(["cp", "-a", made / "root", folder], check=True)
+        subprocess.run(["cp", "-aH", made / "root", folder], check=True)
         yield pathlib.Path(folder)
 
 

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""tests/arm/run.py [--kernel 4k|16k|5.10] [--limit MINUTES] [--at-once N] [--resume] [-k PART] [PART...]: the build for
-arm64 on an emulated machine of that kind.
+"""tests/arm/run.py [--kernel 4k|16k|64k|5.10] [--limit MINUTES] [--at-once N] [--resume] [-k PART] [PART...]: the
+build for arm64 on an emulated machine of that kind.
 
 Boots a Debian's kernel under qemu-system-aarch64 with the files of a Debian and of this project, once for each part of
-the project's own tests. `make ARCH=arm64` has built what is tested; the programs of the tests are compiled there. Emulated
-processors are some twenty times slower than real ones, so no time is judged. Logs: build/test-arm-KERNEL-PART.console."""
+the project's own tests. None has pages of 64 KiB: that kernel is compiled from Debian's source. `make ARCH=arm64` has
+built what is tested; the programs of the tests are compiled there. Emulated processors are some twenty times slower than
+real ones, so no time is judged. Logs: build/test-arm-KERNEL-PART.console."""
 
 import collections
 import concurrent.futures
