@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use imas_core::TrialRecord;
-use imas_core::sample::{Ended, MEASURED_OUTSIDE, PageKind};
+use imas_core::sample::{Ended, MEASURED_OUTSIDE, PageKind, Sample};
 use imas_store::Store;
 use imas_testing::{Running, skipped};
 
@@ -21,6 +21,11 @@ struct User<'a> {
     program: PathBuf,
     /// Another uid than that of the test.
     uid: Option<u32>,
+}
+
+/// Whether imasd never got the account: the kernel drops accounts while imasd gets no CPU.
+fn is_missed(sample: &Sample) -> bool {
+    sample.pass_reason.as_deref() == Some("no-account")
 }
 
 /// Output of a start of the program.
@@ -173,6 +178,9 @@ fn a_static_program_is_tried_and_starts_on_what_is_best() {
             }
         };
         let sample = &trial.sample;
+        if is_missed(sample) {
+            continue;
+        }
         assert_eq!(sample.served, MEASURED_OUTSIDE);
         assert_eq!(sample.ended, Ended::Clean { status: Some(ends_with) }, "{sample:?}");
         let expected = if sample.candidate == "system" { "-" } else { "200" };
@@ -209,16 +217,19 @@ fn a_program_of_musl_is_tried_under_what_is_built_for_it() {
     welcomed(&world);
     let user = User::with(&world, program, "jemalloc");
     let mut under = BTreeSet::new();
-    for _ in 0..8 {
+    for _ in 0..30 {
         let before = user.trials().len();
         let printed = user.starts(&[], &["1"], 0);
         let trials = user.trials();
-        if let Some(trial) = trials.get(before).filter(|trial| trial.sample.kind == PageKind::Trial) {
-            let sample = &trial.sample;
+        let trial = trials.get(before).map(|trial| &trial.sample);
+        if let Some(sample) = trial.filter(|one| one.kind == PageKind::Trial && !is_missed(one)) {
             let loaded = if sample.candidate == "system" { "-" } else { "libjemalloc.so" };
             assert_eq!((printed.setting.as_str(), sample.served.as_str()), (loaded, MEASURED_OUTSIDE));
             assert!(sample.usage.as_ref().is_some_and(|usage| usage.user_s > 0.09), "{sample:?}");
             under.insert(sample.candidate.clone());
+        }
+        if under.len() == 2 {
+            break;
         }
     }
     assert_eq!(under.into_iter().collect::<Vec<_>>(), ["jemalloc", "system"]);
@@ -271,8 +282,8 @@ fn a_program_of_an_ordinary_user_is_measured() {
     drop(lingers);
     first_asked(&world, &folder);
 
-    let printed = user.starts(&[], &["2"], 0);
-    let sample = user.trials().pop().unwrap().sample;
+    let mut tries = (0..10).map(|_| (user.starts(&[], &["2"], 0), user.trials().pop().unwrap().sample));
+    let (printed, sample) = tries.find(|(_, sample)| !is_missed(sample)).unwrap();
     assert_eq!((sample.served.as_str(), sample.ended), (MEASURED_OUTSIDE, Ended::Clean { status: Some(0) }));
     let cpu_s = sample.usage.unwrap().user_s;
     assert!((cpu_s - printed.cpu_s).abs() < 0.1 * printed.cpu_s, "{cpu_s} s, by itself {} s", printed.cpu_s);
