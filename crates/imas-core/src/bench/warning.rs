@@ -107,7 +107,7 @@ impl Warning {
         self.what_under(self.candidate().unwrap_or_default())
     }
 
-    /// The same of this candidate.
+    /// Text of the warning as if it were of this candidate.
     fn what_under(&self, candidate: &str) -> String {
         match self {
             Self::TooShort { wall_s } => {
