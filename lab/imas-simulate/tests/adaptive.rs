@@ -299,7 +299,7 @@ fn world() -> impl Strategy<Value = (World, u64)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(100))]
+    #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
     fn the_same_seed_gives_the_same_trials((world, seed) in world()) {
@@ -307,13 +307,29 @@ proptest! {
         prop_assert_eq!(settle(program, seed), settle(program, seed));
     }
 
-    /// Judging ends, within its rounds, whatever the noise.
+    /// Judging ends, whatever the noise. The pick and `system` run beside those that have trials left, so they may
+    /// have more than the others; and the last trial of what is open has a `system` to be compared with.
     #[test]
     fn the_trials_of_a_program_come_to_an_end((world, seed) in world()) {
-        let program = &world.programs(seed)[0];
-        let (trials, pick) = settle(program, seed);
-        let most = Settings::default().max_rounds as usize * world.candidates;
-        prop_assert!(trials as usize <= most && pick < world.candidates);
+        let (len, most) = (world.candidates, Settings::default().max_rounds);
+        let rounds = world.programs(seed)[0].rounds.clone();
+        let settings = Settings { seed, ..Settings::default() };
+        let mut trials: Vec<JudgedTrial> = vec![];
+        loop {
+            let board = Board::new(&trials, len, 0);
+            let judgement = judge(&board, &vec![Role::Tested; len], 0, 0.5, &settings);
+            let Some(next) = judgement.next else {
+                let is_open = |&&i: &&usize| judgement.standings[i].status == Status::Open;
+                let mut last = board.in_round.iter().filter(is_open);
+                prop_assert!(board.in_round.contains(&0) || last.all(|&i| board.trials_of(i) < most), "{judgement:?}");
+                break;
+            };
+            prop_assert!([0, judgement.pick].contains(&next) || board.trials_of(next) < most, "{judgement:?}");
+            let begins = u32::from(board.in_round.contains(&next) || trials.is_empty());
+            let round = board.rounds + begins;
+            prop_assert!(round as usize <= most as usize * (len - 1), "{judgement:?}");
+            trials.push(JudgedTrial { candidate: next, point: rounds[(round as usize - 1) % rounds.len()][next] });
+        }
     }
 
     /// Within a round the order of the trials is of no account.

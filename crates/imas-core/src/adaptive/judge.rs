@@ -537,9 +537,11 @@ impl<'a> Judge<'a> {
     /// Candidates that are still to be tried in a round; none where the round is not worth its cost. Each
     /// candidate's own trials are counted. One that joins later (a new version, a new installation), or that
     /// was left out while only the pick was watched, gets as many trials as the others had, with the pick
-    /// beside it.
+    /// beside it. The last trial of a candidate is compared as the others are: its round goes on until `system`
+    /// is in it.
     fn among(&self, standings: &[Standing], pick: usize, done: &[usize]) -> Vec<usize> {
-        let may_go_on = |i: usize| self.board.trials_of(i) < self.settings.max_rounds;
+        let before = |i: usize| self.board.trials_of(i) - u32::from(done.contains(&i));
+        let may_go_on = |i: usize| before(i) < self.settings.max_rounds;
         let mut among: Vec<usize> = (0..standings.len())
             .filter(|&i| self.is_running(i, standings) && (i == pick || may_go_on(i)))
             .collect();
