@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What to do about a store that is found to be damaged, or not to be written, while it is used.
+//! Hints for a store that is found to be damaged, or not to be written, while it is used.
 
 use anyhow::Error;
 use imas_cli::message::{self, Hinted};

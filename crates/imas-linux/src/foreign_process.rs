@@ -30,8 +30,8 @@ use crate::owner_time::OwnerTimes;
 
 /// First argument of a helper.
 const HELPER_ARGUMENT: &str = "__read_foreign";
-/// A helper that has slept in the kernel for this time, all together, is stuck.
-const STUCK_AFTER: Duration = Duration::from_secs(1);
+/// A helper that more looks than these, of a second all together, found asleep in the kernel is stuck.
+const MOST_ASLEEP: u32 = 50;
 /// A helper that works or waits for a CPU may take so long.
 const LONGEST: Duration = Duration::from_secs(20);
 /// The walk of a helper may take so much CPU time: page tables of 800 GB.
@@ -448,14 +448,22 @@ struct Helper {
 /// Waiting for an answer.
 struct Waiting<'a> {
     begin: Instant,
-    /// Time of the latest look, or of the latest bytes.
-    looked: Instant,
-    /// Time between looks that found the helper asleep.
-    asleep: Duration,
+    /// Looks that found the helper asleep.
+    asleep: u32,
     /// CPU time of the helper at the first look.
     cpu: Option<Duration>,
     /// Called at each look.
     slow: &'a dyn Fn(),
+}
+
+impl Waiting<'_> {
+    /// Whether a look that finds this is the last one. Looks are counted, not the time between them: where we get no
+    /// CPU ourselves, a single look would stand for seconds.
+    fn is_over(&mut self, is_asleep: bool, cpu: Duration) -> bool {
+        self.asleep += u32::from(is_asleep);
+        let used = cpu.saturating_sub(*self.cpu.get_or_insert(cpu));
+        self.asleep > MOST_ASLEEP || self.begin.elapsed() > LONGEST || used > MOST_CPU
+    }
 }
 
 impl Helper {
@@ -472,7 +480,7 @@ impl Helper {
     /// The inner result is the answer; the outer one says whether the helper is of further use.
     fn ask(&mut self, pid: u32, question: Question, slow: &dyn Fn()) -> Result<Result<Vec<u8>>> {
         let begin = Instant::now();
-        let mut waiting = Waiting { begin, looked: begin, asleep: Duration::ZERO, cpu: None, slow };
+        let mut waiting = Waiting { begin, asleep: 0, cpu: None, slow };
         self.socket.write_all(&pair(pid, question.number()))?;
         let mut head = [0; 8];
         self.receive(&mut head, &mut waiting)?;
@@ -493,10 +501,7 @@ impl Helper {
         while got < bytes.len() {
             match self.socket.read(&mut bytes[got..]) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-                Ok(more) => {
-                    got += more;
-                    waiting.looked = Instant::now();
-                }
+                Ok(more) => got += more,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.look(waiting)?,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
@@ -511,13 +516,8 @@ impl Helper {
         let stat = stat(self.child.id());
         let ticks = stat.as_ref().map_or(0, |stat| stat.utime + stat.stime);
         let cpu = Duration::from_millis(ticks * 1000 / procfs::ticks_per_second());
-        let used = cpu.saturating_sub(*waiting.cpu.get_or_insert(cpu));
-        let passed = std::mem::replace(&mut waiting.looked, Instant::now()).elapsed();
-        if stat.is_none_or(|stat| stat.state != 'R') {
-            waiting.asleep += passed;
-        }
-        let (took, is_stuck) = (waiting.begin.elapsed(), waiting.asleep > STUCK_AFTER);
-        if is_stuck || took > LONGEST || used > MOST_CPU { Err(ErrorKind::TimedOut.into()) } else { Ok(()) }
+        let is_asleep = stat.is_none_or(|stat| stat.state != 'R');
+        if waiting.is_over(is_asleep, cpu) { Err(ErrorKind::TimedOut.into()) } else { Ok(()) }
     }
 
     fn has_ended(&mut self) -> bool {
@@ -545,4 +545,21 @@ fn stat(pid: u32) -> Option<Stat> {
 
 fn failed(code: i32) -> Error {
     if code == TOO_LARGE { ErrorKind::FileTooLarge.into() } else { Error::from_raw_os_error(code) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_helper_that_sleeps_now_and_then_is_waited_for_and_one_that_only_sleeps_is_not() {
+        let looks_until_over = |is_asleep: fn(u32) -> bool, cpu_each: Duration| {
+            let mut waiting = Waiting { begin: Instant::now(), asleep: 0, cpu: None, slow: &|| {} };
+            (0..1000).position(|look| waiting.is_over(is_asleep(look), cpu_each * look))
+        };
+        assert_eq!(looks_until_over(|_| true, Duration::ZERO), Some(50));
+        assert_eq!(looks_until_over(|look| look % 10 == 0, Duration::ZERO), Some(500));
+        assert_eq!(looks_until_over(|_| false, Duration::ZERO), None, "it waits for a CPU");
+        assert_eq!(looks_until_over(|_| false, Duration::from_millis(20)), Some(251), "works 5 s");
+    }
 }
