@@ -6,7 +6,7 @@ use std::ffi::{OsStr, OsString};
 use std::num::{IntErrorKind, ParseIntError};
 use std::path::PathBuf;
 
-use clap::error::{ContextKind, ContextValue};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, FromArgMatches, ValueEnum, ValueHint};
 use imas_cli::message;
 use imas_core::adaptive::Objective;
@@ -20,7 +20,7 @@ pub struct Places {
     #[arg(long, global = true, env = "IMAS_LIB_DIR", value_name = "DIR", value_hint = ValueHint::DirPath, hide_env_values = true)]
     pub lib_dir: Option<PathBuf>,
     /// The system's store, which imasd keeps, in place of your own
-    #[arg(long, global = true, conflicts_with = "store")]
+    #[arg(long, global = true)]
     pub system: bool,
     // clap would take the variable for an option that was typed: in conflict with --system, and in the usage.
     /// The store [default: $XDG_DATA_HOME/imas/imas.db] [env: IMAS_STORE]
@@ -257,7 +257,13 @@ pub fn read_as<C: FromArgMatches>(
     let mut command = without_wrong_variables(definition);
     let matches = command.try_get_matches_from_mut(std::env::args_os());
     let mut read = C::from_arg_matches(&matches.map_err(|error| explained(error, &command))?)?;
-    places(&mut read).complete();
+    let places = places(&mut read);
+    // clap compares only options that stand on the same side of a command's name.
+    if places.system && places.store.is_some() {
+        let both = "the argument '--system' cannot be used with '--store <FILE>'";
+        return Err(command.error(ErrorKind::ArgumentConflict, both));
+    }
+    places.complete();
     Ok(read)
 }
 

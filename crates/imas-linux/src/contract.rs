@@ -201,9 +201,8 @@ mod tests {
 
     #[test]
     fn a_program_that_gets_little_of_the_cpu_is_not_ended() {
-        // It works a little and sleeps longer than it works: two seconds by the clock, far less by its CPU
-        // time.
-        let slow = "for turn in 1 2 3 4 5 6 7 8; do i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; sleep 0.2; done";
-        assert!(wait_for(slow, Duration::from_millis(1500)).is_some_and(|status| status.success()));
+        // It works a little and sleeps longer than it works: five seconds by the clock, far less by its CPU time.
+        let slow = "for turn in 1 2 3 4 5 6 7 8; do i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; sleep 0.6; done";
+        assert!(wait_for(slow, Duration::from_secs(4)).is_some_and(|status| status.success()));
     }
 }
