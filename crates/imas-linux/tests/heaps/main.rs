@@ -33,7 +33,7 @@ fn look(pid: u32) -> Option<HeapFigures> {
 
 /// A look that has read all; after a deadline the last one. On a busy machine its time may be over before.
 fn looked_at(pid: u32) -> HeapFigures {
-    let (begun, limit) = (Instant::now(), deadline(180));
+    let (begun, limit) = (Instant::now(), deadline(60));
     loop {
         let found = look(pid);
         if found.as_ref().is_some_and(|found| !found.is_estimate()) || begun.elapsed() > limit {
