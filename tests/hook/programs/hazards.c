@@ -187,6 +187,7 @@ static void cancelled(void) {
 }
 
 static void *speaks_late(void *unused) {
+    rest(unused); /* until the main thread is about to end */
     usleep(300000);
     puts("last words");
     fflush(stdout);
@@ -196,6 +197,7 @@ static void *speaks_late(void *unused) {
 static void main_ends(void) {
     start(speaks_late);
     tell_pacer("with a thread");
+    released = 1;
     pthread_exit(NULL);
 }
 
@@ -203,6 +205,7 @@ static void main_ends(void) {
 static void main_vanishes(void) {
     start(speaks_late);
     fflush(stdout);
+    released = 1;
     syscall(SYS_exit, 0);
 }
 
