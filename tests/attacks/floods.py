@@ -7,7 +7,7 @@ import signal
 import time
 
 from harness import CONFIG, SETTINGS, STATE, Failed
-from looks import DELAY_S, THREADS, begin_large, often
+from looks import THREADS, begin_large, often, soon
 from owners import FORGE, scripts
 from processes import FORGED
 
@@ -204,7 +204,7 @@ def all_at_once(world):
     time.sleep(10)
     rest(world, "all at once: before", 30)
     often(world)
-    soon_s = world.serves("all-at-once-before") + DELAY_S
+    soon_s = soon(world, "all-at-once-before")
     folder = has_folder(world)
     script, = scripts(["pages"], PAGES_OF_MINE)
     storm, = scripts(["storm"], STORM)

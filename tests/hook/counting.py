@@ -31,10 +31,11 @@ def counts(allocators):
             for op in page.OPS:
                 estimate, exact = some["sampled"]["op"][op]["weight"] / 256, some["calls"][op]
                 samples = some["sampled"]["op"][op]["sampled"]
+                # Five standard errors and more: the sizes of a round vary by about their mean, so a sample counts for less than
+                # a call.
                 check(f"counts estimate of {op} {threads} threads {allocator}",
-                      abs(estimate / exact - 1) < 5 / max(samples, 1) ** 0.5, f"{estimate} {exact} from {samples}")
+                      abs(estimate / exact - 1) < 7 / max(samples, 1) ** 0.5, f"{estimate} {exact} from {samples}")
             requested = some["sampled"]["requested_bytes_256"] / 256
-            # Five standard errors: the sizes of a round vary by about their mean, so a sample counts for less than a call.
             samples = sum(some["sampled"]["op"][op]["sampled"] for op in page.OPS if op != "free")
             check(f"counts estimate of bytes {threads} threads {allocator}",
                   abs(requested / some["bytes_requested"] - 1) < 7 / max(samples, 1) ** 0.5,
@@ -57,7 +58,8 @@ def live(allocators):
             child.wait()
             left = page.read(PAGE)
             estimate = left["sampled"]["live_bytes"]
-            check(name, abs(estimate / exact - 1) < 0.05,
+            # Five standard errors: some 3,700 blocks are sampled, and a fifth of the bytes is in arrays that are certain to be.
+            check(name, abs(estimate / exact - 1) < 0.07,
                   f"{estimate} for {exact}: {estimate / exact - 1:+.2%}, {left['sampled']['live_samples']} samples, "
                   f"interval {left['sampled']['sample_interval_bytes']}, dropped {left['sampled']['live_dropped']}")
             # A thread that doubles the interval can lose its CPU meanwhile. The others go on entering blocks, and a few

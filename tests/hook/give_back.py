@@ -4,6 +4,7 @@ that the program did not ask for could change stays as it is untouched."""
 
 import os
 import pathlib
+import select
 import struct
 import subprocess
 import tomllib
@@ -93,14 +94,15 @@ def ask(process):
 
 
 def asked_until_it_gives(process):
-    """Asks until an answer says that pages were given back; returns it."""
+    """Asks until the process says how it ended; returns the answers that say that pages were given back. The first of them may
+    come while it fills its heap, or has freed little of it yet."""
     found = []
 
     def has_given():
         answer = ask(process)
         if answer is not None and answer[0] > 0:
             found.append(answer)
-        return found or process.poll() is not None
+        return (found and select.select([process.stdout], [], [], 0)[0]) or process.poll() is not None
 
     until(has_given, TIMEOUT_S, ignoring=(OSError,))
     return found

@@ -8,12 +8,11 @@ import json
 import os
 import pathlib
 import shutil
-import socket
 import ssl
 import subprocess
 import urllib.parse
 
-from imas_testing import Failed, Skipped, run, until
+from imas_testing import Failed, Skipped, free_port, run, until
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAMS = ROOT / "build/kubernetes"
@@ -38,12 +37,6 @@ def program(name, builds=False):
     if not (PROGRAMS / name).exists():
         raise Skipped(f"there is no {name} in build/kubernetes (tests/kubernetes/build)")
     return PROGRAMS / name
-
-
-def free_port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
 
 
 class Answer:

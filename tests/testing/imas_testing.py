@@ -8,7 +8,9 @@ import argparse
 import contextlib
 import os
 import pathlib
+import random
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -156,6 +158,16 @@ def until(condition, limit_s=LIMIT_S, ignoring=()):
         if value or time.monotonic() > end:
             return value
         time.sleep(0.02)
+
+
+def free_port():
+    """A port for a server that cannot take any: below those that the kernel gives to whoever takes any meanwhile."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as text:
+        first = int(text.read().split()[0])
+    while True:
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", random.randrange(first // 2, first)))
+            return probe.getsockname()[1]
 
 
 def enter_namespace(name, *more):

@@ -78,7 +78,7 @@ fn finds_nothing(words: &[&str]) -> bool {
     !Command::new("pgrep").arg("-f").args(words).stdout(Stdio::null()).status().unwrap().success()
 }
 
-/// Whether no process has exactly this command line.
+/// Whether no process has exactly this command line. Each test has a number of its own: others run beside it.
 fn nothing_is(command_line: &str) -> bool {
     finds_nothing(&["-x", "--", command_line])
 }
@@ -211,7 +211,7 @@ fn a_run_that_takes_too_long_is_ended() {
     let python = real("python3").to_string_lossy().into_owned();
     let server = place.script("server.py");
     for (ready, load, idle) in
-        [("sleep 4244", "true", "0"), ("tcp:$PORT", "sleep 4244", "0"), ("tcp:$PORT", "true", "4244")]
+        [("sleep 4241", "true", "0"), ("tcp:$PORT", "sleep 4241", "0"), ("tcp:$PORT", "true", "4241")]
     {
         let flags =
             ["bench", "--json", "-n", "1", "--with", "glibc:arena1", "--cycles", "1", "--timeout", "3"];
@@ -223,7 +223,7 @@ fn a_run_that_takes_too_long_is_ended() {
         let failure = &compared(&result, "system")["failures"][0];
         assert_eq!(failure["stage"], "timeout", "{failure}");
         assert!(text(failure, "/what").contains("the run took longer than 3 s"), "{failure}");
-        assert!(nothing_is("sleep 4244") && nothing_runs(&server));
+        assert!(nothing_is("sleep 4241") && nothing_runs(&server));
     }
 }
 
@@ -376,14 +376,14 @@ fn a_set_up_that_is_interrupted_leaves_nothing() {
     let place = Place::new();
     let mut command =
         place.world.imas("bench -n 1 --with glibc:arena1 --ready tcp:$PORT --load true --setup".split(' '));
-    command.args(["sleep 4244", "--", "sleep", "9"]);
+    command.args(["sleep 4246", "--", "sleep", "9"]);
     let running = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    wait_until("the set-up runs", || !nothing_is("sleep 4244"));
+    wait_until("the set-up runs", || !nothing_is("sleep 4246"));
     Command::new("kill").args(["-TERM", &running.id().to_string()]).status().unwrap();
     let ended = running.wait_with_output().unwrap();
     assert_eq!(ended.status.code(), Some(143), "{}", describe(&ended));
     assert!(stderr(&ended).contains("the set-up has been ended"), "{}", describe(&ended));
-    wait_until("all have ended", || nothing_is("sleep 4244"));
+    wait_until("all have ended", || nothing_is("sleep 4246"));
 }
 
 #[test]

@@ -375,8 +375,9 @@ fn the_switch_turns_everything_off() {
 fn eight_starts_at_once_lose_nothing() {
     let world = World::new();
     let behave = build::program("behave", &world.work());
-    let mut untouched = 0;
-    for _ in 0..3 {
+    let (mut started, mut untouched) = (0, 0);
+    // However busy the machine is, some find the store free.
+    while started < 24 || (started - untouched < 6 && started < 400) {
         let starts: Vec<_> = (0..8)
             .map(|_| {
                 let mut imas = world.imas(["run", "--retest", "0", "--"]);
@@ -388,11 +389,12 @@ fn eight_starts_at_once_lose_nothing() {
             // A start waits half a second for the store at most. On a busy machine the other processes may
             // keep it locked that long.
             untouched += usize::from(stderr(&output).contains("the program is started untouched"));
+            started += 1;
         }
     }
     let trials = world.trials();
-    assert_eq!(trials.len(), 24 - untouched);
-    assert!(untouched < 18, "{untouched} of 24 starts found the store locked");
+    assert_eq!(trials.len(), started - untouched);
+    assert!(trials.len() >= 6, "{untouched} of {started} starts found the store locked");
     assert!(
         trials.iter().all(|trial| trial.sample.malloc.calls >= 20_000 && trial.sample.pass_reason.is_none())
     );

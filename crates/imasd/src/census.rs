@@ -173,6 +173,7 @@ mod tests {
         let mut wrapper = std::process::Command::new("/bin/sh");
         wrapper.args(["-c", "read x; exec sleep 1000"]).stdin(std::process::Stdio::piped());
         let mut child = wrapper.spawn().unwrap();
+        imas_testing::wait_for_exec(&child);
         let pid = child.id();
         let before = file_of(pid);
         let now = Instant::now();

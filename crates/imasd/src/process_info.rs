@@ -289,7 +289,8 @@ mod tests {
             .unwrap();
         let life = life(child.id()).unwrap();
         let held = hold(life.identity);
-        // During its exec it has no command line yet, and no memory to speak of.
+        imas_testing::wait_for_exec(&child);
+        // During its exec it has no memory to speak of yet.
         let seen = (0..6000).find_map(|_| {
             std::thread::sleep(std::time::Duration::from_millis(10));
             let usage = usage(life.identity).filter(|usage| usage.max_rss_bytes > 0);

@@ -73,6 +73,7 @@ mod tests {
     fn two_that_live_side_by_side_are_replicas_and_are_remembered() {
         let start = || imas_testing::Running(std::process::Command::new("sleep").arg("100").spawn().unwrap());
         let running = [start(), start()];
+        running.iter().for_each(|process| imas_testing::wait_for_exec(&process.0));
         let identities = running.each_ref().map(|process| life(process.0.id()).unwrap().identity);
         let mut replicas = Replicas::default();
         replicas.note(identities[0]);

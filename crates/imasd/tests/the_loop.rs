@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::support::{VICTIM, WORKER, World, python, trial};
+use imas_core::sample::PageKind;
 use imas_store::samples::StoredProgram;
 use imas_testing::{Running, skipped};
 
@@ -83,16 +84,19 @@ const BALANCED: &str = "[overrides]\nobjective = \"balanced\"\n";
 /// The adaptive policy ends with a pick or with `system`. The daemon follows it round by round.
 #[test]
 fn the_adaptive_rules_settle_too() {
-    let settings = "worth_cpu_s = 0.0\nworth_life_s = 0.1\nmax_tests = 6\n";
+    let settings = "worth_cpu_s = 0.0\nworth_life_s = 0.1\n";
     let candidates = "candidates = [\"jemalloc\", \"mimalloc\"]\n";
     let world = World::with(&format!("{settings}{candidates}{BALANCED}"));
     let (world, script, program) = world.noticed("worker.py", WORKER);
     let starts = world.settle(&script, &program);
-    let tried = world.store().trials(program.id).unwrap();
+    let mut tried = world.store().trials(program.id).unwrap();
+    tried.retain(|trial| trial.sample.kind == PageKind::Trial);
     let of = |name: &str| tried.iter().filter(|trial| trial.sample.candidate == name).count();
+    // Eight trials at most, but for `system` and the pick: they run beside a candidate that has trials left.
     for candidate in ["system", "jemalloc", "mimalloc"] {
-        assert!((1..=6).contains(&of(candidate)), "{candidate}: {} of {starts}", of(candidate));
+        assert!((1..=8 * 2).contains(&of(candidate)), "{candidate}: {} of {starts}", of(candidate));
     }
+    assert!(of("jemalloc").min(of("mimalloc")) <= 8, "{starts}: {tried:?}");
     starts_as_decided(&world, &script, &program);
 }
 

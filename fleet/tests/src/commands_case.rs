@@ -29,9 +29,12 @@ pub(crate) async fn commands(server: &Path, program: &Path) -> Result<String> {
     let operator = Operator { program, settings };
     ensure!(operator.json(&["programs"])? == serde_json::json!([]), "an empty fleet knows programs");
     let (gains, crashes) = publish(&cluster).await?;
+    cluster.whole().await?; // any server may answer a read, and one may be behind
     let mut agent = AgentProcess::start(program, &cluster.plan.member_folder("h1").join("fleet.toml"))?;
     agent.exchange.want(&Wanted { subjects: vec![gains.clone(), crashes.clone()] })?;
     operator.merges()?;
+    cluster.whole().await?;
+    operator.again()?;
     operator.lists(&gains, &crashes)?;
     operator.status()?;
     let delivered = |subject: &str| agent.exchange.delivered(subject);
@@ -41,6 +44,8 @@ pub(crate) async fn commands(server: &Path, program: &Path) -> Result<String> {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
     operator.forgets(&gains)?;
+    cluster.whole().await?;
+    operator.has_forgotten(&gains)?;
     agent.until("aware that a program is forgotten", |record| record.forgotten == 1).await?;
     ensure!(agent.exchange.delivered(&gains)?.is_none(), "the inbox still has it");
     ensure!(agent.exchange.delivered(&crashes)?.is_some(), "the inbox lost another program");
@@ -106,6 +111,10 @@ impl Operator<'_> {
     fn merges(&self) -> Result<()> {
         let first = self.json(&["merge"])?;
         ensure!(first["folded"] == 6 && first["rejected"] == 0, "merge: {first}");
+        Ok(())
+    }
+
+    fn again(&self) -> Result<()> {
         let again = self.text(&["merge"])?;
         ensure!(again.trim() == "folded 0, conflicts 0, rejected 0, excessive 0", "merge: {again}");
         Ok(())
@@ -151,6 +160,10 @@ impl Operator<'_> {
     fn forgets(&self, subject: &str) -> Result<()> {
         let text = self.text(&["forget", subject])?;
         ensure!(text.contains("3 aggregates"), "forget: {text}");
+        Ok(())
+    }
+
+    fn has_forgotten(&self, subject: &str) -> Result<()> {
         let left = self.json(&["programs"])?;
         ensure!(left.as_array().is_some_and(|all| all.len() == 1 && all[0]["subject"] != subject), "{left}");
         ensure!(self.json(&["merge"])?["folded"] == 0, "what is forgotten was folded again");

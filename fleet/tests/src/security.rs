@@ -96,8 +96,10 @@ async fn misdirect(cluster: &Cluster) -> Result<()> {
     let [one, two] = [0, 1].map(|number| load::aggregate(&settings.host, 9, number));
     let subject = load::subject(&one);
     cluster.bus("h1").await?.append(&subject, &one.id(), serde_json::to_vec(&one)?).await?;
+    cluster.whole().await?;
     let merger = cluster.bus("m1").await?;
     imas_fleet::merge(&merger, &subject).await?;
+    cluster.whole().await?;
     let (to, answer) =
         (names::aggregate_subject(&subject, &settings.host), names::statistics_subject(&subject));
     client.publish_with_reply(to, answer, serde_json::to_vec(&two)?.into()).await?;
@@ -119,6 +121,7 @@ async fn flood(cluster: &Cluster) -> Result<()> {
     const NUMBER: u64 = 2 * imas_exchange::rate::MOST_OF_DAY as u64 + 100;
     let (host, bus) = (cluster.settings("h2")?.host, cluster.bus("h2").await?);
     load::publish(&bus, &host, NUMBER, 1, &load::Tries::default()).await?;
+    cluster.whole().await?;
     let subject = load::subject(&load::aggregate("", 0, 0));
     let folds = imas_fleet::merge(&cluster.bus("m1").await?, &subject).await?.folds;
     ensure!(folds.folded + folds.excessive == NUMBER && folds.excessive >= 100, "{folds:?}");
@@ -130,6 +133,7 @@ async fn lie(cluster: &Cluster, other: &str, subject: &str) -> Result<()> {
     let liar = cluster.bus("h1").await?;
     let lie = load::aggregate(other, 1, 0);
     liar.append(subject, "lie", serde_json::to_vec(&lie)?).await?;
+    cluster.whole().await?; // any server may answer a read, and one may be behind
     let merger = cluster.bus("m1").await?;
     let counts = imas_fleet::merge(&merger, subject).await?;
     ensure!(counts.folds.folded == 0 && counts.folds.rejected == 1 && merger.rejected() == 1, "{counts:?}");

@@ -114,6 +114,7 @@ int main(int argc, char **argv) {
     while (resident_kib() > full / 2 && time(NULL) < until)
         wait_once(way);
     puts(resident_kib() > full / 2 ? "stayed" : "fell");
+    fflush(stdout);
     if (getenv("GIVES_BACK_IDLE") != NULL)
         getchar();
     if (getenv("GIVES_BACK_TELL") != NULL)

@@ -49,6 +49,24 @@ pub fn deadline(seconds: u64) -> Duration {
     Duration::from_secs(seconds) * slowness.unwrap_or(1)
 }
 
+/// Waits until a child runs its program: for a moment after `spawn` it may still be a copy of this process.
+///
+/// # Panics
+/// If that takes too long.
+pub fn wait_for_exec(child: &Child) {
+    let file = |name: &str| PathBuf::from(format!("/proc/{}/{name}", child.id()));
+    let own = std::fs::read_link("/proc/self/exe").ok();
+    let runs = || {
+        let has_words = || std::fs::read(file("cmdline")).is_ok_and(|words| !words.is_empty());
+        std::fs::read_link(file("exe")).ok() != own && has_words()
+    };
+    let (begin, limit) = (Instant::now(), deadline(180));
+    while !runs() {
+        assert!(begin.elapsed() < limit, "{} has not begun", child.id());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// A process that is ended with the test.
 #[derive(Debug)]
 pub struct Running(pub Child);

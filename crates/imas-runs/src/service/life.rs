@@ -197,7 +197,8 @@ impl ServerLife<'_> {
     fn day(&mut self, run: &mut ServerRun) -> Result<(), Interrupted> {
         let service = self.service;
         for part in &service.day {
-            let (began, began_s) = (Instant::now(), self.server.began().elapsed().as_secs_f64());
+            let began = Instant::now();
+            let began_s = began.duration_since(self.server.began()).as_secs_f64();
             let (user, system) = self.server.tree().cpu();
             for number in 0..part.cycles {
                 if part.part == DayKind::Busy {

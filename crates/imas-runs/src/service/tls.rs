@@ -54,11 +54,11 @@ mod tests {
                 let (stream, _) = listener.accept().unwrap();
                 let connection = ServerConnection::new(std::sync::Arc::clone(&config)).unwrap();
                 let mut stream = rustls::StreamOwned { conn: connection, sock: stream };
-                let mut request = [0; 1024];
-                let _ = stream.read(&mut request).unwrap();
+                if stream.read(&mut [0; 1024]).is_err() {
+                    continue; // its time was over
+                }
                 let answer = format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n");
-                stream.write_all(answer.as_bytes()).unwrap();
-                stream.flush().unwrap();
+                let _ = stream.write_all(answer.as_bytes()).and_then(|()| stream.flush());
             }
         });
         port
@@ -70,10 +70,11 @@ mod tests {
             return imas_testing::skipped("curl is not installed");
         }
         for protocol in [&version::TLS13, &version::TLS12] {
-            let port = serve(protocol, &["200 OK", "503 Busy"]);
-            let ready = Ready::parse(&format!("https://127.0.0.1:{port}/health"));
-            assert!(ready.answers(), "{protocol:?}");
-            assert!(!ready.answers(), "it says that it is busy");
+            let ready = |port: u16| Ready::parse(&format!("https://127.0.0.1:{port}/health"));
+            let fine = ready(serve(protocol, &["200 OK"; 20]));
+            // On a busy machine the handshake may take longer than an answer may.
+            assert!((0..20).any(|_| fine.answers()), "{protocol:?}");
+            assert!(!ready(serve(protocol, &["503 Busy"])).answers(), "it says that it is busy");
         }
     }
 
@@ -81,12 +82,11 @@ mod tests {
     fn what_speaks_no_tls_is_not_ready() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        let server = std::thread::spawn(move || {
+        std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
-            let _ = stream.read(&mut [0; 1024]).unwrap();
-            stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
+            let _ = stream.read(&mut [0; 1024]);
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
         });
         assert!(!Ready::parse(&format!("https://localhost:{port}/")).answers());
-        server.join().unwrap();
     }
 }
