@@ -225,24 +225,31 @@ fn a_figure_that_has_grown_beyond_its_limit_fails_in_ci() {
     let world = World::new();
     let file = |name: &str| world.work().join(name).to_string_lossy().into_owned();
     let (old, junit, page) = (file("old.json"), file("junit.xml"), file("page.md"));
-    // Uses the same memory each time, and runs long enough for sampling from outside.
-    let command = ["perl", "-e", "my $a = 'x' x 30_000_000; select undef, undef, undef, 0.3"];
-    succeeded(bench(&world, &["-n", "4", "--with", "mimalloc", "--export-json", &old], &command));
     let exports = ["--export-junit", &junit, "--export-markdown", &page];
-    let again = |rule: &str| {
-        let flags = ["-n", "4", "--with", "mimalloc", "--baseline", &old, "--fail-if", rule];
-        bench(&world, &[&flags[..], &exports].concat(), &command)
-    };
-    let passed = again("peak>500%");
-    assert_eq!(passed.status.code(), Some(0), "{}", describe(&passed));
-    assert!(read(&world, "junit.xml").contains("failures=\"0\""), "{}", read(&world, "junit.xml"));
+    let fails = |life_s: &str| {
+        // Uses the same memory each time.
+        let work = format!("my $a = 'x' x 30_000_000; select undef, undef, undef, {life_s}");
+        let command = ["perl", "-e", &work];
+        succeeded(bench(&world, &["-n", "4", "--with", "mimalloc", "--export-json", &old], &command));
+        let again = |rule: &str| {
+            let flags = ["-n", "4", "--with", "mimalloc", "--baseline", &old, "--fail-if", rule];
+            bench(&world, &[&flags[..], &exports].concat(), &command)
+        };
+        let passed = again("peak>500%");
+        assert_eq!(passed.status.code(), Some(0), "{}", describe(&passed));
+        assert!(read(&world, "junit.xml").contains("failures=\"0\""), "{}", read(&world, "junit.xml"));
 
-    scale(Path::new(&old), "peak_bytes", 0.05);
-    let failed = again("peak>50%");
+        scale(Path::new(&old), "peak_bytes", 0.05);
+        again("peak>50%")
+    };
+    // On a busy machine the memory of a short life may pass between two looks of the sampler.
+    let has_failed = |_: &Output| read(&world, "junit.xml").contains("failures=\"2\"");
+    let failed = ["0.3", "1", "3"].into_iter().map(fails).find(has_failed);
+    let xml = read(&world, "junit.xml");
+    let failed = failed.unwrap_or_else(|| panic!("{xml}"));
     assert_eq!(failed.status.code(), Some(1), "{}", describe(&failed));
     assert!(stdout(&failed).contains("FAILED"), "{}", describe(&failed));
-    let xml = read(&world, "junit.xml");
-    assert!(xml.contains("failures=\"2\"") && xml.contains("peak&gt;50% under mimalloc"), "{xml}");
+    assert!(xml.contains("peak&gt;50% under mimalloc"), "{xml}");
     assert!(xml.ends_with('\n') && read(&world, "page.md").contains("- peak>50% under system"));
 }
 

@@ -128,7 +128,12 @@ fn a_counter_that_hangs_holds_up_nothing() {
 fn untouched_replicas_are_looked_at() {
     let (mut world, script) = world("cat FOLDER/count");
     world.start();
+    // One that starts when the others are noticed already would take a trial.
+    world.freeze();
     let workers: Vec<_> = (0..3).map(|_| start(&world, &script)).collect();
+    let threads = |of: &Running| std::fs::read_dir(format!("/proc/{}/task", of.0.id())).unwrap().count();
+    world.wait("all work", || workers.iter().all(|worker| threads(worker) > 1));
+    world.signal("-CONT");
     world.wait("the program is noticed", || world.program(&script).is_some());
     let program = world.program(&script).unwrap();
     let count = || {

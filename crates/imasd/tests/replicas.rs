@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Replicas have their trials at the same time, each under another candidate.
 
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -10,10 +11,11 @@ use imas_linux::index::{OfferedTrial, offered};
 use imas_store::samples::StoredProgram;
 use imas_testing::Running;
 
-/// Works, then waits until its standard input is closed.
+/// Works, prints a letter, then waits until its standard input is closed.
 const WORKER: &str = "
 import sys
 kept = [[str(i) for i in range(2000)] for _ in range(20)]
+print('x', flush=True)
 sys.stdin.read()
 ";
 
@@ -22,7 +24,12 @@ struct Worker(Running);
 impl Worker {
     fn start(world: &World, script: &Path) -> Self {
         let mut command = world.command(&python());
-        Self(Running(command.arg(script).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap()))
+        Self(Running(command.arg(script).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()))
+    }
+
+    /// Waits until the worker has worked.
+    fn has_worked(&mut self) {
+        self.0.0.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
     }
 
     /// The allocator that the hook counts for; None without the hook.
@@ -78,7 +85,11 @@ fn all_under_trial(world: &World, workers: &[Worker]) -> Vec<String> {
 /// trial on offer for each worker of the next deployment, and the workers, which still run.
 fn first_deployment(world: &World, count: usize) -> (PathBuf, StoredProgram, Vec<Worker>) {
     let script = world.script("worker.py", WORKER);
-    let workers = start(world, &script, count);
+    // One that starts when the others are noticed already would take a trial.
+    world.freeze();
+    let mut workers = start(world, &script, count);
+    workers.iter_mut().for_each(Worker::has_worked);
+    world.signal("-CONT");
     world.wait("the program is noticed", || world.program(&script).is_some());
     let program = world.program(&script).unwrap();
     world.wait("a trial for each worker", || offers(world, &program).len() == count);

@@ -161,9 +161,11 @@ fn units_are_hardened() {
 #[test]
 fn a_store_that_is_removed_under_it_is_begun_anew() {
     let (world, script, program) = World::new().noticed("worker.py", WORKER);
+    world.freeze(); // it must not begin a new one while the old one's files are removed
     for file in ["db/imas.db", "db/imas.db-wal", "db/imas.db-shm"] {
         std::fs::remove_file(world.path(file)).unwrap();
     }
+    world.signal("-CONT");
     world.wait("a new store is there", || world.path("db/imas.db").exists());
     let again = world.notice(&script);
     assert_eq!(again.path, program.path);
