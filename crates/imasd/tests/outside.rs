@@ -331,7 +331,9 @@ fn a_crash_is_seen_and_a_stopped_start_has_no_figures() {
             });
             user.trials().pop().unwrap().sample
         };
-        let sample = (0..3).map(dies).find(|sample| !is_missed(sample)).unwrap();
+        // On a busy machine the program may end before the signal comes.
+        let has_died = |one: &Sample| !is_missed(one) && !matches!(one.ended, Ended::Clean { .. });
+        let sample = (0..3).map(dies).find(has_died).unwrap();
         assert_eq!((sample.ended, sample.usage), (ended, None));
         assert_eq!((sample.served.as_str(), sample.pass_reason), (MEASURED_OUTSIDE, None));
     }
