@@ -147,12 +147,14 @@ mod tests {
             command.args(["python3", "-c", WORK, threads]).stdout(Stdio::piped());
             let child = command.spawn().unwrap();
             let pid = child.id();
+            // Read meanwhile: on a busy machine the records of others fill the buffer.
+            let found = account(&mut accounts, pid).expect("no record of the last thread came");
             let done = child.wait_with_output().unwrap();
             let used_s: f64 = String::from_utf8(done.stdout).unwrap().trim().parse().unwrap();
-            let found = account(&mut accounts, pid).expect("no record of the last thread came");
             assert_eq!(found.ended(), Ended::Clean { status: Some(3) });
             let (cpu_s, memory) = (found.usage(0.0).user_s, found.memory());
-            assert!((cpu_s - used_s).abs() < f64::max(0.01, 0.1 * used_s), "{cpu_s} s, by itself {used_s} s");
+            // Its end, which gives 64 MiB back, it does not count itself. A thread works three times as long.
+            assert!((cpu_s - used_s).abs() < f64::max(0.05, 0.1 * used_s), "{cpu_s} s, by itself {used_s} s");
             assert!(memory.resident_peak > 64 << 20 && memory.resident() > 32 << 20, "{memory:?}");
             assert!(found.wall_us >= 150_000, "{found:?}");
         }

@@ -164,7 +164,7 @@ fn a_static_program_is_tried_and_starts_on_what_is_best() {
     assert_eq!(user.starts(&["--policy", "paper"], &["1"], 0).setting, "-");
     assert_eq!(user.trials(), [], "paper counts calls");
 
-    let mut under = vec![];
+    let (mut under, mut least_off_s) = (vec![], f64::MAX);
     for start in 0..60 {
         let ends_with = if start == 0 { 7 } else { 0 };
         let before = user.trials().len();
@@ -186,14 +186,17 @@ fn a_static_program_is_tried_and_starts_on_what_is_best() {
         let expected = if sample.candidate == "system" { "-" } else { "200" };
         assert_eq!(printed.setting, expected, "under {}", sample.candidate);
         let cpu_s = sample.usage.as_ref().unwrap().user_s;
-        let allowed_s = f64::max(0.01, 0.1 * printed.cpu_s);
-        assert!((cpu_s - printed.cpu_s).abs() < allowed_s, "{cpu_s} s, by itself {} s", printed.cpu_s);
+        // The program counts neither its exec nor its end, which take more where the CPU is slow at the moment.
+        let off_s = (cpu_s - printed.cpu_s).abs();
+        assert!(off_s < 0.045, "{cpu_s} s, by itself {} s", printed.cpu_s);
+        least_off_s = least_off_s.min(off_s);
         let memory = &sample.memory;
         assert!(memory.resident_peak >= 32 << 20 && memory.resident() > 8 << 20, "{memory:?}");
         under.push(sample.candidate.clone());
     }
     assert!(under.iter().any(|name| name == "system") && under.iter().any(|name| name == "go:gogc200"));
     assert!(under.len() < 60, "the program did not settle: {under:?}");
+    assert!(least_off_s < 0.01, "{least_off_s} s more than by itself at the least");
 
     for verb in ["explain", "show"] {
         let said = user.says(verb);
@@ -286,7 +289,7 @@ fn a_program_of_an_ordinary_user_is_measured() {
     let (printed, sample) = tries.find(|(_, sample)| !is_missed(sample)).unwrap();
     assert_eq!((sample.served.as_str(), sample.ended), (MEASURED_OUTSIDE, Ended::Clean { status: Some(0) }));
     let cpu_s = sample.usage.unwrap().user_s;
-    assert!((cpu_s - printed.cpu_s).abs() < 0.1 * printed.cpu_s, "{cpu_s} s, by itself {} s", printed.cpu_s);
+    assert!((cpu_s - printed.cpu_s).abs() < 0.045, "{cpu_s} s, by itself {} s", printed.cpu_s);
 
     let foreign = Running(Command::new("sleep").arg("1000").spawn().unwrap());
     let pid = foreign.0.id();
@@ -328,7 +331,9 @@ fn a_crash_is_seen_and_a_stopped_start_has_no_figures() {
             });
             user.trials().pop().unwrap().sample
         };
-        let sample = (0..3).map(dies).find(|sample| !is_missed(sample)).unwrap();
+        // On a busy machine the program may end before the signal comes.
+        let has_died = |one: &Sample| !is_missed(one) && !matches!(one.ended, Ended::Clean { .. });
+        let sample = (0..3).map(dies).find(has_died).unwrap();
         assert_eq!((sample.ended, sample.usage), (ended, None));
         assert_eq!((sample.served.as_str(), sample.pass_reason), (MEASURED_OUTSIDE, None));
     }

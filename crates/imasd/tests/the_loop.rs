@@ -308,8 +308,9 @@ if sys.argv[1:]:
 fn killed_after(world: &World, script: &Path, seconds: f64) {
     let running = Running(world.start_of(script).spawn().unwrap());
     let start = imas_linux::process::start_ticks(running.0.id()).unwrap();
-    world
-        .wait("the process has reached that age", || imas_linux::standstill::age_s(start).unwrap() > seconds);
+    while imas_linux::standstill::age_s(start).unwrap() <= seconds {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
     let looks = world.counter("looks");
     world.wait("imasd has looked at it", || seconds < 3.0 || world.counter("looks") > looks);
 }
