@@ -305,7 +305,6 @@ fn a_silent_fall_back_is_detected() {
 }
 
 mod redis {
-    use std::net::TcpListener;
 
     use super::{Command, Stdio, Witness, World, check_trials, default_set, output, real};
     use crate::support::{candidate, stdout, succeeded, wait_until};
@@ -313,7 +312,7 @@ mod redis {
 
     /// A port that is free at this moment.
     fn free_port() -> String {
-        TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string()
+        imas_runs::service::free_port().unwrap().to_string()
     }
 
     fn server_words(port: &str) -> Vec<String> {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A fresh folder and free ports for one run.
+//! A fresh folder for one run, and the variables of its server.
 
 use std::ffi::OsString;
-use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use imas_linux::environment::Variables;
 
 use crate::service::error::ServiceError;
+use crate::service::ports::free_ports;
 
 /// The variables that are replaced in a server's words.
 pub(crate) const NAMES: [&str; 7] = ["PORT", "PORT2", "PORT3", "PORT4", "WORK", "SETUP", "SERVICE_DIR"];
@@ -44,7 +44,7 @@ impl Work {
         setup: Option<&Path>,
     ) -> Result<Variables, ServiceError> {
         let mut variables = inherited.clone();
-        for (name, port) in ["PORT", "PORT2", "PORT3", "PORT4"].into_iter().zip(free_ports()?) {
+        for (name, port) in ["PORT", "PORT2", "PORT3", "PORT4"].into_iter().zip(free_ports(4)?) {
             variables.insert(name.into(), OsString::from(port.to_string()));
         }
         variables.insert("WORK".into(), self.path().into());
@@ -52,19 +52,6 @@ impl Work {
         variables.extend(setup.map(|setup| ("SETUP".into(), setup.into())));
         Ok(variables)
     }
-}
-
-/// Four ports that are not in use, for TCP and for UDP.
-fn free_ports() -> Result<Vec<u16>, ServiceError> {
-    let mut held = Vec::new();
-    while held.len() < 4 {
-        let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-        let port = tcp.local_addr()?.port();
-        if let Ok(udp) = UdpSocket::bind((Ipv4Addr::LOCALHOST, port)) {
-            held.push((port, tcp, udp));
-        }
-    }
-    Ok(held.iter().map(|(port, ..)| *port).collect())
 }
 
 #[cfg(test)]

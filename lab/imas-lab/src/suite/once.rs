@@ -2,7 +2,6 @@
 //! One run of one program under one candidate.
 
 use std::hash::Hasher;
-use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -22,6 +21,7 @@ use imas_runs::command::Recorder;
 use imas_runs::counted::Folder;
 use imas_runs::executor::{Execution, RunLimits};
 use imas_runs::record::{Fault, record, with_fault};
+use imas_runs::service::free_port;
 
 /// A program of the suite, and what one run of it needs.
 pub(crate) struct Once<'a> {
@@ -195,11 +195,6 @@ fn signal(name: &str) -> Signal {
         "QUIT" => Signal::SIGQUIT,
         _ => Signal::SIGTERM,
     }
-}
-
-/// A port on which no process listens now.
-fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
 /// Whether a process has ended: it is a zombie, because only we can reap it, and have not.
