@@ -22,7 +22,7 @@ pub fn free_port() -> Result<u16> {
     Ok(held_port(first_of_kernel())?.0)
 }
 
-/// As many different ports as [`free_port`] finds.
+/// Different ports, each as [`free_port`] finds one.
 pub(crate) fn free_ports(count: usize) -> Result<Vec<u16>> {
     let first = first_of_kernel();
     let held = (0..count).map(|_| held_port(first)).collect::<Result<Vec<_>>>()?;
