@@ -164,7 +164,7 @@ fn a_static_program_is_tried_and_starts_on_what_is_best() {
     assert_eq!(user.starts(&["--policy", "paper"], &["1"], 0).setting, "-");
     assert_eq!(user.trials(), [], "paper counts calls");
 
-    let (mut under, mut least_off_s) = (vec![], f64::MAX);
+    let (mut under, mut exact) = (vec![], 0);
     for start in 0..60 {
         let ends_with = if start == 0 { 7 } else { 0 };
         let before = user.trials().len();
@@ -189,14 +189,14 @@ fn a_static_program_is_tried_and_starts_on_what_is_best() {
         // The program counts neither its exec nor its end, which take more where the CPU is slow at the moment.
         let off_s = (cpu_s - printed.cpu_s).abs();
         assert!(off_s < 0.045, "{cpu_s} s, by itself {} s", printed.cpu_s);
-        least_off_s = least_off_s.min(off_s);
+        exact += usize::from(off_s < f64::max(0.01, 0.1 * printed.cpu_s));
         let memory = &sample.memory;
         assert!(memory.resident_peak >= 32 << 20 && memory.resident() > 8 << 20, "{memory:?}");
         under.push(sample.candidate.clone());
     }
     assert!(under.iter().any(|name| name == "system") && under.iter().any(|name| name == "go:gogc200"));
     assert!(under.len() < 60, "the program did not settle: {under:?}");
-    assert!(least_off_s < 0.01, "{least_off_s} s more than by itself at the least");
+    assert!(exact * 2 > under.len(), "{exact} of {} within 10 % or 10 ms", under.len());
 
     for verb in ["explain", "show"] {
         let said = user.says(verb);

@@ -540,9 +540,7 @@ impl<'a> Judge<'a> {
     /// beside it. The last trial of a candidate is compared as the others are: its round goes on until `system`
     /// is in it.
     fn among(&self, standings: &[Standing], pick: usize, done: &[usize]) -> Vec<usize> {
-        // A round that is closed has them all as done, those without a trial too.
-        let before = |i: usize| self.board.trials_of(i).saturating_sub(u32::from(done.contains(&i)));
-        let may_go_on = |i: usize| before(i) < self.settings.max_rounds;
+        let may_go_on = |i: usize| done.contains(&i) || self.board.trials_of(i) < self.settings.max_rounds;
         let mut among: Vec<usize> = (0..standings.len())
             .filter(|&i| self.is_running(i, standings) && (i == pick || may_go_on(i)))
             .collect();

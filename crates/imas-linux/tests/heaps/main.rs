@@ -23,7 +23,7 @@ fn assert_near(what: &str, found: u64, expected: u64) {
     assert!(off <= MOST_OFF.max(expected / 20), "{what}: {found}, expected {expected}, off by {off}");
 }
 
-/// What a look found. None if its time was over before it read anything, as on a busy machine.
+/// Figures of one look. None if its time was over before it read anything, as on a busy machine.
 fn look(pid: u32) -> Option<HeapFigures> {
     match process_heaps::of(pid) {
         Err(refused) if refused.0 == "reading them took too long" => None,
@@ -97,8 +97,8 @@ fn pages_that_a_fork_shares_are_counted_apart() {
     }
 }
 
-/// Looks at heaps that change give figures that fit together. On a busy machine the time may be over too soon; that is
-/// said then. Thirty looks, and more until one has read all.
+/// Looks at heaps that change give figures that fit together. On a busy machine a look may end early and marks its
+/// figures as an estimate. The test makes thirty looks, and then more until one has read everything.
 #[test]
 fn a_heap_that_changes_is_read() {
     let mut subject = Subject::of_c(&["4", "40000"]);

@@ -6,34 +6,37 @@ use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 
 use rand::RngExt;
 
-/// First of the ports that the kernel gives to whoever asks for none, connections too; its default is 32768.
+/// File with the first and the last ephemeral port: the kernel gives these to connections, and to sockets that name no
+/// port.
 const RANGE: &str = "/proc/sys/net/ipv4/ip_local_port_range";
-/// There is room below a first port that is no lower.
+/// Least first ephemeral port below which ports are chosen.
 const ROOM: u16 = 4096;
+/// First ephemeral port of a kernel that nobody has configured.
+const USUAL: u16 = 32768;
 
 /// A port of this machine's own address that is not in use, for TCP and for UDP.
 ///
-/// The server takes it later. So it is none that the kernel could give to somebody else meanwhile, as long as its range
-/// leaves room for that.
+/// The server binds it later. So it is no ephemeral port, which a connection could get meanwhile, unless these begin
+/// below 4096.
 ///
 /// # Errors
-/// Where no socket can be made.
+/// I/O errors: the sockets' own, or that no port is free.
 pub fn free_port() -> Result<u16> {
-    Ok(held_port(first_of_kernel())?.0)
+    Ok(held_port(first_ephemeral())?.0)
 }
 
 /// Different ports, each as [`free_port`] finds one.
 pub(crate) fn free_ports(count: usize) -> Result<Vec<u16>> {
-    let first = first_of_kernel();
+    let first = first_ephemeral();
     let held = (0..count).map(|_| held_port(first)).collect::<Result<Vec<_>>>()?;
     Ok(held.iter().map(|(port, ..)| *port).collect())
 }
 
 /// A port that nobody else gets as long as its sockets live.
-fn held_port(first_of_kernel: u16) -> Result<(u16, TcpListener, UdpSocket)> {
+fn held_port(first_ephemeral: u16) -> Result<(u16, TcpListener, UdpSocket)> {
     for _ in 0..1000 {
-        let port = rand::rng().random_range(first_of_kernel / 2..first_of_kernel);
-        if let Some(held) = held(if first_of_kernel < ROOM { 0 } else { port })? {
+        let port = rand::rng().random_range(first_ephemeral / 2..first_ephemeral);
+        if let Some(held) = held(if first_ephemeral < ROOM { 0 } else { port })? {
             return Ok(held);
         }
     }
@@ -47,9 +50,9 @@ fn held(port: u16) -> Result<Option<(u16, TcpListener, UdpSocket)>> {
     Ok(UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).ok().map(|udp| (port, tcp, udp)))
 }
 
-fn first_of_kernel() -> u16 {
+fn first_ephemeral() -> u16 {
     let range = std::fs::read_to_string(RANGE).unwrap_or_default();
-    range.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or(32768).max(1)
+    range.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or(USUAL).max(1)
 }
 
 #[cfg(test)]
@@ -57,10 +60,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ports_are_none_that_the_kernel_gives_where_there_is_room() {
-        let first = first_of_kernel();
+    fn ports_are_not_ephemeral_where_there_is_room() {
+        let first = first_ephemeral();
         assert!(first < ROOM || free_ports(8).unwrap().iter().all(|port| (first / 2..first).contains(port)));
-        assert!(held_port(1).is_ok(), "there is no room: one of the kernel's");
+        assert!(held_port(1).is_ok(), "no room below: an ephemeral one");
         let taken = held_port(first).unwrap();
         assert!(held(taken.0).unwrap().is_none());
     }
