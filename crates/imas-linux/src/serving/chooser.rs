@@ -149,6 +149,7 @@ mod tests {
                 pid: 1,
                 program: Program { path: "/usr/bin/server".into(), detail: String::new() },
                 unit: None,
+                control_group: String::new(),
                 mapped: [libc.to_owned(), other.clone()].into(),
                 guard_folder: None,
                 environment: vec![format!("LD_PRELOAD={}", list.join(":")).into()],
