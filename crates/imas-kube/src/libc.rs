@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The C library of a container, by what a process has mapped.
 
-use std::collections::BTreeSet;
 use std::fmt;
-use std::path::PathBuf;
 
+use imas_linux::library_name::{CLibrary, version_in_name};
+use imas_linux::mapped_files::MappedFiles;
 use serde::Serialize;
 
 /// A C library.
@@ -19,22 +19,18 @@ pub(crate) enum Libc {
 
 impl Libc {
     /// The library among the files that a process has mapped.
-    pub(crate) fn of(files: &BTreeSet<PathBuf>) -> Self {
-        let names = || files.iter().filter_map(|file| file.file_name()?.to_str());
-        match () {
-            () if names().any(|name| name.starts_with("ld-musl-") || name == "libc.so") => Self::Musl,
-            () if names().any(|name| name == "libc.so.6" || name.starts_with("libc-2.")) => Self::Glibc,
-            () => Self::Static,
+    pub(crate) fn of(files: &MappedFiles) -> Self {
+        match files.c_library() {
+            Some(CLibrary::Musl) => Self::Musl,
+            Some(CLibrary::Glibc) => Self::Glibc,
+            None => Self::Static,
         }
     }
 }
 
 /// Version of glibc in the name of its file, `libc-2.31.so`. From 2.34 on the name has none.
-pub(crate) fn glibc_version(files: &BTreeSet<PathBuf>) -> Option<String> {
-    let mut names = files.iter().filter_map(|file| file.file_name()?.to_str());
-    let version = names.find_map(|name| name.strip_prefix("libc-")?.strip_suffix(".so"))?;
-    let is_sound = version.starts_with("2.") && version.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-    is_sound.then(|| version.to_owned())
+pub(crate) fn glibc_version(files: &MappedFiles) -> Option<String> {
+    files.iter().find_map(version_in_name).map(str::to_owned)
 }
 
 impl fmt::Display for Libc {
@@ -53,7 +49,7 @@ mod tests {
 
     #[test]
     fn the_library_is_known_by_its_file() {
-        let of = |files: &[&str]| Libc::of(&files.iter().map(PathBuf::from).collect());
+        let of = |files: &[&str]| Libc::of(&files.iter().collect());
         assert_eq!(of(&["/usr/bin/x", "/usr/lib/x86_64-linux-gnu/libc.so.6"]), Libc::Glibc);
         assert_eq!(of(&["/lib/libc-2.31.so"]), Libc::Glibc);
         assert_eq!(of(&["/lib/ld-musl-x86_64.so.1"]), Libc::Musl);
@@ -63,7 +59,7 @@ mod tests {
 
     #[test]
     fn the_version_is_in_the_name_of_older_files() {
-        let of = |file: &str| glibc_version(&[PathBuf::from(file)].into());
+        let of = |file: &str| glibc_version(&[file].into_iter().collect());
         assert_eq!(of("/lib/x86_64-linux-gnu/libc-2.31.so").as_deref(), Some("2.31"));
         for none in ["/lib/libc.so.6", "/x/libc-2.\u{1b}.so", "/x/libc-client.so", "/x/libc-2.31.so.1"] {
             assert_eq!(of(none), None, "{none}");

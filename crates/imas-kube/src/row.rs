@@ -2,12 +2,13 @@
 //! A look at the containers of this node: each with what its memory is and what of it is free. Nothing is changed and
 //! no process is stopped.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use imas_cli::format::mib;
 use imas_cli::message::Hinted;
+use imas_linux::mapped_files::MappedFiles;
 use imas_linux::resident::ResidentMemory;
 use imas_linux::{process, process_heaps};
 use serde::Serialize;
@@ -204,8 +205,8 @@ fn inside(pid: u32, path: PathBuf) -> PathBuf {
 }
 
 /// The library beside our guard, if the process has that.
-fn candidate_library(files: &BTreeSet<PathBuf>) -> Option<String> {
-    let guard = files.iter().find(|file| file.ends_with(imas_linux::environment::GUARD))?;
+fn candidate_library(files: &MappedFiles) -> Option<String> {
+    let guard = files.named(imas_linux::environment::GUARD)?;
     let beside = files.iter().filter(|file| *file != guard && file.parent() == guard.parent());
     let names = beside.filter_map(|file| Some(file.file_name()?.to_string_lossy().into_owned()));
     Some(names.reduce(|all, name| format!("{all}, {name}")).unwrap_or_else(|| "settings".to_owned()))

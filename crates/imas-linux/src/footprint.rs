@@ -5,6 +5,7 @@ use procfs::process::{MMPermissions, MMapPath, MemoryMap, Process};
 use rustix::process::{Resource, getrlimit};
 
 use crate::environment::HOOK;
+use crate::library_name::file_name;
 
 /// Memory of one process, bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -70,7 +71,7 @@ fn is_heap(map: &MemoryMap) -> bool {
 }
 
 pub(crate) fn is_hook(map: &MemoryMap) -> bool {
-    matches!(&map.pathname, MMapPath::Path(path) if path.file_name().is_some_and(|name| name == HOOK))
+    matches!(&map.pathname, MMapPath::Path(path) if file_name(path) == HOOK)
 }
 
 /// A guard lies right below, and both together have the size of a stack.

@@ -66,9 +66,11 @@ pub enum ForeignFile {
     TrimWord,
     /// Word of the process after it was asked, likewise.
     TrimRequest,
+    /// Libraries whose files were replaced or removed, as `crate::replaced_libraries` reads them (`mem`).
+    Libraries,
 }
 
-const FILES: [ForeignFile; 11] = [
+const FILES: [ForeignFile; 12] = [
     ForeignFile::CommandLine,
     ForeignFile::Environment,
     ForeignFile::Maps,
@@ -80,6 +82,7 @@ const FILES: [ForeignFile; 11] = [
     ForeignFile::JvmCounters,
     ForeignFile::TrimWord,
     ForeignFile::TrimRequest,
+    ForeignFile::Libraries,
 ];
 
 impl ForeignFile {
@@ -92,7 +95,7 @@ impl ForeignFile {
             Self::SmapsRollup => "smaps_rollup",
             Self::Executable => "exe",
             Self::Activity => "task",
-            Self::Heaps | Self::TrimWord | Self::TrimRequest => "mem",
+            Self::Heaps | Self::TrimWord | Self::TrimRequest | Self::Libraries => "mem",
             Self::JvmCounters => "root",
         }
     }
@@ -111,7 +114,8 @@ impl ForeignFile {
             | Self::Activity
             | Self::Heaps
             | Self::TrimWord
-            | Self::TrimRequest => 1 << 16,
+            | Self::TrimRequest
+            | Self::Libraries => 1 << 16,
         }
     }
 }
@@ -298,6 +302,7 @@ fn read_here(pid: u32, file: ForeignFile) -> Result<Vec<u8>> {
         }
         ForeignFile::Heaps => bytes = crate::heap::text_of(pid)?,
         ForeignFile::JvmCounters => bytes = crate::jvm_heap::of_process(pid)?,
+        ForeignFile::Libraries => bytes = crate::replaced_libraries::text_of(pid)?,
         ForeignFile::TrimWord | ForeignFile::TrimRequest => {
             return crate::trim_word::text_of(pid, file == ForeignFile::TrimRequest);
         }

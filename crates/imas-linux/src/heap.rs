@@ -15,6 +15,7 @@ mod cache_key;
 mod fastbins;
 pub mod figures;
 mod found;
+mod in_memory;
 mod layout;
 mod libc;
 pub mod memory;
@@ -41,4 +42,6 @@ pub(crate) fn text_of(pid: u32) -> Result<Vec<u8>> {
 }
 
 pub use found::{Region, RegionKind};
+pub(crate) use in_memory::InMemory;
+pub(crate) use process_memory::ProcessMemory;
 pub use survey::figures_in;

@@ -12,6 +12,7 @@ use procfs::process::{MMapPath, MemoryMap, MemoryMaps, Process, Stat};
 
 use crate::environment::{Injection, Libraries, Variables};
 use crate::foreign_process::{self, ForeignFile, mappings};
+use crate::mapped_files::MappedFiles;
 
 /// State of a process as the kernel counts it; None when it is gone.
 #[must_use]
@@ -103,19 +104,14 @@ pub fn pids() -> ProcResult<Vec<u32>> {
     Ok(processes.filter_map(|process| u32::try_from(process.pid).ok()).collect())
 }
 
-/// What the process executes, and the files it has mapped, each once. A file that was deleted or replaced
-/// since has ` (deleted)` after its name, as the kernel writes it.
+/// Returns what the process executes, and the files it has mapped.
 ///
 /// # Errors
 /// When there is no such process, or it is not ours to look at.
-pub fn mapped_files(pid: u32) -> ProcResult<(PathBuf, std::collections::BTreeSet<PathBuf>)> {
+pub fn mapped_files(pid: u32) -> ProcResult<(PathBuf, MappedFiles)> {
     let process = open(pid)?;
-    let maps = mappings(pid, ForeignFile::Maps)?;
-    let files = maps.into_iter().filter_map(|map| match map.pathname {
-        MMapPath::Path(path) => Some(path),
-        _ => None,
-    });
-    Ok((process.exe()?, files.collect()))
+    let files = MappedFiles::of(pid)?;
+    Ok((process.exe()?, files))
 }
 
 /// The words of the command line, the program's own name first; none for a zombie, for a kernel thread and
@@ -144,10 +140,10 @@ pub fn is_in_use(folder: &Path) -> bool {
     let folder = std::fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
     let name = folder.file_name().unwrap_or(folder.as_os_str()).as_bytes();
     let names_it = |variable: &OsString| variable.as_bytes().windows(name.len()).any(|part| part == name);
-    let has_it = |path: PathBuf| path.parent().is_some_and(|parent| parent == folder);
+    let has_it = |path: &Path| path.parent().is_some_and(|parent| parent == folder);
     let uses = |pid: &u32| {
         environment(*pid).is_ok_and(|variables| variables.iter().any(names_it))
-            || mapped_files(*pid).is_ok_and(|(_, files)| files.into_iter().any(has_it))
+            || mapped_files(*pid).is_ok_and(|(_, files)| files.iter().any(has_it))
     };
     !name.is_empty() && pids().unwrap_or_default().iter().any(uses)
 }

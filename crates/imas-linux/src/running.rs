@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Running processes: the program that each runs, its files and its environment.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use procfs::process::{MMapPath, Process};
+use procfs::process::Process;
 
 use crate::activity::MOST_THREADS;
-use crate::environment::GUARD;
-use crate::foreign_process::{ForeignFile, mappings};
 use crate::index::{ServiceUnit, group_of_cgroup};
 use crate::interpreter_target::InterpreterTarget;
+use crate::mapped_files::MappedFiles;
 use crate::program::Program;
 use crate::sampler::family;
 use crate::started_name;
@@ -30,9 +29,7 @@ pub struct Running {
     /// The control group in which systemd keeps it.
     pub(crate) control_group: String,
     /// Files that are mapped into the process.
-    pub(crate) mapped: BTreeSet<PathBuf>,
-    /// Folder of the guard, where that is mapped.
-    pub(crate) guard_folder: Option<PathBuf>,
+    pub(crate) mapped: MappedFiles,
     /// The environment it was started with, `NAME=VALUE` each.
     pub(crate) environment: Vec<OsString>,
 }
@@ -59,18 +56,12 @@ pub fn program_of(pid: u32) -> Option<Program> {
 fn of(process: &Process) -> Option<Running> {
     let pid = u32::try_from(process.pid()).ok()?;
     let program = program(process)?;
-    let maps = mappings(pid, ForeignFile::Maps).ok()?;
-    let files = maps.iter().filter_map(|map| match &map.pathname {
-        MMapPath::Path(path) => Some(path.clone()),
-        _ => None,
-    });
-    let mapped: BTreeSet<PathBuf> = files.collect();
+    let mapped = MappedFiles::of(pid).ok()?;
     let environment = crate::process::environment(pid).unwrap_or_default();
-    let guard_folder = folder_of_guard(&mapped);
     let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
     let control_group = group_of_cgroup(&groups).unwrap_or_default().to_owned();
     let unit = ServiceUnit::of_cgroup(&groups);
-    let running = Running { pid, program, unit, control_group, mapped, guard_folder, environment };
+    let running = Running { pid, program, unit, control_group, mapped, environment };
     // All of it was read of one program only if that still runs.
     (process.exe().ok()? == running.program.path).then_some(running)
 }
@@ -130,7 +121,13 @@ impl Running {
 
     /// Files that are mapped into the process.
     pub fn mapped(&self) -> impl Iterator<Item = &Path> {
-        self.mapped.iter().map(PathBuf::as_path)
+        self.mapped.iter()
+    }
+
+    /// Files that are mapped into the process, with what became of them.
+    #[must_use]
+    pub fn files(&self) -> &MappedFiles {
+        &self.mapped
     }
 
     /// The variables of the environment it was started with, whose names are wanted.
@@ -155,14 +152,9 @@ impl Running {
 
     /// Whether the library is mapped, from its own place or from beside the guard, where a bundle has it.
     pub(crate) fn maps(&self, library: &Path) -> bool {
-        let beside = || Some(self.guard_folder.as_ref()?.join(library.file_name()?));
+        let beside = || Some(self.mapped.folder_of_guard()?.join(library.file_name()?));
         self.mapped.contains(library) || beside().is_some_and(|file| self.mapped.contains(&file))
     }
-}
-
-/// Folder of the guard among the mapped files.
-pub(crate) fn folder_of_guard(mapped: &BTreeSet<PathBuf>) -> Option<PathBuf> {
-    mapped.iter().find(|file| file.ends_with(GUARD))?.parent().map(Path::to_owned)
 }
 
 #[cfg(test)]

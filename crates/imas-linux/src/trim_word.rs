@@ -16,6 +16,7 @@ use procfs::process::{MMPermissions, MMapPath, MemoryMap};
 use zerocopy::FromBytes as _;
 
 use crate::environment::GIVE_BACK;
+use crate::library_name::file_name;
 
 /// Most bytes of `maps`: 65,530 mappings, a line each.
 const MOST_MAPS: u64 = 16 << 20;
@@ -124,9 +125,8 @@ fn is_word((_, word): &(u64, TrimWord)) -> bool {
 /// Private memory that can be written: nothing that is written there reaches a file or another process.
 fn is_of_its_variables(map: &MemoryMap) -> bool {
     let MMapPath::Path(path) = &map.pathname else { return false };
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let is_ours = name.strip_suffix(" (deleted)").unwrap_or(name) == GIVE_BACK;
-    is_ours && map.perms.contains(MMPermissions::READ | MMPermissions::WRITE | MMPermissions::PRIVATE)
+    file_name(path) == GIVE_BACK
+        && map.perms.contains(MMPermissions::READ | MMPermissions::WRITE | MMPermissions::PRIVATE)
 }
 
 #[cfg(test)]

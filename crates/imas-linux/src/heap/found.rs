@@ -4,6 +4,7 @@
 use procfs::process::{MMPermissions, MMapPath, MemoryMap};
 
 use super::figures::NotReadable;
+use crate::library_name::{self, CLibrary};
 
 /// A mapping that matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +55,7 @@ pub(super) fn regions(maps: &[MemoryMap]) -> Result<Vec<Region>, NotReadable> {
 fn kind(map: &MemoryMap, follows_data: bool) -> Option<RegionKind> {
     let is_writable = map.perms.contains(MMPermissions::READ | MMPermissions::WRITE | MMPermissions::PRIVATE);
     match &map.pathname {
-        MMapPath::Path(_) if file_name(map) == "libc.so.6" => {
+        MMapPath::Path(file) if CLibrary::of_file(file) == Some(CLibrary::Glibc) => {
             Some(if is_writable { RegionKind::LibraryData } else { RegionKind::LibraryText })
         }
         MMapPath::Heap if is_writable => Some(RegionKind::MainHeap),
@@ -66,17 +67,16 @@ fn kind(map: &MemoryMap, follows_data: bool) -> Option<RegionKind> {
     }
 }
 
-/// Name of the mapped file, without what the kernel adds once it was removed.
+/// Name of the mapped file; empty where there is none.
 fn file_name(map: &MemoryMap) -> &str {
     let MMapPath::Path(path) = &map.pathname else { return "" };
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    name.strip_suffix(" (deleted)").unwrap_or(name)
+    library_name::file_name(path)
 }
 
 fn foreign_libc(maps: &[MemoryMap]) -> &'static str {
     match maps.iter().any(|map| file_name(map).contains("musl")) {
         true => "its C library is musl",
-        false => "it has no libc.so.6: it is linked statically, or its C library is another one",
+        false => "it has no C library of glibc: it is linked statically, or its C library is another one",
     }
 }
 

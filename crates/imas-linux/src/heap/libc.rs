@@ -48,7 +48,7 @@ impl Library {
         let version = line.as_deref().and_then(version_in).unwrap_or_default();
         let layout = minor(&version).and_then(Layout::of);
         let layout = layout.ok_or_else(|| match version.is_empty() {
-            true => NotReadable::because("its libc.so.6 does not say which version it is"),
+            true => NotReadable::because("its C library does not say which version it is"),
             false => NotReadable::because(format!("the layout of glibc {version} is not known")),
         })?;
         let data = of_kind(RegionKind::LibraryData).map(|region| (region.begin, words(memory, region)));

@@ -19,7 +19,7 @@ const MOST_MAPS: u64 = 16 << 20;
 
 /// Open files of one process: both stay with its memory, whatever becomes of its number.
 #[derive(Debug)]
-pub(super) struct ProcessMemory {
+pub(crate) struct ProcessMemory {
     mem: File,
     pagemap: File,
     maps: File,
@@ -27,7 +27,7 @@ pub(super) struct ProcessMemory {
 }
 
 impl ProcessMemory {
-    pub(super) fn open(pid: u32) -> Result<Self> {
+    pub(crate) fn open(pid: u32) -> Result<Self> {
         Ok(Self {
             mem: File::open(format!("/proc/{pid}/mem"))?,
             pagemap: File::open(format!("/proc/{pid}/pagemap"))?,
@@ -37,7 +37,7 @@ impl ProcessMemory {
     }
 
     /// The mappings; None if they make no sense.
-    pub(super) fn maps(&self) -> Result<Option<Vec<MemoryMap>>> {
+    pub(crate) fn maps(&self) -> Result<Option<Vec<MemoryMap>>> {
         let mut bytes = vec![];
         (&self.maps).take(MOST_MAPS).read_to_end(&mut bytes)?;
         Ok(crate::mapping_text::parsed(&bytes).ok().map(|maps| maps.0))

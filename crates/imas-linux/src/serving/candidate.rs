@@ -3,9 +3,10 @@
 
 use std::path::PathBuf;
 
-use super::injected::{Injected, file_name, maps_named};
+use super::injected::Injected;
 use crate::catalogue::CatalogueCandidate;
 use crate::environment::{GIVE_BACK, SETTINGS, has_hidden_settings};
+use crate::library_name::{CLibrary, file_name};
 use crate::running::Running;
 use crate::runtime::Runtime;
 
@@ -96,7 +97,7 @@ impl Running {
 
     /// Whether the library is mapped that answers a runtime which asks for its settings.
     pub(crate) fn is_given_settings(&self) -> bool {
-        maps_named(&self.mapped, SETTINGS)
+        self.mapped.named(SETTINGS).is_some()
     }
 
     /// The name of the candidate of this runtime that a process with [`Self::is_given_settings`] is on, where no other of
@@ -124,18 +125,20 @@ impl Running {
         if let Some(candidate) = among.0.iter().find(is_mapped) {
             return candidate.allocator.clone();
         }
-        let begins = |name: &str, beginnings: &[&str]| beginnings.iter().any(|one| name.starts_with(one));
-        let named = |beginnings: &[&str]| self.mapped().map(file_name).find(|name| begins(name, beginnings));
-        if let Some(other) = named(&ALLOCATORS) {
+        let is_allocator = |name: &&str| ALLOCATORS.iter().any(|begin| name.starts_with(begin));
+        if let Some(other) = self.mapped().map(file_name).find(is_allocator) {
             return other.to_owned();
         }
-        let of_libc = [("glibc", &["libc.so.6", "libc-2."][..]), ("musl", &["ld-musl-", "libc.musl-"])];
-        let found = of_libc.iter().find(|(_, files)| named(files).is_some());
-        found.map_or("in the program", |(name, _)| name).to_owned()
+        match self.mapped.c_library() {
+            Some(CLibrary::Glibc) => "glibc",
+            Some(CLibrary::Musl) => "musl",
+            None => "in the program",
+        }
+        .to_owned()
     }
 
     fn is_on_real(&self, candidate: &CatalogueCandidate, others: &[CatalogueCandidate]) -> On {
-        if candidate.give_back != maps_named(&self.mapped, GIVE_BACK) {
+        if candidate.give_back != self.mapped.named(GIVE_BACK).is_some() {
             return On::No;
         }
         let (answers, hides) = (self.is_given_settings(), has_hidden_settings(candidate));
@@ -192,13 +195,11 @@ impl Running {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
     use std::ffi::OsString;
 
     use super::*;
     use crate::catalogue::SYSTEM;
     use crate::program::Program;
-    use crate::running::folder_of_guard;
     use crate::runtime::RuntimeSettings;
 
     fn candidate(name: &str, library: Option<&str>, settings: &[(&str, &str)]) -> CatalogueCandidate {
@@ -211,14 +212,12 @@ mod tests {
     }
 
     fn process(mapped: &[&str], environment: &[&str]) -> Running {
-        let mapped: BTreeSet<PathBuf> = mapped.iter().map(PathBuf::from).collect();
         Running {
             pid: 1,
             program: Program { path: "/p".into(), detail: String::new() },
             unit: None,
             control_group: String::new(),
-            guard_folder: folder_of_guard(&mapped),
-            mapped,
+            mapped: mapped.iter().collect(),
             environment: environment.iter().map(OsString::from).collect(),
         }
     }

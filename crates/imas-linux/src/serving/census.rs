@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use procfs::ProcError;
 use serde::Serialize;
 
-use super::injected::{Injected, maps_named};
+use super::injected::Injected;
 use crate::catalogue::CatalogueCandidate;
 use crate::environment::STUB;
 use crate::process;
@@ -78,8 +78,8 @@ impl ProcessCensus {
                 Err(_) => continue, // ended, or a thread of the kernel
             };
             seen.looked_at += 1;
-            seen.with_library += usize::from(maps_named(&files, STUB));
-            seen.with_old_library += usize::from(maps_named(&files, &format!("{STUB} (deleted)")));
+            seen.with_library += usize::from(files.named(STUB).is_some() && !files.is_replaced(STUB));
+            seen.with_old_library += usize::from(files.is_replaced(STUB));
             let injected = Injected::among(&files);
             if injected != Injected::Nothing {
                 let known = files.iter().find_map(|file| libraries.0.get(file));
@@ -104,7 +104,7 @@ mod tests {
         let census = ProcessCensus::now(&LibraryNames::default(), "unknown");
         assert!(census.looked_at > 0);
         assert!(census.serving.iter().all(|serving| serving.executable != own));
-        let files = |names: &[&str]| names.iter().map(PathBuf::from).collect();
+        let files = |names: &[&str]| names.iter().collect();
         let cases = [
             (files(&["/l/libimas.so", "/l/libimas-guard.so"]), Injected::Hook),
             (files(&["/l/libimas-guard.so"]), Injected::Guard),

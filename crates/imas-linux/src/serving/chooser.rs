@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::injected::{Injected, file_name};
+use super::injected::Injected;
 use crate::elf::ElfImage;
+use crate::library_name::{file_name, former_path, is_of_glibc};
 use crate::running::Running;
 
 /// Root's list of what every program preloads.
@@ -67,10 +68,11 @@ impl Choice {
 
 /// Mapped files that define malloc, without the C library.
 fn definers(running: &Running) -> Vec<&Path> {
-    let is_code = |file: &Path| file == running.program.path || file_name(file).contains(".so");
+    let is_code = |file: &Path| file == executable(running) || file_name(file).contains(".so");
+    let in_file = |file: &Path| ElfImage::read(&seen_by(running, file)).is_ok_and(|one| one.defines_malloc);
     let defines =
-        |file: &&Path| ElfImage::read(&seen_by(running, file)).is_ok_and(|image| image.defines_malloc);
-    let files = running.mapped().filter(|file| is_code(file) && !is_of_libc(file));
+        |file: &&Path| running.mapped.replaced_defines_malloc(file).unwrap_or_else(|| in_file(file));
+    let files = running.mapped().filter(|file| is_code(file) && !is_of_glibc(file));
     files.take(MOST_FILES).filter(defines).collect()
 }
 
@@ -82,21 +84,21 @@ fn seen_by(running: &Running, file: &Path) -> PathBuf {
     if seen.exists() { seen } else { file.to_owned() }
 }
 
-/// Before glibc 2.34 the files behind `libc.so.6` and the loader's name have the version in theirs.
-fn is_of_libc(file: &Path) -> bool {
-    ["libc.so.6", "libc-2.", "ld-linux", "ld-2."].iter().any(|begin| file_name(file).starts_with(begin))
+/// The path that the executable had when the process was started.
+fn executable(running: &Running) -> PathBuf {
+    former_path(&running.program.path)
 }
 
 /// The file whose malloc serves where the C library's does not. The loader looks into the program first, then into
 /// what is preloaded, in the order of the lists; a C library among that is before all other libraries.
 fn first<'a>(running: &'a Running, definers: &[&'a Path], preloads: &[Preload]) -> Option<&'a Path> {
-    let own = definers.iter().find(|file| **file == running.program.path);
+    let own = definers.iter().find(|file| **file == executable(running));
     let named = |one: &Preload| {
-        running.mapped().find(|file| one.is(file) && (is_of_libc(file) || definers.contains(file)))
+        running.mapped().find(|file| one.is(file) && (is_of_glibc(file) || definers.contains(file)))
     };
     let preloaded = || preloads.iter().find_map(named);
     let first = own.copied().or_else(preloaded).or_else(|| definers.first().copied())?;
-    (!is_of_libc(first)).then_some(first)
+    (!is_of_glibc(first)).then_some(first)
 }
 
 /// A word that asks for a library to be preloaded.
@@ -138,7 +140,7 @@ mod tests {
     #[test]
     fn what_is_preloaded_first_serves() {
         let libc = crate::running::one(std::process::id()).unwrap();
-        let is_libc = |file: &&Path| is_of_libc(file) && file_name(file).starts_with("libc");
+        let is_libc = |file: &&Path| is_of_glibc(file) && file_name(file).starts_with("libc");
         let libc = libc.mapped().find(is_libc).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let other = folder.path().join("libother.so.2");
@@ -150,8 +152,7 @@ mod tests {
                 program: Program { path: "/usr/bin/server".into(), detail: String::new() },
                 unit: None,
                 control_group: String::new(),
-                mapped: [libc.to_owned(), other.clone()].into(),
-                guard_folder: None,
+                mapped: [libc, &other].into_iter().collect(),
                 environment: vec![format!("LD_PRELOAD={}", list.join(":")).into()],
             })
         };

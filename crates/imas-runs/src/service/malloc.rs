@@ -17,8 +17,7 @@ pub(crate) fn of(pid: u32) -> Option<String> {
         return None;
     }
     let name = |file: &std::path::Path| file.file_name().map(|name| name.to_string_lossy().into_owned());
-    let has_libc =
-        running.mapped().filter_map(name).any(|name| name.starts_with("libc.") || name.starts_with("libc-"));
+    let has_libc = running.files().c_library().is_some();
     let named = choice.file.as_deref().and_then(name);
     Some(named.unwrap_or_else(|| if has_libc { C_LIBRARY } else { STATIC }.to_owned()))
 }

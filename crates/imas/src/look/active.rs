@@ -5,6 +5,7 @@ use std::path::Path;
 
 use imas_linux::catalogue::SYSTEM;
 use imas_linux::environment::{GUARD, HOOK};
+use imas_linux::library_name::{CLibrary, former_path};
 use imas_linux::running::Running;
 use imas_linux::serving::candidate::RealCandidates;
 use imas_linux::serving::chooser::{Choice, Chooser};
@@ -25,11 +26,16 @@ impl Active {
     pub(crate) fn of(running: &Running, candidates: &RealCandidates) -> Self {
         let candidate = running.name_of_candidate(candidates);
         let choice = Choice::of(running);
-        match (choice.by, &choice.file) {
+        let mut active = match (choice.by, &choice.file) {
             (by @ (Chooser::Trial | Chooser::Guard), _) => Self::ours(by, candidate),
             (by, Some(file)) => Self::of_a_file(running, (by, file), choice.preloader),
             (_, None) => Self::of_the_c_library(running, candidate),
+        };
+        if running.files().has_replaced_library() {
+            active.sentence +=
+                "; libraries of it were replaced since, and it keeps the former ones until it starts again";
         }
+        active
     }
 
     fn ours(by: Chooser, candidate: Option<&str>) -> Self {
@@ -45,7 +51,7 @@ impl Active {
     fn of_a_file(running: &Running, (by, file): (Chooser, &Path), preloader: Option<&str>) -> Self {
         let how = match preloader {
             Some(preloader) => format!("preloaded by {preloader} and not by IMAS"),
-            None if file == running.program.path => "the program's own allocator".to_owned(),
+            None if file == former_path(&running.program.path) => "the program's own allocator".to_owned(),
             None => "which the program has loaded itself".to_owned(),
         };
         let sentence = format!("is IMAS active here: no, {} serves, {how}", file.display());
@@ -53,7 +59,7 @@ impl Active {
     }
 
     fn of_the_c_library(running: &Running, candidate: Option<&str>) -> Self {
-        let has_glibc = running.mapped().any(|file| file.ends_with("libc.so.6"));
+        let has_glibc = running.files().c_library() == Some(CLibrary::Glibc);
         let serves = match candidate {
             _ if !has_glibc => {
                 "the program is static, or its C library is not glibc: nothing is preloaded".into()
