@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A program that knows nothing of IMAS is trimmed in each kind of wait, many times, and notices nothing.
 #![cfg(target_arch = "x86_64")]
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a panic is how a test fails")]
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::FileExt as _;
