@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::Site;
+use crate::TrimSite;
 use crate::filter;
 use crate::frame::{self, Before, Laid};
 use crate::memory::Memory;
 use crate::process::{Target, Waiting};
-use crate::refusal::{Refusal, Unfit};
+use crate::refusal::{LeftAlone, Unfit};
 use crate::stack::{self, Range, Standing};
 use crate::trace::{Registers, Stop, Tracee};
 use crate::waits::{RESTART_BLOCK, Wait, is_interrupted};
@@ -33,7 +33,7 @@ const ALL_SIGNALS: u64 = u64::MAX;
 
 /// How long a call may take.
 #[derive(Debug, Clone, Copy)]
-pub struct Bounds {
+pub struct TrimTime {
     /// Until a thread was found.
     pub find: Duration,
     /// Until that thread has come back to what it did.
@@ -66,21 +66,21 @@ pub struct Done {
 ///
 /// # Errors
 /// When the process must be left alone, with the reason. Nothing was changed then.
-pub fn trim(pid: u32, site: &Site, bounds: Bounds) -> Result<Done, Refusal> {
+pub fn trim(pid: u32, site: &TrimSite, bounds: TrimTime) -> Result<Done, LeftAlone> {
     let site = site.clone();
     let traced =
         std::thread::Builder::new().name("trim".to_owned()).spawn(move || Procedure::run(pid, site, bounds));
     let ended = traced.map(std::thread::JoinHandle::join);
     match ended {
         Ok(Ok(done)) => done,
-        Ok(Err(_)) => Err(Refusal::Kernel("the tracing thread failed".to_owned())),
-        Err(error) => Err(Refusal::Kernel(error.to_string())),
+        Ok(Err(_)) => Err(LeftAlone::Kernel("the tracing thread failed".to_owned())),
+        Err(error) => Err(LeftAlone::Kernel(error.to_string())),
     }
 }
 
 struct Procedure {
     target: Target,
-    site: Site,
+    site: TrimSite,
     until: Instant,
     tries: u32,
 }
@@ -88,12 +88,12 @@ struct Procedure {
 /// Why a try with one thread came to nothing.
 enum Failed {
     Thread(Unfit),
-    Process(Refusal),
+    Process(LeftAlone),
 }
 
 impl From<std::io::Error> for Failed {
     fn from(error: std::io::Error) -> Self {
-        Self::Process(Refusal::of_errno(&error))
+        Self::Process(LeftAlone::of_errno(&error))
     }
 }
 
@@ -103,8 +103,8 @@ impl From<Unfit> for Failed {
     }
 }
 
-impl From<Refusal> for Failed {
-    fn from(refusal: Refusal) -> Self {
+impl From<LeftAlone> for Failed {
+    fn from(refusal: LeftAlone) -> Self {
         Self::Process(refusal)
     }
 }
@@ -117,10 +117,10 @@ struct Judged {
 }
 
 impl Procedure {
-    fn run(pid: u32, site: Site, bounds: Bounds) -> Result<Done, Refusal> {
+    fn run(pid: u32, site: TrimSite, bounds: TrimTime) -> Result<Done, LeftAlone> {
         let target = Target::of(pid)?;
         if target.has_shadow_stack() {
-            return Err(Refusal::ShadowStack);
+            return Err(LeftAlone::ShadowStack);
         }
         let mut procedure = Self { target, site, until: Instant::now() + bounds.find, tries: 0 };
         let before = procedure.target.anonymous_bytes();
@@ -135,24 +135,24 @@ impl Procedure {
 
     /// Tries threads, the best ones first, until one was let go into malloc_trim. Returns the lowest address of its
     /// frame and its stack pointer as well.
-    fn find(&mut self) -> Result<(Done, Range), Refusal> {
+    fn find(&mut self) -> Result<(Done, Range), LeftAlone> {
         let mut why = "all of them run, or wait elsewhere".to_owned();
         loop {
             for waiting in self.target.waiting() {
                 self.tries += 1;
                 match self.attempt(&waiting) {
                     Ok(done) => return Ok(done),
-                    Err(Failed::Process(Refusal::Ended))
+                    Err(Failed::Process(LeftAlone::Ended))
                         if Target::of(self.target.pid.unsigned_abs()).is_ok() => {}
                     Err(Failed::Process(refusal)) => return Err(refusal),
                     Err(Failed::Thread(unfit)) => why = unfit.words().to_owned(),
                 }
                 if Instant::now() >= self.until {
-                    return Err(Refusal::NoThread(why));
+                    return Err(LeftAlone::NoThread(why));
                 }
             }
             if Instant::now() >= self.until {
-                return Err(Refusal::NoThread(why));
+                return Err(LeftAlone::NoThread(why));
             }
             sleep(BETWEEN_LOOKS);
         }
@@ -161,7 +161,7 @@ impl Procedure {
     fn attempt(&self, waiting: &Waiting) -> Result<(Done, Range), Failed> {
         let tid = waiting.tid;
         if self.target.is_frozen(tid) {
-            return Err(Refusal::Standing.into());
+            return Err(LeftAlone::Standing.into());
         }
         let has_filter = self.target.has_filter(tid)?;
         let (mapping, is_stack) = self.target.mapping(waiting.call.stack).ok_or(Unfit::UnknownStack)?;
@@ -177,7 +177,7 @@ impl Procedure {
             Some(Stop::Asked) => {}
             Some(Stop::Signal(signal)) => return let_go(tracee, signal, Unfit::WentOn),
             Some(_) => return let_go(tracee, 0, Unfit::WentOn),
-            None => return Err(Refusal::Standing.into()), // it cannot be let go before it stands; it is when we end
+            None => return Err(LeftAlone::Standing.into()), // it cannot be let go before it stands; it is when we end
         }
         let mut begun = begun;
         let (next, judged) = match self.goes_on_with(&tracee, waiting, &mut begun) {
@@ -274,7 +274,7 @@ impl Procedure {
                     return match tracee.wait(Instant::now() + LONGEST_STOP)? {
                         Some(Stop::Signal(signal)) => Err(self.with_signal(tracee, signal)),
                         Some(_) => Err(Unfit::TimeLimit.into()),
-                        None => Err(Refusal::Standing.into()),
+                        None => Err(LeftAlone::Standing.into()),
                     };
                 }
             }
@@ -339,11 +339,11 @@ impl Procedure {
     }
 
     /// Whether the process still has the code that was found.
-    fn is_same_program(&self, memory: &Memory) -> Result<(), Refusal> {
+    fn is_same_program(&self, memory: &Memory) -> Result<(), LeftAlone> {
         for (address, expected) in [self.site.malloc_trim, self.site.sigreturn] {
             let mut bytes = [0; 16];
             if memory.read(address, &mut bytes).is_none() || bytes != expected {
-                return Err(Refusal::OtherProgram);
+                return Err(LeftAlone::OtherProgram);
             }
         }
         Ok(())
@@ -355,11 +355,11 @@ impl Procedure {
             let filter = match tracee.filter(number) {
                 Ok(Some(filter)) => filter,
                 Ok(None) => break,
-                Err(_) => return Err(Refusal::FilterUnread.into()),
+                Err(_) => return Err(LeftAlone::FilterUnread.into()),
             };
             for (name, seen) in filter::needed(self.site.first_arena, instruction) {
                 if !filter::allows(&filter, &seen) {
-                    return Err(Refusal::Filter(name.to_owned()).into());
+                    return Err(LeftAlone::Filter(name.to_owned()).into());
                 }
             }
         }

@@ -24,12 +24,12 @@ mod stack;
 mod trace;
 mod waits;
 
-pub use call::{Bounds, Done, trim};
-pub use refusal::Refusal;
+pub use call::{Done, TrimTime, trim};
+pub use refusal::LeftAlone;
 
 /// Where the C library of a process has what is needed. All of it is read from the process, so none is trusted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Site {
+pub struct TrimSite {
     /// Address of `malloc_trim`, and the bytes that are there.
     pub malloc_trim: (u64, [u8; 16]),
     /// Address of the instructions that call `rt_sigreturn`, and the bytes that are there.

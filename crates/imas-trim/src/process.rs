@@ -7,7 +7,7 @@ use procfs::process::{MMPermissions, MMapPath, MemoryMaps, Process, Status};
 use rustix::fd::{AsFd as _, OwnedFd};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
-use crate::refusal::Refusal;
+use crate::refusal::LeftAlone;
 use crate::stack::Range;
 use crate::waits::{Call, Wait};
 
@@ -32,10 +32,10 @@ pub(crate) struct Target {
 
 impl Target {
     /// Refuses a process as a whole.
-    pub(crate) fn of(pid: u32) -> Result<Self, Refusal> {
-        let pid = i32::try_from(pid).map_err(|_| Refusal::Ended)?;
-        let process = Process::new(pid).map_err(|_| Refusal::Ended)?;
-        let status = process.status().map_err(|_| Refusal::Ended)?;
+    pub(crate) fn of(pid: u32) -> Result<Self, LeftAlone> {
+        let pid = i32::try_from(pid).map_err(|_| LeftAlone::Ended)?;
+        let process = Process::new(pid).map_err(|_| LeftAlone::Ended)?;
+        let status = process.status().map_err(|_| LeftAlone::Ended)?;
         judged(&status)?;
         // A kernel before 5.6 has none of this: limits of sockets are then not known.
         let pidfd = Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
@@ -79,9 +79,9 @@ impl Target {
     }
 
     /// The thread's own state: filters of system calls, and the reasons that hold for a process.
-    pub(crate) fn has_filter(&self, tid: i32) -> Result<bool, Refusal> {
+    pub(crate) fn has_filter(&self, tid: i32) -> Result<bool, LeftAlone> {
         let status =
-            self.process.task_from_tid(tid).and_then(|task| task.status()).map_err(|_| Refusal::Ended)?;
+            self.process.task_from_tid(tid).and_then(|task| task.status()).map_err(|_| LeftAlone::Ended)?;
         judged(&status)?;
         Ok(status.seccomp.unwrap_or(0) != 0)
     }
@@ -118,17 +118,17 @@ impl Target {
     }
 }
 
-fn judged(status: &Status) -> Result<(), Refusal> {
+fn judged(status: &Status) -> Result<(), LeftAlone> {
     match u32::try_from(status.tracerpid) {
         Ok(0) | Err(_) => {}
-        Ok(tracer) => return Err(Refusal::Traced(tracer)),
+        Ok(tracer) => return Err(LeftAlone::Traced(tracer)),
     }
     if status.state.starts_with(['T', 't', 'Z', 'X']) {
-        return Err(Refusal::Standing);
+        return Err(LeftAlone::Standing);
     }
     // malloc_trim's calls would fail and change errno, which the program may look at.
     if status.vmlck.unwrap_or(0) > 0 {
-        return Err(Refusal::Locked);
+        return Err(LeftAlone::Locked);
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// Why no thread of a process was made to call `malloc_trim`. Nothing was changed then.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[allow(missing_docs, reason = "the texts say it")]
-pub enum Refusal {
+pub enum LeftAlone {
     #[error("it has ended")]
     Ended,
     #[error("it is stopped, frozen or has ended")]
@@ -31,7 +31,7 @@ pub enum Refusal {
     Kernel(String),
 }
 
-impl Refusal {
+impl LeftAlone {
     /// Whether a later try may find it otherwise: threads come to wait, and locks become free.
     #[must_use]
     pub fn may_pass(&self) -> bool {

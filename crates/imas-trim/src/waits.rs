@@ -12,7 +12,7 @@ use libc::c_long;
 pub(crate) enum Wait {
     /// It is made again, whole: it has no limit, an absolute one, or the kernel has written down what is left of it.
     Again,
-    /// The same, but a tracer that dies in the middle leaves EINTR behind, as after SIGSTOP and SIGCONT.
+    /// It is made again, whole, but a tracer that dies in the middle leaves EINTR behind, as SIGSTOP and SIGCONT do.
     AgainAfterEintr,
     /// Its limit counts from its begin. The kernel continues it by `restart_syscall`: it is taken at its end.
     ToItsEnd,

@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A program that knows nothing of IMAS is trimmed in each kind of wait, many times, and notices nothing.
 #![cfg(target_arch = "x86_64")]
-#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a panic is how a test fails")]
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::FileExt as _;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use imas_trim::{Bounds, Refusal, Site};
+use imas_testing::skipped;
+use imas_trim::{LeftAlone, TrimSite, TrimTime};
 
 /// Offset of `next` in an arena of glibc 2.27 to 2.42.
 const NEXT: u64 = 0x870;
-const BOUNDS: Bounds = Bounds { find: Duration::from_secs(60), end: Duration::from_secs(60) };
+const BOUNDS: TrimTime = TrimTime { find: Duration::from_secs(60), end: Duration::from_secs(60) };
 
 struct Holder {
     child: Child,
     answers: BufReader<ChildStdout>,
-    site: Site,
+    site: TrimSite,
 }
 
 impl Holder {
@@ -42,7 +43,7 @@ impl Holder {
             memory.read_exact_at(&mut bytes, address).unwrap();
             (address, bytes)
         };
-        let site = Site {
+        let site = TrimSite {
             malloc_trim: code(addresses[0]),
             sigreturn: code(addresses[1]),
             first_arena: addresses[2],
@@ -67,7 +68,7 @@ fn a_program_gives_back_in_each_kind_of_wait_and_notices_nothing() {
         let holder = Holder::start(folder.path(), how);
         let trim = || imas_trim::trim(holder.child.id(), &holder.site, BOUNDS);
         let first = match trim() {
-            Err(Refusal::NotAllowed) => return eprintln!("SKIPPED: no right to trace"),
+            Err(LeftAlone::NotAllowed) => return skipped("processes cannot be traced here"),
             done => done.unwrap(),
         };
         let (before, after) = first.resident.unwrap();
@@ -86,9 +87,9 @@ fn a_process_whose_code_is_another_is_left_alone() {
     let mut holder = Holder::start(folder.path(), "read");
     holder.site.malloc_trim.1 = [0; 16];
     let refused = imas_trim::trim(holder.child.id(), &holder.site, BOUNDS).unwrap_err();
-    if refused == Refusal::NotAllowed {
-        return eprintln!("SKIPPED: no right to trace");
+    if refused == LeftAlone::NotAllowed {
+        return skipped("processes cannot be traced here");
     }
-    assert_eq!(refused, Refusal::OtherProgram);
+    assert_eq!(refused, LeftAlone::OtherProgram);
     assert_eq!(holder.end(), "as before\n");
 }

@@ -19,7 +19,7 @@ enum Fate {
     Stays,
     Replaced,
     Removed,
-    /// As a server of files keeps what a client has open.
+    /// Its file has the name that a server of files gives to one which a client has open.
     KeptByServer,
     FolderMoved,
 }
