@@ -19,7 +19,7 @@ enum Fate {
     Stays,
     Replaced,
     Removed,
-    /// As a server of files keeps what a client has open.
+    /// It has another name, under which a server of files keeps what a client has open.
     KeptByServer,
     FolderMoved,
 }
