@@ -47,9 +47,14 @@ void give_back_set_share(const char *per_cent) {
         state.share_millionths = wanted * OF_A_PER_CENT;
 }
 
+/* Under a filter nothing can be dropped safely: the calls may be the end of the process. */
 void give_back_enter(void) {
-    state.filtered = own_process_is_filtered();
-    give_back_begin();
+    struct own_process_bounds bounds = own_process_bounds();
+    state.filtered = bounds.filtered;
+    if (bounds.filtered && !bounds.nothing_to_lose)
+        give_back_give_up();
+    else
+        give_back_begin();
 }
 
 void give_back_begin(void) {

@@ -38,14 +38,27 @@ uint64_t own_process_resident(void) {
     return resident == BUDGET_UNKNOWN ? resident_in("/proc/thread-self/statm") : resident;
 }
 
-bool own_process_is_filtered(void) {
-    char text[4096];
-    if (sys_read_text("/proc/self/status", text, sizeof text) <= 0)
-        return true;
-    for (const char *at = text; *at != '\0'; at++) {
-        const char *value = text_after(at, "\nSeccomp:\t");
-        if (value != NULL)
-            return *value != '0';
+/* Whether what stands behind `name` begins with `digit` and, if it is 0, has no other digit. */
+static bool is_number(const char *text, const char *name, char digit) {
+    for (; *text != '\0'; text++) {
+        const char *value = text_after(text, name);
+        if (value == NULL)
+            continue;
+        while (digit == '0' && *value == '0' && value[1] != '\n')
+            value++;
+        return *value == digit;
     }
-    return false; /* a kernel without filters */
+    return false;
+}
+
+struct own_process_bounds own_process_bounds(void) {
+    char text[8192];
+    if (sys_read_text("/proc/self/status", text, sizeof text) <= 0)
+        return (struct own_process_bounds){.filtered = true};
+    return (struct own_process_bounds){
+        /* a kernel without filters has no such line */
+        .filtered = text_contains(text, "\nSeccomp:") && !is_number(text, "\nSeccomp:\t", '0'),
+        .nothing_to_lose = is_number(text, "\nCapInh:\t", '0') && is_number(text, "\nCapPrm:\t", '0') &&
+                           is_number(text, "\nNoNewPrivs:\t", '1'),
+    };
 }

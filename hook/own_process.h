@@ -12,7 +12,12 @@ unsigned own_process_threads(void);
 /* Resident pages of no file and no shared memory, or BUDGET_UNKNOWN. Opens a file: only where no other thread shares the table of files. */
 uint64_t own_process_resident(void);
 
-/* Whether a filter of system calls is in force that the process was started under. Opens a file, likewise. */
-bool own_process_is_filtered(void);
+struct own_process_bounds {
+    bool filtered;        /* a filter of system calls is in force */
+    bool nothing_to_lose; /* no capability, and no exec can gain one */
+};
+
+/* What the process was started under; the worst if /proc does not say. Opens a file, likewise. */
+struct own_process_bounds own_process_bounds(void);
 
 #endif

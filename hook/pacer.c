@@ -11,6 +11,7 @@
 #include "libc.h"
 #include "next_found.h"
 #include "own_process.h"
+#include "rights.h"
 #include "sys.h"
 
 #define STACK_BYTES ((size_t)256 << 10)
@@ -69,12 +70,16 @@ static void leave_creators_place(void) {
         sys3(SYS_sched_setaffinity, 0, pacer.cpu_bytes, pacer.cpus);
 }
 
-static void settle_in(void) {
+/* False: it would keep a right that the program may give up. Under a filter the process has none (give_back.c). */
+static bool settle_in(struct rights *rights) {
     pacer.measures = leave_files_behind();
     if (give_back_is_filtered())
-        return;
+        return true;
     leave_creators_place();
+    if (!rights_drop(rights))
+        return false;
     sys2(SYS_prctl, PRCTL_SET_NAME, "imas-give-back");
+    return true;
 }
 
 static uint64_t next_sleep(uint64_t slept, uint64_t worked_ns) {
@@ -99,12 +104,20 @@ static bool is_needed_again(void) {
     return is_needed() && begins();
 }
 
-static void *pace(void *unused) {
-    settle_in();
+/* Whether the thread is one of the program's in all that the kernel would let it do. */
+static bool is_like_the_program(const struct rights *rights) {
+    return rights_are_left_alone(rights) && (!pacer.measures || rights_are_shared());
+}
+
+static void look_until_unneeded(const struct rights *rights) {
     uint64_t sleep_ns = SHORTEST_NS, worked = sys_clock_ns(SYS_CLOCK_PROCESS_CPU), own = 0;
     __atomic_store_n(&pacer.thread, sys0(SYS_gettid), __ATOMIC_RELEASE);
     for (;;) {
         sleep_on(&pacer.must_end, 0, sleep_ns);
+        if (!is_like_the_program(rights)) {
+            __atomic_store_n(&pacer.runs, 0, __ATOMIC_SEQ_CST);
+            break;
+        }
         if (!is_needed() && !is_needed_again())
             break;
         give_back_if_allowed(pacer.measures, BUDGET_UNKNOWN);
@@ -113,6 +126,17 @@ static void *pace(void *unused) {
         worked = now;
         own = own_now;
     }
+}
+
+static void *pace(void *unused) {
+    struct rights rights = {.dropped = false};
+    if (settle_in(&rights)) {
+        look_until_unneeded(&rights);
+    } else {
+        give_back_give_up();
+        __atomic_store_n(&pacer.runs, 0, __ATOMIC_SEQ_CST);
+    }
+    rights_leave(&rights);
     return unused;
 }
 

@@ -7,50 +7,70 @@
 
 #define SERVICE ".service"
 
-static bool ends_service(const char *start, size_t length) {
-    const size_t suffix = sizeof SERVICE - 1;
-    return length > suffix && text_after(start + length - suffix, SERVICE) != NULL;
+#define SLICE ".slice"
+#define MANAGER "user@"
+
+static bool ends(const char *start, size_t length, const char *suffix, size_t suffix_length) {
+    return length > suffix_length && text_after(start + length - suffix_length, suffix) != NULL;
 }
 
-/* The last component of the path up to the line's end that names a service. */
-static const char *last_service(const char *path, size_t *length) {
-    const char *found = NULL;
-    for (const char *at = path; *at != '\n' && *at != '\0';) {
+/* Whether it is the service in which a user's own manager runs: user@UID.service. */
+static bool is_manager(const char *start, size_t length) {
+    const char *at = text_after(start, MANAGER);
+    const char *end = start + length - (sizeof SERVICE - 1);
+    if (at == NULL || at >= end)
+        return false;
+    while (at < end && *at >= '0' && *at <= '9')
+        at++;
+    return at == end;
+}
+
+static bool ends_line(char c) {
+    return c == '\n' || c == '\0';
+}
+
+/* The system's service of a control group: the first component behind the slices. Whoever was given its group names what is below; in that
+ * of a user's manager these are the user's services, which are no programs of their own. */
+static const char *service_of(const char *path, size_t *length) {
+    for (const char *at = path; !ends_line(*at);) {
         const char *start = at;
-        while (*at != '/' && *at != '\n' && *at != '\0')
+        while (*at != '/' && !ends_line(*at))
             at++;
-        if (ends_service(start, (size_t)(at - start))) {
-            found = start;
-            *length = (size_t)(at - start);
+        *length = (size_t)(at - start);
+        if (*length == 0 || ends(start, *length, SLICE, sizeof SLICE - 1)) {
+            at += *at == '/';
+            continue;
         }
-        if (*at == '/')
-            at++;
+        if (!ends(start, *length, SERVICE, sizeof SERVICE - 1) || is_manager(start, *length))
+            return NULL;
+        size_t escape = *start == '_'; /* systemd's, before a name that could be a file of the kernel's */
+        *length -= escape;
+        return *length > sizeof SERVICE - 1 ? start + escape : NULL;
     }
-    return found;
+    return NULL;
 }
 
 static const char *next_line(const char *line) {
-    while (*line != '\n' && *line != '\0')
+    while (!ends_line(*line))
         line++;
     return *line == '\n' ? line + 1 : line;
 }
 
 const char *service_unit_in(const char *cgroup, size_t *length) {
-    const char *found = NULL;
     for (const char *line = cgroup; *line != '\0'; line = next_line(line)) {
         const char *unified = text_after(line, "0::");
-        const char *service = unified != NULL ? last_service(unified, length) : NULL;
-        if (service != NULL)
-            return service;
+        if (unified != NULL && !(unified[0] == '/' && ends_line(unified[1])))
+            return service_of(unified, length);
     }
-    for (const char *line = cgroup; found == NULL && *line != '\0'; line = next_line(line)) {
+    for (const char *line = cgroup; *line != '\0'; line = next_line(line)) {
         const char *at = line;
-        while (*at != ':' && *at != '\n' && *at != '\0')
+        while (*at != ':' && !ends_line(*at))
             at++;
         const char *path = text_after(at, ":name=systemd:");
-        found = path != NULL ? last_service(path, length) : NULL;
+        if (path != NULL)
+            return service_of(path, length);
     }
-    return found;
+    return NULL;
 }
 
 size_t service_unit_program(const char *service, size_t length, char unit[UNIT_BYTES]) {

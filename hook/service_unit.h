@@ -14,7 +14,7 @@
 #define UNIT_BYTES 256
 bool service_unit_find(struct index_key *key, char unit[UNIT_BYTES]);
 
-/* The service that a text of /proc/PID/cgroup names, not ended by '\0'; its length in `length`. NULL when
+/* The system's service that a text of /proc/PID/cgroup names, not ended by '\0'; its length in `length`. NULL when
  * there is none. */
 const char *service_unit_in(const char *cgroup, size_t *length);
 

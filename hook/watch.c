@@ -29,6 +29,7 @@ typedef int clock_join_call(pthread_t thread, void **result, clockid_t clock, co
 typedef void exit_call(void *result);
 typedef int unshare_call(int flags);
 typedef int setns_call(int file, int type);
+typedef int identity_call(long a, long b, long c);
 typedef int prctl_call(int option, unsigned long a, unsigned long b, unsigned long c, unsigned long d);
 typedef long syscall_call(long number, long a, long b, long c, long d, long e, long f);
 
@@ -42,6 +43,7 @@ static struct {
     setns_call *setns;
     prctl_call *prctl;
     syscall_call *syscall;
+    identity_call *setuid, *setgid, *seteuid, *setegid, *setreuid, *setregid, *setresuid, *setresgid, *setgroups, *initgroups;
 } real;
 
 #define REAL(name) NEXT_FOUND(real.name, #name)
@@ -49,6 +51,8 @@ static struct {
 static void prepare(void) {
     REAL(pthread_create), REAL(pthread_join), REAL(pthread_tryjoin_np), REAL(pthread_timedjoin_np);
     REAL(pthread_clockjoin_np), REAL(pthread_exit), REAL(unshare), REAL(setns), REAL(prctl), REAL(syscall);
+    REAL(setuid), REAL(setgid), REAL(seteuid), REAL(setegid), REAL(setreuid), REAL(setregid), REAL(setresuid);
+    REAL(setresgid), REAL(setgroups), REAL(initgroups);
     quiet_prepare();
 }
 
@@ -109,10 +113,8 @@ EXPORT __attribute__((noreturn)) void pthread_exit(void *result) {
     __builtin_unreachable();
 }
 
-/* ---- what a process of several threads may not do ------------------------------------------------------ */
+/* ---- what the pacer may not outlive -------------------------------------------------------------------- */
 
-/* The pacer is no reason for such a call to fail: it ends before, and comes back after. It stays beside other threads of
- * the program: the kernel then answers the same without it. */
 static void come_back(void) {
     int kept = errno;
     pthread_create_call *create = REAL(pthread_create);
@@ -121,11 +123,27 @@ static void come_back(void) {
     errno = kept;
 }
 
+/* The pacer is no reason for a call to fail that a process of several threads may not make: it ends before, and comes back
+ * after. It stays beside other threads of the program: the kernel then answers the same without it. But from namespaces it
+ * goes with the caller. */
+static void make_way(bool leaves_namespace) {
+    if (leaves_namespace)
+        pacer_end();
+    else
+        pacer_end_if_alone();
+}
+
+#define SHARED_ONLY (CLONE_FS | CLONE_FILES | CLONE_SYSVSEM)
+
+static bool leaves_namespace(long flags) {
+    return (flags & ~(long)SHARED_ONLY) != 0;
+}
+
 EXPORT int unshare(int flags) {
     unshare_call *next = REAL(unshare);
     if (unlikely(next == NULL))
         return not_there();
-    pacer_end_if_alone();
+    make_way(leaves_namespace(flags));
     int answer = next(flags);
     come_back();
     return answer;
@@ -135,11 +153,45 @@ EXPORT int setns(int file, int type) {
     setns_call *next = REAL(setns);
     if (unlikely(next == NULL))
         return not_there();
-    pacer_end_if_alone();
+    make_way(true);
     int answer = next(file, type);
     come_back();
     return answer;
 }
+
+/* For good, in the end: a program that changes its user for each request would start a thread for each. */
+#define MOST_RETURNS 16
+
+/* libc has all threads take the new user or group on, and aborts where one may not. The caller starts the pacer anew, so it
+ * has what the caller has. */
+static int change_identity(identity_call *next, long a, long b, long c) {
+    static int returns;
+    if (unlikely(next == NULL))
+        return not_there();
+    bool ran = pacer_runs();
+    pacer_end();
+    int answer = next(a, b, c);
+    if (ran && add_relaxed(returns, 1) < MOST_RETURNS)
+        come_back();
+    return answer;
+}
+
+/* The C prototypes have one to three arguments; on both architectures they arrive in the same registers. */
+#define CHANGES_IDENTITY(name)                                                                                         \
+    EXPORT int name(long a, long b, long c) {                                                                          \
+        return change_identity(REAL(name), a, b, c);                                                                   \
+    }
+
+CHANGES_IDENTITY(setuid)
+CHANGES_IDENTITY(setgid)
+CHANGES_IDENTITY(seteuid)
+CHANGES_IDENTITY(setegid)
+CHANGES_IDENTITY(setreuid)
+CHANGES_IDENTITY(setregid)
+CHANGES_IDENTITY(setresuid)
+CHANGES_IDENTITY(setresgid)
+CHANGES_IDENTITY(setgroups)
+CHANGES_IDENTITY(initgroups)
 
 /* ---- sandboxes ----------------------------------------------------------------------------------------- */
 
@@ -164,16 +216,39 @@ EXPORT int prctl(int option, unsigned long a, unsigned long b, unsigned long c, 
     return likely(next != NULL) ? next(option, a, b, c, d) : not_there();
 }
 
+#ifndef SYS_landlock_restrict_self
+#define SYS_landlock_restrict_self 446
+#endif
+#ifndef SYS_lsm_set_self_attr
+#define SYS_lsm_set_self_attr 460
+#endif
+
+/* For the calling thread alone, where libc's functions are for all. A server of files does it for each request. */
+static bool is_own_identity(long number) {
+    static const short numbers[] = {SYS_setuid, SYS_setgid, SYS_setreuid, SYS_setregid, SYS_setresuid, SYS_setresgid, SYS_setgroups};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        if (numbers[i] == number)
+            return true;
+    }
+    return false;
+}
+
+static bool is_bound(long number) {
+    return number == SYS_landlock_restrict_self || number == SYS_lsm_set_self_attr || number == SYS_setns;
+}
+
 EXPORT long syscall(long number, long a, long b, long c, long d, long e, long f) {
     syscall_call *next = REAL(syscall);
     if (unlikely(next == NULL))
         return not_there();
-    bool aside = number == SYS_unshare || number == SYS_setns;
     if ((number == SYS_seccomp && a <= SECCOMP_SET_FILTER) || (number == SYS_prctl && enters_sandbox(a)))
         leave_for_good();
-    if (!aside)
+    if (is_own_identity(number))
+        pacer_end(); /* until the next thread is made */
+    bool bound = is_bound(number);
+    if (!bound && number != SYS_unshare)
         return next(number, a, b, c, d, e, f);
-    pacer_end_if_alone();
+    make_way(bound || leaves_namespace(a));
     long answer = next(number, a, b, c, d, e, f);
     come_back();
     return answer;

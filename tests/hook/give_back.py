@@ -35,6 +35,7 @@ def build():
     subprocess.run(["gcc", "-std=gnu11", "-O1", "-fno-builtin", "-shared", "-fPIC", "-o", WORK / "libsignals_in_trim.so",
                     HERE / "programs/signals_in_trim.c"], check=True)
     compile_program("hazards", "-D_GNU_SOURCE", *map(str, sorted((HERE / "programs").glob("hazards_*.c"))))
+    compile_program("gives_up", "-D_GNU_SOURCE", str(HERE / "programs/hazards_threads.c"))
     subprocess.run(["gcc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-o", WORK / "budget", HERE / "budget.c",
                     ROOT / "hook/budget.c"], check=True)
 
@@ -147,6 +148,31 @@ def hazards():
             check(f"{label} {mode}", outcome == plain, f"{outcome}\n  untouched: {plain}")
 
 
+GIVEN_UP = {"capabilities": "libc syscall raw", "no-new-privileges": "libc syscall raw", "ambient": "libc syscall raw",
+            "bounding": "libc syscall raw", "users": "libc syscall raw handle", "groups": "libc syscall raw handle",
+            "filter": "libc syscall raw", "namespace": "libc syscall", "landlock": "syscall"}
+
+
+def given_up():
+    """No thread of ours has a right that the program's threads gave up (docs/decisions/0049)."""
+    for way, routes in GIVEN_UP.items():
+        for route in routes.split():
+            label = f"given up {way} {route}"
+            if not wanted(label):
+                continue
+            if os.geteuid() != 0:
+                skipped(label, "needs root")
+                continue
+            plain = run([WORK / "gives_up", way, route], timeout=TIMEOUT_S)
+            if plain.stdout.endswith(b"landlock failed\n"):
+                skipped(label, "the kernel has no Landlock")
+                continue
+            good = check(f"{label} untouched", plain.returncode == 0 and plain.stdout.endswith(b"\nnobody has more\n"), plain)
+            for mode in ALL_MODES if good else []:
+                outcome, _ = under(mode, "system", [WORK / "gives_up", way, route], EXPECT_PACER="1")
+                check(f"{label} {mode}", outcome == plain, f"{outcome}\n  untouched: {plain}")
+
+
 def signals():
     """A signal that comes while pages are given back is handled afterwards, and ends the wait that was about to begin."""
     over = "trims 1, handled 1, within 0, answer -1 Interrupted system call"
@@ -181,16 +207,27 @@ def handlers():
             check(f"give back in a handler {kind} {mode}", (outcome.returncode, outcome.stdout) == (0, b"trims 0\n"), outcome)
 
 
+# What a unit with User= or a pod without privileges has; without root the test has it anyway.
+NO_RIGHTS = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all"]
+
+
 def filtered():
-    """Under a filter that was there before the program: no call of the kernel that hardly any program makes."""
+    """Under a filter that was there before the program: no call of the kernel that hardly any program makes. So a thread only
+    where the process has nothing to drop."""
     if not wanted("give back filtered"):
         return
     starter = [WORK / "hazards", "under-filter"]
     plain = run([*starter, WORK / "hazards", "filtered"], timeout=TIMEOUT_S)
-    check("give back filtered untouched", (plain.returncode, plain.stdout) == (0, b"alive\n"), plain)
+    check("give back filtered untouched", (plain.returncode, plain.stdout) == (0, b"threads as expected\nalive\n"), plain)
     for mode in ALL_MODES:
-        outcome, _ = under(mode, "system", [WORK / "hazards", "filtered"], starter=starter)
-        check(f"give back filtered {mode}", outcome == plain, outcome)
+        if os.geteuid() == 0:
+            outcome, _ = under(mode, "system", [WORK / "hazards", "filtered"], starter=starter, EXPECT_PACER="0")
+            check(f"give back filtered {mode}", outcome == plain, outcome)
+        else:
+            skipped(f"give back filtered {mode}", "needs root, which has rights to lose")
+        without = [*NO_RIGHTS, *starter] if os.geteuid() == 0 else starter
+        outcome, _ = under(mode, "system", [WORK / "hazards", "filtered"], starter=without, EXPECT_PACER="1")
+        check(f"give back filtered {mode} without rights", outcome == plain, outcome)
 
 
 def others(allocators):
@@ -228,6 +265,7 @@ def give_back(allocators):
     asked()
     share()
     hazards()
+    given_up()
     signals()
     ready()
     handlers()

@@ -397,12 +397,25 @@ def given():
             if answers[0] != answers[1] or not answers[0]:
                 wrong.append((command, answers))
         check("given: the same in C and Rust", not wrong, wrong[:3])
-    for text, unit in [("0::/system.slice/nginx.service\n", "nginx.service"), ("0::/user.slice/user@1.service/app.slice/a@b.service/x\n", "a@.service"),
-                       ("12:cpu:/x\n1:name=systemd:/system.slice/x.service\n0::/\n", "x.service"), ("0::/a.scope\n", "-"), ("0::/.service\n", "-"),
-                       ("", "-"), ("0::/a.service.d/b", "-"), ("0::/x@1.service", "x@.service"), ("0::/x@2@y.service", "x@.service"), ("0::/@x.service", "@x.service")]:
-        pathlib.Path("/run/cgroup").write_text(text)
-        if wanted("unit"):
-            check(f"unit of {text!r}", run([WORK / "lookup", "unit", "/run/cgroup"]).stdout.decode().strip() == unit)
+    manager = "/user.slice/user-1000.slice/user@1000.service"
+    for group, unit in [("/system.slice/nginx.service", "nginx.service"), ("/a.service", "a.service"), ("/x@1.service", "x@.service"),
+                        ("/x@2@y.service", "x@.service"), ("/@x.service", "@x.service"), ("/a.slice/a-b.slice/x.service/nginx.service", "x.service"),
+                        ("/system.slice/_cpu.service", "cpu.service"), ("/system.slice/user@x.service", "user@.service"),
+                        (f"{manager}/app.slice/nginx.service", "-"), (f"{manager}/nginx.service", "-"), (manager, "-"), ("/user@99999999999.service", "-"),
+                        ("/user.slice/user-1.slice/session-1.scope/nginx.service", "-"), ("/system.slice/a.scope/system.slice/nginx.service", "-"),
+                        ("/kubepods/pod1/nginx.service", "-"), ("/../nginx.service", "-"), ("/.slice/nginx.service", "-"), ("/.service", "-"),
+                        ("/_.service", "-"), ("/a.service.d/b", "-"), ("/a.slice", "-"), ("/", "-"), ("", "-")]:
+        for text in [f"0::{group}\n", f"12:cpu:/no.service\n1:name=systemd:{group}\n0::/\n", f"0::{group or '/'}"]:
+            same_unit(text, unit)
+    same_unit("", "-")
+    same_unit("1:name=systemd:/nginx.service\n0::/user.slice/session-1.scope\n", "-")
+
+
+def same_unit(text, unit):
+    """The service in a text like /proc/PID/cgroup, as crates/imas-linux/src/index/service_unit.rs finds it."""
+    pathlib.Path("/run/cgroup").write_text(text)
+    if wanted("unit"):
+        check(f"unit of {text!r}", run([WORK / "lookup", "unit", "/run/cgroup"]).stdout.decode().strip() == unit)
 
 
 # ---- properties of the library ----------------------------------------------------------------------------------------------

@@ -39,9 +39,10 @@ STARTS = "execve execv execvp execvpe execl execlp execle posix_spawn posix_spaw
 BOTH = {"dlopen", "dlmopen", "_exit", "_Exit", "__register_atfork", *DISPOSITIONS, *STARTS}
 THREADS = "pthread_create pthread_join pthread_tryjoin_np pthread_timedjoin_np pthread_clockjoin_np pthread_exit".split()
 WAITS = """poll ppoll epoll_wait epoll_pwait epoll_pwait2 select pselect accept accept4 nanosleep clock_nanosleep""".split()
+IDENTITIES = "setuid setgid seteuid setegid setreuid setregid setresuid setresgid setgroups initgroups".split()
 EXPORTS = {HOOK: {*FAMILY, *BOTH, "prctl", "syscall"}, GUARD: BOTH,
            SETTINGS: {"getenv", "secure_getenv"},
-           GIVE_BACK: {*THREADS, *WAITS, "unshare", "setns", "prctl", "syscall", "imas_give_back_settings"}}
+           GIVE_BACK: {*THREADS, *WAITS, *IDENTITIES, "unshare", "setns", "prctl", "syscall", "imas_give_back_settings"}}
 # Of the program or of libc, whichever comes first; of the compiler; and those that the guard and the hook look for.
 NAMES = {"environ", "__environ", "_environ", "_r_debug", "malloc", "free", "__errno_location", "imas_give_back_settings",
          "__cxa_finalize", "__gmon_start__", "_ITM_deregisterTMCloneTable", "_ITM_registerTMCloneTable"}

@@ -21,7 +21,8 @@ pub use self::error::IndexError;
 pub use self::facts::{Facts, boot_time_ns};
 pub use self::read::Index;
 pub use self::service_unit::{
-    detail_of_unit, template_of_unit, unit_of_cgroup, unit_of_detail, with_templates,
+    ServiceUnit, detail_of_unit, group_of_cgroup, template_of_unit, unit_of_cgroup, unit_of_detail,
+    with_templates,
 };
 pub use crate::executable::Executable;
 

@@ -9,6 +9,7 @@ use std::path::Path;
 use procfs::process::Process;
 
 use crate::activity::MOST_THREADS;
+use crate::index::{ServiceUnit, group_of_cgroup};
 use crate::interpreter_target::InterpreterTarget;
 use crate::living_thread;
 use crate::mapped_files::MappedFiles;
@@ -24,8 +25,10 @@ pub struct Running {
     pub pid: u32,
     /// The program that it runs.
     pub program: Program,
-    /// The systemd service it belongs to, by its control group.
-    pub unit: Option<String>,
+    /// The service it belongs to, of the system or of a user.
+    pub unit: Option<ServiceUnit>,
+    /// The control group in which systemd keeps it.
+    pub(crate) control_group: String,
     /// Files that are mapped into the process.
     pub(crate) mapped: MappedFiles,
     /// The environment it was started with, `NAME=VALUE` each.
@@ -56,7 +59,10 @@ fn of(process: &Process) -> Option<Running> {
     let program = program(process)?;
     let mapped = MappedFiles::of(pid).ok()?;
     let environment = crate::process::environment(pid).unwrap_or_default();
-    let running = Running { pid, program, unit: unit(process), mapped, environment };
+    let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+    let control_group = group_of_cgroup(&groups).unwrap_or_default().to_owned();
+    let unit = ServiceUnit::of_cgroup(&groups);
+    let running = Running { pid, program, unit, control_group, mapped, environment };
     // All of it was read of one program only if that still runs.
     (crate::process::executable_path(pid).ok()? == running.program.path).then_some(running)
 }
@@ -105,18 +111,19 @@ fn program(process: &Process) -> Option<Program> {
     Some(Program { detail: if given.is_empty() { named() } else { given }, path })
 }
 
-fn unit(process: &Process) -> Option<String> {
-    let groups = process.cgroups().ok()?;
-    groups.into_iter().find_map(|group| service_of(&group.pathname).map(str::to_owned))
-}
-
-/// The service of a control group. One with groups of its own (`Delegate=yes`) has its processes in those. A
-/// user's manager is left out: what it starts is no part of it.
-fn service_of(group: &str) -> Option<&str> {
-    group.rsplit('/').find(|part| part.ends_with(".service") && !part.starts_with("user@"))
-}
-
 impl Running {
+    /// The name of the system's service it belongs to.
+    #[must_use]
+    pub fn system_unit(&self) -> Option<&str> {
+        self.unit.as_ref()?.system_name()
+    }
+
+    /// Whether it is in that control group, or in one below.
+    #[must_use]
+    pub fn is_in_group(&self, group: &str) -> bool {
+        self.control_group.strip_prefix(group).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+
     /// Files that are mapped into the process.
     pub fn mapped(&self) -> impl Iterator<Item = &Path> {
         self.mapped.iter()
@@ -160,16 +167,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_service_has_its_processes_in_its_group_and_below() {
-        for (group, service) in [
-            ("/system.slice/web.service", Some("web.service")),
-            ("/system.slice/systemd-udevd.service/udev", Some("systemd-udevd.service")),
-            ("/user.slice/user-1.slice/user@1.service/app.slice/a.service", Some("a.service")),
-            ("/user.slice/user-1.slice/user@1.service/app.slice/a.scope", None),
-            ("/user.slice/user-1.slice/session-1.scope", None),
-        ] {
-            assert_eq!(service_of(group), service, "{group}");
-        }
+    fn a_group_has_its_processes_and_those_below() {
+        let mut running = one(std::process::id()).unwrap();
+        "/system.slice/cron.service/a".clone_into(&mut running.control_group);
+        let groups = [
+            "/system.slice/cron.service",
+            "/system.slice/cron.service/a",
+            "/system.slice/cron.serv",
+            "/b.service",
+        ];
+        assert_eq!(groups.map(|group| running.is_in_group(group)), [true, true, false, false]);
     }
 
     /// A worker that only forks, and one that executes the same file.

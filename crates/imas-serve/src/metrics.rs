@@ -6,6 +6,7 @@
 
 mod fleet;
 
+use imas_linux::index::ServiceUnit;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -210,17 +211,18 @@ fn of_machine(registry: &mut Registry, look: &LiveSnapshot) {
 
 /// Registers the free pages in the heaps of each service, of those that hold most.
 fn of_units(registry: &mut Registry, look: &LiveSnapshot) {
-    let mut units: BTreeMap<&str, f64> = BTreeMap::new();
+    let mut units: BTreeMap<String, f64> = BTreeMap::new();
     for process in &look.processes {
         let Some(bytes) = process.returnable_bytes else { continue };
-        *units.entry(process.unit.as_deref().unwrap_or("none")).or_default() += bytes as f64;
+        let unit = process.unit.as_ref().map_or_else(|| "none".to_owned(), ServiceUnit::to_string);
+        *units.entry(unit).or_default() += bytes as f64;
     }
-    let mut units: Vec<(&str, f64)> = units.into_iter().collect();
-    units.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(b.0)));
-    let (own, others) = units.split_at(units.len().min(UNITS));
-    let other = (OTHER, others.iter().map(|(_, bytes)| bytes).sum());
-    let all = own.iter().copied().chain((!others.is_empty()).then_some(other));
-    let labelled = all.map(|(unit, bytes)| (vec![("unit", printable::name(unit).into_owned())], bytes));
+    let mut units: Vec<(String, f64)> = units.into_iter().collect();
+    units.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    let others = units.split_off(units.len().min(UNITS));
+    let other = (OTHER.to_owned(), others.iter().map(|(_, bytes)| bytes).sum());
+    let all = units.into_iter().chain((!others.is_empty()).then_some(other));
+    let labelled = all.map(|(unit, bytes)| (vec![("unit", printable::name(&unit).into_owned())], bytes));
     let help = "Free pages in glibc's heaps of a service that malloc_trim(0) would return";
     figures(registry, "unit_returnable_bytes", help, labelled);
 }

@@ -113,7 +113,9 @@ impl Column {
             Self::Pid => process.pid.to_string(),
             Self::Uid => process.uid.to_string(),
             Self::Program => words::program(process),
-            Self::Unit => or_dash(process.unit.as_deref().map(|unit| printable::name(unit).into_owned())),
+            Self::Unit => {
+                or_dash(process.unit.as_ref().map(|unit| printable::name(&unit.to_string()).into_owned()))
+            }
             Self::Allocator => printable::name(&process.allocator).into_owned(),
             Self::Threads => process.threads.to_string(),
             Self::Resident => words::size(process.resident_bytes as f64),

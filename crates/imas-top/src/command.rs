@@ -65,9 +65,9 @@ impl ImasCall {
         Some(Self::new(process, places, &["forget", &number]))
     }
 
-    /// Gives its service the candidate; None for a process of no service.
+    /// Gives its service the candidate; None for a process of no service of the system.
     pub(crate) fn apply(process: &LiveProcess, candidate: &str, now: bool, places: &Places) -> Option<Self> {
-        let unit = process.unit.as_deref()?;
+        let unit = process.unit.as_ref()?.system_name()?;
         let mut words = vec!["apply", unit, "--candidate", candidate, "--write"];
         words.extend(now.then_some("--now"));
         Some(Self::new(process, places, &words))

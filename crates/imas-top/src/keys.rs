@@ -3,6 +3,7 @@
 
 use clap::ValueEnum;
 use imas_core::printable;
+use imas_linux::index::ServiceUnit;
 use imas_view::snapshot::{LiveProcess, ProcessState};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
@@ -108,8 +109,9 @@ fn act(app: &mut App, key: KeyCode) {
         KeyCode::Char('p') if is_pinned => app.calls = vec![ImasCall::unpin(&process, places)],
         KeyCode::Char('p') => input(app, Input::Pin(process.pid), suggested()),
         KeyCode::Char('x') => app.calls = vec![ImasCall::exclude(&process, places)],
-        KeyCode::Char('a') if process.unit.is_none() => {
-            app.message = "it belongs to no service: start it again with 'imas run -- ...'".to_owned();
+        KeyCode::Char('a') if process.unit.as_ref().and_then(ServiceUnit::system_name).is_none() => {
+            app.message =
+                "it belongs to no service of the system: start it again with 'imas run -- ...'".to_owned();
         }
         KeyCode::Char('a') => input(app, Input::Apply(process.pid), suggested()),
         _ => match ImasCall::forget(&process, places) {
@@ -165,7 +167,8 @@ fn ask_to_apply(app: &mut App, pid: u32, candidate: &str) {
     let Some(process) = still_selected(app, pid) else { return };
     let call = |now| ImasCall::apply(&process, candidate, now, &app.places);
     let (Some(write), Some(restart)) = (call(false), call(true)) else { return };
-    let unit = printable::name(process.unit.as_deref().unwrap_or_default());
+    let unit = process.unit.as_ref().map_or_else(String::new, ServiceUnit::to_string);
+    let unit = printable::name(&unit);
     let question = format!("Give {unit} the allocator {} by a drop-in?", printable::name(candidate));
     app.mode = Mode::Confirm { question, yes: vec![write], restart: Some(restart) };
 }

@@ -41,7 +41,10 @@ pub(crate) fn draw(frame: &mut Frame<'_>, area: Rect, app: &App, theme: Theme) {
 }
 
 fn headline(process: &LiveProcess) -> String {
-    let unit = process.unit.as_ref().map_or_else(String::new, |unit| format!(", {}", printable::name(unit)));
+    let unit = process
+        .unit
+        .as_ref()
+        .map_or_else(String::new, |unit| format!(", {}", printable::name(&unit.to_string())));
     format!("{} {}{unit}", process.pid, printable::name(&process.program))
 }
 

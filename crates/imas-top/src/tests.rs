@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The page on a terminal in memory: what is drawn, and what keys do.
 
+use imas_linux::index::ServiceUnit;
 use std::time::Duration;
 
 use clap::ValueEnum as _;
@@ -162,7 +163,7 @@ fn without_a_process_there_is_a_page_and_every_key_is_harmless() {
 fn a_hostile_name_steers_nothing() {
     let mut hostile = process(5, HOSTILE);
     hostile.program = HOSTILE.to_owned();
-    hostile.unit = Some(format!("{HOSTILE}.service"));
+    hostile.unit = Some(ServiceUnit::of_system(&format!("{HOSTILE}.service")));
     hostile.allocator = HOSTILE.to_owned();
     hostile.state = ProcessState::LeftAlone { why: HOSTILE.to_owned() };
     hostile.quarantined = vec![HOSTILE.to_owned()];
@@ -214,7 +215,7 @@ fn filter_search_sort_and_tree_arrange_the_table() {
 #[test]
 fn keys_have_imas_do_what_they_say() {
     let mut service = process(9, "/usr/sbin/nginx");
-    service.unit = Some("nginx.service".to_owned());
+    service.unit = Some(ServiceUnit::of_system("nginx.service"));
     let mut app = app(vec![service]);
     app.places.store = Some("/s.db".into());
     let text =
@@ -244,7 +245,7 @@ fn keys_have_imas_do_what_they_say() {
 fn a_candidate_is_for_the_process_it_was_typed_for() {
     for what in ['p', 'a'] {
         let mut both = [process(7, "/usr/bin/python3"), process(9, "/usr/sbin/nginx")];
-        both.iter_mut().for_each(|one| one.unit = Some("some.service".to_owned()));
+        both.iter_mut().for_each(|one| one.unit = Some(ServiceUnit::of_system("some.service")));
         let mut app = app(both.to_vec());
         key(&mut app, KeyCode::Char(what));
         typed(&mut app, "mimalloc");

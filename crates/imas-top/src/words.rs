@@ -5,6 +5,7 @@ use imas_cli::when::when;
 use imas_core::plural::counted;
 use imas_core::printable;
 use imas_core::stats::Interval;
+use imas_linux::index::ServiceUnit;
 use imas_view::snapshot::{Certainty, LiveGain, LiveProcess, ProcessState};
 
 /// Bytes in four or five characters: `812K`, `1.2G`.
@@ -32,13 +33,13 @@ pub(crate) fn program(process: &LiveProcess) -> String {
     let name = process.path.rsplit('/').next().unwrap_or_default();
     // An interpreter is known by what it runs; a service has a column of its own.
     let runs = process.detail.rsplit('/').next().filter(|detail| !detail.is_empty());
-    let runs = runs.filter(|_| process.detail != process.unit.as_deref().map(unit).unwrap_or_default());
+    let runs = runs.filter(|_| process.detail != process.unit.as_ref().map(unit).unwrap_or_default());
     let text = runs.map_or_else(|| name.to_owned(), |runs| format!("{name} {runs}"));
     printable::name(&text).into_owned()
 }
 
 /// How IMAS writes a service where a detail is expected.
-fn unit(name: &str) -> String {
+fn unit(name: &ServiceUnit) -> String {
     format!("unit {name}")
 }
 

@@ -2,6 +2,7 @@
 //! What does not change between two execs of a process: its program, service and allocator. It is read once,
 //! because it takes some five files of `/proc`.
 
+use imas_linux::index::ServiceUnit;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
@@ -33,7 +34,7 @@ const SETTINGS: [&str; 9] = [
 pub(crate) struct Identity {
     pub(crate) uid: u32,
     pub(crate) program: Program,
-    pub(crate) unit: Option<String>,
+    pub(crate) unit: Option<ServiceUnit>,
     pub(crate) allocator: String,
     pub(crate) candidate: Option<String>,
     pub(crate) settings: Option<BTreeMap<String, String>>,

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use imas_engine::context::Context;
 use imas_linux::catalogue::CatalogueCandidate;
-use imas_linux::index::detail_of_unit;
+use imas_linux::index::{ServiceUnit, detail_of_unit};
 use imas_linux::started_name::name_of_detail;
 use imas_store::decisions::Decided;
 use imas_store::domain::Domain;
@@ -150,7 +150,7 @@ impl ProgramSource {
     /// The program that the process runs: that of its service, else that of its executable.
     pub(crate) fn program_of(&self, identity: &Identity) -> Option<&StoredProgram> {
         let path = identity.program.path.to_string_lossy();
-        let unit = identity.unit.as_deref().map(detail_of_unit);
+        let unit = identity.unit.as_ref().and_then(ServiceUnit::system_name).map(detail_of_unit);
         let detail = identity.program.detail.clone();
         // imasd, and an earlier version, know it by its file alone.
         let by_file = name_of_detail(&detail).map(|_| String::new());

@@ -2,6 +2,7 @@
 //! What one look at the machine shows. Plain data, serialisable. Names are not escaped: code that prints one
 //! escapes it ([`imas_core::printable`]).
 
+use imas_linux::index::ServiceUnit;
 use std::collections::BTreeMap;
 
 use imas_core::adaptive::Weight;
@@ -51,8 +52,8 @@ pub struct LiveProcess {
     pub number: Option<i64>,
     /// The store that knows the program.
     pub store: Option<StoreKind>,
-    /// The systemd service of the process.
-    pub unit: Option<String>,
+    /// The service of the process, of the system or of a user.
+    pub unit: Option<ServiceUnit>,
     /// The allocator that is really mapped: its name in the catalogue, else the library's file name.
     pub allocator: String,
     /// The candidate, as far as mappings and environment show it.

@@ -216,6 +216,7 @@ mod tests {
             pid: 1,
             program: Program { path: "/p".into(), detail: String::new() },
             unit: None,
+            control_group: String::new(),
             mapped: mapped.iter().collect(),
             environment: environment.iter().map(OsString::from).collect(),
         }

@@ -152,6 +152,7 @@ mod tests {
                 pid: 1,
                 program: Program { path: "/usr/bin/server".into(), detail: String::new() },
                 unit: None,
+                control_group: String::new(),
                 mapped: [libc, &other].into_iter().collect(),
                 environment: vec![format!("LD_PRELOAD={}", list.join(":")).into()],
             })

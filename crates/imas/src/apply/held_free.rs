@@ -9,6 +9,8 @@ use imas_linux::serving::candidate::{On, RealCandidates};
 use imas_linux::{process, process_heaps};
 use imas_view::keeps_away;
 
+use super::unit::Unit;
+
 use imas_cli::format::mib;
 use imas_cli::message;
 
@@ -19,10 +21,10 @@ const LEAST_SHARE: f64 = 0.1;
 const MOST: usize = 16;
 
 /// The candidate for a running service that was left untouched and holds much free memory.
-pub(super) fn candidate(context: &Context, unit: &str) -> Option<String> {
+pub(super) fn candidate(context: &Context, unit: &Unit) -> Option<String> {
     let candidates = RealCandidates::of(context.catalogue.all());
     let careful = keeps_away::careful(&candidates)?.to_owned();
-    let of_unit = |process: &Running| process.unit.as_deref() == Some(unit);
+    let of_unit = |process: &Running| process.system_unit() == Some(unit.name.as_str()) && unit.has(process);
     let untouched = |process: &Running| process.is_on(SYSTEM, &candidates) != On::No;
     let own: Vec<Running> = running::all().into_iter().filter(of_unit).collect();
     if own.is_empty() || !own.iter().all(untouched) {
@@ -38,7 +40,8 @@ pub(super) fn candidate(context: &Context, unit: &str) -> Option<String> {
         return None;
     }
     message::say(&format!(
-        "imas: {unit}: {} of {} MiB are free pages that a trim returns; nothing is measured yet, so {careful} is tried",
+        "imas: {}: {} of {} MiB are free pages that a trim returns; nothing is measured yet, so {careful} is tried",
+        unit.name,
         mib(free as f64),
         mib(resident as f64)
     ));

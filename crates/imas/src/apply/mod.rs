@@ -296,7 +296,7 @@ fn proven(
     let state = known.map(|known| state(context, store, known, &rules)).transpose()?;
     let pick = match state.as_ref().and_then(settled::settled) {
         Some(settled) => Some(settled.to_owned()).filter(|pick| pick != imas_core::SYSTEM),
-        None => held_free::candidate(context, name),
+        None => held_free::candidate(context, &unit),
     };
     let Some(candidate) = pick.and_then(|pick| choice::usable(context, &pick).ok()) else { return Ok(None) };
     if lasting_settings::prints_a_line(&candidate) {

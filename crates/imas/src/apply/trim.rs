@@ -4,6 +4,7 @@
 //! Only a process that was started under a candidate that gives back can answer. Of the others it says what a restart
 //! would bring. Nothing is put into a process.
 
+use imas_linux::index::ServiceUnit;
 use std::io::ErrorKind;
 use std::process::ExitCode;
 use std::thread::sleep;
@@ -40,7 +41,7 @@ const MOST_LOOKED_AT: usize = 16;
 struct Row {
     pid: u32,
     program: String,
-    unit: Option<String>,
+    unit: Option<ServiceUnit>,
     candidate: Option<String>,
     /// Whether it could be asked.
     asked: bool,
@@ -98,7 +99,7 @@ fn meant(word: &str) -> Result<Vec<Running>> {
         return Ok(vec![found]);
     }
     let name = unit::full_name(word)?;
-    let of_unit = |process: &Running| process.unit.as_deref() == Some(name.as_str());
+    let of_unit = |process: &Running| process.system_unit() == Some(name.as_str());
     let found: Vec<Running> = running::all().into_iter().filter(of_unit).collect();
     if found.is_empty() {
         return Err(Hinted::error(

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use imas_linux::environment::Variables;
 use imas_linux::program::{Command, Program};
+use imas_linux::running::Running;
 use imas_linux::undone::undone;
 
 use super::drop_in::{self, Found};
@@ -34,6 +35,8 @@ pub(crate) struct Unit {
     /// Folder in which it starts: `WorkingDirectory=`. Empty where none is set.
     folder: PathBuf,
     main_pid: Option<u32>,
+    /// Its control group, as the manager has it: `ControlGroup=`. Empty where it does not run, or was read from files.
+    control_group: String,
     /// Limit on its memory in bytes: `MemoryMax=`.
     pub(crate) memory_max: Option<u64>,
     /// `RootDirectory=` or `RootImage=` where the unit runs in another file system.
@@ -92,7 +95,7 @@ impl Unit {
     }
 
     fn from_manager(name: &str) -> Result<Self> {
-        const PROPERTIES: &str = "LoadState,Environment,EnvironmentFiles,UnsetEnvironment,ExecStart,MainPID,RootDirectory,RootImage,RefuseManualStop,MemoryMax,WorkingDirectory";
+        const PROPERTIES: &str = "LoadState,Environment,EnvironmentFiles,UnsetEnvironment,ExecStart,MainPID,RootDirectory,RootImage,RefuseManualStop,MemoryMax,WorkingDirectory,ControlGroup";
         let shown = systemctl(&["show", "--property", PROPERTIES, "--", name])?;
         let mut unit = Self { name: name.to_owned(), ..Self::default() };
         // What the manager gives every service (`DefaultEnvironment=`). Without an answer the unit's own is known.
@@ -112,6 +115,7 @@ impl Unit {
                 "MemoryMax" => unit.memory_max = bytes(value),
                 "WorkingDirectory" => unit.folder = folder(value),
                 "RefuseManualStop" => unit.refuses_stop = value == "yes",
+                "ControlGroup" => value.clone_into(&mut unit.control_group),
                 "MainPID" => unit.main_pid = value.parse().ok().filter(|&pid| pid != 0),
                 "RootDirectory" | "RootImage" if !value.is_empty() && value != "/" => {
                     unit.own_root = Some(format!("{key}={value}"));
@@ -219,6 +223,11 @@ impl Unit {
             }
             self.environment.insert(name.into(), value.replace("%%", "%").into());
         }
+    }
+
+    /// Whether the process is in the control group that the manager gave the service.
+    pub(super) fn has(&self, process: &Running) -> bool {
+        !self.control_group.is_empty() && process.is_in_group(&self.control_group)
     }
 
     /// Whether systemd takes the variable with this value away from the environment.

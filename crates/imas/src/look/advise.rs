@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use imas_cli::format::{self, counted, counted_verb};
 use imas_core::stats::Interval;
-use imas_linux::index::detail_of_unit;
+use imas_linux::index::{ServiceUnit, detail_of_unit};
 use imas_linux::running::Running;
 use imas_linux::serving::candidate::{On, RealCandidates};
 use imas_linux::started_name::is_meant;
@@ -35,7 +35,7 @@ const NO_ADVICE: u8 = 1;
 struct Row {
     pid: u32,
     program: String,
-    unit: Option<String>,
+    unit: Option<ServiceUnit>,
     /// The candidate that it runs under.
     on: String,
     /// The pick of its program.
@@ -108,7 +108,7 @@ fn advice(context: &Context, store: &Store) -> Result<Advice> {
 fn runs(process: &Running, program: &StoredProgram, programs: &[StoredProgram]) -> bool {
     let of_file = |program: &StoredProgram| process.program.path.as_os_str() == program.path.as_str();
     let its_service = |program: &StoredProgram| {
-        process.unit.as_deref().is_some_and(|unit| detail_of_unit(unit) == program.detail) && of_file(program)
+        process.system_unit().is_some_and(|unit| detail_of_unit(unit) == program.detail) && of_file(program)
     };
     let elsewhere =
         || is_meant(&program.detail, &process.program.detail) && !programs.iter().any(its_service);
@@ -139,7 +139,7 @@ fn row(candidates: &RealCandidates, state: &ProgramView, pick: &str, process: &R
 }
 
 fn how(process: &Running, pick: &str, number: i64) -> String {
-    match &process.unit {
+    match process.system_unit() {
         Some(unit) => format!("imas apply {unit} --candidate {pick} --write --now"),
         None => format!("end it and start it again with 'imas run -- ...' (imas explain {number})"),
     }
@@ -157,7 +157,7 @@ fn page(advice: &Advice) -> String {
     let rows = advice.processes.iter().map(|row| {
         vec![
             row.pid.to_string(),
-            row.unit.clone().unwrap_or_else(|| row.program.clone()),
+            row.unit.as_ref().map_or_else(|| row.program.clone(), ServiceUnit::to_string),
             row.on.clone(),
             row.pick.clone(),
             change(row.cpu),

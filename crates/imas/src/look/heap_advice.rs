@@ -2,6 +2,7 @@
 //! Advice without a trial, for running processes whose glibc holds free pages: what a trim would return is read from
 //! outside, to the page.
 
+use imas_linux::index::ServiceUnit;
 use std::collections::BTreeMap;
 
 use imas_cli::format::counted;
@@ -11,18 +12,18 @@ use imas_linux::running::Running;
 use imas_linux::serving::candidate::{On, RealCandidates};
 use imas_linux::{process, process_heaps};
 use imas_view::keeps_away::{self, LEAST_BYTES};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::look::heap_words::{self, size};
 use crate::look::last_look::{Growth, LastLook};
 use imas_engine::context::Context;
 
 /// One process that holds free pages.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct HeapRow {
     pid: u32,
     program: String,
-    unit: Option<String>,
+    unit: Option<ServiceUnit>,
     threads: u64,
     /// What its heaps hold.
     heaps: HeapFigures,
@@ -56,7 +57,9 @@ pub(crate) fn rows(context: &Context, running: &[Running], candidates: &RealCand
 
 /// Processes whose service holds enough, or whose program if they are of no service: it is restarted as a whole.
 fn worth_it(looked_at: Vec<(&Running, HeapFigures)>) -> Vec<(&Running, HeapFigures)> {
-    let whole = |process: &Running| process.unit.clone().unwrap_or_else(|| process.program.to_string());
+    let whole = |process: &Running| {
+        process.unit.as_ref().map_or_else(|| process.program.to_string(), ServiceUnit::to_string)
+    };
     let mut sums: BTreeMap<String, u64> = BTreeMap::new();
     for (process, heaps) in &looked_at {
         *sums.entry(whole(process)).or_default() += heaps.bytes.returnable;
@@ -67,7 +70,7 @@ fn worth_it(looked_at: Vec<(&Running, HeapFigures)>) -> Vec<(&Running, HeapFigur
 }
 
 fn row(process: &Running, heaps: HeapFigures, advised: Option<&str>, look: &mut LastLook) -> HeapRow {
-    let how = match (&process.unit, advised) {
+    let how = match (process.system_unit(), advised) {
         (Some(unit), Some(candidate)) => format!("imas apply {unit} --candidate {candidate}"),
         (None, Some(candidate)) => format!(
             "start it again with 'imas run --candidate {candidate} -- ...', or measure it first: docs/services.md"
@@ -91,7 +94,7 @@ pub(crate) fn page(rows: &[HeapRow]) -> String {
     let line = |row: &HeapRow| {
         format!(
             "{} (pid {}, {}): {}{}; {}\n",
-            row.unit.as_deref().unwrap_or(&row.program),
+            row.unit.as_ref().map_or_else(|| row.program.clone(), ServiceUnit::to_string),
             row.pid,
             counted(row.threads, "thread"),
             heap_words::held(&row.heaps),

@@ -5,6 +5,7 @@
 //! The process is only read from outside: it is neither attached to nor signalled. What is live in its heap is read
 //! where glibc's malloc serves it, and counted by the hook in a trial.
 
+use imas_linux::index::ServiceUnit;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
@@ -40,7 +41,7 @@ struct ProcessMemory {
     schema: u32,
     pid: u32,
     program: String,
-    unit: Option<String>,
+    unit: Option<ServiceUnit>,
     /// Whether IMAS is active in it, and who set its allocator.
     active: Active,
     /// The candidate that the process runs under, by its mappings and its environment; absent if these do not

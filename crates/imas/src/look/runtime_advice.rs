@@ -2,6 +2,7 @@
 //! Advice without a trial, for running processes of a language runtime: a JVM that holds far more than its objects
 //! need, and programs whose settings nobody has tried.
 
+use imas_linux::index::ServiceUnit;
 use std::collections::BTreeMap;
 
 use imas_core::SYSTEM;
@@ -27,7 +28,7 @@ const G1: &str = "GarbageFirst";
 pub(crate) struct RuntimeRow {
     pid: u32,
     program: String,
-    unit: Option<String>,
+    unit: Option<ServiceUnit>,
     runtime: Runtime,
     version: Option<String>,
     resident_bytes: u64,
@@ -55,7 +56,7 @@ pub(crate) fn rows(context: &Context, running: &[Running], candidates: &RealCand
         if resident < LEAST_RESIDENT || process.is_on(SYSTEM, candidates) == On::No {
             continue;
         }
-        let whole = process.unit.clone().unwrap_or_else(|| process.program.to_string());
+        let whole = process.unit.as_ref().map_or_else(|| process.program.to_string(), ServiceUnit::to_string);
         let place = largest.entry(whole).or_insert((resident, process));
         if place.0 < resident {
             *place = (resident, process);
@@ -109,7 +110,7 @@ fn rank(candidate: &CatalogueCandidate, heap: &JvmHeap) -> (bool, bool) {
 
 fn how(process: &Running, names: &[String], is_proven: bool) -> Option<String> {
     let first = names.first()?;
-    Some(match &process.unit {
+    Some(match process.system_unit() {
         Some(unit) if is_proven || names.len() == 1 => format!("imas apply {unit} --candidate {first}"),
         Some(unit) => format!("imas apply {unit} --candidate {first} (or {})", names[1..].join(", ")),
         None if is_proven => format!("start it again with 'imas run --candidate {first} -- ...'"),
@@ -127,7 +128,7 @@ pub(crate) fn page(rows: &[RuntimeRow]) -> String {
 }
 
 fn line(row: &RuntimeRow) -> String {
-    let what = row.unit.as_deref().unwrap_or(&row.program);
+    let what = row.unit.as_ref().map_or_else(|| row.program.clone(), ServiceUnit::to_string);
     let version = row.version.as_ref().map_or_else(String::new, |version| format!(" {version}"));
     let why = match &row.jvm {
         Some(heap) => format!(

@@ -1,0 +1,421 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The procedure: a thread is chosen, stopped, judged, and let go into malloc_trim.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use crate::Site;
+use crate::filter;
+use crate::frame::{self, Before, Laid};
+use crate::memory::Memory;
+use crate::process::{Target, Waiting};
+use crate::refusal::{Refusal, Unfit};
+use crate::stack::{self, Range, Standing};
+use crate::trace::{Registers, Stop, Tracee};
+use crate::waits::{RESTART_BLOCK, Wait, is_interrupted};
+
+/// Time in which a thread stands still once it was asked to. A frozen one does not.
+const LONGEST_STOP: Duration = Duration::from_millis(200);
+/// Time in which the locks of all arenas must have been seen free, while one thread stands still.
+const LONGEST_LOCKS: Duration = Duration::from_millis(20);
+/// Time between two looks at a lock that is held.
+const BETWEEN_LOCKS: Duration = Duration::from_micros(20);
+/// Time between two looks at the threads.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
+/// A thread that has begun its wait no longer ago than this may be made to begin it again.
+const JUST_BEGUN: Duration = Duration::from_millis(5);
+/// Most arenas whose locks are looked at.
+const MOST_ARENAS: usize = 4096;
+/// All signals. The kernel leaves SIGKILL and SIGSTOP out.
+const ALL_SIGNALS: u64 = u64::MAX;
+
+/// How long a call may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    /// Until a thread was found.
+    pub find: Duration,
+    /// Until that thread has come back to what it did.
+    pub end: Duration,
+}
+
+/// What was done.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Done {
+    /// The thread that called malloc_trim.
+    pub thread: i32,
+    /// Number of the system call in which it waited.
+    pub call: i64,
+    /// Time that it stood still, ms.
+    pub stood_ms: f64,
+    /// Time from then until it was back, ms; None where that was not seen.
+    pub trim_ms: Option<f64>,
+    /// Arenas whose locks were looked at.
+    pub arenas: usize,
+    /// Threads that were tried.
+    pub tries: u32,
+    /// Resident anonymous bytes before and after.
+    pub resident: Option<(u64, u64)>,
+}
+
+/// Lets one waiting thread of the process call `malloc_trim(0)`.
+///
+/// Blocks until it is done or refused, at most as long as the bounds say together. Every request of ptrace is made by a
+/// thread of its own: when that ends, the kernel lets go whatever it traced.
+///
+/// # Errors
+/// When the process must be left alone, with the reason. Nothing was changed then.
+pub fn trim(pid: u32, site: &Site, bounds: Bounds) -> Result<Done, Refusal> {
+    let site = site.clone();
+    let traced =
+        std::thread::Builder::new().name("trim".to_owned()).spawn(move || Procedure::run(pid, site, bounds));
+    let ended = traced.map(std::thread::JoinHandle::join);
+    match ended {
+        Ok(Ok(done)) => done,
+        Ok(Err(_)) => Err(Refusal::Kernel("the tracing thread failed".to_owned())),
+        Err(error) => Err(Refusal::Kernel(error.to_string())),
+    }
+}
+
+struct Procedure {
+    target: Target,
+    site: Site,
+    until: Instant,
+    tries: u32,
+}
+
+/// Why a try with one thread came to nothing.
+enum Failed {
+    Thread(Unfit),
+    Process(Refusal),
+}
+
+impl From<std::io::Error> for Failed {
+    fn from(error: std::io::Error) -> Self {
+        Self::Process(Refusal::of_errno(&error))
+    }
+}
+
+impl From<Unfit> for Failed {
+    fn from(unfit: Unfit) -> Self {
+        Self::Thread(unfit)
+    }
+}
+
+impl From<Refusal> for Failed {
+    fn from(refusal: Refusal) -> Self {
+        Self::Process(refusal)
+    }
+}
+
+/// A thread that stands still and may be let go into malloc_trim.
+struct Judged {
+    laid: Laid,
+    memory: Memory,
+    arenas: usize,
+}
+
+impl Procedure {
+    fn run(pid: u32, site: Site, bounds: Bounds) -> Result<Done, Refusal> {
+        let target = Target::of(pid)?;
+        if target.has_shadow_stack() {
+            return Err(Refusal::ShadowStack);
+        }
+        let mut procedure = Self { target, site, until: Instant::now() + bounds.find, tries: 0 };
+        let before = procedure.target.anonymous_bytes();
+        let (mut done, laid) = procedure.find()?;
+        let begun = Instant::now();
+        if procedure.wait_until_back(done.thread, &laid, begun + bounds.end) {
+            done.trim_ms = Some(begun.elapsed().as_secs_f64() * 1e3);
+        }
+        done.resident = before.zip(procedure.target.anonymous_bytes());
+        Ok(done)
+    }
+
+    /// Tries threads, the best ones first, until one was let go into malloc_trim. Returns the lowest address of its
+    /// frame and its stack pointer as well.
+    fn find(&mut self) -> Result<(Done, Range), Refusal> {
+        let mut why = "all of them run, or wait elsewhere".to_owned();
+        loop {
+            for waiting in self.target.waiting() {
+                self.tries += 1;
+                match self.attempt(&waiting) {
+                    Ok(done) => return Ok(done),
+                    Err(Failed::Process(Refusal::Ended))
+                        if Target::of(self.target.pid.unsigned_abs()).is_ok() => {}
+                    Err(Failed::Process(refusal)) => return Err(refusal),
+                    Err(Failed::Thread(unfit)) => why = unfit.words().to_owned(),
+                }
+                if Instant::now() >= self.until {
+                    return Err(Refusal::NoThread(why));
+                }
+            }
+            if Instant::now() >= self.until {
+                return Err(Refusal::NoThread(why));
+            }
+            sleep(BETWEEN_LOOKS);
+        }
+    }
+
+    fn attempt(&self, waiting: &Waiting) -> Result<(Done, Range), Failed> {
+        let tid = waiting.tid;
+        if self.target.is_frozen(tid) {
+            return Err(Refusal::Standing.into());
+        }
+        let has_filter = self.target.has_filter(tid)?;
+        let (mapping, is_stack) = self.target.mapping(waiting.call.stack).ok_or(Unfit::UnknownStack)?;
+        let is_first = is_stack && tid == self.target.pid;
+        if waiting.wait == Wait::JustBegun {
+            self.wait_for_begin(tid)?;
+        }
+        let begun = Instant::now();
+        let tracee = Tracee::seize(tid)?;
+        tracee.interrupt()?;
+        // From here on an early return leaves the thread traced until ours ends: so each way out lets it go.
+        match tracee.wait(begun + LONGEST_STOP)? {
+            Some(Stop::Asked) => {}
+            Some(Stop::Signal(signal)) => return let_go(tracee, signal, Unfit::WentOn),
+            Some(_) => return let_go(tracee, 0, Unfit::WentOn),
+            None => return Err(Refusal::Standing.into()), // it cannot be let go before it stands; it is when we end
+        }
+        let mut begun = begun;
+        let (next, judged) = match self.goes_on_with(&tracee, waiting, &mut begun) {
+            Ok(next) => {
+                let judged = self.judge(&tracee, &next, (mapping, is_first), has_filter);
+                (Some(next), judged)
+            }
+            Err(failed) => (None, Err(failed)),
+        };
+        let Judged { laid, memory, arenas } = match judged {
+            Ok(judged) => judged,
+            Err(failed) => {
+                // A call that EINTR would end is made again all the same.
+                if let Some(next) = next.filter(|next| next.is_again) {
+                    tracee.set_registers(&next.registers)?;
+                }
+                let _ = tracee.let_go(0); // it has ended, perhaps
+                return Err(failed);
+            }
+        };
+        let range = Range { begin: laid.address, end: laid.address + laid.bytes.len() as u64 };
+        let written =
+            memory.write(laid.address, &laid.bytes).and_then(|()| tracee.set_registers(&laid.registers));
+        // A handler that allocates must not run on top of malloc_trim. The frame has the thread's own mask.
+        let let_go_of = written.and_then(|()| tracee.block(ALL_SIGNALS)).and_then(|()| tracee.let_go(0));
+        let_go_of?;
+        let done = Done {
+            thread: tid,
+            call: waiting.call.number,
+            stood_ms: begun.elapsed().as_secs_f64() * 1e3,
+            trim_ms: None,
+            arenas,
+            tries: self.tries,
+            resident: None,
+        };
+        Ok((done, range))
+    }
+
+    /// Waits until the thread begins its wait anew.
+    fn wait_for_begin(&self, tid: i32) -> Result<(), Unfit> {
+        let before = self.target.waits_begun(tid);
+        let mut last = Instant::now();
+        while Instant::now() < self.until {
+            sleep(BETWEEN_LOOKS);
+            let has_begun = self.target.waits_begun(tid) != before;
+            if has_begun && last.elapsed() < JUST_BEGUN && self.target.look(tid).is_some() {
+                return Ok(());
+            }
+            if has_begun {
+                return Err(Unfit::WentOn);
+            }
+            last = Instant::now();
+        }
+        Err(Unfit::TimeLimit)
+    }
+
+    /// The registers with which the thread, which stands still, goes on after malloc_trim. Where its wait has a limit
+    /// that only the kernel knows, it is waited for first; `begun` is then the time of its end.
+    fn goes_on_with(&self, tracee: &Tracee, waiting: &Waiting, begun: &mut Instant) -> Result<Next, Failed> {
+        let registers = tracee.registers()?;
+        let Some(result) = frame::result(&registers) else { return Err(Unfit::WentOn.into()) };
+        if !is_interrupted(result) || frame::call_number(&registers) != waiting.call.number {
+            return Err(Unfit::WentOn.into());
+        }
+        if frame::stack_pointer(&registers) != waiting.call.stack {
+            return Err(Unfit::WentOn.into());
+        }
+        if result == RESTART_BLOCK && waiting.wait == Wait::ToItsEnd {
+            let registers = self.at_its_end(tracee)?;
+            *begun = Instant::now();
+            return Ok(Next { registers: frame::behind(&registers), is_again: false });
+        }
+        if waiting.wait == Wait::ToItsEnd {
+            return Err(Unfit::TimeLimit.into());
+        }
+        Ok(Next { registers: frame::again(&registers), is_again: true })
+    }
+
+    /// The registers where the thread leaves its call.
+    fn at_its_end(&self, tracee: &Tracee) -> Result<Registers, Failed> {
+        // The first stop is where it enters the call that continues the interrupted one.
+        for _ in 0..2 {
+            tracee.go_on_to_call()?;
+            match tracee.wait(self.until)? {
+                Some(Stop::SystemCall) => {}
+                Some(Stop::Signal(signal)) => {
+                    // It gets its signal now. The next stop is the one that was asked for.
+                    return Err(self.with_signal(tracee, signal));
+                }
+                Some(_) => return Err(Unfit::WentOn.into()),
+                None => {
+                    // Asked to stand again, so that it can be let go; the kernel continues its call.
+                    tracee.interrupt()?;
+                    return match tracee.wait(Instant::now() + LONGEST_STOP)? {
+                        Some(Stop::Signal(signal)) => Err(self.with_signal(tracee, signal)),
+                        Some(_) => Err(Unfit::TimeLimit.into()),
+                        None => Err(Refusal::Standing.into()),
+                    };
+                }
+            }
+        }
+        let registers = tracee.registers()?;
+        match frame::result(&registers) {
+            Some(result) if !is_interrupted(result) => Ok(registers),
+            _ => Err(Unfit::WentOn.into()),
+        }
+    }
+
+    /// Lets the thread have the signal that came meanwhile.
+    fn with_signal(&self, tracee: &Tracee, signal: i32) -> Failed {
+        match tracee.hand_on(signal) {
+            Ok(()) => Unfit::WentOn.into(),
+            Err(error) => error.into(),
+        }
+    }
+
+    /// Whether the thread, which stands still, may be let go into malloc_trim, and how.
+    fn judge(
+        &self,
+        tracee: &Tracee,
+        next: &Next,
+        (mapping, is_first): (Range, bool),
+        has_filter: bool,
+    ) -> Result<Judged, Failed> {
+        let memory = Memory::of_thread(self.target.pid)?;
+        self.is_same_program(&memory)?;
+        if next.is_again {
+            let mut instruction = [0; frame::SYSCALL.len()];
+            memory
+                .read(frame::program_counter(&next.registers), &mut instruction)
+                .ok_or(Unfit::OtherEntry)?;
+            if instruction != frame::SYSCALL {
+                return Err(Unfit::OtherEntry.into());
+            }
+        }
+        let thread = frame::thread_pointer(&next.registers);
+        let record = words(&memory, thread, stack::RECORD).ok_or(Unfit::UnknownStack)?;
+        let pointer = frame::stack_pointer(&next.registers);
+        let standing = Standing { pointer, thread, record: &record, mapping, is_first };
+        let stack = standing.stack()?;
+        let extended = tracee.extended_registers()?;
+        if !standing.has_room(stack, frame::room(extended.len())) {
+            return Err(Unfit::NoRoom.into());
+        }
+        let used = standing.in_use(stack);
+        let bytes = usize::try_from(used.end - used.begin).unwrap_or(0);
+        let in_use = words(&memory, used.begin, bytes).ok_or(Unfit::UnknownStack)?;
+        if stack::has_signal_frame(&in_use) {
+            return Err(Unfit::InHandler.into());
+        }
+        if has_filter {
+            self.passes_filters(tracee, frame::program_counter(&next.registers))?;
+        }
+        let arenas = self.locks_seen_free(&memory)?;
+        let before = Before { registers: next.registers, extended: &extended, blocked: tracee.blocked()? };
+        let laid =
+            frame::lay(&before, self.site.malloc_trim.0, self.site.sigreturn.0).ok_or(Unfit::NoRoom)?;
+        Ok(Judged { laid, memory, arenas })
+    }
+
+    /// Whether the process still has the code that was found.
+    fn is_same_program(&self, memory: &Memory) -> Result<(), Refusal> {
+        for (address, expected) in [self.site.malloc_trim, self.site.sigreturn] {
+            let mut bytes = [0; 16];
+            if memory.read(address, &mut bytes).is_none() || bytes != expected {
+                return Err(Refusal::OtherProgram);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether each filter of system calls lets malloc_trim do what it does.
+    fn passes_filters(&self, tracee: &Tracee, instruction: u64) -> Result<(), Failed> {
+        for number in 0.. {
+            let filter = match tracee.filter(number) {
+                Ok(Some(filter)) => filter,
+                Ok(None) => break,
+                Err(_) => return Err(Refusal::FilterUnread.into()),
+            };
+            for (name, seen) in filter::needed(self.site.first_arena, instruction) {
+                if !filter::allows(&filter, &seen) {
+                    return Err(Refusal::Filter(name.to_owned()).into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Number of arenas, each lock of which was seen free once.
+    fn locks_seen_free(&self, memory: &Memory) -> Result<usize, Unfit> {
+        let until = Instant::now() + LONGEST_LOCKS;
+        let (mut arena, mut arenas) = (self.site.first_arena, 0);
+        loop {
+            while memory.word(arena).ok_or(Unfit::LockHeld)? & 0xffff_ffff != 0 {
+                if Instant::now() >= until {
+                    return Err(Unfit::LockHeld);
+                }
+                sleep(BETWEEN_LOCKS);
+            }
+            arenas += 1;
+            arena = memory.word(arena.wrapping_add(self.site.next)).ok_or(Unfit::LockHeld)?;
+            if arena == self.site.first_arena {
+                return Ok(arenas);
+            }
+            if arenas >= MOST_ARENAS {
+                return Err(Unfit::LockHeld);
+            }
+        }
+    }
+
+    /// Whether the thread was seen in a system call outside of its frame, in time.
+    fn wait_until_back(&self, tid: i32, laid: &Range, until: Instant) -> bool {
+        while Instant::now() < until {
+            match self.target.call(tid) {
+                Some(call) if call.stack >= laid.end => return true,
+                _ => sleep(BETWEEN_LOOKS),
+            }
+        }
+        false
+    }
+}
+
+/// How a thread that stands still goes on after malloc_trim.
+struct Next {
+    registers: Registers,
+    /// Whether its system call is made again.
+    is_again: bool,
+}
+
+/// Lets the thread go with this signal, as it was.
+fn let_go<T>(tracee: Tracee, signal: i32, unfit: Unfit) -> Result<T, Failed> {
+    tracee.let_go(signal)?;
+    Err(unfit.into())
+}
+
+/// Words from the address on.
+fn words(memory: &Memory, address: u64, bytes: usize) -> Option<Vec<u64>> {
+    let mut read = vec![0; bytes / 8 * 8];
+    memory.read(address, &mut read)?;
+    Some(read.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word)).collect())
+}
