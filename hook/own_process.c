@@ -16,9 +16,9 @@ unsigned own_process_threads(void) {
     return (unsigned)threads.st_nlink - LINKS_OF_A_FOLDER;
 }
 
-uint64_t own_process_resident(void) {
+static uint64_t resident_in(const char *statm) {
     char text[128];
-    if (sys_read_text("/proc/self/statm", text, sizeof text) <= 0)
+    if (sys_read_text(statm, text, sizeof text) <= 0)
         return BUDGET_UNKNOWN;
     const char *at = text;
     text_number(&at); /* the size */
@@ -28,7 +28,14 @@ uint64_t own_process_resident(void) {
     if (*at++ != ' ')
         return BUDGET_UNKNOWN;
     uint64_t shared = text_number(&at);
+    if (resident == 0)
+        return BUDGET_UNKNOWN; /* the first thread has ended */
     return resident > shared ? resident - shared : 0;
+}
+
+uint64_t own_process_resident(void) {
+    uint64_t resident = resident_in("/proc/self/statm");
+    return resident == BUDGET_UNKNOWN ? resident_in("/proc/thread-self/statm") : resident;
 }
 
 /* Whether what stands behind `name` begins with `digit` and, if it is 0, has no other digit. */

@@ -87,6 +87,16 @@ static void read_fields(const char *path, struct field *fields, unsigned count) 
     sys_close(file.fd);
 }
 
+/* The files that describe the memory of this process are empty or missing under /proc/self once its first thread has
+ * ended. /proc/thread-self has them always. It comes second: a profile that confines the program may name the first. */
+static void read_own_fields(const char *first, const char *second, struct field *fields, unsigned count) {
+    read_fields(first, fields, count);
+    for (unsigned i = 0; i < count; i++)
+        if (fields[i].seen)
+            return;
+    read_fields(second, fields, count);
+}
+
 /* ---- ourselves ----------------------------------------------------------------------------------------- */
 
 /* Set by the linker: our zero-initialised tables, which the kernel shows as one more anonymous mapping. */
@@ -187,10 +197,10 @@ static uint64_t stack_bytes(const struct mapping *mapping, const struct mapping 
     return mapping->end - below->start == default_stack_bytes ? mapping->end - mapping->start : 0;
 }
 
-uint64_t proc_heap_bytes(void) {
+static uint64_t heap_bytes_in(const char *maps) {
     uint64_t bytes = 0;
     struct mapping below = {.permissions = ""};
-    if (!open_file("/proc/self/maps"))
+    if (!open_file(maps))
         return 0;
     while (next_line()) {
         struct mapping mapping = parse_mapping();
@@ -204,16 +214,21 @@ uint64_t proc_heap_bytes(void) {
     return bytes;
 }
 
+uint64_t proc_heap_bytes(void) {
+    uint64_t bytes = heap_bytes_in("/proc/self/maps");
+    return bytes > 0 ? bytes : heap_bytes_in("/proc/thread-self/maps");
+}
+
 uint64_t proc_resident_bytes(void) {
     struct field fields[] = {{.name = "Pss_Anon:"}, {.name = "LazyFree:"}, {.name = "SwapPss:"}, {.name = "Anonymous:"}};
-    read_fields("/proc/self/smaps_rollup", fields, 4);
+    read_own_fields("/proc/self/smaps_rollup", "/proc/thread-self/smaps_rollup", fields, 4);
     uint64_t anonymous = fields[0].seen ? fields[0].value : fields[3].value; /* Pss_Anon since Linux 5.3 */
     return less((less(anonymous, fields[1].value) + fields[2].value) * 1024, tables_resident());
 }
 
 uint64_t proc_peak_resident_bytes(void) {
     struct field peak = {.name = "VmHWM:"};
-    read_fields("/proc/self/status", &peak, 1);
+    read_own_fields("/proc/self/status", "/proc/thread-self/status", &peak, 1);
     return peak.value * 1024;
 }
 

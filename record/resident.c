@@ -20,11 +20,11 @@ static uint64_t field(const char *text, unsigned spaces) {
     return text_number(&text);
 }
 
-/* Resident minus shared pages of /proc/self/statm. */
-static bool anonymous_pages(uint64_t *pages) {
+/* Resident minus shared pages of a statm; false where it has none. */
+static bool anonymous_pages_in(const char *path, uint64_t *pages) {
     char text[128];
     struct descriptor statm;
-    if (!descriptor_open(&statm, "/proc/self/statm", O_RDONLY))
+    if (!descriptor_open(&statm, path, O_RDONLY))
         return false;
     long got = descriptor_is_same(&statm) ? sys3(SYS_read, statm.number, text, sizeof text - 1) : 0;
     descriptor_close(&statm);
@@ -33,7 +33,12 @@ static bool anonymous_pages(uint64_t *pages) {
     text[got] = '\0';
     uint64_t resident = field(text, 1), shared = field(text, 2);
     *pages = resident > shared ? resident - shared : 0;
-    return true;
+    return resident > 0;
+}
+
+/* Once the first thread of the process has ended, only the files of another thread have the memory. */
+static bool anonymous_pages(uint64_t *pages) {
+    return anonymous_pages_in("/proc/self/statm", pages) || anonymous_pages_in("/proc/thread-self/statm", pages);
 }
 
 static void plan_next(uint64_t now_ns) {

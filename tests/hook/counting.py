@@ -144,6 +144,15 @@ def memory(allocators):
               left["resident_bytes_peak"] > 0 and left["ns_last"] > left["ns_start"], left["max_rss_bytes"])
         over_time = left["resident_kib_time"] * 1024 / max((left["ns_last"] - left["ns_start"]) >> 16, 1)
         check(f"memory: resident over time {allocator}", 0 < over_time <= left["resident_bytes_peak"], over_time)
+        without_first_thread(allocator)
+
+
+def without_first_thread(allocator):
+    """A process that goes on without its first thread has the memory of one that has it."""
+    plain, without = (under("trial", allocator, [WORK / "first_ends", *words])[1] for words in ([], ["ends"]))
+    for figure in ("resident_bytes_peak", "heap_bytes_peak", "max_rss_bytes"):
+        check(f"memory: {figure} without the first thread {allocator}", plain[figure] > 50 << 20 and
+              0.8 < without[figure] / plain[figure] < 1.25, f"{without[figure]} {plain[figure]}")
 
 
 TELLING = ["system", "jemalloc", "tcmalloc"]

@@ -97,7 +97,7 @@ def build():
     compile_program("pointers", "-no-pie", "-fno-pie", "-Wl,-z,lazy")
     for name in ["dlsym_fails", "threads", "late", "forks", "spawns", "execs", "jumps", "semantics", "dies", "counts",
                  "live", "sandboxed", "auxiliary", "clones", "stacks", "children", "holes", "dawdle", "nothing", "huge",
-                 "nested_fork"]:
+                 "nested_fork", "first_ends"]:
         compile_program(name)
     unit = [ROOT / "hook" / f"{name}.c" for name in ("sample", "environment", "page")]
     subprocess.run(["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-o", WORK / "unit", HERE / "unit.c",

@@ -509,9 +509,24 @@ def secure():
 # ---- all -----------------------------------------------------------------------------------------------------
 
 
+# Debian's packages of the allocators that ours of this name only pass on to.
+PACKAGES = {"distro-jemalloc": "libjemalloc2", "distro-tcmalloc": "libtcmalloc-minimal4", "distro-mimalloc": "libmimalloc2.0",
+            "distro-tbb": "libtbbmalloc2"}
+
+
 def found_allocators(chosen):
+    """The allocators that were built and can be loaded here; SKIPPED for the others."""
     found = [path.name[3:-3] for path in sorted((LIB / "allocators").glob("lib*.so"))]
-    return ["system", *(name for name in found if not chosen or name in chosen)]
+    names = ["system"]
+    for name in found:
+        absent = imas_testing.absent_libraries(LIB / f"allocators/lib{name}.so")
+        if chosen and name not in chosen:
+            continue
+        if absent:
+            skipped(f"allocator {name}", f"{', '.join(absent)} is not installed (package {PACKAGES.get(name, 'unknown')})")
+        else:
+            names.append(name)
+    return names
 
 
 def main():

@@ -39,9 +39,16 @@ def workload(kind="Deployment", name="web"):
     }
     labels = {"app": name}
     return {
-        "apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name},
+        "apiVersion": "batch/v1" if kind == "Job" else "apps/v1", "kind": kind, "metadata": {"name": name},
         "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod},
                  **({"serviceName": name} if kind == "StatefulSet" else {})},
+    }
+
+
+def cron_job(name="web"):
+    return {
+        "apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": name},
+        "spec": {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": workload(name=name)["spec"]["template"]}}},
     }
 
 
@@ -101,8 +108,9 @@ class Tests:
     def __init__(self, imas, work):
         self.imas, self.work = imas, work
         self.components, self.chart = work / "components", work / "shop/charts/imas"
-        run(imas, "kube", "component", "--with", CANDIDATES, "--image", IMAGE, "--helm", self.chart,
-            "--kustomize", self.components, "--workload", "web", "--container", "app", must=True)
+        made = run(imas, "kube", "component", "--with", CANDIDATES, "--image", IMAGE, "--helm", self.chart,
+                   "--kustomize", self.components, "--workload", "web", "--container", "app", must=True)
+        self.said = made.stdout
         printed = run(imas, "kube", "policy", "--with", CANDIDATES, "--image", IMAGE, must=True).stdout
         variables = next(yaml.safe_load_all(printed))["spec"]["variables"]
         self.environments = json.loads(next(one["expression"] for one in variables if one["name"] == "candidates"))
@@ -134,7 +142,12 @@ class Tests:
             made = self.kustomize(name, workload(), other)
             is_given(made["Deployment", "web"], name, environment)
             expect(made["Deployment", "other"] == other, made)
-        is_given(self.kustomize("jemalloc", workload("StatefulSet"))["StatefulSet", "web"], "jemalloc", self.environments["jemalloc"])
+        for kind in ("StatefulSet", "DaemonSet", "Job"):
+            is_given(self.kustomize("jemalloc", workload(kind))[kind, "web"], "jemalloc", self.environments["jemalloc"])
+        made = self.kustomize("jemalloc", cron_job(), cron_job("other"))
+        is_given(made["CronJob", "web"]["spec"]["jobTemplate"], "jemalloc", self.environments["jemalloc"])
+        expect(made["CronJob", "other"] == cron_job("other"), made)
+        expect("nothing of another kind (a Rollout)" in self.said, self.said)
         made = self.kustomize("system", workload())["Deployment", "web"]
         expect(made["spec"]["template"]["metadata"]["labels"]["imas.io/candidate"] == "system", made)
         expect(made["spec"]["template"]["spec"] == workload()["spec"]["template"]["spec"], made)

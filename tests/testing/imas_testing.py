@@ -71,6 +71,12 @@ def check(name, good, detail=""):
     return bool(good)
 
 
+def absent_libraries(file):
+    """The shared libraries that the file is linked with and the dynamic linker does not find, by their names."""
+    asked = subprocess.run(["ldd", str(file)], capture_output=True, text=True, check=False).stdout
+    return [line.split()[0] for line in asked.splitlines() if line.endswith("=> not found")]
+
+
 def skipped(name, why):
     """Says that a test, or a part of one, cannot run here. `tests/count` reads the line."""
     _counts["skipped"] += 1

@@ -94,7 +94,7 @@ pub(crate) struct ComponentArgs {
     /// A folder for components of Kustomize, one for each candidate and one for pods beside them
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, requires = "workload", requires = "container")]
     pub(crate) kustomize: Option<PathBuf>,
-    /// Name of the Deployment, StatefulSet or DaemonSet, for --kustomize
+    /// Name of the Deployment, StatefulSet, DaemonSet, Job or CronJob, for --kustomize
     #[arg(long, value_name = "NAME", value_parser = plain_name)]
     pub(crate) workload: Option<String>,
     /// Container that gets the candidate, for --kustomize

@@ -19,8 +19,11 @@ use crate::pods::{CANDIDATE, LIBRARIES};
 use crate::workload::WORKLOAD;
 use crate::yaml;
 
-/// Kinds whose pods a component changes, as Kustomize reads them: a pattern.
-const KINDS: &str = "Deployment|StatefulSet|DaemonSet";
+/// Kinds whose pods a component changes, as Kustomize reads them: a pattern. A kind of the cluster's own, such as a
+/// Rollout, is none: Kustomize does not know its lists, and would put ours in place of them.
+const KINDS: &str = "Deployment|StatefulSet|DaemonSet|Job";
+/// A kind that has its pods' template one level deeper.
+const CRON_JOB: &str = "CronJob";
 
 /// Writes the folders that are asked for.
 pub(crate) fn run(args: &ComponentArgs, context: &Context) -> Result<()> {
@@ -39,14 +42,17 @@ pub(crate) fn run(args: &ComponentArgs, context: &Context) -> Result<()> {
             let template = template(&args.given, container, variables);
             let files = [
                 ("kustomization.yaml", kustomization(workload)?),
-                ("workload.yaml", patch(workload, name, template)?),
+                ("workload.yaml", patch(workload, name, &template)?),
+                ("cronjob.yaml", cron_job_patch(workload, name, &template)?),
             ];
             write(&folder.join(name), &files)?;
         }
         output::text(&format!(
-            "{0}: components of Kustomize; in a kustomization: components: [{0}/{1}]\n",
+            "{0}: components of Kustomize; in a kustomization: components: [{0}/{1}]\n\
+             They change a {2} or {CRON_JOB} with the name {workload}, and nothing of another kind (a Rollout).\n",
             folder.display(),
-            environments.keys().next().map_or(SYSTEM, String::as_str)
+            environments.keys().next().map_or(SYSTEM, String::as_str),
+            KINDS.replace('|', ", ")
         ))?;
     }
     Ok(())
@@ -66,19 +72,36 @@ fn kustomization(workload: &str) -> Result<String> {
     yaml::document(&json!({
         "apiVersion": "kustomize.config.k8s.io/v1alpha1",
         "kind": "Component",
-        "patches": [{ "path": "workload.yaml", "target": { "kind": KINDS, "name": workload } }],
+        "patches": [
+            { "path": "workload.yaml", "target": { "kind": KINDS, "name": workload } },
+            { "path": "cronjob.yaml", "target": { "kind": CRON_JOB, "name": workload } },
+        ],
     }))
 }
 
 /// The change of a workload, which Kustomize merges by the names in lists.
-fn patch(workload: &str, candidate: &str, spec: Value) -> Result<String> {
-    let labels = json!({ WORKLOAD: workload, CANDIDATE: candidate });
+fn patch(workload: &str, candidate: &str, spec: &Value) -> Result<String> {
     yaml::document(&json!({
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": { "name": workload },
-        "spec": { "template": { "metadata": { "labels": labels }, "spec": spec } },
+        "spec": pods(workload, candidate, spec),
     }))
+}
+
+/// The change of a workload whose pods belong to its Jobs.
+fn cron_job_patch(workload: &str, candidate: &str, spec: &Value) -> Result<String> {
+    yaml::document(&json!({
+        "apiVersion": "batch/v1",
+        "kind": CRON_JOB,
+        "metadata": { "name": workload },
+        "spec": { "jobTemplate": { "spec": pods(workload, candidate, spec) } },
+    }))
+}
+
+fn pods(workload: &str, candidate: &str, spec: &Value) -> Value {
+    let labels = json!({ WORKLOAD: workload, CANDIDATE: candidate });
+    json!({ "template": { "metadata": { "labels": labels }, "spec": spec } })
 }
 
 /// Part of the template that pods get; empty under `system`.

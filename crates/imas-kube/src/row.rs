@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use imas_cli::format::mib;
 use imas_cli::message::Hinted;
+use imas_linux::living_thread;
 use imas_linux::mapped_files::MappedFiles;
 use imas_linux::resident::ResidentMemory;
 use imas_linux::{process, process_heaps};
@@ -200,7 +201,7 @@ pub(crate) fn advice(libc: Libc, nearness: Option<f64>, free: Option<u64>, name:
 
 /// The path inside the process's own root.
 fn inside(pid: u32, path: PathBuf) -> PathBuf {
-    let Ok(root) = std::fs::read_link(format!("/proc/{pid}/root")) else { return path };
+    let Ok(root) = std::fs::read_link(format!("/proc/{}/root", living_thread::of(pid))) else { return path };
     path.strip_prefix(root).map_or_else(|_| path.clone(), |rest| Path::new("/").join(rest))
 }
 

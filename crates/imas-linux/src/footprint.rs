@@ -6,6 +6,7 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::environment::HOOK;
 use crate::library_name::file_name;
+use crate::living_thread;
 
 /// Memory of one process, bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -27,7 +28,8 @@ impl Footprint {
     #[must_use]
     pub fn of(pid: u32) -> Option<Self> {
         let total = crate::sampler::resident_bytes(pid)?;
-        let maps = Process::new(i32::try_from(pid).ok()?).ok()?.smaps().ok()?.0;
+        let smaps = |task| Process::new(i32::try_from(task).ok()?).ok()?.smaps().ok();
+        let maps = living_thread::ask(pid, |task| smaps(task).filter(|maps| !maps.0.is_empty()))?.0;
         let stack = getrlimit(Resource::Stack).current.unwrap_or(UNLIMITED);
         let found = sum(&maps, stack);
         Some(Self { resident: total.saturating_sub(found.tables_resident), heap: found.heap })

@@ -26,6 +26,7 @@ use procfs::FromRead as _;
 use procfs::process::{MemoryMaps, Process, Stat};
 
 use crate::executable::Executable;
+use crate::living_thread;
 use crate::owner_time::OwnerTimes;
 
 /// First argument of a helper.
@@ -292,7 +293,8 @@ const GONE: i32 = rustix::io::Errno::SRCH.raw_os_error();
 const TOO_LARGE: i32 = rustix::io::Errno::FBIG.raw_os_error();
 
 fn read_here(pid: u32, file: ForeignFile) -> Result<Vec<u8>> {
-    let path = format!("/proc/{pid}/{}", file.name());
+    let task = living_thread::of(pid);
+    let path = format!("/proc/{task}/{}", file.name());
     let most = file.most_bytes();
     let mut bytes = vec![];
     match file {
@@ -300,11 +302,11 @@ fn read_here(pid: u32, file: ForeignFile) -> Result<Vec<u8>> {
             let text = crate::activity::text_of(pid).ok_or_else(|| failed(GONE))?;
             return Ok(text.into_bytes());
         }
-        ForeignFile::Heaps => bytes = crate::heap::text_of(pid)?,
-        ForeignFile::JvmCounters => bytes = crate::jvm_heap::of_process(pid)?,
-        ForeignFile::Libraries => bytes = crate::replaced_libraries::text_of(pid)?,
+        ForeignFile::Heaps => bytes = crate::heap::text_of(task)?,
+        ForeignFile::JvmCounters => bytes = crate::jvm_heap::of_process(task)?,
+        ForeignFile::Libraries => bytes = crate::replaced_libraries::text_of(task)?,
         ForeignFile::TrimWord | ForeignFile::TrimRequest => {
-            return crate::trim_word::text_of(pid, file == ForeignFile::TrimRequest);
+            return crate::trim_word::text_of(task, file == ForeignFile::TrimRequest);
         }
         ForeignFile::Executable => return Ok(executable_text(&std::fs::metadata(path)?)),
         // Each read looks at the process anew. By several, these texts would be torn where the process ends or runs

@@ -29,6 +29,7 @@ pub mod ingest;
 pub mod interpreter_target;
 pub mod jvm_heap;
 pub mod library_name;
+pub mod living_thread;
 pub mod loader;
 pub mod lock;
 pub mod mapped_files;

@@ -7,11 +7,12 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use procfs::ProcResult;
-use procfs::process::{MMapPath, MemoryMap, MemoryMaps, Process, Stat};
+use procfs::process::{MMapPath, MemoryMap, Process, Stat};
+use procfs::{ProcError, ProcResult};
 
 use crate::environment::{Injection, Libraries, Variables};
 use crate::foreign_process::{self, ForeignFile, mappings};
+use crate::living_thread;
 use crate::mapped_files::MappedFiles;
 
 /// State of a process as the kernel counts it; None when it is gone.
@@ -51,10 +52,25 @@ pub fn boot_id() -> ProcResult<String> {
     procfs::sys::kernel::random::boot_id()
 }
 
-/// Resident bytes of a process, those of files included.
+/// Returns the resident bytes of a process, those of files included; `None` where it has none, as one that has ended.
 #[must_use]
 pub fn resident_bytes(pid: u32) -> Option<u64> {
-    Some(stat(pid)?.rss * procfs::page_size())
+    let pages = living_thread::ask(pid, |task| Some(stat(task)?.rss).filter(|pages| *pages > 0));
+    Some(pages? * procfs::page_size())
+}
+
+/// Returns the file that the process executes.
+///
+/// # Errors
+/// When there is no such process, or it is not ours to look at.
+pub fn executable_path(pid: u32) -> ProcResult<PathBuf> {
+    let of_first = open(pid)?.exe();
+    // Where the first thread has ended, it has none.
+    if matches!(of_first, Err(ProcError::NotFound(_))) {
+        open(living_thread::of(pid))?.exe()
+    } else {
+        of_first
+    }
 }
 
 /// Whether the process of that id and start still runs (a zombie does not).
@@ -78,21 +94,7 @@ pub fn maps(pid: u32, file: &Path) -> ProcResult<bool> {
     let real = std::fs::canonicalize(file);
     let file = real.as_deref().unwrap_or(file);
     let is_it = |map: &MemoryMap| matches!(&map.pathname, MMapPath::Path(path) if path == file);
-    Ok(memory_maps(pid)?.iter().any(is_it))
-}
-
-/// Number of threads that are asked.
-const MOST_THREADS: usize = 64;
-
-/// Mappings of a process. Where its first thread has ended, they are read from another thread.
-fn memory_maps(pid: u32) -> ProcResult<MemoryMaps> {
-    let own = mappings(pid, ForeignFile::Maps);
-    if own.as_ref().map_or(true, |maps| !maps.0.is_empty()) {
-        return own;
-    }
-    let tasks = open(pid)?.tasks().into_iter().flatten().flatten().take(MOST_THREADS);
-    let mut others = tasks.filter_map(|task| mappings(u32::try_from(task.tid).ok()?, ForeignFile::Maps).ok());
-    others.find(|maps| !maps.0.is_empty()).map_or(own, Ok)
+    Ok(mappings(pid, ForeignFile::Maps)?.iter().any(is_it))
 }
 
 /// The processes there are now.
@@ -109,9 +111,8 @@ pub fn pids() -> ProcResult<Vec<u32>> {
 /// # Errors
 /// When there is no such process, or it is not ours to look at.
 pub fn mapped_files(pid: u32) -> ProcResult<(PathBuf, MappedFiles)> {
-    let process = open(pid)?;
     let files = MappedFiles::of(pid)?;
-    Ok((process.exe()?, files))
+    Ok((executable_path(pid)?, files))
 }
 
 /// The words of the command line, the program's own name first; none for a zombie, for a kernel thread and

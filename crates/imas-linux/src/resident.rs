@@ -60,12 +60,12 @@ enum Kind {
 const UNLIMITED: u64 = 2 << 20;
 
 impl ResidentMemory {
-    /// Resident memory of a process; None when it is gone or not ours to look at.
+    /// Resident memory of a process; None when it is gone or not ours to look at: a process has some.
     #[must_use]
     pub fn of(pid: u32) -> Option<Self> {
         let maps = mappings(pid, ForeignFile::Smaps).ok()?.0;
         let stack = getrlimit(Resource::Stack).current.unwrap_or(UNLIMITED);
-        Some(sum(&maps, stack))
+        Some(sum(&maps, stack)).filter(|memory| memory.total() > 0)
     }
 
     /// All resident bytes.

@@ -11,6 +11,7 @@ use procfs::process::Process;
 use crate::activity::MOST_THREADS;
 use crate::index::{ServiceUnit, group_of_cgroup};
 use crate::interpreter_target::InterpreterTarget;
+use crate::living_thread;
 use crate::mapped_files::MappedFiles;
 use crate::program::Program;
 use crate::sampler::family;
@@ -63,7 +64,7 @@ fn of(process: &Process) -> Option<Running> {
     let unit = ServiceUnit::of_cgroup(&groups);
     let running = Running { pid, program, unit, control_group, mapped, environment };
     // All of it was read of one program only if that still runs.
-    (process.exe().ok()? == running.program.path).then_some(running)
+    (crate::process::executable_path(pid).ok()? == running.program.path).then_some(running)
 }
 
 /// Whether the process is a copy of its parent that never executed anything itself: it has the parent's
@@ -71,7 +72,10 @@ fn of(process: &Process) -> Option<Running> {
 /// known by its place.
 #[must_use]
 pub fn is_copy_of_its_parent(pid: u32) -> bool {
-    let stat = |pid: i32| Process::new(pid).ok()?.stat().ok();
+    let stat = |pid: i32| {
+        let task = living_thread::of(u32::try_from(pid).ok()?);
+        Process::new(i32::try_from(task).ok()?).ok()?.stat().ok()
+    };
     let Some(own) = i32::try_from(pid).ok().and_then(stat) else { return false };
     let Some(parent) = stat(own.ppid) else { return false };
     let place = |stat: &procfs::process::Stat| (stat.startstack, stat.arg_start, stat.startcode);
@@ -86,9 +90,10 @@ pub fn copies(pid: u32) -> Option<Vec<u32>> {
 }
 
 fn program(process: &Process) -> Option<Program> {
-    let path = process.exe().ok()?;
-    let folder = process.cwd().ok();
-    let words = crate::process::arguments(u32::try_from(process.pid()).ok()?).ok()?;
+    let pid = u32::try_from(process.pid()).ok()?;
+    let path = crate::process::executable_path(pid).ok()?;
+    let folder = std::fs::read_link(format!("/proc/{}/cwd", living_thread::of(pid))).ok();
+    let words = crate::process::arguments(pid).ok()?;
     // Without any it is in its exec or ending: its target is unknown.
     let given = words.get(1..)?.iter();
     // A script is often named from where the program was started.

@@ -9,6 +9,7 @@ use crate::elf::ElfImage;
 use crate::foreign_process::{self, ForeignFile};
 use crate::in_time::in_time;
 use crate::jvm_heap::JvmHeap;
+use crate::living_thread;
 use crate::process;
 use crate::program_file::ProgramFile;
 use crate::running::Running;
@@ -76,7 +77,7 @@ pub fn name_of_candidate<'a>(running: &Running, among: &'a RealCandidates) -> Op
 
 /// The executable is read through the process: a container has a file system of its own.
 fn read(pid: u32, path: &Path) -> Option<(FoundRuntime, Option<&'static str>)> {
-    let file = ProgramFile::open(Path::new(&format!("/proc/{pid}/exe"))).ok()?;
+    let file = ProgramFile::open(Path::new(&format!("/proc/{}/exe", living_thread::of(pid)))).ok()?;
     let elf = ElfImage::of(file.file(), path).ok()?;
     let found = only(&elf.runtimes).ok()??.clone();
     Some((with_version(found, path), elf.unfit().map(|unfit| unfit.why())))

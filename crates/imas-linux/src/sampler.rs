@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use procfs::process::{MemoryMaps, Process, Task};
 
+use crate::living_thread;
 use crate::watcher::Watcher;
 
 /// Peak and time-weighted mean of a tree's resident anonymous memory, in bytes.
@@ -164,9 +165,10 @@ fn tasks(pid: u32) -> impl Iterator<Item = Task> {
 /// Resident anonymous memory of one process, as in [`Resident`]; None when it is gone or not ours to look at.
 #[must_use]
 pub fn resident_bytes(pid: u32) -> Option<u64> {
-    let process = Process::new(i32::try_from(pid).ok()?).ok()?;
-    let rollup = process.smaps_rollup().ok()?;
-    anonymous_bytes(&rollup.memory_map_rollup)
+    living_thread::ask(pid, |task| {
+        let process = Process::new(i32::try_from(task).ok()?).ok()?;
+        anonymous_bytes(&process.smaps_rollup().ok()?.memory_map_rollup)
+    })
 }
 
 /// Resident anonymous bytes, from the text of smaps_rollup.

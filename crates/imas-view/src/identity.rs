@@ -8,6 +8,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
+use imas_linux::living_thread;
 use imas_linux::program::Program;
 use imas_linux::running::{self, Running};
 use imas_linux::serving::candidate::RealCandidates;
@@ -54,7 +55,7 @@ pub(crate) enum Identified {
 
 /// Looks at the process.
 pub(crate) fn identify(pid: u32, candidates: &RealCandidates) -> Identified {
-    match std::fs::read_link(format!("/proc/{pid}/exe")) {
+    match std::fs::read_link(format!("/proc/{}/exe", living_thread::of(pid))) {
         Err(error) if error.kind() == ErrorKind::PermissionDenied => return Identified::Hidden,
         Err(_) => return Identified::NotNow,
         Ok(_) => {}
@@ -80,7 +81,8 @@ fn of(running: &Running, candidates: &RealCandidates) -> Option<Identity> {
 
 /// None where the environment may not be read: a process always has some variable.
 fn settings(running: &Running) -> Option<BTreeMap<String, String>> {
-    let is_readable = std::fs::File::open(format!("/proc/{}/environ", running.pid)).is_ok();
+    let task = living_thread::of(running.pid);
+    let is_readable = std::fs::File::open(format!("/proc/{task}/environ")).is_ok();
     let is_setting = |name: &str| SETTINGS.iter().any(|setting| name.starts_with(setting));
     is_readable.then(|| running.variables(is_setting))
 }

@@ -70,9 +70,19 @@ impl ProcessReader {
             self.kernel_threads.insert(pid);
             return None;
         }
-        let has_ended = matches!(stat.state, 'Z' | 'X') && stat.num_threads <= 1;
-        (!has_ended).then(|| reading(stat))
+        match (stat.state, stat.num_threads) {
+            ('Z' | 'X', ..=1) => None,
+            ('Z' | 'X', _) => in_other_thread(stat),
+            _ => Some(reading(stat)),
+        }
     }
+}
+
+/// A process that goes on without its first thread: what it has is shown by another one.
+fn in_other_thread(stat: Stat) -> Option<Reading> {
+    let own = reading(stat);
+    let other = reading(imas_linux::process::stat(imas_linux::living_thread::of(own.pid))?);
+    Some(Reading { resident_bytes: other.resident_bytes, image: other.image, ..own })
 }
 
 fn reading(stat: Stat) -> Reading {

@@ -18,8 +18,25 @@ use std::process::ExitCode;
 
 use imas_cli::message;
 use imas_engine::probe;
+use rustix::process::{Resource, getrlimit};
+
+/// The stack of the first thread has as much as `ulimit -s` says. Below this, imas runs on a stack of its own: to read
+/// its command line alone takes more than 128 KiB.
+const LEAST_STACK: u64 = 1 << 20;
+const OWN_STACK: usize = 8 << 20;
 
 fn main() -> ExitCode {
+    let is_small = getrlimit(Resource::Stack).current.is_some_and(|bytes| bytes < LEAST_STACK);
+    let thread =
+        is_small.then(|| std::thread::Builder::new().stack_size(OWN_STACK).spawn(imas).ok()).flatten();
+    match thread {
+        // It has said why, if it panicked.
+        Some(thread) => thread.join().unwrap_or_else(|_| ExitCode::from(101)),
+        None => imas(),
+    }
+}
+
+fn imas() -> ExitCode {
     if let Some(answer) = probe::answer() {
         return answer;
     }

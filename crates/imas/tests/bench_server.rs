@@ -284,6 +284,31 @@ fn a_taken_port_is_reported() {
     assert!(stderr(&done).contains("is taken"), "{}", describe(&done));
 }
 
+/// The second run of a server on a port that is given finds the connections of the first one there, and does not get ready.
+/// What could not be compared is said, with the reason and what to do.
+#[test]
+fn a_port_that_ended_connections_keep_is_reported() {
+    let place = Place::new();
+    let script = place.script("closes_first.py");
+    let source = "import socket, sys\nserver = socket.socket()\nserver.bind(('127.0.0.1', int(sys.argv[1])))\n\
+                server.listen()\nwhile True:\n    one, _ = server.accept()\n    one.shutdown(socket.SHUT_WR)\n    one.close()\n";
+    std::fs::write(&script, source).unwrap();
+    // None of those that the kernel gives to connections.
+    let port = imas_runs::service::free_port().unwrap().to_string();
+    let client = "import socket, sys\none = socket.create_connection(('127.0.0.1', int(sys.argv[1])))\none.recv(1)\none.close()";
+    std::fs::write(place.script("client.py"), client).unwrap();
+    let python = real("python3").to_string_lossy().into_owned();
+    let load = format!("{python} {} {port}", place.script("client.py"));
+    let ready = format!("tcp:{port}");
+    let words = "bench -n 1 --idle 0 --cycles 1 --with glibc:arena1 --json";
+    let mut bench = place.world.imas(words.split(' '));
+    let done = output(bench.args(["--load", &load, "--ready", &ready, "--", &python, &script, &port]));
+    let result = parsed(&done);
+    let said = text(&result, "/comparison/sentence");
+    assert!(said.starts_with("Nothing can be compared: "), "{said}");
+    assert!(said.contains("TIME_WAIT") && said.contains("$PORT"), "{said}");
+}
+
 /// A candidate under which the server crashes has lost. The others go on.
 #[test]
 fn a_server_that_dies_under_a_candidate_is_reported_and_the_others_go_on() {

@@ -10,6 +10,8 @@ use std::collections::{BinaryHeap, HashMap};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::{Duration, Instant};
 
+use imas_linux::living_thread;
+
 use crate::process_info::{self, Life};
 
 /// Most processes waited for; beyond that the newest are left for the next search.
@@ -126,7 +128,7 @@ impl Census {
 /// The file that the process runs; `None` for the kernel's own and for one that is gone.
 fn file_of(pid: u32) -> Option<File> {
     // The kernel's path of it: no file system is asked, so nobody can make this slow.
-    let path = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
+    let path = std::fs::read_link(format!("/proc/{}/exe", living_thread::of(pid))).ok()?;
     let mut hasher = DefaultHasher::new();
     path.hash(&mut hasher);
     Some(hasher.finish())

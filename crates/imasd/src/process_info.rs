@@ -14,6 +14,7 @@ use imas_linux::index::{
     Detail, Executable, detail_of_unit, template_of_unit, unit_of_cgroup, unit_of_detail,
 };
 use imas_linux::interpreter_target::{Interpreter, InterpreterTarget};
+use imas_linux::living_thread;
 use imas_linux::process::stat;
 use imas_linux::started_name;
 use procfs::process::Process;
@@ -106,6 +107,9 @@ pub(crate) fn life(pid: u32) -> Option<Life> {
 pub(crate) fn usage(identity: Identity) -> Option<Usage> {
     let process = Process::new(i32::try_from(identity.pid).ok()?).ok()?;
     let status = process.status().ok()?;
+    let most = living_thread::ask(identity.pid, |task| {
+        Process::new(i32::try_from(task).ok()?).ok()?.status().ok()?.vmhwm
+    });
     let stat = process.stat().ok().filter(|stat| stat.starttime == identity.start_ticks)?;
     let ticks_s = procfs::ticks_per_second() as f64;
     Some(Usage {
@@ -113,7 +117,7 @@ pub(crate) fn usage(identity: Identity) -> Option<Usage> {
         system_s: stat.stime as f64 / ticks_s,
         minor_faults: stat.minflt,
         major_faults: stat.majflt,
-        max_rss_bytes: status.vmhwm.unwrap_or(0) * 1024,
+        max_rss_bytes: most.unwrap_or(0) * 1024,
         voluntary_switches: status.voluntary_ctxt_switches.unwrap_or(0),
         involuntary_switches: status.nonvoluntary_ctxt_switches.unwrap_or(0),
     })
@@ -127,7 +131,7 @@ pub(crate) fn is_running(identity: Identity) -> bool {
 /// Looks at a process from this very one, which may have to wait for a file system for ever: imasd asks a helper
 /// (`process_question`). `None` when it is gone, is another by now, or may not be looked at.
 pub(crate) fn look(identity: Identity) -> Option<ProcessInfo> {
-    let folder = PathBuf::from(format!("/proc/{}", identity.pid));
+    let folder = PathBuf::from(format!("/proc/{}", living_thread::of(identity.pid)));
     let about = std::fs::metadata(folder.join("exe")).ok()?;
     let path = std::fs::read_link(folder.join("exe")).ok()?;
     let (first, given) = target(identity.pid, &path)?;
@@ -196,7 +200,7 @@ fn is_its_program(pid: u32, executable: Executable) -> bool {
         if parent <= 1 {
             return parent == 1;
         }
-        let theirs = std::fs::metadata(format!("/proc/{parent}/exe")).ok();
+        let theirs = std::fs::metadata(format!("/proc/{}/exe", living_thread::of(parent))).ok();
         if theirs.is_none() && parent_of(pid) != parent {
             // It has ended meanwhile, as the parent of a daemon does.
             continue;

@@ -19,7 +19,7 @@ enum Fate {
     Stays,
     Replaced,
     Removed,
-    /// Its file has the name that a server of files gives to one which a client has open.
+    /// It has another name, under which a server of files keeps what a client has open.
     KeptByServer,
     FolderMoved,
 }

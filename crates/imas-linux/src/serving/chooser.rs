@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::injected::Injected;
 use crate::elf::ElfImage;
 use crate::library_name::{file_name, former_path, is_of_glibc};
+use crate::living_thread;
 use crate::running::Running;
 
 /// Root's list of what every program preloads.
@@ -79,7 +80,7 @@ fn definers(running: &Running) -> Vec<&Path> {
 /// The mapped file below the root of the process: in a container the path names another file than here. The
 /// files of a process after a chroot have their whole path.
 fn seen_by(running: &Running, file: &Path) -> PathBuf {
-    let root = PathBuf::from(format!("/proc/{}/root", running.pid));
+    let root = PathBuf::from(format!("/proc/{}/root", living_thread::of(running.pid)));
     let seen = root.join(file.strip_prefix("/").unwrap_or(file));
     if seen.exists() { seen } else { file.to_owned() }
 }

@@ -26,6 +26,7 @@ use crate::service::limits::ServiceLimits;
 use crate::service::line::ShellLine;
 use crate::service::live::with_live;
 use crate::service::load;
+use crate::service::ports;
 use crate::service::ready::Ready;
 use crate::service::recorder::Recorder;
 use crate::service::run_figures::{add_figures, finished};
@@ -37,6 +38,8 @@ use imas_core::server_run::{CpuShare, Failure, ServerRun, Stage};
 
 /// The rate of the open loop, as a share of the most that `system` reaches.
 const SHARE_OF_MOST: f64 = 0.5;
+/// What to do about a port that is given.
+const FREE_PORT: &str = ": let the server listen on $PORT, which is a free port for each run";
 /// Time limit for lines that prepare or clean up.
 const SETUP_TIMEOUT: Duration = Duration::from_secs(900);
 
@@ -335,8 +338,9 @@ impl ServiceExecutor {
         // as ready comes from a foreign process.
         if ready.answers() {
             let what = format!(
-                "{} is taken: something answers there before the server is started",
-                self.ready_text(variables)
+                "{} is taken: something answers there before the server is started{}",
+                self.ready_text(variables),
+                if self.has_fixed_port() { FREE_PORT } else { "" }
             );
             run.failure = Some(Failure::new(Stage::Taken, what));
             return Ok(None);
@@ -388,8 +392,26 @@ impl ServiceExecutor {
             }
             Err(Interrupted::Error(error)) => return Err(error),
         };
-        run.failure = failure.map(|failure| server.explained(failure));
+        run.failure = failure.map(|failure| self.with_port(server.explained(failure), ready));
         Ok(cost)
+    }
+
+    /// Whether the readiness test names a port, and not `$PORT`.
+    fn has_fixed_port(&self) -> bool {
+        Ready::is_asked_by_us(&self.service.ready) && !self.service.ready.contains('$')
+    }
+
+    /// Says so where a server did not get ready because the run before had its port.
+    fn with_port(&self, failure: Failure, ready: &Ready) -> Failure {
+        let port = ready.port().filter(|_| self.has_fixed_port() && failure.stage == Stage::Ready);
+        let Some(port) = port.filter(|port| ports::is_kept_by_ended_connections(*port)) else {
+            return failure;
+        };
+        let what = format!(
+            "{}; connections of an earlier run keep port {port} for a minute (TIME_WAIT){FREE_PORT}",
+            failure.what
+        );
+        Failure { what, ..failure }
     }
 
     /// The text of the readiness test with its variables replaced. A command is left to the shell, which

@@ -50,6 +50,24 @@ fn held(port: u16) -> Result<Option<(u16, TcpListener, UdpSocket)>> {
     Ok(UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).ok().map(|udp| (port, tcp, udp)))
 }
 
+/// Tables of the connections of this machine.
+const CONNECTIONS: [&str; 2] = ["/proc/net/tcp", "/proc/net/tcp6"];
+/// State of a connection whose end this side has closed first: the kernel keeps its port for a minute.
+const TIME_WAIT: &str = "06";
+
+/// Whether connections that have ended still keep the port: a server without `SO_REUSEADDR` cannot listen on it.
+pub(crate) fn is_kept_by_ended_connections(port: u16) -> bool {
+    let tables = CONNECTIONS.iter().filter_map(|table| std::fs::read_to_string(table).ok());
+    tables.into_iter().any(|table| table.lines().any(|line| is_ended_at(line, port)))
+}
+
+/// number, own address and port, the other one's, state, ... (proc_net_tcp(5)).
+fn is_ended_at(line: &str, port: u16) -> bool {
+    let words: Vec<&str> = line.split_whitespace().take(4).collect();
+    let [_, own, _, TIME_WAIT] = words[..] else { return false };
+    own.rsplit_once(':').is_some_and(|(_, own)| u16::from_str_radix(own, 16) == Ok(port))
+}
+
 fn first_ephemeral() -> u16 {
     let range = std::fs::read_to_string(RANGE).unwrap_or_default();
     range.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or(USUAL).max(1)
@@ -66,5 +84,15 @@ mod tests {
         assert!(held_port(1).is_ok(), "no room below: an ephemeral one");
         let taken = held_port(first).unwrap();
         assert!(held(taken.0).unwrap().is_none());
+    }
+
+    #[test]
+    fn an_ended_connection_keeps_its_port() {
+        let line =
+            |own: &str, state: &str| format!("   3: {own} 0100007F:C350 {state} 00000000:00000000 03:0000");
+        assert!(is_ended_at(&line("0100007F:1F90", "06"), 8080));
+        assert!(is_ended_at(&line("00000000000000000000000001000000:1F90", "06"), 8080));
+        assert!(!is_ended_at(&line("0100007F:1F90", "0A"), 8080), "a server that listens");
+        assert!(!is_ended_at(&line("0100007F:1F91", "06"), 8080) && !is_ended_at("", 8080));
     }
 }

@@ -38,6 +38,12 @@ impl Ready {
         port.is_some_and(|port| !port.parse::<u16>().is_ok_and(|port| port > 0))
     }
 
+    /// Returns the port that is asked; `None` of a socket in the file system and a command.
+    pub(crate) fn port(&self) -> Option<u16> {
+        let (Self::Tcp(address) | Self::Url { address, .. }) = self else { return None };
+        address.rsplit_once(':')?.1.parse().ok()
+    }
+
     /// The reason why the test cannot be made on this machine.
     pub(crate) fn obstacle(&self) -> Option<String> {
         let needs_curl = matches!(self, Self::Url { is_tls: true, .. });

@@ -71,14 +71,34 @@ fn unproven(one: &CandidateFigures) -> String {
     one.unproven.iter().map(|text| format!(" {text}.")).collect()
 }
 
+/// Why no run of these candidates counts: how many failed, and of what most of them did.
+fn why_none<'a>(candidates: impl Iterator<Item = &'a CandidateFigures>) -> String {
+    let failures: Vec<&str> =
+        candidates.flat_map(|one| &one.failures).map(|failure| failure.what.as_str()).collect();
+    let times = |what: &str| failures.iter().filter(|other| **other == what).count();
+    let Some(most) = failures.iter().rev().max_by_key(|what| times(what)) else { return String::new() };
+    let failed = match failures.len() {
+        1 => "1 run failed".to_owned(),
+        many => format!("{many} runs failed, {} so", times(most)),
+    };
+    format!(" ({failed}: {most})")
+}
+
 /// The verdict on all candidates.
 pub(crate) fn sentence(candidates: &[CandidateFigures], pick: &str, rails: &[GuardRail]) -> String {
     let named = |name: &str| candidates.iter().find(|one| one.name == name);
     let within = || rails.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    if named(SYSTEM).is_none_or(|system| system.rounds == 0) {
-        return "No run under system counts: nothing can be compared.".to_owned();
+    let Some(system) = named(SYSTEM).filter(|system| system.rounds > 0) else {
+        let why = why_none(candidates.iter().filter(|one| one.name == SYSTEM));
+        return format!("Nothing can be compared: no run under system counts{why}.");
+    };
+    let all_others = || candidates.iter().filter(|one| one.name != SYSTEM);
+    if all_others().all(|one| one.rounds == 0) {
+        let why = why_none(all_others());
+        let made = if system.runs == 1 { "1 run".to_owned() } else { format!("{} runs", system.runs) };
+        return format!("Nothing can be compared: beside {made} under system none counts{why}.");
     }
-    let mut others = candidates.iter().filter(|one| one.name != SYSTEM && one.rounds > 0).peekable();
+    let mut others = all_others().filter(|one| one.rounds > 0).peekable();
     if others.peek().is_some() && others.all(|one| one.goal.is_none()) {
         return "No run beside system has the figure of the objective: nothing can be compared.".to_owned();
     }

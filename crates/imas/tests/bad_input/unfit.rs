@@ -89,6 +89,32 @@ fn limits_on_address_space_are_respected() {
     assert!(trials.iter().all(|t| t.sample.pass_reason.as_deref() == Some("rlimit-as")), "{trials:#?}");
 }
 
+/// Where the stack of the first thread is small, imas runs on another one.
+#[test]
+fn a_small_stack_is_enough() {
+    let world = World::new();
+    let program = who(&world);
+    for kib in ["64", "128", "256"] {
+        for words in [
+            &["--help"][..],
+            &["list"],
+            &["nonsense"],
+            &["run", "-v", "--candidate", "glibc:arena1", "--", program.to_str().unwrap()],
+            &["bench", "-n", "1", "--with", "glibc:arena1", "--", "true"],
+            &["record", "-o", "trace", "--", "true"],
+        ] {
+            let shell = |limit: &str| {
+                let mut shell = world.command("sh");
+                let script = format!("ulimit -S -s {limit}; exec \"$@\"");
+                shell.args(["-c", &script, "sh", env!("CARGO_BIN_EXE_imas")]).args(words);
+                output(&mut shell)
+            };
+            let (small, usual) = (shell(kib), shell("8192"));
+            assert_eq!(small.status.code(), usual.status.code(), "{kib} KiB {words:?}: {}", describe(&small));
+        }
+    }
+}
+
 /// The variables that IMAS adds must not exceed the limit of the kernel for arguments and environment.
 #[test]
 fn an_environment_as_large_as_can_be_still_starts() {

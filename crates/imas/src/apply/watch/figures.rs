@@ -176,9 +176,11 @@ impl Group {
 }
 
 fn highest_of(pid: u32) -> Option<u64> {
-    let status = Process::new(i32::try_from(pid).ok()?).ok()?.status().ok()?;
-    let of_files = status.rssfile.unwrap_or(0) + status.rssshmem.unwrap_or(0);
-    Some(status.vmhwm?.saturating_sub(of_files) * 1024)
+    imas_linux::living_thread::ask(pid, |task| {
+        let status = Process::new(i32::try_from(task).ok()?).ok()?.status().ok()?;
+        let of_files = status.rssfile.unwrap_or(0) + status.rssshmem.unwrap_or(0);
+        Some(status.vmhwm?.saturating_sub(of_files) * 1024)
+    })
 }
 
 /// The command from the settings that prints how much work the unit has done.
