@@ -33,6 +33,8 @@ use crate::owner_time::OwnerTimes;
 const HELPER_ARGUMENT: &str = "__read_foreign";
 /// A helper that more looks than these, of a second all together, found asleep in the kernel is stuck.
 const MOST_ASLEEP: u32 = 50;
+/// The same for a helper that waits for another process by its own will, and has bounds of its own.
+const MOST_ASLEEP_AT_WORK: u32 = 600;
 /// A helper that works or waits for a CPU may take so long.
 const LONGEST: Duration = Duration::from_secs(20);
 /// The walk of a helper may take so much CPU time: page tables of 800 GB.
@@ -69,9 +71,11 @@ pub enum ForeignFile {
     TrimRequest,
     /// Libraries whose files were replaced or removed, as `crate::replaced_libraries` reads them (`mem`).
     Libraries,
+    /// What came of a trim from outside, as [`crate::process_trim`] does it (`mem`).
+    TrimFromOutside,
 }
 
-const FILES: [ForeignFile; 12] = [
+const FILES: [ForeignFile; 13] = [
     ForeignFile::CommandLine,
     ForeignFile::Environment,
     ForeignFile::Maps,
@@ -84,6 +88,7 @@ const FILES: [ForeignFile; 12] = [
     ForeignFile::TrimWord,
     ForeignFile::TrimRequest,
     ForeignFile::Libraries,
+    ForeignFile::TrimFromOutside,
 ];
 
 impl ForeignFile {
@@ -96,7 +101,9 @@ impl ForeignFile {
             Self::SmapsRollup => "smaps_rollup",
             Self::Executable => "exe",
             Self::Activity => "task",
-            Self::Heaps | Self::TrimWord | Self::TrimRequest | Self::Libraries => "mem",
+            Self::Heaps | Self::TrimWord | Self::TrimRequest | Self::Libraries | Self::TrimFromOutside => {
+                "mem"
+            }
             Self::JvmCounters => "root",
         }
     }
@@ -116,7 +123,8 @@ impl ForeignFile {
             | Self::Heaps
             | Self::TrimWord
             | Self::TrimRequest
-            | Self::Libraries => 1 << 16,
+            | Self::Libraries
+            | Self::TrimFromOutside => 1 << 16,
         }
     }
 }
@@ -285,6 +293,15 @@ impl Question {
             Self::Own => MOST_OF_OWN,
         }
     }
+
+    /// Whether the helper waits for the process by its own will.
+    fn is_waited_for(self) -> bool {
+        matches!(self, Self::File(ForeignFile::TrimFromOutside))
+    }
+
+    fn most_asleep(self) -> u32 {
+        if self.is_waited_for() { MOST_ASLEEP_AT_WORK } else { MOST_ASLEEP }
+    }
 }
 
 /// Room for most command lines and environments.
@@ -305,6 +322,7 @@ fn read_here(pid: u32, file: ForeignFile) -> Result<Vec<u8>> {
         ForeignFile::Heaps => bytes = crate::heap::text_of(task)?,
         ForeignFile::JvmCounters => bytes = crate::jvm_heap::of_process(task)?,
         ForeignFile::Libraries => bytes = crate::replaced_libraries::text_of(task)?,
+        ForeignFile::TrimFromOutside => return crate::process_trim::outside_text_of(task),
         ForeignFile::TrimWord | ForeignFile::TrimRequest => {
             return crate::trim_word::text_of(task, file == ForeignFile::TrimRequest);
         }
@@ -390,7 +408,9 @@ impl ForeignReader {
         let (answer, killed) = self.answer((pid, start), question, &|| {
             owner();
         });
-        self.owners.add(owner, begin.elapsed(), killed, Instant::now());
+        let is_quick = question.is_waited_for() && killed.is_none();
+        let took = if is_quick { Duration::ZERO } else { begin.elapsed() };
+        self.owners.add(owner, took, killed, Instant::now());
         answer
     }
 
@@ -457,6 +477,8 @@ struct Waiting<'a> {
     begin: Instant,
     /// Looks that found the helper asleep.
     asleep: u32,
+    /// More of them, and it is stuck.
+    most_asleep: u32,
     /// CPU time of the helper at the first look.
     cpu: Option<Duration>,
     /// Called at each look.
@@ -469,7 +491,7 @@ impl Waiting<'_> {
     fn is_over(&mut self, is_asleep: bool, cpu: Duration) -> bool {
         self.asleep += u32::from(is_asleep);
         let used = cpu.saturating_sub(*self.cpu.get_or_insert(cpu));
-        self.asleep > MOST_ASLEEP || self.begin.elapsed() > LONGEST || used > MOST_CPU
+        self.asleep > self.most_asleep || self.begin.elapsed() > LONGEST || used > MOST_CPU
     }
 }
 
@@ -487,7 +509,8 @@ impl Helper {
     /// The inner result is the answer; the outer one says whether the helper is of further use.
     fn ask(&mut self, pid: u32, question: Question, slow: &dyn Fn()) -> Result<Result<Vec<u8>>> {
         let begin = Instant::now();
-        let mut waiting = Waiting { begin, asleep: 0, cpu: None, slow };
+        let most_asleep = question.most_asleep();
+        let mut waiting = Waiting { begin, asleep: 0, most_asleep, cpu: None, slow };
         self.socket.write_all(&pair(pid, question.number()))?;
         let mut head = [0; 8];
         self.receive(&mut head, &mut waiting)?;
@@ -561,7 +584,13 @@ mod tests {
     #[test]
     fn a_helper_that_sleeps_now_and_then_is_waited_for_and_one_that_only_sleeps_is_not() {
         let looks_until_over = |is_asleep: fn(u32) -> bool, cpu_each: Duration| {
-            let mut waiting = Waiting { begin: Instant::now(), asleep: 0, cpu: None, slow: &|| {} };
+            let mut waiting = Waiting {
+                begin: Instant::now(),
+                asleep: 0,
+                most_asleep: MOST_ASLEEP,
+                cpu: None,
+                slow: &|| {},
+            };
             (0..1000).position(|look| waiting.is_over(is_asleep(look), cpu_each * look))
         };
         assert_eq!(looks_until_over(|_| true, Duration::ZERO), Some(50));

@@ -18,6 +18,10 @@ use crate::sampler::family;
 use crate::started_name;
 use crate::variables::Variables;
 
+/// Digits of a container's id, and fewest of them that are taken for one.
+const ID: usize = 64;
+const LEAST_OF_ID: usize = 12;
+
 /// A process that may be looked into.
 #[derive(Debug, Clone)]
 pub struct Running {
@@ -122,6 +126,15 @@ impl Running {
     #[must_use]
     pub fn is_in_group(&self, group: &str) -> bool {
         self.control_group.strip_prefix(group).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+
+    /// Whether the name of its control group has this id of a container, or an id that begins so. Whoever owns a group
+    /// names it: a name is no proof of anything.
+    #[must_use]
+    pub fn is_of_container(&self, id: &str) -> bool {
+        let is_id = id.len() >= LEAST_OF_ID && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let words = || self.control_group.split(|one: char| !one.is_ascii_hexdigit());
+        is_id && words().any(|word| word.len() == ID && word.starts_with(id))
     }
 
     /// Files that are mapped into the process.
