@@ -304,8 +304,7 @@ mod tests {
         assert_eq!(
             sentence(Verdict::Fragmentation, &resident, None, &Ok(heaps), remedy),
             "153 MiB of heap are resident; glibc holds 153 MiB in 9 arenas: 88 MiB live, 65 MiB free, of which 57 MiB \
-             in whole resident pages: fragmentation, not a leak; malloc_trim(0) in the program returns \
-             the free pages"
+             in whole resident pages: fragmentation, not a leak; 'imas trim' returns the free pages now"
         );
         assert_eq!(verdict(&resident, None, Some(&self::heaps(MIB))), Verdict::Live);
         assert_eq!(verdict(&resident, Some(30 * MIB), None), Verdict::Fragmentation, "by the hook's count");
@@ -321,8 +320,7 @@ mod tests {
         let says = sentence(Verdict::Live, &resident, None, &Ok(heaps), remedy);
         assert!(
             says.contains("of which 9 MiB in whole resident pages")
-                && says
-                    .ends_with("as data or as a leak; malloc_trim(0) in the program returns the free pages"),
+                && says.ends_with("as data or as a leak; 'imas trim' returns the free pages now"),
             "{says}"
         );
     }
