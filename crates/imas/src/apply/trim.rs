@@ -99,7 +99,7 @@ pub(crate) fn run(args: &TrimArgs, context: &Context) -> Result<ExitCode> {
             continue;
         }
         let begun = Instant::now();
-        trimming.from_outside();
+        trimming.trim_outside();
         *spent += begun.elapsed();
     }
     let rows: Vec<Row> = all.into_iter().map(|trimming| trimming.row).collect();
@@ -241,7 +241,7 @@ impl Trimming {
         self.request = None;
     }
 
-    fn from_outside(&mut self) {
+    fn trim_outside(&mut self) {
         let begun = Instant::now();
         if process::start_ticks(self.row.pid).ok() != Some(self.start_ticks) {
             return self.end("it has ended");
