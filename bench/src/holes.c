@@ -33,6 +33,7 @@ static void *busy(void *unused)
             atomic_store(&longest, took);
         nanosleep(&pause, NULL);
     }
+    return NULL;
 }
 
 int main(int count, char **words)

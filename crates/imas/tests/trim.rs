@@ -9,7 +9,8 @@ use imas_testing::{Group, skipped};
 use serde_json::Value;
 
 use crate::support::{
-    World, assert_hinted, describe, list, looked_at, output, parsed, piped, real, stdout, wait_until,
+    World, assert_hinted, describe, list, looked_at, output, parsed, piped, real, stdout, succeeded,
+    wait_until,
 };
 
 /// Fills 60 MB in blocks of 1000 bytes and frees all but every hundredth, so that the free pages lie between blocks in use.
@@ -51,7 +52,7 @@ fn held(world: &World, candidate: &str, how: &str) -> Child {
 /// What came of one process, however little it holds.
 fn trimmed(world: &World, pid: u32, wait: &str) -> Value {
     let pid = pid.to_string();
-    let asked = output(&mut world.imas(["trim", &pid, "--wait", wait, "--at-least", "1", "--json"]));
+    let asked = output(&mut world.imas(["trim", &pid, "--wait", wait, "--at-least", "0", "--json"]));
     let row = list(&parsed(&asked), "/processes")[0].clone();
     assert_eq!(asked.status.code(), Some(i32::from(row["way"].is_null())), "{}", describe(&asked));
     row
@@ -161,6 +162,54 @@ fn what_cannot_be_asked_is_trimmed_from_outside() {
         assert!(promised > 40 * MIB && promised.abs_diff(returned) <= MIB.max(returned / 20), "{row:#}");
         assert!(left < MIB, "{left} bytes are left");
         assert!(row["thread"].is_u64() && row["stood_ms"].is_f64() && row["took_ms"].is_f64(), "{row:#}");
+    }
+}
+
+/// Compiles a program of tests.
+fn compiled(world: &World, source: &str) -> std::path::PathBuf {
+    let source = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
+    let made = world.work().join(source.file_stem().unwrap());
+    succeeded(output(world.command("cc").arg("-o").arg(&made).arg(&source)));
+    made
+}
+
+/// imas and all that it has started are killed, at each system call from the first one by which a process is traced: the
+/// process goes on, and sees nothing. The rounds end with one in which nobody is killed.
+#[test]
+fn imas_may_be_killed_at_any_moment() {
+    if cfg!(not(target_arch = "x86_64")) {
+        return skipped("trims from outside are for x86-64");
+    }
+    let world = World::new();
+    let (killer, holder) =
+        (compiled(&world, "tests/killer.c"), compiled(&world, "../imas-trim/tests/holder.c"));
+    for how in ["read", "poll", "poll-limit", "sleep"] {
+        let mut child = piped::start(world.command(&holder).arg(how));
+        let pid = child.id().to_string();
+        let mut killed = 0;
+        loop {
+            let words = ["trim", &pid, "--at-least", "0", "--wait", "0.1s", "--json"];
+            let imas = world.imas(words);
+            let mut command = world.command(&killer);
+            command.arg(killed.to_string()).arg(imas.get_program()).args(imas.get_args());
+            let envs = imas.get_envs().filter_map(|(name, value)| Some((name, value?)));
+            let said = stdout(&succeeded(output(command.envs(envs))));
+            if said.contains("may not be traced") {
+                piped::end(child);
+                return skipped("processes cannot be traced here");
+            }
+            if !said.ends_with("killed\n") {
+                assert!(said.contains("\"outside\""), "{how}: {said}");
+                break;
+            }
+            killed += 1;
+            assert!(child.try_wait().unwrap().is_none(), "{how}: it ended after {killed}");
+        }
+        assert!(killed > 20, "{how}: killed {killed} times alone");
+        drop(child.stdin.take());
+        let mut said = String::new();
+        std::io::Read::read_to_string(&mut child.stdout.take().unwrap(), &mut said).unwrap();
+        assert!(child.wait().unwrap().success() && said.ends_with("as before\n"), "{how}: {said}");
     }
 }
 

@@ -294,6 +294,7 @@ fn refused(error: &Error) -> String {
             "the kernel lets root alone do it: the process cannot be dumped, or kernel.yama.ptrace_scope is 1 or more"
                 .to_owned()
         }
+        ErrorKind::TimedOut => "it took too long, and was not seen to be done".to_owned(),
         _ => NotReadable::of(error).to_string(),
     }
 }
@@ -362,10 +363,10 @@ mod tests {
     fn among_all_those_are_shown_that_matter() {
         let gave = Row { way: Some(Way::Outside), returned_bytes: Some(40 << 20), ..row() };
         let left = Row { returnable_bytes: Some(LEAST_OF_ALL), why: Some("it is stopped".into()), ..row() };
-        let little = || Row { returnable_bytes: Some(LEAST_OF_ALL - 1), why: Some("little".into()), ..row() };
+        let little = || Row { returnable_bytes: Some(LEAST_OF_ALL - 1), why: Some("scarce".into()), ..row() };
         let text = page(&[gave, left, little(), row()], 40 << 20, true);
-        assert!(text.contains("it is stopped") && !text.contains("little"), "{text}");
+        assert!(text.contains("it is stopped") && !text.contains("scarce"), "{text}");
         assert!(text.contains("2 other processes") && text.contains("40.0 MiB in all"), "{text}");
-        assert!(page(&[little()], 0, false).contains("little"), "one that was named is always shown");
+        assert!(page(&[little()], 0, false).contains("scarce"), "one that was named is always shown");
     }
 }

@@ -99,14 +99,18 @@ pub(crate) struct TrimArgs {
     /// Every process that this user may trim
     #[arg(long)]
     pub(crate) all: bool,
-    /// Leave those alone that have less to give back: 1M, with --all 32M
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    /// Leave those alone that have less to give back (0: none); without this 1M, with --all 32M
+    #[arg(long, value_name = "SIZE", value_parser = size_or_none)]
     pub(crate) at_least: Option<u64>,
     /// Wait this long for answers of processes that are asked
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time)]
     pub(crate) wait: f64,
     #[command(flatten)]
     pub(crate) json: JsonArgs,
+}
+
+fn size_or_none(text: &str) -> Result<u64, String> {
+    if text == "0" { Ok(0) } else { size(text) }
 }
 
 /// How far to go.
