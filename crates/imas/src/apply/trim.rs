@@ -28,6 +28,7 @@ use serde_json::json;
 
 use super::unit;
 use crate::command_line::service_args::TrimArgs;
+use crate::look::process_memory::not_seen;
 
 /// Exit status when no process answered.
 const NO_ANSWER: u8 = 1;
@@ -89,12 +90,7 @@ pub(crate) fn run(args: &TrimArgs, context: &Context) -> Result<ExitCode> {
 fn meant(word: &str) -> Result<Vec<Running>> {
     if let Ok(pid) = word.parse() {
         let found = running::one(pid).ok_or_else(|| {
-            Hinted::error(
-                format!(
-                    "process {pid} does not exist, has ended, is the kernel's, or belongs to another user"
-                ),
-                "another user's processes can be asked by root: sudo imas trim PID",
-            )
+            not_seen(pid, "another user's processes can be asked by root: sudo imas trim PID")
         })?;
         return Ok(vec![found]);
     }
