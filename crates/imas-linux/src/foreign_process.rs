@@ -38,9 +38,9 @@ use crate::owner_time::OwnerTimes;
 
 /// Processes that are left alone; more are forgotten.
 const MOST_LEFT_ALONE: usize = 4096;
-/// Killed helpers on files of root, such as those of a network whose server is away. While so many have not ended, no
-/// file of root is looked at.
-const MOST_OF_ROOT: usize = 4;
+/// Killed helpers on files of root and of the caller, such as those of a network whose server is away. While so many have
+/// not ended, none of these files is looked at.
+const MOST_OF_OWN_FILES: usize = 4;
 
 /// Reads the file of a process.
 ///
@@ -174,8 +174,8 @@ pub struct ForeignReader {
     owners: OwnerTimes,
     /// Processes on which a helper was stuck: pid and start.
     left_alone: BTreeSet<(u32, u64)>,
-    /// Killed helpers that have not ended, on files of root.
-    of_root: Vec<Child>,
+    /// Killed helpers that have not ended, on files of root and of the caller.
+    of_own_files: Vec<Child>,
 }
 
 impl ForeignReader {
@@ -209,21 +209,23 @@ impl ForeignReader {
         answer
     }
 
-    /// A slow disk makes reads of root's files slow: they are not bounded, but for those that never end.
+    /// A slow disk makes reads of root's and of the caller's own files slow: they are not bounded, but for those that never
+    /// end.
     fn ask_named(&mut self, asked: &Asked<&Path>, owner: u64) -> Result<Vec<u8>> {
         let begin = Instant::now();
-        self.of_root.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
-        let is_allowed = match owner {
-            ROOT => self.of_root.len() < MOST_OF_ROOT,
-            owner => self.owners.allows(|| Some(owner), begin),
+        let is_own = owner == ROOT || owner == owner_of_uid(rustix::process::getuid().as_raw());
+        self.of_own_files.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+        let is_allowed = match is_own {
+            true => self.of_own_files.len() < MOST_OF_OWN_FILES,
+            false => self.owners.allows(|| Some(owner), begin),
         };
         if !is_allowed {
             return Err(ErrorKind::TimedOut.into());
         }
         let (answer, killed) = self.answer(asked, &|| {});
-        match owner {
-            ROOT => self.of_root.extend(killed),
-            owner => self.owners.add(|| Some(owner), begin.elapsed(), killed, Instant::now()),
+        match is_own {
+            true => self.of_own_files.extend(killed),
+            false => self.owners.add(|| Some(owner), begin.elapsed(), killed, Instant::now()),
         }
         answer
     }

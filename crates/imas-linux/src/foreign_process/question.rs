@@ -133,7 +133,7 @@ impl Question {
         match FILES.get(number) {
             Some(file) => Ok(Self::File(*file)),
             None if number == FILES.len() => Ok(Self::Own),
-            None => named().map(|file| Self::Named(*file)).ok_or(ErrorKind::InvalidInput.into()),
+            None => named().map(|file| Self::Named(*file)).ok_or_else(|| ErrorKind::InvalidInput.into()),
         }
     }
 
@@ -169,7 +169,7 @@ pub(super) struct Asked<P> {
     pub(super) path: P,
 }
 
-impl<'a> Asked<&'a Path> {
+impl Asked<&Path> {
     /// A question about a process.
     pub(super) fn about(subject: u32, question: Question) -> Self {
         Self { question, subject, path: Path::new("") }

@@ -61,7 +61,9 @@ impl Choice {
         match running.injected() {
             Injected::Hook => Self::without_file(Chooser::Trial),
             Injected::Guard => Self::without_file(Chooser::Guard),
-            Injected::Nothing => Self::by_files(running.pid).unwrap_or(Self::without_file(Chooser::Unknown)),
+            Injected::Nothing => {
+                Self::by_files(running.pid).unwrap_or_else(|| Self::without_file(Chooser::Unknown))
+            }
         }
     }
 
