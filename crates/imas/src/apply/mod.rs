@@ -23,6 +23,7 @@ use anyhow::Result;
 use imas_engine::exclusions::Exclusions;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::environment::{Libraries, Variables};
+use imas_linux::in_time::ROOT;
 use imas_linux::index::detail_of_unit;
 use imas_linux::program::Program;
 use imas_linux::started_name::name_of_detail;
@@ -417,7 +418,9 @@ fn check_program(unit: &Unit, program: Option<&Program>, candidate: &CatalogueCa
     if candidate.runtime.as_ref().is_some_and(|settings| settings.is_bare) {
         return Ok(());
     }
-    let elf = program.and_then(|program| imas_linux::elf::ElfImage::read(&program.path).ok());
+    // What a service runs may be a file of its user.
+    let image = program.and_then(|program| imas_linux::foreign_file::image(&program.path, ROOT).ok());
+    let elf = image.and_then(|image| image.elf.ok());
     match elf.and_then(|elf| elf.unfit()) {
         Some(unfit) => Err(Hinted::error(
             format!("{}: its program cannot be given an allocator: {}", unit.name, unfit.why()),

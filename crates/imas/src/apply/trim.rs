@@ -28,6 +28,7 @@ use serde_json::json;
 
 use super::unit;
 use crate::command_line::service_args::TrimArgs;
+use crate::look::process_memory::not_seen;
 
 /// Exit status when nothing was given back by any process.
 const NO_ANSWER: u8 = 1;
@@ -118,12 +119,7 @@ fn meant(args: &TrimArgs) -> Result<Vec<Running>> {
     };
     if let Ok(pid) = word.parse() {
         let found = running::one(pid).ok_or_else(|| {
-            Hinted::error(
-                format!(
-                    "process {pid} does not exist, has ended, is the kernel's, or belongs to another user"
-                ),
-                "root may trim another user's processes: sudo imas trim PID",
-            )
+            not_seen(pid, "root may trim another user's processes: sudo imas trim PID")
         })?;
         return Ok(vec![found]);
     }
