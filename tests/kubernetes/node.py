@@ -20,9 +20,11 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
 
 from groups import Node, expect, new, pod_group, unified  # noqa: E402
 from cluster import free_port  # noqa: E402
-from imas_testing import Skipped, cases, finish, imas_of, run, skipped, until  # noqa: E402
+from imas_testing import Skipped, cases, finish, imas_of, run, skipped, until, watched  # noqa: E402
 
 PODS = 500
+MOST_MIB = 20  # of the observer and of its helper, whatever a pod makes of itself; the limit of the DaemonSet is 128
+PROGRAMS = pathlib.Path(__file__).resolve().parents[1] / "programs"
 SOURCE = r"""
 #include <stdlib.h>
 #include <string.h>
@@ -194,6 +196,27 @@ class Tests:
         for one in silent:
             one.close()
 
+    def as_many_mappings_as_a_pod_may_have(self):
+        """Pods whose processes have 65,000 mappings, of pages or of files with long names, beside one that is looked at."""
+        many = self.work / "many"
+        run("gcc", "-O1", "-Wall", "-o", many, PROGRAMS / "many_mappings.c", must=True)
+        folder = self.work / "mapped"
+        folder.mkdir()
+        plain, paged, filed = (new()[1] for _ in range(3))
+        self.start_pod(plain, self.app, 1 << 16)
+        for identity, words in ((paged, ["pages"]), (filed, ["files", folder])):
+            self.start_pod(identity, many, *words)
+        done, most, took = watched(self.imas, "kube", "node", "--json", "--logs", self.logs)
+        expect(done.returncode == 0, done)
+        rows = {row["id"]: row for row in json.loads(done.stdout)["containers"]}
+        print(f"  pods with 65,000 mappings: {most:.1f} MiB, {took:.2f} s, {len(rows)} containers", flush=True)
+        expect(most < MOST_MIB, f"{most:.1f} MiB")
+        expect(rows[plain[:12]]["free"] > 40 << 20 and rows[paged[:12]]["resident"] > 100 << 20, rows)
+
+    def start_pod(self, identity, *words, **more):
+        uid, _ = new()
+        return self.node.start(f"{pod_group(uid)}/cri-containerd-{identity}.scope", *words, **more)
+
     def processes_that_vanish(self):
         uid, identity = new()
         path = f"{pod_group(uid)}/cri-containerd-{identity}.scope"
@@ -243,7 +266,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="imas-node-") as work, Node(cgroups) as node:
         pathlib.Path(work).chmod(0o755)
         tests = Tests(imas, pathlib.Path(work), node)
-        cases(tests, "layouts", "libraries_and_free_memory", "as_the_daemonset_runs_it", "processes_that_vanish", "five_hundred_pods", "bad_input")
+        cases(tests, "layouts", "libraries_and_free_memory", "as_the_daemonset_runs_it", "as_many_mappings_as_a_pod_may_have", "processes_that_vanish", "five_hundred_pods", "bad_input")
     finish("kubernetes-node")
 
 

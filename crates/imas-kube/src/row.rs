@@ -142,37 +142,70 @@ impl Row {
         link: Option<&KubeletLink>,
         group: GroupFigures,
     ) -> Option<Self> {
-        let looked_at = pids.iter().filter_map(|pid| Some((*pid, ResidentMemory::of(*pid)?)));
-        let mut looked_at: Vec<_> = looked_at.filter(|(_, memory)| memory.total() > 0).collect();
-        looked_at.sort_by_key(|(_, memory)| std::cmp::Reverse(memory.total()));
+        let sum = Sum::of(pids);
         let (largest, (program, files)) =
-            looked_at.iter().find_map(|(pid, _)| Some((*pid, process::mapped_files(*pid).ok()?)))?;
-        let heaps: Vec<_> = looked_at.iter().map(|(pid, _)| process_heaps::of(*pid)).collect();
-        let free: Vec<_> =
-            heaps.iter().filter_map(|heaps| Some(heaps.as_ref().ok()?.bytes.returnable)).collect();
-        let memory = looked_at.iter().fold(Kinds::default(), |sum, (_, memory)| sum.plus(memory));
-        let by_heaps = || heaps.iter().find_map(|heaps| heaps.as_ref().ok().map(|one| one.glibc.clone()));
+            sum.pids.iter().find_map(|pid| Some((*pid, process::mapped_files(*pid).ok()?)))?;
         let mut row = Self {
             id: container.to_string(),
             runtime: container.runtime,
             pod_uid: container.pod_uid.clone(),
             name: link.map(|link| link.name.clone()),
-            processes: looked_at.len(),
+            processes: sum.pids.len(),
             largest,
             libc: Libc::of(&files),
-            glibc: libc::glibc_version(&files).or_else(by_heaps),
+            glibc: libc::glibc_version(&files).or(sum.glibc),
             library: candidate_library(&files),
             program: inside(largest, program),
-            resident: memory.total(),
-            memory,
-            free: (!free.is_empty()).then(|| free.iter().sum()),
-            not_readable: heaps.into_iter().find_map(|heaps| heaps.err().map(|why| why.to_string())),
+            resident: sum.memory.total(),
+            memory: sum.memory,
+            free: sum.free,
+            not_readable: sum.not_readable,
             group,
             restarts: link.and_then(|link| link.restarts),
             advice: String::new(),
         };
         row.advice = advice(row.libc, row.group.nearness(), row.free, row.name.as_ref());
         Some(row)
+    }
+}
+
+/// What the processes of a container have together. They may be thousands: of each nothing is kept but its id.
+#[derive(Debug, Default)]
+struct Sum {
+    /// Those that were looked at, the largest first.
+    pids: Vec<u32>,
+    memory: Kinds,
+    free: Option<u64>,
+    /// Version of glibc in the memory of one of them.
+    glibc: Option<String>,
+    not_readable: Option<String>,
+}
+
+impl Sum {
+    fn of(pids: &[u32]) -> Self {
+        let mut sum = Self::default();
+        let mut sizes = vec![];
+        for pid in pids {
+            let Some(memory) = ResidentMemory::of(*pid) else { continue };
+            sum.memory = sum.memory.plus(&memory);
+            sizes.push((memory.total(), *pid));
+        }
+        sizes.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+        sum.pids = sizes.into_iter().map(|(_, pid)| pid).collect();
+        sum.add_heaps();
+        sum
+    }
+
+    fn add_heaps(&mut self) {
+        for pid in &self.pids {
+            match process_heaps::of(*pid) {
+                Ok(heaps) => {
+                    *self.free.get_or_insert(0) += heaps.bytes.returnable;
+                    self.glibc.get_or_insert(heaps.glibc);
+                }
+                Err(why) => drop(self.not_readable.get_or_insert_with(|| why.to_string())),
+            }
+        }
     }
 }
 

@@ -49,10 +49,14 @@ pub enum ForeignFile {
     CommandLine,
     /// The environment that it was started with.
     Environment,
-    /// Mappings (`maps`).
-    Maps,
-    /// Mappings with their resident parts (`smaps`).
-    Smaps,
+    /// Files that are mapped, as [`crate::mapped_files`] reads them (`maps`).
+    MappedFiles,
+    /// Sums of the mappings by kind, as [`crate::resident`] makes them (`smaps`).
+    Resident,
+    /// Heaps of glibc's malloc, as [`crate::arenas`] reads them (`smaps`).
+    Arenas,
+    /// Sums of mappings with names, as [`crate::named_memory`] makes them (`smaps`).
+    NamedMemory,
     /// The sums of the mappings (`smaps_rollup`).
     SmapsRollup,
     /// Link to the file that the process runs (`exe`): a file system may be slow to say what it is.
@@ -67,15 +71,15 @@ pub enum ForeignFile {
     TrimWord,
     /// Word of the process after it was asked, likewise.
     TrimRequest,
-    /// Libraries whose files were replaced or removed, as `crate::replaced_libraries` reads them (`mem`).
-    Libraries,
 }
 
-const FILES: [ForeignFile; 12] = [
+const FILES: [ForeignFile; 13] = [
     ForeignFile::CommandLine,
     ForeignFile::Environment,
-    ForeignFile::Maps,
-    ForeignFile::Smaps,
+    ForeignFile::MappedFiles,
+    ForeignFile::Resident,
+    ForeignFile::Arenas,
+    ForeignFile::NamedMemory,
     ForeignFile::SmapsRollup,
     ForeignFile::Executable,
     ForeignFile::Activity,
@@ -83,7 +87,6 @@ const FILES: [ForeignFile; 12] = [
     ForeignFile::JvmCounters,
     ForeignFile::TrimWord,
     ForeignFile::TrimRequest,
-    ForeignFile::Libraries,
 ];
 
 impl ForeignFile {
@@ -91,32 +94,33 @@ impl ForeignFile {
         match self {
             Self::CommandLine => "cmdline",
             Self::Environment => "environ",
-            Self::Maps => "maps",
-            Self::Smaps => "smaps",
+            Self::MappedFiles => "maps",
+            Self::Resident | Self::Arenas | Self::NamedMemory => "smaps",
             Self::SmapsRollup => "smaps_rollup",
             Self::Executable => "exe",
             Self::Activity => "task",
-            Self::Heaps | Self::TrimWord | Self::TrimRequest | Self::Libraries => "mem",
+            Self::Heaps | Self::TrimWord | Self::TrimRequest => "mem",
             Self::JvmCounters => "root",
         }
     }
 
     /// Most bytes that are read; what has more is an error. A program is given a few hundred KiB of arguments as a
-    /// rule, but a process may put both over as much memory as it likes (`PR_SET_MM_MAP`). A process may have
-    /// 65,530 mappings, each with a line of maps and 25 lines of smaps.
+    /// rule, but a process may put both over as much memory as it likes (`PR_SET_MM_MAP`). Of its mappings, of which it
+    /// may have a million, the helper makes sums: each answer is a few numbers or the names of files.
     fn most_bytes(self) -> usize {
         match self {
             Self::CommandLine | Self::Environment => 1 << 20,
-            Self::Maps => 16 << 20,
-            Self::Smaps => 64 << 20,
+            Self::MappedFiles => crate::mapped_files::MOST_BYTES,
+            Self::Arenas => 1 << 20,
             Self::JvmCounters => crate::jvm_heap::MOST_BYTES,
-            Self::SmapsRollup
+            Self::Resident
+            | Self::NamedMemory
+            | Self::SmapsRollup
             | Self::Executable
             | Self::Activity
             | Self::Heaps
             | Self::TrimWord
-            | Self::TrimRequest
-            | Self::Libraries => 1 << 16,
+            | Self::TrimRequest => 1 << 16,
         }
     }
 }
@@ -174,11 +178,6 @@ pub fn executable(pid: u32) -> Result<Executable> {
 /// Says for this thread who answers for the processes of a uid; without it each uid answers for itself.
 pub fn set_owners(owner_of: impl Fn(u32) -> u64 + 'static) {
     OWNER_OF.set(Box::new(owner_of));
-}
-
-/// Mappings of the process, with their resident parts if `file` is smaps.
-pub(crate) fn mappings(pid: u32, file: ForeignFile) -> procfs::ProcResult<MemoryMaps> {
-    crate::mapping_text::parsed(&read(pid, file)?)
 }
 
 /// Resident anonymous bytes of another user's process ([`crate::sampler::resident_bytes`]).
@@ -302,9 +301,12 @@ fn read_here(pid: u32, file: ForeignFile) -> Result<Vec<u8>> {
             let text = crate::activity::text_of(pid).ok_or_else(|| failed(GONE))?;
             return Ok(text.into_bytes());
         }
+        ForeignFile::MappedFiles => bytes = crate::mapped_files::text_of(task)?,
+        ForeignFile::Resident => bytes = crate::resident::text_of(task)?,
+        ForeignFile::Arenas => bytes = crate::arenas::text_of(task)?,
+        ForeignFile::NamedMemory => bytes = crate::named_memory::text_of(task)?,
         ForeignFile::Heaps => bytes = crate::heap::text_of(task)?,
         ForeignFile::JvmCounters => bytes = crate::jvm_heap::of_process(task)?,
-        ForeignFile::Libraries => bytes = crate::replaced_libraries::text_of(task)?,
         ForeignFile::TrimWord | ForeignFile::TrimRequest => {
             return crate::trim_word::text_of(task, file == ForeignFile::TrimRequest);
         }
@@ -321,7 +323,7 @@ fn read_here(pid: u32, file: ForeignFile) -> Result<Vec<u8>> {
                 }
             }
         }
-        ForeignFile::Maps | ForeignFile::Smaps | ForeignFile::SmapsRollup => {
+        ForeignFile::SmapsRollup => {
             File::open(path)?.take(most as u64 + 1).read_to_end(&mut bytes)?;
         }
     }
