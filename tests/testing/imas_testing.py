@@ -158,7 +158,7 @@ def run(*words, timeout=TIMEOUT_S, must=False, may_hang=False, text=True, **opti
 def peaks(pid):
     """Most resident memory so far of each living process of a tree, MiB by pid."""
     found = {}
-    with contextlib.suppress(OSError, IndexError):
+    with contextlib.suppress(OSError, KeyError):  # it has ended, or is about to
         with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as text:
             status = dict(line.split(":", 1) for line in text)
         found[pid] = int(status["VmHWM"].split()[0]) / 1024

@@ -1,24 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A look at the containers of this node: each with what its memory is and what of it is free. Nothing is changed and
-//! no process is stopped.
+//! One container of this node: what its memory is and what of it is free. Nothing is changed and no process is stopped.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
 use imas_cli::format::mib;
-use imas_cli::message::Hinted;
+use imas_linux::container::Container;
 use imas_linux::living_thread;
 use imas_linux::mapped_files::MappedFiles;
 use imas_linux::resident::ResidentMemory;
 use imas_linux::{process, process_heaps};
 use serde::Serialize;
 
-use crate::cli::NodeArgs;
-use crate::container::Container;
-use crate::group::{self, GroupFigures};
+use crate::group::GroupFigures;
 use crate::libc::{self, Libc};
-use crate::pod_names::{self, KubeletLink, PodName};
+use crate::pod_names::{KubeletLink, PodName};
 
 /// Free bytes that are worth a word.
 pub(crate) const WORTH_IT: u64 = 8 << 20;
@@ -85,58 +80,9 @@ impl Kinds {
     }
 }
 
-/// The containers, those that hold most first.
-///
-/// # Errors
-/// Where no control groups of version 2 are mounted.
-pub(crate) fn look(args: &NodeArgs) -> Result<Vec<Row>> {
-    let groups = unified(&args.cgroups)?;
-    let links = pod_names::all(&args.logs);
-    let mut members: BTreeMap<Container, Vec<u32>> = BTreeMap::new();
-    for pid in process::pids()? {
-        if let Some(container) = container_of(pid) {
-            members.entry(container).or_default().push(pid);
-        }
-    }
-    if members.keys().any(|container| container.group.starts_with("/..")) {
-        let mut known = group::by_id(&groups);
-        let placed = members.into_iter().map(|(seen, pids)| (known.remove(&seen.id).unwrap_or(seen), pids));
-        members = placed.collect();
-    }
-    let is_sandbox = |container: &Container| {
-        container.pod_uid.is_some() && !links.is_empty() && !links.contains_key(&container.id)
-    };
-    members.retain(|container, _| !is_sandbox(container));
-    let rows = members.into_iter().filter_map(|(container, pids)| {
-        let figures = GroupFigures::read(&groups.join(container.group.trim_start_matches('/')));
-        Row::of(&container, &pids, links.get(&container.id), figures)
-    });
-    let mut rows: Vec<_> = rows.collect();
-    rows.sort_by_key(|row| std::cmp::Reverse(row.resident));
-    Ok(rows)
-}
-
-/// Where the groups of version 2 are mounted.
-fn unified(folder: &Path) -> Result<PathBuf> {
-    let places = [folder.to_owned(), folder.join("unified")];
-    places.into_iter().find(|place| place.join("cgroup.procs").exists()).ok_or_else(|| {
-        Hinted::error(
-            format!("{}: no control groups of version 2 are mounted there", folder.display()),
-            "'mount -t cgroup2' shows where they are; a node without any starts with systemd.unified_cgroup_hierarchy=1",
-        )
-    })
-}
-
-/// The container of a process that lives.
-fn container_of(pid: u32) -> Option<Container> {
-    let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
-    let second = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
-    Container::of_group(second)
-}
-
 impl Row {
-    /// None if all of its processes ended while they were looked at.
-    fn of(
+    /// None if all of its processes ended while they were looked at, or none could be.
+    pub(crate) fn of(
         container: &Container,
         pids: &[u32],
         link: Option<&KubeletLink>,
