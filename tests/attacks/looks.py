@@ -101,6 +101,11 @@ def mappings_without_number(world):
         print(f"  imas {words[0]} beside 130,000 mappings: {most:.1f} MiB, {took:.1f} s", flush=True)
         world.expect(f"imas {words[0]} ends", done.returncode in (0, 1, 2), done)
         world.expect(f"imas {words[0]} takes less than {MOST_MB} MiB", most < MOST_MB, f"{most:.1f}")
+    server = world.as_user("root", "/usr/bin/imas-serve", "--listen", "127.0.0.1:4627")
+    world.wait("imas-serve shows the processes", lambda: answer_of("root", world, "/machine") == 200)
+    most = max(peaks(server.pid).values())
+    print(f"  imas serve: {most:.1f} MiB", flush=True)
+    world.expect(f"imas serve takes less than {MOST_MB} MiB", most < MOST_MB, f"{most:.1f}")
     most = max(peaks(world.daemon.pid).values())
     print(f"  imasd: {most:.1f} MiB, its helpers included", flush=True)
     world.expect(f"imasd takes less than {MOST_MB} MiB", most < MOST_MB, f"{most:.1f}")
@@ -147,7 +152,7 @@ def connections_of_mallory(world):
     world.expect("the server runs", server.poll() is None)
 
 
-ASK = "import http.client\none = http.client.HTTPConnection('127.0.0.1', 4627, timeout=10)\none.request('GET', '/')\nprint(one.getresponse().status)"
+ASK = "import http.client, sys\none = http.client.HTTPConnection('127.0.0.1', 4627, timeout=30)\none.request('GET', sys.argv[1])\nprint(one.getresponse().status)"
 
 
 def answered_s(world):
@@ -159,9 +164,9 @@ def answered_s(world):
     return time.monotonic() - begin
 
 
-def answer_of(user, world):
+def answer_of(user, world, page="/"):
     """What the server says to a process of that user; None if nothing."""
-    done = world.run_as(user, "/usr/bin/python3", "-c", ASK)
+    done = world.run_as(user, "/usr/bin/python3", "-c", ASK, page)
     return int(done.stdout) if done.returncode == 0 else None
 
 
