@@ -3,9 +3,13 @@
 
 import os
 import pathlib
+import subprocess
 import time
 
-from harness import CONFIG, SETTINGS, STATE, TIMEOUT_S, run
+from harness import CONFIG, MOST_MB, ROOT, SETTINGS, STATE, TIMEOUT_S, run
+from imas_testing import peaks, watched
+
+PROGRAMS = {"many_mappings": (ROOT / "tests/programs/many_mappings.c").read_text()}
 
 # Replicas with that much memory each, all of it the page of zeros: page tables of 2 MB for each GB.
 LARGE_GB = 40
@@ -82,6 +86,40 @@ def threads_without_number(world):
     world.expect_soon([world.serves(f"many-threads-{round}") for round in range(3)], soon_s)
 
 
+def mappings_without_number(world):
+    """Processes with 65,000 mappings, of pages and of files with long names: verbs of root, and imasd, take no more memory."""
+    many = world.program("mallory", "many", built("many_mappings"))
+    world.shell("mallory", "mkdir ~/mapped")
+    output = pathlib.Path("/tmp/many")
+    with open(output, "wb") as written:
+        start = lambda *words: world.as_user("mallory", many, *words, stdout=written, stderr=written)
+        processes = [start("pages"), start("files", "/home/mallory/mapped")]
+    world.wait("the processes have their mappings", lambda: output.read_text().count("ready") == 2)
+    time.sleep(3)  # imasd looks at them
+    for words in (["top", "--once"], ["advise"], *(["explain", "--pid", process.pid] for process in processes)):
+        done, most, took = watched("imas", *words, stdin=subprocess.DEVNULL)
+        print(f"  imas {words[0]} beside 130,000 mappings: {most:.1f} MiB, {took:.1f} s", flush=True)
+        world.expect(f"imas {words[0]} ends", done.returncode in (0, 1, 2), done)
+        world.expect(f"imas {words[0]} takes less than {MOST_MB} MiB", most < MOST_MB, f"{most:.1f}")
+    server = world.as_user("root", "/usr/bin/imas-serve", "--listen", "127.0.0.1:4627")
+    world.wait("imas-serve shows the processes", lambda: answer_of("root", world, "/machine") == 200)
+    most = max(peaks(server.pid).values())
+    print(f"  imas serve: {most:.1f} MiB", flush=True)
+    world.expect(f"imas serve takes less than {MOST_MB} MiB", most < MOST_MB, f"{most:.1f}")
+    most = max(peaks(world.daemon.pid).values())
+    print(f"  imasd: {most:.1f} MiB, its helpers included", flush=True)
+    world.expect(f"imasd takes less than {MOST_MB} MiB", most < MOST_MB, f"{most:.1f}")
+    world.serves("many")
+
+
+def built(name):
+    """A program of tests/programs."""
+    source = pathlib.Path(f"/tmp/{name}.c")
+    source.write_text(PROGRAMS[name])
+    run("gcc", "-O1", "-Wall", "-o", f"/tmp/{name}", source, must=True)
+    return f"/tmp/{name}"
+
+
 def output_files_in_a_folder_of_mallory(world):
     """Root exports into a folder where Mallory has put links, a FIFO and a folder in place of the files."""
     victim, new = pathlib.Path("/etc/victim"), pathlib.Path("/etc/new")  # the overlay's
@@ -114,7 +152,7 @@ def connections_of_mallory(world):
     world.expect("the server runs", server.poll() is None)
 
 
-ASK = "import http.client\none = http.client.HTTPConnection('127.0.0.1', 4627, timeout=10)\none.request('GET', '/')\nprint(one.getresponse().status)"
+ASK = "import http.client, sys\none = http.client.HTTPConnection('127.0.0.1', 4627, timeout=30)\none.request('GET', sys.argv[1])\nprint(one.getresponse().status)"
 
 
 def answered_s(world):
@@ -126,9 +164,9 @@ def answered_s(world):
     return time.monotonic() - begin
 
 
-def answer_of(user, world):
+def answer_of(user, world, page="/"):
     """What the server says to a process of that user; None if nothing."""
-    done = world.run_as(user, "/usr/bin/python3", "-c", ASK)
+    done = world.run_as(user, "/usr/bin/python3", "-c", ASK, page)
     return int(done.stdout) if done.returncode == 0 else None
 
 
@@ -141,5 +179,5 @@ def a_store_that_is_removed(world):
     world.notice("alice", "after")
 
 
-ATTACKS = [replicas_that_take_long_to_be_looked_at, threads_without_number, output_files_in_a_folder_of_mallory, connections_of_mallory,
+ATTACKS = [replicas_that_take_long_to_be_looked_at, threads_without_number, mappings_without_number, output_files_in_a_folder_of_mallory, connections_of_mallory,
            a_store_that_is_removed]

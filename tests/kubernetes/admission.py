@@ -372,7 +372,7 @@ class Admission:
                 shown = child.stdout.readline().split()
                 expected = ["OWN", *(["/opt/imas/libimas-guard.so", f"/opt/imas/{library}"] if library else [])]
                 expect(sorted(shown) == sorted(expected), f"{name}: {shown}: {child.stderr.readline() if not shown else ''}")
-                rows = json.loads(self.kube("node", "--json", "--logs", "/nowhere").stdout)["containers"]
+                rows = json.loads(self.kube("node", *node.words, "--json", "--logs", "/nowhere").stdout)["containers"]
                 row = {one["id"]: one for one in rows}[identity[:12]]
                 expect(row["program"] == "/usr/bin/perl" and row["pod_uid"] == uid and row["libc"] == "glibc", row)
                 expect(row["library"] == library and (library or row["glibc"] == version), row)

@@ -140,7 +140,7 @@ class Podman:
     @property
     def rights(self):
         """The user in the container, and its control group."""
-        return ["--user", USER, "--cgroup-parent", f"/{self.top}"]
+        return ["--user", USER, "--cgroup-parent", f"/{self.top}/libpod_parent"]
 
     def pid(self, name):
         return int(run(*self.podman, "inspect", "--type", "container", "--format", "{{.State.Pid}}", name, must=True).stdout)
@@ -222,7 +222,7 @@ class Tests:
                 group = next(line for line in pathlib.Path(f"/proc/{pid}/cgroup").read_text().splitlines() if line.startswith("0::"))
                 if f"/{self.runtime.top}/" not in group:
                     raise Skipped(f"{self.runtime.name} makes no control group of version 2 here: {group}")
-                rows = json.loads(run(self.imas, "kube", "node", "--json", "--logs", "/nowhere", must=True).stdout)["containers"]
+                rows = json.loads(run(self.imas, "kube", "node", "--cgroup-root", f"/{self.runtime.top}", "--json", "--logs", "/nowhere", must=True).stdout)["containers"]
                 found = [one for one in rows if one["id"] in group]
                 expect(len(found) == 1, (candidate, group, rows))
                 row = found[0]

@@ -42,6 +42,11 @@ class Node:
         for group in sorted(self.groups, key=lambda one: -len(str(one))):
             until(lambda group=group: not group.exists() or not group.rmdir(), 5, ignoring=(OSError,))
 
+    @property
+    def words(self):
+        """What `imas kube node` is told, for which these groups are those of a whole node."""
+        return ["--cgroup-root", f"/{self.top.name}"]
+
     def group(self, path):
         group = self.top
         for part in ("", *path.split("/")):

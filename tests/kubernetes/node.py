@@ -14,15 +14,18 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
 
 from groups import Node, expect, new, pod_group, unified  # noqa: E402
 from cluster import free_port  # noqa: E402
-from imas_testing import Skipped, cases, finish, imas_of, run, skipped, until  # noqa: E402
+from imas_testing import Skipped, cases, finish, imas_of, run, skipped, until, watched  # noqa: E402
 
 PODS = 500
+MOST_MIB = 20  # of the observer and of its helper, whatever a pod makes of itself; the limit of the DaemonSet is 128
+PROGRAMS = pathlib.Path(__file__).resolve().parents[1] / "programs"
 SOURCE = r"""
 #include <stdlib.h>
 #include <string.h>
@@ -72,14 +75,15 @@ class Tests:
         self.logs.mkdir()
         source = work / "app.c"
         source.write_text(SOURCE)
-        self.app, self.fixed, self.musl = work / "app", work / "fixed", work / "musl"
+        self.app, self.fixed, self.musl, self.many = work / "app", work / "fixed", work / "musl", work / "many"
+        run("gcc", "-O1", "-Wall", "-o", self.many, PROGRAMS / "many_mappings.c", must=True)
         run("gcc", "-O1", "-o", self.app, source, must=True)
         run("gcc", "-O1", "-static", "-o", self.fixed, source, must=True)
         if shutil.which("musl-gcc"):
             run("musl-gcc", "-O1", "-o", self.musl, source, must=True)
 
     def seen(self, *words):
-        done = run(self.imas, "kube", "node", "--json", "--logs", self.logs, *words, must=True)
+        done = run(self.imas, "kube", "node", *self.node.words, "--json", "--logs", self.logs, *words, must=True)
         rows = json.loads(done.stdout)["containers"]
         return {one["id"]: one for one in rows}
 
@@ -123,7 +127,7 @@ class Tests:
         expect(seen[static[:12]]["libc"] == "static" and "no library can be given" in seen[static[:12]]["advice"], seen[static[:12]])
         if self.musl.exists():
             expect(seen[musl[:12]]["libc"] == "musl" and "no library can be given" in seen[musl[:12]]["advice"], seen[musl[:12]])
-        page = run(self.imas, "kube", "node", "--logs", self.logs, must=True).stdout
+        page = run(self.imas, "kube", "node", *self.node.words, "--logs", self.logs, must=True).stdout
         expect("shop/web-5d4f8c7b9-x2x5q/app" in page and f"glibc {version}" in page, page)
         self.workloads()
         for link in os.listdir(os.fsencode(self.logs)):
@@ -131,7 +135,7 @@ class Tests:
 
     def workloads(self):
         """The same by workload: as advice and as metrics, which agree."""
-        words = ["kube", "node", "--logs", self.logs]
+        words = ["kube", "node", *self.node.words, "--logs", self.logs]
         gains = json.loads(run(self.imas, *words, "--advise", "--json", must=True).stdout)["workloads"]
         gain = next(one for one in gains if (one["namespace"], one["workload"], one["container"]) == ("shop", "web", "app"))
         expect(gain["containers"] == 1 and gain["free"] > 40 << 20 and "imas kube try web -n shop" in gain["advice"], gain)
@@ -158,16 +162,16 @@ class Tests:
         (self.logs / f"imas-node-x2x5q_imas-node_node-{own}.log").symlink_to("/nowhere")
         plain = self.seen()[seen[:12]]
         unnamed = 'imas_node_containers{namespace="",workload="",container=""}'
-        plainly_unnamed = metrics(run(self.imas, "kube", "node", "--metrics", "--logs", self.logs, must=True).stdout).get(unnamed)
+        plainly_unnamed = metrics(run(self.imas, "kube", "node", *self.node.words, "--metrics", "--logs", self.logs, must=True).stdout).get(unnamed)
         for one in ("sys_ptrace", "dac_read_search"):  # each of the two capabilities is needed
-            words = ["setpriv", f"--bounding-set=-all,+{one}", "--inh-caps=-all", "--no-new-privs", self.imas.parent / "imas-kube", "node"]
+            words = ["setpriv", f"--bounding-set=-all,+{one}", "--inh-caps=-all", "--no-new-privs", self.imas.parent / "imas-kube", "node", *self.node.words]
             rows = json.loads(run(*words, "--json", "--logs", self.logs, must=True).stdout)["containers"]
             expect(not any(row["free"] for row in rows if row["id"] == seen[:12]), f"{one}: {rows}")
         here = self.work / "cgroup"
         here.mkdir()
         port = free_port()
         words = ["unshare", "--mount", "--propagation", "private", "--cgroup", "sh", "-c", INSIDE, "sh", self.node.cgroups, here,
-                 self.imas.parent / "imas-kube", "node", "--cgroups", here, "--logs", self.logs, "--listen", f"127.0.0.1:{port}", "--every", "1"]
+                 self.imas.parent / "imas-kube", "node", *self.node.words, "--cgroups", here, "--logs", self.logs, "--listen", f"127.0.0.1:{port}", "--every", "1"]
         child = self.node.start(f"{pod_group(own_uid)}/cri-containerd-{own}.scope", *words, waits=False)
         text = until(lambda: scraped(port), ignoring=(OSError,))
         expect(text, f"no metrics; it ended with {child.poll()}")
@@ -189,10 +193,108 @@ class Tests:
                 one.sendall(words)
                 one.shutdown(socket.SHUT_WR)
                 expect(b"200 OK" not in one.recv(1 << 16), words[:50])
-        silent = [socket.create_connection(("127.0.0.1", port), timeout=30) for _ in range(100)]
-        expect(until(lambda: scraped(port), 30, ignoring=(OSError,)), "silent connections hold it")
-        for one in silent:
-            one.close()
+        self.silent_connections(port)
+
+    def silent_connections(self, port):
+        """Eight peers hold as many connections as they get, and open each again that is closed: a collector is answered."""
+        ends = threading.Event()
+
+        def hold(address):
+            held = []
+            while not ends.is_set():
+                with contextlib.suppress(OSError):
+                    held.append(socket.create_connection(("127.0.0.1", port), timeout=5, source_address=(address, 0)))
+                    held[-1].setblocking(False)
+                for one in list(held) if len(held) >= 64 else ():
+                    with contextlib.suppress(BlockingIOError):
+                        with contextlib.suppress(ConnectionError):
+                            one.recv(1)
+                        one.close()
+                        held.remove(one)
+                ends.wait(0.005)
+            for one in held:
+                one.close()
+
+        threads = [threading.Thread(target=hold, args=(f"127.0.0.{number}",)) for number in range(2, 10)]
+        for thread in threads:
+            thread.start()
+        try:
+            ends.wait(2)
+            began, answered = time.monotonic(), 0
+            for _ in range(20):
+                with contextlib.suppress(OSError, http.client.HTTPException):
+                    scraped(port)
+                    answered += 1
+            took = time.monotonic() - began
+        finally:
+            ends.set()
+            for thread in threads:
+                thread.join()
+        print(f"  beside silent connections of eight peers: {answered} of 20 answers, {took:.2f} s", flush=True)
+        expect(answered == 20, f"{answered} of 20 answers")
+
+    def start_pod(self, identity, *words, uid=None, **more):
+        return self.node.start(f"{pod_group(uid or new()[0])}/cri-containerd-{identity}.scope", *words, **more)
+
+    def looked_at(self):
+        """What one look shows, with the most memory of a process of it, MiB, and its time."""
+        done, most, took = watched(self.imas, "kube", "node", *self.node.words, "--json", "--logs", self.logs)
+        expect(done.returncode == 0, done)
+        look = json.loads(done.stdout)
+        return {row["id"]: row for row in look["containers"]}, look, most, took
+
+    def as_many_mappings_as_a_pod_may_have(self):
+        """Pods whose processes have 65,000 mappings, of pages or of files with long names, beside one that is looked at."""
+        folder = self.work / "mapped"
+        folder.mkdir()
+        plain, paged, filed = (new()[1] for _ in range(3))
+        self.start_pod(plain, self.app, 1 << 16)
+        self.start_pod(paged, self.many, "pages")
+        self.start_pod(filed, self.many, "files", folder)
+        rows, look, most, took = self.looked_at()
+        print(f"  pods with 65,000 mappings: {most:.1f} MiB, {took:.2f} s", flush=True)
+        expect(most < MOST_MIB, f"{most:.1f} MiB")
+        expect(rows[plain[:12]]["free"] > 40 << 20, rows)
+        unseen = {one["id"] for one in look["unseen"]}
+        expect(paged[:12] in rows or paged[:12] in unseen, look)
+        expect(filed[:12] not in rows and filed[:12] in unseen, look)
+
+    def pods_of_one_user(self):
+        """A pod that is slow to look at silences itself, and no other pod whose processes have the same uid."""
+        slow, quiet, uid = new()[1], new()[1], new()[0]
+        for _ in range(12):
+            self.start_pod(slow, self.many, "pages", uid=f"00000000{uid[8:]}", user=65534)  # it is looked at first
+        self.start_pod(quiet, self.app, 1 << 16, uid=f"ffffffff{uid[8:]}", user=65534)
+        rows, look, most, took = self.looked_at()
+        unseen = {one["id"]: one["processes"] for one in look.get("unseen", ())}
+        print(f"  beside a slow pod, {unseen.get(slow[:12])} of whose 12 processes were not looked at: {most:.1f} MiB, {took:.2f} s", flush=True)
+        expect(quiet[:12] in rows and (rows[quiet[:12]]["free"] or 0) > 40 << 20 and quiet[:12] not in unseen, look)
+        expect(unseen.get(slow[:12], 0) > 0, look)
+        page = run(self.imas, "kube", "node", *self.node.words, "--logs", self.logs, must=True).stdout
+        expect(f"processes of {slow[:12]}" in page and "not looked at" in page, page)
+        text = run(self.imas, "kube", "node", *self.node.words, "--metrics", "--logs", self.logs, must=True).stdout
+        expect(metrics(text).get('imas_node_unseen_processes{namespace="",workload="",container=""}', 0) > 0, text)
+
+    def names_that_others_give(self):
+        """Groups named as containers by a container, a service or a user make none, and what two claim counts for nobody."""
+        (victim_uid, victim), (own_uid, own), (_, invented), (_, twice) = new(), new(), new(), new()
+        self.start_pod(victim, self.app, 0, uid=victim_uid)
+        below = f"{pod_group(own_uid)}/cri-containerd-{own}.scope"
+        self.node.start(f"{below}/{pod_group(victim_uid)}/cri-containerd-{victim}.scope", self.app, 0)
+        self.node.start(f"{below}/crio-{invented}.scope", self.app, 0)
+        for place in ("user.slice/user-1000.slice/user@1000.service", "system.slice/mallory.service"):
+            self.node.start(f"{place}/docker-{invented}.scope", self.app, 0)
+            self.node.start(f"{place}/{pod_group(victim_uid)}/cri-containerd-{victim}.scope", self.app, 0)
+        for runtime in ("cri-containerd", "crio"):
+            self.node.start(f"{pod_group(new()[0])}/{runtime}-{twice}.scope", self.app, 0)
+        rows, look, _, _ = self.looked_at()
+        expect(rows[victim[:12]]["processes"] == 1 and rows[victim[:12]]["pod_uid"] == victim_uid, rows)
+        expect(rows[own[:12]]["processes"] == 2 and invented[:12] not in rows, rows)
+        expect([one["id"] for one in look["disputed"]] == [twice] and twice[:12] not in rows, look)
+        page = run(self.imas, "kube", "node", *self.node.words, "--logs", self.logs, must=True).stdout
+        expect(f"left out: 2 groups have the id of container {twice}" in page, page)
+        text = run(self.imas, "kube", "node", *self.node.words, "--metrics", "--logs", self.logs, must=True).stdout
+        expect(metrics(text)["imas_node_disputed_containers"] == 1, text)
 
     def processes_that_vanish(self):
         uid, identity = new()
@@ -223,7 +325,7 @@ class Tests:
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         took = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         expect(sum(one["program"].endswith("/sleep") for one in seen.values()) >= PODS, len(seen))
-        peak = run("/usr/bin/time", "-f", "%M", self.imas, "kube", "node", "--json", "--logs", self.logs, must=True).stderr.split()[-1]
+        peak = run("/usr/bin/time", "-f", "%M", self.imas, "kube", "node", *self.node.words, "--json", "--logs", self.logs, must=True).stderr.split()[-1]
         print(f"a look at {len(seen)} containers: {took:.2f} s of CPU, {took / 60:.2%} of a core once a minute, {int(peak) / 1024:.1f} MiB", flush=True)
         expect(int(peak) < 50 * 1024, peak)
 
@@ -243,7 +345,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="imas-node-") as work, Node(cgroups) as node:
         pathlib.Path(work).chmod(0o755)
         tests = Tests(imas, pathlib.Path(work), node)
-        cases(tests, "layouts", "libraries_and_free_memory", "as_the_daemonset_runs_it", "processes_that_vanish", "five_hundred_pods", "bad_input")
+        cases(tests, "layouts", "libraries_and_free_memory", "as_the_daemonset_runs_it", "as_many_mappings_as_a_pod_may_have", "pods_of_one_user", "names_that_others_give", "processes_that_vanish", "five_hundred_pods", "bad_input")
     finish("kubernetes-node")
 
 

@@ -233,7 +233,7 @@ class Tests:
 
     def advised(self):
         """What the observer says before any trial: the free memory of the workload on this node."""
-        done = run(self.imas, "kube", "node", "--advise", "--json", "--logs", self.logs, must=True)
+        done = run(self.imas, "kube", "node", *self.node.words, "--advise", "--json", "--logs", self.logs, must=True)
         rows = json.loads(done.stdout)["workloads"]
         return next((one for one in rows if (one["namespace"], one["workload"]) == ("shop", "web")), None)
 

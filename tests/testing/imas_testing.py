@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 TIMEOUT_S = 300  # of a command
@@ -152,6 +153,43 @@ def run(*words, timeout=TIMEOUT_S, must=False, may_hang=False, text=True, **opti
     if must and ended.returncode != 0:
         raise Failed(f"{command}: {ended.returncode}\n{ended.stdout}{ended.stderr}")
     return ended
+
+
+def peaks(pid):
+    """Most resident memory so far of each living process of a tree, MiB by pid."""
+    found = {}
+    with contextlib.suppress(OSError, KeyError):  # it has ended, or is about to
+        with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as text:
+            status = dict(line.split(":", 1) for line in text)
+        found[pid] = int(status["VmHWM"].split()[0]) / 1024
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{task}/children", encoding="ascii") as children:
+                for child in children.read().split():
+                    found.update(peaks(int(child)))
+    return found
+
+
+def watched(*words, **options):
+    """As `run`, with the most resident memory that any of its processes had, in MiB, and the seconds that it took."""
+    most, ends = {}, threading.Event()
+    child = subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", **options)
+
+    def watch():
+        while not ends.wait(0.01):
+            for pid, mib in peaks(child.pid).items():
+                most[pid] = max(mib, most.get(pid, 0))
+
+    thread = threading.Thread(target=watch)
+    began = time.monotonic()
+    thread.start()
+    try:
+        out, err = child.communicate(timeout=TIMEOUT_S * SLOWNESS)
+        took = time.monotonic() - began
+    finally:
+        child.kill()
+        ends.set()
+        thread.join()
+    return Ended(child.args, child.returncode, out, err), max(most.values(), default=0), took
 
 
 def until(condition, limit_s=LIMIT_S, ignoring=()):

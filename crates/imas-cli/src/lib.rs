@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What every command line of IMAS needs, and the one way to standard output and standard error.
+//! What every command line of IMAS needs: the one way to standard output and standard error, and the places of those who
+//! connect to a server.
 
+pub mod connection_places;
 pub mod format;
 #[cfg(feature = "manual")]
 pub mod manual;

@@ -119,6 +119,10 @@ pub(crate) struct NodeArgs {
     /// Where control groups are mounted
     #[arg(long, value_name = "DIR", default_value = "/sys/fs/cgroup", value_hint = ValueHint::DirPath)]
     pub(crate) cgroups: PathBuf,
+    /// Group below which kubelet and the runtimes have theirs: kubelet's cgroupRoot [default: the root, kubelet, or
+    /// kubelet.slice]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) cgroup_root: Option<String>,
     /// Kubelet's links to the logs of containers, which have their names
     #[arg(long, value_name = "DIR", default_value = "/var/log/containers", value_hint = ValueHint::DirPath)]
     pub(crate) logs: PathBuf,

@@ -13,9 +13,9 @@ use crate::pod_names::PodName;
 use crate::row::{Row, WORTH_IT, advice};
 
 /// Most workloads that stand for themselves; all others are added up.
-const MOST: usize = 500;
+pub(crate) const MOST: usize = 500;
 /// Name for those.
-const OTHER: &str = "other";
+pub(crate) const OTHER: &str = "other";
 
 /// The containers of one name in the pods of a workload on this node.
 #[derive(Debug, Serialize)]
@@ -63,7 +63,7 @@ pub(crate) fn of(rows: &[Row]) -> Vec<Gain> {
     gains
 }
 
-fn names(name: Option<&PodName>) -> [&str; 3] {
+pub(crate) fn names(name: Option<&PodName>) -> [&str; 3] {
     name.map_or([""; 3], |name| [name.namespace.as_str(), name.workload.as_str(), name.container.as_str()])
 }
 

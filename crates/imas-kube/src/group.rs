@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Figures of a container's control group, by the files of the kernel.
 
-use std::collections::BTreeMap;
-use std::path::Path;
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
 
+use anyhow::Result;
+use imas_cli::message::Hinted;
+use imas_linux::container::{self, Container, ContainerRoots};
 use serde::Serialize;
-
-use crate::container::Container;
 
 /// Most folders that are looked through.
 const MOST: usize = 65_536;
@@ -48,23 +49,92 @@ impl GroupFigures {
     }
 }
 
-/// The containers by their ids, with the paths of their groups below `top`. In a container with a namespace of
-/// control groups, the kernel shows the groups of others as paths that begin with `..`: these lead to no folder, and
-/// those of the same pod do not name the pod.
-pub(crate) fn by_id(top: &Path) -> BTreeMap<String, Container> {
-    let mut found = BTreeMap::new();
-    let mut waiting = vec![top.to_owned()];
-    let mut looked_at = 0;
-    while let Some(folder) = waiting.pop().filter(|_| looked_at < MOST) {
-        looked_at += 1;
+/// Groups of this node.
+///
+/// In a container with a namespace of control groups the kernel shows the groups of others as paths from there, which
+/// begin with `..`. Names in them alone would say nothing of where a group lies, so they are joined with our own place.
+#[derive(Debug)]
+pub(crate) struct NodeGroups {
+    top: PathBuf,
+    roots: ContainerRoots,
+    /// Path of the root of our namespace below the top; None where we are not below it.
+    own: Option<String>,
+}
+
+impl NodeGroups {
+    /// The groups that are mounted at a folder. `root` is kubelet's `cgroupRoot`.
+    ///
+    /// # Errors
+    /// Where no control groups of version 2 are mounted.
+    pub(crate) fn open(folder: &Path, root: Option<&str>) -> Result<Self> {
+        let top = unified(folder)?;
+        let own = own_root(&top);
+        Ok(Self { top, roots: root.map_or_else(ContainerRoots::default, ContainerRoots::at), own })
+    }
+
+    /// The container of a process that lives.
+    pub(crate) fn container_of(&self, pid: u32) -> Option<Container> {
+        self.roots.container(&self.absolute(&container::group_of(pid)?)?)
+    }
+
+    /// What the kernel counts of a container.
+    pub(crate) fn figures(&self, container: &Container) -> GroupFigures {
+        GroupFigures::read(&self.top.join(container.group.trim_start_matches('/')))
+    }
+
+    /// The path below the top of a group that we see by this one.
+    fn absolute(&self, seen: &str) -> Option<String> {
+        let Some(own) = &self.own else {
+            return Some(seen.to_owned()).filter(|seen| !seen.starts_with("/.."));
+        };
+        let mut parts: Vec<&str> = own.split('/').filter(|part| !part.is_empty()).collect();
+        for part in seen.split('/').filter(|part| !part.is_empty()) {
+            if part == ".." {
+                parts.pop()?;
+            } else {
+                parts.push(part);
+            }
+        }
+        Some(format!("/{}", parts.join("/")))
+    }
+}
+
+/// Where the groups of version 2 are mounted.
+fn unified(folder: &Path) -> Result<PathBuf> {
+    let places = [folder.to_owned(), folder.join("unified")];
+    places.into_iter().find(|place| place.join("cgroup.procs").exists()).ok_or_else(|| {
+        Hinted::error(
+            format!("{}: no control groups of version 2 are mounted there", folder.display()),
+            "'mount -t cgroup2' shows where they are; a node without any starts with systemd.unified_cgroup_hierarchy=1",
+        )
+    })
+}
+
+/// The root of our namespace of groups, by the group that has this process. Those near the top are asked first: what a
+/// container makes below its own group does not hide ours.
+fn own_root(top: &Path) -> Option<String> {
+    let pid = std::process::id().to_string();
+    let has_us = |folder: &Path| {
+        let members = std::fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
+        members.lines().any(|member| member == pid)
+    };
+    let seen = container::group_of(std::process::id())?;
+    let seen = Path::new(seen.trim_start_matches('/'));
+    if has_us(&top.join(seen)) {
+        return Some(String::new());
+    }
+    let mut waiting = VecDeque::from([top.to_owned()]);
+    for _ in 0..MOST {
+        let folder = waiting.pop_front()?;
+        if has_us(&folder) {
+            let path = folder.strip_prefix(top).ok()?.to_str()?;
+            return Some(path.strip_suffix(seen.to_str()?)?.trim_end_matches('/').to_owned());
+        }
         let entries = std::fs::read_dir(&folder).into_iter().flatten().flatten();
         let below = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-        waiting.extend(below.map(|entry| entry.path()));
-        let path = folder.strip_prefix(top).ok().and_then(Path::to_str).unwrap_or_default();
-        let container = Container::of_group(path).filter(|container| container.group == path);
-        found.extend(container.map(|container| (container.id.clone(), container)));
+        waiting.extend(below.map(|entry| entry.path()).take(MOST.saturating_sub(waiting.len())));
     }
-    found
+    None
 }
 
 fn keyed(text: &str, key: &str) -> Option<u64> {
@@ -105,19 +175,30 @@ mod tests {
     }
 
     #[test]
-    fn a_container_is_found_wherever_its_group_lies() {
-        let top = tempfile::tempdir().unwrap();
-        let (id, other) = ("ab".repeat(32), "cd".repeat(32));
-        let pod = "kubepods.slice/kubepods-pod5334ab05_8cd0_41c9_9236_2be3b4a5634d.slice";
-        let container = format!("{pod}/cri-containerd-{id}.scope");
-        let docker = format!("system.slice/docker-{other}.scope");
-        for folder in [format!("{container}/deeper"), docker.clone(), "user.slice".to_owned()] {
-            std::fs::create_dir_all(top.path().join(folder)).unwrap();
+    fn a_group_is_where_it_lies_from_the_top_of_the_node() {
+        let groups = |own: Option<&str>| NodeGroups {
+            top: PathBuf::new(),
+            roots: ContainerRoots::default(),
+            own: own.map(str::to_owned),
+        };
+        let inside = groups(Some("kubepods/poda/us"));
+        for (seen, expected) in [
+            ("/", Some("/kubepods/poda/us")),
+            ("/deeper", Some("/kubepods/poda/us/deeper")),
+            ("/../other", Some("/kubepods/poda/other")),
+            ("/../../podb/c/../d", Some("/kubepods/podb/d")),
+            ("/../../../../../up", None),
+        ] {
+            assert_eq!(inside.absolute(seen).as_deref(), expected, "{seen}");
         }
-        let found = by_id(top.path());
-        let seen = |id: &str| (found[id].group.as_str(), found[id].pod_uid.as_deref());
-        assert_eq!(seen(&id), (container.as_str(), Some("5334ab05-8cd0-41c9-9236-2be3b4a5634d")));
-        assert_eq!((seen(&other), found.len()), ((docker.as_str(), None), 2));
-        assert_eq!(by_id(Path::new("/nowhere")), BTreeMap::new());
+        assert_eq!(groups(Some("")).absolute("/a/b").as_deref(), Some("/a/b"));
+        assert_eq!(groups(None).absolute("/a/b").as_deref(), Some("/a/b"));
+        assert_eq!(groups(None).absolute("/../b"), None);
+    }
+
+    #[test]
+    fn without_groups_of_version_2_there_is_no_look() {
+        let error = NodeGroups::open(Path::new("/nowhere"), None).unwrap_err();
+        assert!(error.to_string().contains("no control groups of version 2"), "{error}");
     }
 }

@@ -2,17 +2,17 @@
 //! Metrics by HTTP. Nothing of a request counts but its path, and who asks often gets the same answer again.
 
 use std::io::{ErrorKind, Read as _, Result as IoResult, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use imas_cli::connection_places::{ConnectionPlace, ConnectionPlaces, MostConnections, peer_of_address};
 use imas_cli::message;
 
-/// Most connections at a time; what comes beyond is closed.
-const MOST: usize = 32;
+/// Most connections at a time: each is a thread. Nobody is trusted, and a collector asks once a minute.
+const MOST: MostConnections = MostConnections { all: 64, of_others: 64, of_one: 16 };
 /// Most bytes of a request.
 const MOST_BYTES: usize = 8 << 10;
 /// Longest time for a request to come, and for an answer to go.
@@ -40,28 +40,35 @@ pub(crate) fn serve(
         *last = Some((Instant::now(), text.clone()));
         Ok(text)
     };
-    let open = AtomicUsize::new(0);
+    let places = ConnectionPlaces::new(MOST);
     thread::scope(|threads| {
         for stream in listener.incoming().flatten() {
-            if open.load(Ordering::Relaxed) >= MOST {
-                continue;
-            }
-            open.fetch_add(1, Ordering::Relaxed);
-            let (newest, open) = (&newest, &open);
+            let Some((stream, place)) = placed(stream, &places) else { continue };
+            let newest = &newest;
             let answered = move || {
-                let _ = answer(&stream, newest); // the one who asked is gone
-                open.fetch_sub(1, Ordering::Relaxed);
+                let _ = answer(&stream, &place, newest); // the one who asked is gone
             };
-            if thread::Builder::new().spawn_scoped(threads, answered).is_err() {
-                open.fetch_sub(1, Ordering::Relaxed);
-            }
+            let _ = thread::Builder::new().spawn_scoped(threads, answered); // without a thread it is closed
         }
     });
     Ok(())
 }
 
-fn answer(stream: &TcpStream, newest: impl Fn() -> Result<String>) -> IoResult<()> {
+type Place = ConnectionPlace<IpAddr>;
+
+/// The connection with its place; None where there is none, and it is closed. Where it has to leave, what reads it finds
+/// its end.
+fn placed(stream: TcpStream, places: &Arc<ConnectionPlaces<IpAddr>>) -> Option<(Arc<TcpStream>, Place)> {
+    let peer = peer_of_address(stream.peer_addr().ok()?.ip());
+    let stream = Arc::new(stream);
+    let left = Arc::clone(&stream);
+    let place = places.place(peer, move || drop(left.shutdown(Shutdown::Both)))?;
+    Some((stream, place))
+}
+
+fn answer(stream: &TcpStream, place: &Place, newest: impl Fn() -> Result<String>) -> IoResult<()> {
     let head = request(stream)?;
+    place.speaks();
     let is_ours = [&b"GET /metrics "[..], b"GET /metrics?"].iter().any(|start| head.starts_with(start));
     let (status, kind, body) = match is_ours.then(newest) {
         Some(Ok(text)) => ("200 OK", KIND, text),
@@ -120,7 +127,9 @@ mod tests {
         let mut own = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (stream, _) = listener.accept().unwrap();
         own.write_all(words.as_bytes()).unwrap();
-        answer(&stream, || Ok("# EOF\n".to_owned())).unwrap();
+        let (stream, place) = placed(stream, &ConnectionPlaces::new(MOST)).unwrap();
+        answer(&stream, &place, || Ok("# EOF\n".to_owned())).unwrap();
+        drop(place);
         drop(stream);
         let mut text = String::new();
         own.read_to_string(&mut text).unwrap();

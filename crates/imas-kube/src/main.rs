@@ -12,15 +12,15 @@
 //! - [`pods`], [`nodes`], [`prometheus`]: the pods, the types of their nodes, their load
 //! - [`verdict`]: the judge of them
 //! - [`status`], [`settle`]: what pods have; what is proven, and what is taken back
-//! - [`node`]: the containers of a node; [`row`]: one of them, by [`container`], [`group`], [`pod_names`], [`libc`];
-//!   [`gains`]: by workload; [`metrics`], [`listen`]: both for a collector
+//! - [`node`]: the containers of a node; [`look`]: a look at them; [`row`]: one of them, by [`group`], [`pod_names`],
+//!   [`libc`]; [`gains`]: by workload; [`metrics`], [`listen`]: both for a collector
 //! - [`manifests`]: rights, and the observer of nodes, as files
 //! - [`yaml`]: objects of a cluster, printed
 //!
 //! ```text
 //! candidate, pods, workload -> policy, component -> yaml
 //! oci -> image
-//! container -> group, pod_names, libc -> row -> gains -> metrics -> node; listen
+//! group, pod_names, libc -> row -> look, gains -> metrics -> node; listen
 //! kubectl, entry -> workload -> trial, settle -> yaml
 //! kubectl -> pods -> nodes -> verdict -> settle; pods -> prometheus -> settle; pods -> status
 //! ```
@@ -28,7 +28,6 @@
 mod candidate;
 mod cli;
 mod component;
-mod container;
 mod entry;
 mod gains;
 mod group;
@@ -36,6 +35,7 @@ mod image;
 mod kubectl;
 mod libc;
 mod listen;
+mod look;
 mod manifests;
 mod metrics;
 mod node;

@@ -2,6 +2,7 @@
 //! The workloads of a node as OpenMetrics. Labels are namespace, workload and container, no more: no command line, no
 //! path, no variable.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 
 use anyhow::Result;
@@ -12,7 +13,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use crate::gains::{self, Gain};
-use crate::row::Row;
+use crate::look::{Look, Unseen};
 
 type Labels = Vec<(&'static str, String)>;
 /// A figure of a workload; None where it is not known.
@@ -41,8 +42,8 @@ const FIGURES: [(&str, &str, Figure); 8] = [
 ];
 
 /// The text for a collector.
-pub(crate) fn text(rows: &[Row]) -> Result<String> {
-    let gains = gains::of(rows);
+pub(crate) fn text(look: &Look) -> Result<String> {
+    let gains = gains::of(&look.rows);
     let mut registry = Registry::with_prefix("imas_node");
     for (name, help, figure) in FIGURES {
         let family = Family::<Labels, Gauge<f64, AtomicU64>>::default();
@@ -51,28 +52,58 @@ pub(crate) fn text(rows: &[Row]) -> Result<String> {
         }
         registry.register(name, help, family);
     }
+    let family = Family::<Labels, Gauge<f64, AtomicU64>>::default();
+    for (labels, processes) in unseen(&look.unseen) {
+        family.get_or_create(&labels).set(processes as f64);
+    }
+    let help = "Processes that were not looked at, or not to the end: looks at its pods took too long, or one has too much";
+    registry.register("unseen_processes", help, family);
+    let disputed = Gauge::<f64, AtomicU64>::default();
+    disputed.set(look.disputed.len() as f64);
+    let help = "Ids of containers that more than one control group claims: these count for nobody";
+    registry.register("disputed_containers", help, disputed);
     let mut text = String::new();
     encode(&mut text, &registry)?;
     Ok(text)
 }
 
+/// Processes by workload; those beyond the number that is shown one by one are added up.
+fn unseen(all: &[Unseen]) -> BTreeMap<Labels, usize> {
+    let mut found = BTreeMap::new();
+    for one in all {
+        let mut labels = of_names(gains::names(one.name.as_ref()));
+        if found.len() >= gains::MOST && !found.contains_key(&labels) {
+            labels = of_names(["", gains::OTHER, ""]);
+        }
+        *found.entry(labels).or_default() += one.processes;
+    }
+    found
+}
+
 fn labels(gain: &Gain) -> Labels {
+    of_names([&gain.namespace, &gain.workload, &gain.container])
+}
+
+fn of_names([namespace, workload, container]: [&str; 3]) -> Labels {
     let label = |name, text: &str| (name, printable::name(text).into_owned());
-    vec![
-        label("namespace", &gain.namespace),
-        label("workload", &gain.workload),
-        label("container", &gain.container),
-    ]
+    vec![label("namespace", namespace), label("workload", workload), label("container", container)]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::gains::tests::row;
+    use crate::look::Disputed;
 
     #[test]
     fn a_workload_is_a_line_of_each_figure() {
-        let text = text(&[row(Some("web"), 100, Some(7)), row(Some("web"), 100, None)]).unwrap();
+        let rows = vec![row(Some("web"), 100, Some(7)), row(Some("web"), 100, None)];
+        let name = row(Some("db"), 1, None).name;
+        let unseen = [3, 4].map(|processes| Unseen { id: "0".into(), name: name.clone(), processes }).into();
+        let disputed = vec![Disputed { id: "0".into(), groups: vec![] }];
+        let text = text(&Look { rows, unseen, disputed }).unwrap();
+        let of_db = r#"imas_node_unseen_processes{namespace="shop",workload="db",container="app"} 7.0"#;
+        assert!(text.contains(of_db) && text.contains("imas_node_disputed_containers 1.0"), "{text}");
         let labels = r#"{namespace="shop",workload="web",container="app"}"#;
         for (name, value) in [
             ("containers", "2.0"),
@@ -89,7 +120,8 @@ mod tests {
 
     #[test]
     fn a_hostile_name_ends_no_line_and_no_quotation() {
-        let text = text(&[row(Some("a\"} 1\nimas_node_x{y=\"\u{1b}[2J"), 100, None)]).unwrap();
+        let rows = vec![row(Some("a\"} 1\nimas_node_x{y=\"\u{1b}[2J"), 100, None)];
+        let text = text(&Look { rows, ..Look::default() }).unwrap();
         assert!(
             !text.contains('\u{1b}') && !text.lines().any(|line| line.starts_with("imas_node_x")),
             "{text}"

@@ -3,30 +3,65 @@
 //! metrics.
 
 use anyhow::Result;
-use imas_cli::format::mib;
+use imas_cli::format::{counted, mib};
 use imas_cli::{output, table};
+use imas_core::printable;
 use serde_json::json;
 
 use crate::cli::NodeArgs;
 use crate::gains::{self, Gain};
-use crate::row::{self, Row};
+use crate::look::Look;
+use crate::pod_names::PodName;
+use crate::row::Row;
 use crate::{listen, metrics};
 
 /// Prints what is there, or serves it.
 pub(crate) fn run(args: &NodeArgs) -> Result<()> {
     if let Some(address) = args.listen {
-        return listen::serve(address, args.every, || metrics::text(&row::look(args)?));
+        return listen::serve(address, args.every, || metrics::text(&Look::now(args)?));
     }
-    let rows = row::look(args)?;
+    let look = Look::now(args)?;
     if args.metrics {
-        return output::text(&metrics::text(&rows)?);
+        return output::text(&metrics::text(&look)?);
     }
+    let noted = |page: String| output::text(&(page + &notes(&look)));
     match (args.advise, args.json.json) {
-        (true, true) => output::json(&json!({ "schema": 1, "workloads": advised(&rows) })),
-        (true, false) => output::text(&page_of_gains(&advised(&rows))),
-        (false, true) => output::json(&json!({ "schema": 1, "containers": rows })),
-        (false, false) => output::text(&page(&rows)),
+        (true, true) => output::json(&json!({ "schema": 1, "workloads": advised(&look.rows) })),
+        (true, false) => noted(page_of_gains(&advised(&look.rows))),
+        (false, true) => {
+            let Look { rows, unseen, disputed } = &look;
+            output::json(&json!({ "schema": 1, "containers": rows, "unseen": unseen, "disputed": disputed }))
+        }
+        (false, false) => noted(page(&look.rows)),
     }
+}
+
+/// Most containers that are named in the notes.
+const NOTED: usize = 20;
+
+/// What is not in the table, and why.
+fn notes(look: &Look) -> String {
+    let unseen = look.unseen.iter().take(NOTED).map(|one| {
+        let processes = counted(one.processes, "process");
+        format!("not looked at, or not to the end: {processes} of {}\n", shown(one.name.as_ref(), &one.id))
+    });
+    let disputed = look.disputed.iter().take(NOTED).map(|one| {
+        let groups: Vec<_> = one.groups.iter().map(|group| printable::name(group)).collect();
+        format!(
+            "left out: {} groups have the id of container {}: {}\n",
+            groups.len(),
+            one.id,
+            groups.join(", ")
+        )
+    });
+    let more = (look.unseen.len() + look.disputed.len()).saturating_sub(2 * NOTED);
+    let more = (more > 0).then(|| "'--json' lists all\n".to_owned());
+    let lines: String = unseen.chain(disputed).chain(more).collect();
+    if lines.is_empty() { lines } else { format!("\n{lines}") }
+}
+
+fn shown(name: Option<&PodName>, id: &str) -> String {
+    name.map_or_else(|| id.to_owned(), |name| format!("{}/{}/{}", name.namespace, name.pod, name.container))
 }
 
 fn advised(rows: &[Row]) -> Vec<Gain> {
@@ -48,9 +83,8 @@ fn or_dash(text: Option<String>) -> String {
 }
 
 fn cells(row: &Row) -> Vec<String> {
-    let name = row.name.as_ref().map(|name| format!("{}/{}/{}", name.namespace, name.pod, name.container));
     vec![
-        name.unwrap_or_else(|| row.id.clone()),
+        shown(row.name.as_ref(), &row.id),
         row.program.display().to_string(),
         format!("{} {}", row.libc, row.glibc.as_deref().unwrap_or_default()).trim_end().to_owned(),
         or_dash(row.library.clone()),

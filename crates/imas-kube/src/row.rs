@@ -1,24 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A look at the containers of this node: each with what its memory is and what of it is free. Nothing is changed and
-//! no process is stopped.
+//! One container of this node: what its memory is and what of it is free. Nothing is changed and no process is stopped.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
 use imas_cli::format::mib;
-use imas_cli::message::Hinted;
+use imas_linux::container::Container;
 use imas_linux::living_thread;
 use imas_linux::mapped_files::MappedFiles;
 use imas_linux::resident::ResidentMemory;
 use imas_linux::{process, process_heaps};
 use serde::Serialize;
 
-use crate::cli::NodeArgs;
-use crate::container::Container;
-use crate::group::{self, GroupFigures};
+use crate::group::GroupFigures;
 use crate::libc::{self, Libc};
-use crate::pod_names::{self, KubeletLink, PodName};
+use crate::pod_names::{KubeletLink, PodName};
 
 /// Free bytes that are worth a word.
 pub(crate) const WORTH_IT: u64 = 8 << 20;
@@ -85,94 +80,78 @@ impl Kinds {
     }
 }
 
-/// The containers, those that hold most first.
-///
-/// # Errors
-/// Where no control groups of version 2 are mounted.
-pub(crate) fn look(args: &NodeArgs) -> Result<Vec<Row>> {
-    let groups = unified(&args.cgroups)?;
-    let links = pod_names::all(&args.logs);
-    let mut members: BTreeMap<Container, Vec<u32>> = BTreeMap::new();
-    for pid in process::pids()? {
-        if let Some(container) = container_of(pid) {
-            members.entry(container).or_default().push(pid);
-        }
-    }
-    if members.keys().any(|container| container.group.starts_with("/..")) {
-        let mut known = group::by_id(&groups);
-        let placed = members.into_iter().map(|(seen, pids)| (known.remove(&seen.id).unwrap_or(seen), pids));
-        members = placed.collect();
-    }
-    let is_sandbox = |container: &Container| {
-        container.pod_uid.is_some() && !links.is_empty() && !links.contains_key(&container.id)
-    };
-    members.retain(|container, _| !is_sandbox(container));
-    let rows = members.into_iter().filter_map(|(container, pids)| {
-        let figures = GroupFigures::read(&groups.join(container.group.trim_start_matches('/')));
-        Row::of(&container, &pids, links.get(&container.id), figures)
-    });
-    let mut rows: Vec<_> = rows.collect();
-    rows.sort_by_key(|row| std::cmp::Reverse(row.resident));
-    Ok(rows)
-}
-
-/// Where the groups of version 2 are mounted.
-fn unified(folder: &Path) -> Result<PathBuf> {
-    let places = [folder.to_owned(), folder.join("unified")];
-    places.into_iter().find(|place| place.join("cgroup.procs").exists()).ok_or_else(|| {
-        Hinted::error(
-            format!("{}: no control groups of version 2 are mounted there", folder.display()),
-            "'mount -t cgroup2' shows where they are; a node without any starts with systemd.unified_cgroup_hierarchy=1",
-        )
-    })
-}
-
-/// The container of a process that lives.
-fn container_of(pid: u32) -> Option<Container> {
-    let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
-    let second = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
-    Container::of_group(second)
-}
-
 impl Row {
-    /// None if all of its processes ended while they were looked at.
-    fn of(
+    /// None if all of its processes ended while they were looked at, or none could be.
+    pub(crate) fn of(
         container: &Container,
         pids: &[u32],
         link: Option<&KubeletLink>,
         group: GroupFigures,
     ) -> Option<Self> {
-        let looked_at = pids.iter().filter_map(|pid| Some((*pid, ResidentMemory::of(*pid)?)));
-        let mut looked_at: Vec<_> = looked_at.filter(|(_, memory)| memory.total() > 0).collect();
-        looked_at.sort_by_key(|(_, memory)| std::cmp::Reverse(memory.total()));
+        let sum = Sum::of(pids);
         let (largest, (program, files)) =
-            looked_at.iter().find_map(|(pid, _)| Some((*pid, process::mapped_files(*pid).ok()?)))?;
-        let heaps: Vec<_> = looked_at.iter().map(|(pid, _)| process_heaps::of(*pid)).collect();
-        let free: Vec<_> =
-            heaps.iter().filter_map(|heaps| Some(heaps.as_ref().ok()?.bytes.returnable)).collect();
-        let memory = looked_at.iter().fold(Kinds::default(), |sum, (_, memory)| sum.plus(memory));
-        let by_heaps = || heaps.iter().find_map(|heaps| heaps.as_ref().ok().map(|one| one.glibc.clone()));
+            sum.pids.iter().find_map(|pid| Some((*pid, process::mapped_files(*pid).ok()?)))?;
         let mut row = Self {
             id: container.to_string(),
             runtime: container.runtime,
             pod_uid: container.pod_uid.clone(),
             name: link.map(|link| link.name.clone()),
-            processes: looked_at.len(),
+            processes: sum.pids.len(),
             largest,
             libc: Libc::of(&files),
-            glibc: libc::glibc_version(&files).or_else(by_heaps),
+            glibc: libc::glibc_version(&files).or(sum.glibc),
             library: candidate_library(&files),
             program: inside(largest, program),
-            resident: memory.total(),
-            memory,
-            free: (!free.is_empty()).then(|| free.iter().sum()),
-            not_readable: heaps.into_iter().find_map(|heaps| heaps.err().map(|why| why.to_string())),
+            resident: sum.memory.total(),
+            memory: sum.memory,
+            free: sum.free,
+            not_readable: sum.not_readable,
             group,
             restarts: link.and_then(|link| link.restarts),
             advice: String::new(),
         };
         row.advice = advice(row.libc, row.group.nearness(), row.free, row.name.as_ref());
         Some(row)
+    }
+}
+
+/// What the processes of a container have together. They may be thousands: of each nothing is kept but its id.
+#[derive(Debug, Default)]
+struct Sum {
+    /// Those that were looked at, the largest first.
+    pids: Vec<u32>,
+    memory: Kinds,
+    free: Option<u64>,
+    /// Version of glibc in the memory of one of them.
+    glibc: Option<String>,
+    not_readable: Option<String>,
+}
+
+impl Sum {
+    fn of(pids: &[u32]) -> Self {
+        let mut sum = Self::default();
+        let mut sizes = vec![];
+        for pid in pids {
+            let Some(memory) = ResidentMemory::of(*pid) else { continue };
+            sum.memory = sum.memory.plus(&memory);
+            sizes.push((memory.total(), *pid));
+        }
+        sizes.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+        sum.pids = sizes.into_iter().map(|(_, pid)| pid).collect();
+        sum.add_heaps();
+        sum
+    }
+
+    fn add_heaps(&mut self) {
+        for pid in &self.pids {
+            match process_heaps::of(*pid) {
+                Ok(heaps) => {
+                    *self.free.get_or_insert(0) += heaps.bytes.returnable;
+                    self.glibc.get_or_insert(heaps.glibc);
+                }
+                Err(why) => drop(self.not_readable.get_or_insert_with(|| why.to_string())),
+            }
+        }
     }
 }
 

@@ -5,13 +5,18 @@
 //! MiB: a writable part at the bottom, and the rest reserved without any rights. The first arena lives in
 //! `[heap]`.
 
+use std::io::{Error, ErrorKind, Result};
+
 use imas_core::server_run::ArenaHeaps;
 use procfs::process::{MMPermissions, MMapPath, MemoryMap, Process};
 
-use crate::foreign_process::{ForeignFile, mappings, resident_bytes};
+use crate::foreign_process::{self, ForeignFile, resident_bytes};
+use crate::mapping_text::{of_task, with_neighbours};
 
 /// `HEAP_MAX_SIZE` of glibc on 64-bit machines.
 const HEAP_BYTES: u64 = 64 << 20;
+/// Most heaps that are listed: 4 TiB.
+const MOST_HEAPS: usize = 1 << 16;
 
 /// Arenas of a process, heap by heap; None when it is gone or not ours to look at. All of its mappings
 /// are read, which delays its page faults meanwhile.
@@ -19,20 +24,37 @@ const HEAP_BYTES: u64 = 64 << 20;
 pub fn arena_heaps(pid: u32) -> Option<ArenaHeaps> {
     let process = Process::new(i32::try_from(pid).ok()?).ok()?;
     let stat = process.stat().ok()?;
-    let maps = mappings(pid, ForeignFile::Smaps).ok()?.0;
+    let text = foreign_process::read(pid, ForeignFile::Arenas).ok()?;
+    let (main_bytes, heap_bytes) = serde_json::from_slice(&text).ok()?;
     Some(ArenaHeaps {
         process: stat.comm,
         threads: u64::try_from(stat.num_threads).unwrap_or(0),
         bytes: resident_bytes(pid)?,
-        main_bytes: maps.iter().filter(|map| map.pathname == MMapPath::Heap).map(anonymous).sum(),
-        heap_bytes: heaps(&maps).map(anonymous).collect(),
+        main_bytes,
+        heap_bytes,
         held: None,
     })
 }
 
-/// Writable parts of heaps.
-fn heaps(maps: &[MemoryMap]) -> impl Iterator<Item = &MemoryMap> {
-    maps.iter().enumerate().filter(|(at, map)| is_heap(map, maps.get(at + 1))).map(|(_, map)| map)
+/// Bytes of `[heap]` and of each other heap of a task, as a text for [`arena_heaps`]. All is read in this very process.
+pub(crate) fn text_of(task: u32) -> Result<Vec<u8>> {
+    let sums = sums(of_task(task, "smaps")?)?;
+    if sums.1.len() > MOST_HEAPS {
+        return Err(ErrorKind::FileTooLarge.into());
+    }
+    serde_json::to_vec(&sums).map_err(Error::other)
+}
+
+fn sums(maps: impl Iterator<Item = Result<MemoryMap>>) -> Result<(u64, Vec<u64>)> {
+    let (mut main, mut heaps) = (0, vec![]);
+    with_neighbours(maps, |_, map, next| {
+        if map.pathname == MMapPath::Heap {
+            main += anonymous(map);
+        } else if is_heap(map, next) && heaps.len() <= MOST_HEAPS {
+            heaps.push(anonymous(map));
+        }
+    })?;
+    Ok((main, heaps))
 }
 
 pub(crate) fn is_heap(map: &MemoryMap, next: Option<&MemoryMap>) -> bool {
@@ -57,12 +79,11 @@ fn anonymous(map: &MemoryMap) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use procfs::FromRead;
-    use procfs::process::MemoryMaps;
+    use crate::mapping_text::mappings;
 
     #[test]
     fn a_heap_is_aligned_and_has_its_reserve_above() {
-        let maps = MemoryMaps::from_read(
+        let maps = mappings(
             concat!(
                 "00001000-00003000 rw-p 00000000 00:00 0 [heap]\n",
                 "Pss: 8 kB\n",
@@ -77,10 +98,8 @@ mod tests {
                 "7f0020021000-7f0024001000 ---p 00000000 00:00 0 \n",
             )
             .as_bytes(),
-        )
-        .unwrap()
-        .0;
-        assert_eq!(heaps(&maps).map(anonymous).collect::<Vec<_>>(), [60 << 10, 20 << 10]);
+        );
+        assert_eq!(sums(maps).unwrap(), (8 << 10, vec![60 << 10, 20 << 10]));
     }
 
     /// Python is on glibc's malloc, and its threads get arenas of their own.

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Memory of one counted process as its hook sees it, looked at from outside.
 
-use procfs::process::{MMPermissions, MMapPath, MemoryMap, Process};
+use std::io::Result;
+
+use procfs::process::{MMPermissions, MMapPath, MemoryMap};
 use rustix::process::{Resource, getrlimit};
 
 use crate::environment::HOOK;
 use crate::library_name::file_name;
 use crate::living_thread;
+use crate::mapping_text::{of_task, with_neighbours};
 
 /// Memory of one process, bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -28,10 +31,9 @@ impl Footprint {
     #[must_use]
     pub fn of(pid: u32) -> Option<Self> {
         let total = crate::sampler::resident_bytes(pid)?;
-        let smaps = |task| Process::new(i32::try_from(task).ok()?).ok()?.smaps().ok();
-        let maps = living_thread::ask(pid, |task| smaps(task).filter(|maps| !maps.0.is_empty()))?.0;
         let stack = getrlimit(Resource::Stack).current.unwrap_or(UNLIMITED);
-        let found = sum(&maps, stack);
+        let of_one = |task| sum(of_task(task, "smaps").ok()?, stack).ok()?;
+        let found = living_thread::ask(pid, of_one)?;
         Some(Self { resident: total.saturating_sub(found.tables_resident), heap: found.heap })
     }
 }
@@ -42,21 +44,21 @@ struct Sum {
     tables_resident: u64,
 }
 
-/// `stack` is the size that libc gives to the stacks of threads, guard included.
-fn sum(maps: &[MemoryMap], stack: u64) -> Sum {
-    let mut sum = Sum::default();
-    let mut below: Option<&MemoryMap> = None;
-    for map in maps {
-        if is_heap(map) {
-            if below.is_some_and(|below| is_hook(below) && below.address.1 == map.address.0) {
-                sum.tables_resident += map.extension.map.get("Pss").copied().unwrap_or(0);
-            } else if !below.is_some_and(|below| is_stack(map, below, stack)) {
-                sum.heap += size(map);
-            }
+/// None where nothing is mapped. `stack` is the size that libc gives to the stacks of threads, guard included.
+fn sum(maps: impl Iterator<Item = Result<MemoryMap>>, stack: u64) -> Result<Option<Sum>> {
+    let mut sum: Option<Sum> = None;
+    with_neighbours(maps, |below, map, _| {
+        let sum = sum.get_or_insert_default();
+        if !is_heap(map) {
+            return;
         }
-        below = Some(map);
-    }
-    sum
+        if below.is_some_and(|below| is_hook(below) && below.address.1 == map.address.0) {
+            sum.tables_resident += map.extension.map.get("Pss").copied().unwrap_or(0);
+        } else if !below.is_some_and(|below| is_stack(map, below, stack)) {
+            sum.heap += size(map);
+        }
+    })?;
+    Ok(sum)
 }
 
 fn size(map: &MemoryMap) -> u64 {
@@ -87,18 +89,13 @@ pub(crate) fn is_stack(map: &MemoryMap, below: &MemoryMap, stack: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use procfs::FromRead;
-    use procfs::process::MemoryMaps;
+    use crate::mapping_text::mappings;
 
     const STACK: u64 = 8 << 20;
 
-    fn maps(text: &str) -> Vec<MemoryMap> {
-        MemoryMaps::from_read(text.as_bytes()).unwrap().0
-    }
-
     #[test]
     fn stacks_and_the_hook_are_no_heap() {
-        let maps = maps(concat!(
+        let maps = concat!(
             "00001000-00003000 rw-p 00000000 00:00 0 [heap]\n",
             "10000000-10001000 ---p 00000000 00:00 0 \n",
             "10001000-10801000 rw-p 00000000 00:00 0 \n",
@@ -109,8 +106,10 @@ mod tests {
             "40000000-40001000 r--p 00000000 00:00 0 \n",
             "50000000-50004000 rw-s 00000000 00:00 0 \n",
             "60000000-60001000 rw-p 00000000 00:00 0 [stack]\n",
-        ));
-        assert_eq!(sum(&maps, STACK), Sum { heap: 0x2000 + 0x5000, tables_resident: 12 << 10 });
+        );
+        let expected = Sum { heap: 0x2000 + 0x5000, tables_resident: 12 << 10 };
+        assert_eq!(sum(mappings(maps.as_bytes()), STACK).unwrap(), Some(expected));
+        assert_eq!(sum(mappings(&b""[..]), STACK).unwrap(), None);
     }
 
     #[test]

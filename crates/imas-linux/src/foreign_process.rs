@@ -32,12 +32,15 @@ use self::helper::{HELPER_ARGUMENT, Helper, help, is_of_ended};
 pub use self::question::ForeignFile;
 pub(crate) use self::question::NamedFile;
 use self::question::{Asked, Question};
+use crate::container::{self, Container};
 use crate::executable::Executable;
 use crate::in_time::ROOT;
 use crate::owner_time::OwnerTimes;
 
 /// Processes that are left alone; more are forgotten.
 const MOST_LEFT_ALONE: usize = 4096;
+/// Processes that are counted as not looked at.
+const MOST_UNSEEN: usize = 1 << 16;
 /// Killed helpers on files of root and of the caller, such as those of a network whose server is away. While so many have
 /// not ended, none of these files is looked at.
 const MOST_OF_OWN_FILES: usize = 4;
@@ -86,9 +89,13 @@ fn reader() -> MutexGuard<'static, ForeignReader> {
     READER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Owner of a process, by its real uid: files in /proc of a process that cannot be dumped belong to root.
+/// Who answers for a process: its pod or container, for pods of one cluster run as the same users. Else its real uid:
+/// files in /proc of a process that cannot be dumped belong to root.
 #[must_use]
 pub fn owner_of(pid: u32) -> Option<u64> {
+    if let Some(container) = CONTAINER_OF.with_borrow(|container_of| container_of(pid)) {
+        return Some(container.account());
+    }
     let uid = Process::new(i32::try_from(pid).ok()?).ok()?.status().ok()?.ruid;
     Some(owner_of_uid(uid))
 }
@@ -112,9 +119,16 @@ pub fn set_owners(owner_of: impl Fn(u32) -> u64 + 'static) {
     OWNER_OF.set(Box::new(owner_of));
 }
 
-/// Mappings of the process, with their resident parts if `file` is smaps.
-pub(crate) fn mappings(pid: u32, file: ForeignFile) -> procfs::ProcResult<MemoryMaps> {
-    crate::mapping_text::parsed(&read(pid, file)?)
+/// Says for this thread in which container a process is; without it groups are as in most clusters.
+pub fn set_containers(container_of: impl Fn(u32) -> Option<Container> + 'static) {
+    CONTAINER_OF.set(Box::new(container_of));
+}
+
+/// Takes the ids of the processes that [`read`] has not looked at since this was called last, or not at all of them:
+/// their owner's have taken too much time, or there is more than a process has.
+#[must_use]
+pub fn take_unseen() -> BTreeSet<u32> {
+    std::mem::take(&mut reader().unseen)
 }
 
 /// Resident anonymous bytes of another user's process ([`crate::sampler::resident_bytes`]).
@@ -162,6 +176,7 @@ static HELPS: AtomicBool = AtomicBool::new(false);
 static READER: LazyLock<Mutex<ForeignReader>> = LazyLock::new(Mutex::default);
 thread_local! {
     static OWNER_OF: RefCell<Box<dyn Fn(u32) -> u64>> = RefCell::new(Box::new(u64::from));
+    static CONTAINER_OF: RefCell<Box<dyn Fn(u32) -> Option<Container>>> = RefCell::new(Box::new(container::of_process));
 }
 
 const GONE: i32 = rustix::io::Errno::SRCH.raw_os_error();
@@ -174,6 +189,8 @@ pub struct ForeignReader {
     owners: OwnerTimes,
     /// Processes on which a helper was stuck: pid and start.
     left_alone: BTreeSet<(u32, u64)>,
+    /// Processes that were not looked at ([`take_unseen`]).
+    unseen: BTreeSet<u32>,
     /// Killed helpers that have not ended, on files of root and of the caller.
     of_own_files: Vec<Child>,
 }
@@ -191,6 +208,20 @@ impl ForeignReader {
     }
 
     fn ask(&mut self, pid: u32, question: Question, owner: &dyn Fn() -> Option<u64>) -> Result<Vec<u8>> {
+        let answer = self.ask_in_time(pid, question, owner);
+        let is_unseen = |error: &Error| matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::FileTooLarge);
+        if answer.as_ref().is_err_and(is_unseen) && self.unseen.len() < MOST_UNSEEN {
+            self.unseen.insert(pid);
+        }
+        answer
+    }
+
+    fn ask_in_time(
+        &mut self,
+        pid: u32,
+        question: Question,
+        owner: &dyn Fn() -> Option<u64>,
+    ) -> Result<Vec<u8>> {
         let start = start_ticks(pid).ok_or(ErrorKind::NotFound)?;
         let begin = Instant::now();
         // Once, and while the process lives: one that ends during a slow read has no owner any more.

@@ -8,6 +8,7 @@ pub mod catalogue;
 pub mod catalogue_table;
 pub mod clock;
 pub mod conditions;
+pub mod container;
 pub mod contract;
 pub mod control_group;
 pub mod counters;

@@ -6,15 +6,22 @@
 //! what the process goes on with. All looks at processes ask here.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::{ErrorKind, Result};
 use std::path::{Path, PathBuf};
 
 use procfs::ProcResult;
 use procfs::process::{MMapPath, MemoryMap};
 
 use crate::environment::GUARD;
-use crate::foreign_process::{self, ForeignFile, mappings};
+use crate::foreign_process::{self, ForeignFile};
 use crate::library_name::{CLibrary, file_name, former_path};
-use crate::replaced_libraries::{Library, libraries_in, may_be_replaced};
+use crate::mapping_text::of_task;
+use crate::replaced_libraries::{ReplacedLibraries, may_be_replaced};
+
+/// Most files of a process, and most bytes of their names: a database may have thousands.
+const MOST_FILES: usize = 1 << 14;
+/// Most bytes of the text that has them.
+pub(crate) const MOST_BYTES: usize = 1 << 20;
 
 /// The files that a process has mapped.
 #[derive(Debug, Clone, Default)]
@@ -30,30 +37,23 @@ impl MappedFiles {
     /// Returns the files that a process has mapped.
     ///
     /// # Errors
-    /// When there is no such process, or it is not ours to look at.
+    /// When there is no such process, it is not ours to look at, or it has more than 16,384 files, or a mebibyte of their
+    /// names.
     pub fn of(pid: u32) -> ProcResult<Self> {
-        let maps = mappings(pid, ForeignFile::Maps)?.0;
-        let is_asked = maps.iter().any(may_be_replaced);
-        let text = is_asked.then(|| foreign_process::read(pid, ForeignFile::Libraries).ok()).flatten();
-        Ok(Self::in_maps(&maps, &libraries_in(&text.unwrap_or_default())))
+        Ok(Self::in_text(&foreign_process::read(pid, ForeignFile::MappedFiles)?))
     }
 
-    /// `libraries`: those whose files are gone, by the address of each.
-    fn in_maps(maps: &[MemoryMap], libraries: &BTreeMap<u64, Library>) -> Self {
+    /// The files in the text of a helper; lines that are none are left out.
+    fn in_text(text: &[u8]) -> Self {
         let mut found = Self::default();
-        let mut known = BTreeMap::<&Path, PathBuf>::new();
-        for map in maps {
-            let MMapPath::Path(path) = &map.pathname else { continue };
-            if may_be_replaced(map) {
-                let library = libraries.get(&map.address.0);
-                let path_then = library.map_or_else(|| former_path(path), |library| library.path(path));
-                found.replaced.insert(path_then.clone(), library.map(|library| library.defines_malloc));
-                known.insert(path, path_then);
+        for (kind, path) in String::from_utf8_lossy(text).lines().filter_map(|line| line.split_once(' ')) {
+            match kind {
+                "-" => {}
+                "?" => drop(found.replaced.insert(path.into(), None)),
+                "0" | "1" => drop(found.replaced.insert(path.into(), Some(kind == "1"))),
+                _ => continue,
             }
-        }
-        for map in maps {
-            let MMapPath::Path(path) = &map.pathname else { continue };
-            found.files.insert(known.get(path.as_path()).cloned().unwrap_or_else(|| former_path(path)));
+            found.files.insert(path.into());
         }
         found
     }
@@ -104,6 +104,49 @@ impl MappedFiles {
     pub fn folder_of_guard(&self) -> Option<&Path> {
         self.named(GUARD)?.parent()
     }
+}
+
+/// The files that a task has mapped, a line each: what became of it, and its path. All is read in this very process.
+pub(crate) fn text_of(task: u32) -> Result<Vec<u8>> {
+    let files = distinct(of_task(task, "maps")?)?;
+    let libraries = ReplacedLibraries::of(task, files.values().flatten().copied());
+    let mut text = String::new();
+    for (file, address) in &files {
+        let library = address.and_then(|address| libraries.at(address));
+        let path = library.map_or_else(|| former_path(file), |library| library.path(file));
+        let kind = match (address, library) {
+            (None, _) => "-",
+            (Some(_), None) => "?",
+            (Some(_), Some(library)) if library.defines_malloc => "1",
+            (Some(_), Some(_)) => "0",
+        };
+        text += &format!("{kind} {}\n", path.display());
+        if text.len() > MOST_BYTES {
+            return Err(ErrorKind::FileTooLarge.into());
+        }
+    }
+    Ok(text.into_bytes())
+}
+
+/// Each file once, with the address of its first bytes where it may be a library that was replaced or removed.
+fn distinct(maps: impl Iterator<Item = Result<MemoryMap>>) -> Result<BTreeMap<PathBuf, Option<u64>>> {
+    let mut files = BTreeMap::new();
+    let mut bytes = 0;
+    for map in maps {
+        let map = map?;
+        let address = may_be_replaced(&map).then_some(map.address.0);
+        let MMapPath::Path(path) = map.pathname else { continue };
+        if let Some(known) = files.get_mut(&path) {
+            *known = address.or(*known);
+            continue;
+        }
+        bytes += path.as_os_str().len();
+        if bytes > MOST_BYTES || files.len() >= MOST_FILES {
+            return Err(ErrorKind::FileTooLarge.into());
+        }
+        files.insert(path, address);
+    }
+    Ok(files)
 }
 
 impl<P: Into<PathBuf>> FromIterator<P> for MappedFiles {

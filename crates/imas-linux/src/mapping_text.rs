@@ -1,18 +1,97 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Text of `maps` and `smaps`, whose paths a process in a container chooses.
+//!
+//! A process may have as many mappings as the machine allows, some of which allow a million. So they are read one after
+//! the other, and who adds them up holds two of them.
 
 use std::borrow::Cow;
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Error, ErrorKind, Read, Result};
 
-use procfs::process::MemoryMaps;
-use procfs::{FromRead as _, ProcResult};
+use procfs::FromBufRead as _;
+use procfs::process::{MemoryMap, MemoryMaps};
 
 /// Begin of the kernel's name for a segment of shared memory; its key follows, in hexadecimal.
 const SEGMENT: &[u8] = b"/SYSV";
 const KEY_BYTES: usize = 8;
 
+/// Most bytes of a mapping: a path of 4,096 bytes, each of which the kernel may write as four, and 25 figures.
+const MOST_BYTES: usize = 64 << 10;
+
+/// The mappings of a task one after the other, as its `file` has them: `maps`, or `smaps` with their resident parts.
+pub(crate) fn of_task(task: u32, file: &str) -> Result<Mappings<File>> {
+    Ok(mappings(File::open(format!("/proc/{task}/{file}"))?))
+}
+
 /// The mappings in the text.
-pub(crate) fn parsed(text: &[u8]) -> ProcResult<MemoryMaps> {
-    MemoryMaps::from_read(&*with_sound_paths(text))
+pub(crate) fn mappings<R: Read>(text: R) -> Mappings<R> {
+    Mappings { text: BufReader::new(text), line: vec![], one: vec![] }
+}
+
+/// Shows each mapping with the one below and the one above it.
+pub(crate) fn with_neighbours(
+    mut maps: impl Iterator<Item = Result<MemoryMap>>,
+    mut see: impl FnMut(Option<&MemoryMap>, &MemoryMap, Option<&MemoryMap>),
+) -> Result<()> {
+    let mut below = None;
+    let mut next = maps.next().transpose()?;
+    while let Some(map) = next {
+        next = maps.next().transpose()?;
+        see(below.as_ref(), &map, next.as_ref());
+        below = Some(map);
+    }
+    Ok(())
+}
+
+/// Iterator over the mappings in a text.
+#[derive(Debug)]
+pub(crate) struct Mappings<R> {
+    text: BufReader<R>,
+    /// The line that was read last.
+    line: Vec<u8>,
+    /// Lines of the mapping that is read.
+    one: Vec<u8>,
+}
+
+impl<R: Read> Iterator for Mappings<R> {
+    type Item = Result<MemoryMap>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Err(error) = self.read_line() {
+                self.one.clear();
+                return Some(Err(error));
+            }
+            if self.line.first().is_some_and(u8::is_ascii_uppercase) {
+                self.one.extend(&self.line);
+                continue;
+            }
+            // The first line of the next one, or the end.
+            std::mem::swap(&mut self.one, &mut self.line);
+            if !self.line.is_empty() {
+                return Some(parsed(&self.line));
+            }
+            if self.one.is_empty() {
+                return None;
+            }
+        }
+    }
+}
+
+impl<R: Read> Mappings<R> {
+    /// Reads a line; none at the end.
+    fn read_line(&mut self) -> Result<()> {
+        self.line.clear();
+        let most = MOST_BYTES.saturating_sub(self.one.len());
+        self.text.by_ref().take(most as u64).read_until(b'\n', &mut self.line)?;
+        if self.line.len() < most { Ok(()) } else { Err(ErrorKind::InvalidData.into()) }
+    }
+}
+
+fn parsed(text: &[u8]) -> Result<MemoryMap> {
+    let sound = with_sound_paths(text);
+    let maps = MemoryMaps::from_buf_read(String::from_utf8_lossy(&sound).as_bytes());
+    maps.map_err(Error::other)?.0.pop().ok_or_else(|| ErrorKind::InvalidData.into())
 }
 
 /// The text, in which no file has the begin of a segment's name: procfs panics where no key follows, and
@@ -47,11 +126,65 @@ mod tests {
                 "10000000-10001000 rw-p 00000000 00:00 7          {name}\nRss: 8 kB\n\
                  20000000-20001000 rw-s 00000000 00:01 9          /SYSV0000abcd (deleted)\nRss: 12 kB\n"
             );
-            let maps = parsed(text.as_bytes()).unwrap().0;
+            let maps: Vec<_> = mappings(text.as_bytes()).map(Result::unwrap).collect();
             let file = name.replacen("SYSV", "sYSV", 1);
             assert_eq!(maps[0].pathname, MMapPath::Path(file.into()), "{name}");
             assert_eq!(maps[1].pathname, MMapPath::Vsys(0xabcd), "{name}");
             assert_eq!([&maps[0], &maps[1]].map(|map| map.extension.map["Rss"]), [8 << 10, 12 << 10]);
         }
+    }
+
+    #[test]
+    fn a_name_that_is_no_text_hides_nothing() {
+        let text =
+            b"1000-2000 r--p 00000000 08:01 7 /x\xff\n3000-4000 r--p 00000000 08:01 7 /lib/libc.so.6\n";
+        let paths: Vec<_> = mappings(&text[..]).map(|map| map.unwrap().pathname).collect();
+        assert_eq!(paths, ["/x\u{fffd}", "/lib/libc.so.6"].map(|path| MMapPath::Path(path.into())));
+    }
+
+    #[test]
+    fn what_is_no_mapping_is_an_error_and_no_end() {
+        for text in
+            [&b"x\n"[..], b"1-2 r--p\n", b"1000-2000 r--p 00000000 00:00 0 \nRss: x kB\n", &[b'1'; 1 << 20]]
+        {
+            assert!(mappings(text).next().unwrap().is_err(), "{}", String::from_utf8_lossy(text));
+        }
+        assert!(mappings(&b""[..]).next().is_none());
+    }
+
+    /// A text of mappings without end, each with a name of its own.
+    struct Endless {
+        line: Vec<u8>,
+        left: u32,
+        most: usize,
+    }
+
+    impl Read for Endless {
+        fn read(&mut self, into: &mut [u8]) -> Result<usize> {
+            if self.line.is_empty() && self.left > 0 {
+                self.left -= 1;
+                let begin = u64::from(self.left) << 13;
+                let name = format!("/{:0>4000}", self.left);
+                let head = format!("{begin:x}-{:x} rw-p 00000000 08:01 7 {name}\n", begin + 4096);
+                self.line = (head + "Size: 4 kB\nRss: 4 kB\nVmFlags: rd wr\n").into_bytes();
+            }
+            self.most = self.most.max(into.len());
+            let got = into.len().min(self.line.len());
+            into[..got].copy_from_slice(&self.line[..got]);
+            self.line.drain(..got);
+            Ok(got)
+        }
+    }
+
+    #[test]
+    fn many_mappings_take_the_room_of_two() {
+        let count = 20_000;
+        let mut maps = mappings(Endless { line: vec![], left: count, most: 0 });
+        let mut seen = (0, 0);
+        with_neighbours(maps.by_ref(), |_, map, _| seen = (seen.0 + 1, seen.1 + map.extension.map["Rss"]))
+            .unwrap();
+        assert_eq!(seen, (count, u64::from(count) << 12));
+        let held = maps.line.capacity() + maps.one.capacity() + maps.text.get_ref().most;
+        assert!(held < 4 * 8192, "{held}");
     }
 }

@@ -7,11 +7,11 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use procfs::process::{MMapPath, MemoryMap, Process, Stat};
+use procfs::process::{Process, Stat};
 use procfs::{ProcError, ProcResult};
 
 use crate::environment::{Injection, Libraries, Variables};
-use crate::foreign_process::{self, ForeignFile, mappings};
+use crate::foreign_process::{self, ForeignFile};
 use crate::living_thread;
 use crate::mapped_files::MappedFiles;
 
@@ -92,9 +92,7 @@ fn has_ended(stat: &Stat) -> bool {
 pub fn maps(pid: u32, file: &Path) -> ProcResult<bool> {
     // The kernel names what is mapped by its real path: /run where /var/run was asked for.
     let real = std::fs::canonicalize(file);
-    let file = real.as_deref().unwrap_or(file);
-    let is_it = |map: &MemoryMap| matches!(&map.pathname, MMapPath::Path(path) if path == file);
-    Ok(mappings(pid, ForeignFile::Maps)?.iter().any(is_it))
+    Ok(MappedFiles::of(pid)?.contains(real.as_deref().unwrap_or(file)))
 }
 
 /// The processes there are now.

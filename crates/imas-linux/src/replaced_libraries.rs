@@ -3,7 +3,6 @@
 //! untrusted.
 
 use std::collections::BTreeMap;
-use std::io::Result;
 use std::path::{Path, PathBuf};
 
 use procfs::process::{MMPermissions, MMapPath, MemoryMap};
@@ -27,6 +26,11 @@ pub(crate) struct Library {
 }
 
 impl Library {
+    fn of(memory: &InMemory<'_>) -> Self {
+        let soname = memory.soname().filter(|name| !name.contains(char::is_whitespace)).unwrap_or_default();
+        Self { defines_malloc: memory.symbol(b"malloc").is_some(), soname }
+    }
+
     /// The path it had, with its own name where the file's tells nothing.
     pub(crate) fn path(&self, mapped: &Path) -> PathBuf {
         let path = former_path(mapped);
@@ -43,29 +47,35 @@ pub(crate) fn may_be_replaced(map: &MemoryMap) -> bool {
     is_gone && map.offset == 0 && map.perms.contains(MMPermissions::READ) && !never_had_one()
 }
 
-/// What replaced libraries of the process are, a line each: address, whether it defines malloc, soname. Read in this very
-/// process.
-pub(crate) fn text_of(pid: u32) -> Result<Vec<u8>> {
-    let memory = ProcessMemory::open(pid)?;
-    let maps = memory.maps()?.unwrap_or_default();
-    let mut text = String::new();
-    for map in maps.iter().filter(|map| may_be_replaced(map)).take(MOST_REPLACED) {
-        let Some(library) = InMemory::at(&memory, map.address.0) else { continue };
-        let defines_malloc = u8::from(library.symbol(b"malloc").is_some());
-        let soname = library.soname().filter(|name| !name.contains(char::is_whitespace)).unwrap_or_default();
-        text += &format!("{:x} {defines_malloc} {soname}\n", map.address.0);
+/// Libraries of a process whose files are gone, by the addresses of their first bytes.
+#[derive(Debug, Default)]
+pub(crate) struct ReplacedLibraries(BTreeMap<u64, Library>);
+
+impl ReplacedLibraries {
+    /// Reads the memory of a task at these addresses, in this very process.
+    pub(crate) fn of(task: u32, addresses: impl Iterator<Item = u64>) -> Self {
+        let mut addresses = addresses.take(MOST_REPLACED).peekable();
+        let Some(memory) = addresses.peek().and_then(|_| ProcessMemory::open(task).ok()) else {
+            return Self::default();
+        };
+        let library = |at| Some((at, Library::of(&InMemory::at(&memory, at)?)));
+        Self(addresses.filter_map(library).collect())
     }
-    Ok(text.into_bytes())
+
+    /// The library there.
+    pub(crate) fn at(&self, address: u64) -> Option<&Library> {
+        self.0.get(&address)
+    }
 }
 
-/// The libraries in the text of a helper; lines that are none are left out.
-pub(crate) fn libraries_in(text: &[u8]) -> BTreeMap<u64, Library> {
-    let text = String::from_utf8_lossy(text);
-    let library = |line: &str| {
-        let mut words = line.splitn(3, ' ');
-        let address = u64::from_str_radix(words.next()?, 16).ok()?;
-        let defines_malloc = words.next()? == "1";
-        Some((address, Library { defines_malloc, soname: words.next()?.to_owned() }))
-    };
-    text.lines().filter_map(library).collect()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_tells_nothing_gives_way_to_the_librarys_own() {
+        let library = Library { defines_malloc: true, soname: "libx.so".into() };
+        assert_eq!(library.path(Path::new("/a/.nfs01")), Path::new("/a/libx.so"));
+        assert_eq!(library.path(Path::new("/a/liby.so (deleted)")), Path::new("/a/liby.so"));
+    }
 }

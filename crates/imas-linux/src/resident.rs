@@ -4,13 +4,16 @@
 //!
 //! The kernel walks the process's page tables to answer. The process itself is neither stopped nor signalled.
 
+use std::io::{Error, Result};
+
 use procfs::process::{MMPermissions, MMapPath, MemoryMap};
 use rustix::process::{Resource, getrlimit};
 use serde::{Deserialize, Serialize};
 
 use crate::arenas;
 use crate::footprint;
-use crate::foreign_process::{ForeignFile, mappings};
+use crate::foreign_process::{self, ForeignFile};
+use crate::mapping_text::{of_task, with_neighbours};
 
 /// Bytes by kind. The kinds add up to [`ResidentMemory::total`]; the last three are parts of them, or beside
 /// them.
@@ -63,9 +66,16 @@ impl ResidentMemory {
     /// Resident memory of a process; None when it is gone or not ours to look at: a process has some.
     #[must_use]
     pub fn of(pid: u32) -> Option<Self> {
-        let maps = mappings(pid, ForeignFile::Smaps).ok()?.0;
-        let stack = getrlimit(Resource::Stack).current.unwrap_or(UNLIMITED);
-        Some(sum(&maps, stack)).filter(|memory| memory.total() > 0)
+        Self::looked_at(pid).ok()
+    }
+
+    /// Resident memory of a process.
+    ///
+    /// # Errors
+    /// As [`foreign_process::read`]; `NotFound` where it has none.
+    pub fn looked_at(pid: u32) -> Result<Self> {
+        let memory: Self = serde_json::from_slice(&foreign_process::read(pid, ForeignFile::Resident)?)?;
+        if memory.total() > 0 { Ok(memory) } else { Err(std::io::ErrorKind::NotFound.into()) }
     }
 
     /// All resident bytes.
@@ -100,16 +110,20 @@ impl ResidentMemory {
     }
 }
 
+/// Resident memory of a task as a text for [`ResidentMemory::looked_at`]. All is read in this very process.
+pub(crate) fn text_of(task: u32) -> Result<Vec<u8>> {
+    let stack = getrlimit(Resource::Stack).current.unwrap_or(UNLIMITED);
+    serde_json::to_vec(&sum(of_task(task, "smaps")?, stack)?).map_err(Error::other)
+}
+
 /// `stack` is the size that libc gives to the stacks of threads, guard included.
-fn sum(maps: &[MemoryMap], stack: u64) -> ResidentMemory {
+fn sum(maps: impl Iterator<Item = Result<MemoryMap>>, stack: u64) -> Result<ResidentMemory> {
     let mut sum = ResidentMemory::default();
-    let mut below: Option<&MemoryMap> = None;
-    for (at, map) in maps.iter().enumerate() {
-        let kind = if arenas::is_heap(map, maps.get(at + 1)) { Kind::Arena } else { kind(map, below, stack) };
+    with_neighbours(maps, |below, map, next| {
+        let kind = if arenas::is_heap(map, next) { Kind::Arena } else { kind(map, below, stack) };
         sum.add(kind, map);
-        below = Some(map);
-    }
-    sum
+    })?;
+    Ok(sum)
 }
 
 fn kind(map: &MemoryMap, below: Option<&MemoryMap>, stack: u64) -> Kind {
@@ -145,14 +159,14 @@ fn is_memory(map: &MemoryMap) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use procfs::FromRead;
-    use procfs::process::{MemoryMaps, Process};
+    use crate::mapping_text::mappings;
+    use procfs::process::Process;
 
     const STACK: u64 = 8 << 20;
 
     #[test]
     fn every_mapping_has_its_kind() {
-        let maps = MemoryMaps::from_read(
+        let maps = mappings(
             concat!(
                 "00001000-00003000 rw-p 00000000 00:00 0 [heap]\nRss: 8 kB\nSwap: 2 kB\n",
                 "10000000-10001000 ---p 00000000 00:00 0 \nRss: 0 kB\n",
@@ -168,10 +182,8 @@ mod tests {
                 "7f0000021000-7f0004000000 ---p 00000000 00:00 0 \nRss: 0 kB\n",
             )
             .as_bytes(),
-        )
-        .unwrap()
-        .0;
-        let found = sum(&maps, STACK);
+        );
+        let found = sum(maps, STACK).unwrap();
         let expected = ResidentMemory {
             heap: 8 << 10,
             arenas: 100 << 10,

@@ -67,7 +67,7 @@ pub fn program_of(pid: u32) -> Option<Program> {
 /// processes have taken too much time.
 #[must_use]
 pub fn is_silent(pid: u32) -> bool {
-    [ForeignFile::Program, ForeignFile::Maps]
+    [ForeignFile::Program, ForeignFile::MappedFiles]
         .iter()
         .any(|file| foreign_process::read(pid, *file).is_err_and(|error| error.kind() == ErrorKind::TimedOut))
 }

@@ -7,7 +7,7 @@
 //! the process's number.
 
 use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Read as _, Result};
+use std::io::{ErrorKind, Result};
 use std::mem::offset_of;
 use std::os::unix::fs::FileExt as _;
 
@@ -17,9 +17,8 @@ use zerocopy::FromBytes as _;
 
 use crate::environment::GIVE_BACK;
 use crate::library_name::file_name;
+use crate::mapping_text::of_task;
 
-/// Most bytes of `maps`: 65,530 mappings, a line each.
-const MOST_MAPS: u64 = 16 << 20;
 /// Most mappings of variables of the library, and most bytes of one, that are searched.
 const MOST_MAPPINGS: usize = 4;
 const MOST_BYTES: u64 = 64 << 10;
@@ -93,10 +92,7 @@ pub fn parsed(text: &[u8]) -> Result<Option<Asked>> {
 /// first, where there is none without an answer.
 pub(crate) fn text_of(pid: u32, asks: bool) -> Result<Vec<u8>> {
     let mem = OpenOptions::new().read(true).write(asks).open(format!("/proc/{pid}/mem"))?;
-    let mut maps = vec![];
-    File::open(format!("/proc/{pid}/maps"))?.take(MOST_MAPS).read_to_end(&mut maps)?;
-    let maps = crate::mapping_text::parsed(&maps).map(|maps| maps.0).unwrap_or_default();
-    let Some((address, mut word)) = found(&mem, &maps) else { return Ok(vec![]) };
+    let Some((address, mut word)) = found(&mem, of_task(pid, "maps")?)? else { return Ok(vec![]) };
     if asks && word.asked == word.answered && word.answers != trim_answers::NOBODY {
         word.asked = word.asked.wrapping_add(1).max(1);
         mem.write_all_at(&word.asked.to_ne_bytes(), address + offset_of!(TrimWord, asked) as u64)?;
@@ -106,16 +102,22 @@ pub(crate) fn text_of(pid: u32, asks: bool) -> Result<Vec<u8>> {
 }
 
 /// The word and its address.
-fn found(mem: &File, maps: &[MemoryMap]) -> Option<(u64, TrimWord)> {
-    maps.iter().filter(|map| is_of_its_variables(map)).take(MOST_MAPPINGS).find_map(|map| {
-        let (begin, end) = map.address;
-        let room = usize::try_from(end.saturating_sub(begin).min(MOST_BYTES)).ok()?;
-        let mut bytes = vec![0; room];
-        let got = mem.read_at(&mut bytes, begin).ok()?;
-        let words = bytes.get(..got)?.chunks_exact(WORD);
-        let words = words.zip((begin..).step_by(WORD));
-        words.filter_map(|(bytes, at)| Some((at, TrimWord::read_from_bytes(bytes).ok()?))).find(is_word)
-    })
+fn found(mem: &File, maps: impl Iterator<Item = Result<MemoryMap>>) -> Result<Option<(u64, TrimWord)>> {
+    let is_asked = |map: &Result<MemoryMap>| map.as_ref().map_or(true, is_of_its_variables);
+    for map in maps.filter(is_asked).take(MOST_MAPPINGS) {
+        if let Some(word) = in_mapping(mem, map?.address) {
+            return Ok(Some(word));
+        }
+    }
+    Ok(None)
+}
+
+fn in_mapping(mem: &File, (begin, end): (u64, u64)) -> Option<(u64, TrimWord)> {
+    let room = usize::try_from(end.saturating_sub(begin).min(MOST_BYTES)).ok()?;
+    let mut bytes = vec![0; room];
+    let got = mem.read_at(&mut bytes, begin).ok()?;
+    let words = bytes.get(..got)?.chunks_exact(WORD).zip((begin..).step_by(WORD));
+    words.filter_map(|(bytes, at)| Some((at, TrimWord::read_from_bytes(bytes).ok()?))).find(is_word)
 }
 
 fn is_word((_, word): &(u64, TrimWord)) -> bool {

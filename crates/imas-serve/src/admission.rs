@@ -13,6 +13,7 @@ use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+use imas_cli::connection_places::ConnectionPeer as _;
 
 use crate::pages::PAGES;
 use crate::peer::Peer;

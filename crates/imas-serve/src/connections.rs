@@ -1,37 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Connections: how many, and for how long a client may be silent or not read.
 
-use std::collections::HashMap;
 use std::future::Future;
 use std::io::ErrorKind;
 use std::num::NonZeroU32;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use axum::extract::Request;
+use axum::middleware::map_request;
 use axum::{Extension, Router};
 use governor::{Quota, RateLimiter};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use imas_cli::connection_places::{ConnectionPlace, ConnectionPlaces, MostConnections};
 use imas_cli::message::Hinted;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::Notify;
 use tokio_io_timeout::TimeoutStream;
 
 use crate::address::Address;
 use crate::peer::Peer;
 use crate::peer_lookup::{Ends, PeerLookup};
 
-/// Connections of all peers.
-const MOST: usize = 128;
-/// Connections of all peers that need a token, at most. The others are kept for our own user and root.
-const MOST_OF_OTHERS: usize = 80;
-/// Connections of one peer.
-const MOST_OF_ONE: usize = 48;
+/// Most connections. Places that others cannot have are kept for our own user and root, who need no token.
+const MOST: MostConnections = MostConnections { all: 128, of_others: 80, of_one: 48 };
 /// Connections that are taken in a second, of whomever. More wait in the kernel.
 const ACCEPTS: NonZeroU32 = NonZeroU32::new(2000).unwrap();
 /// Connections taken at once.
@@ -137,52 +136,12 @@ trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 type Stream = Box<dyn Duplex>;
 
-/// How many connections each peer has.
-#[derive(Debug, Default)]
-struct Counts(Mutex<HashMap<Peer, usize>>);
-
-/// A connection that is counted until this is dropped.
-#[derive(Debug)]
-struct Place {
-    counts: Arc<Counts>,
-    peer: Peer,
-}
-
-impl Counts {
-    /// A place for one more connection of this peer; None where all are taken.
-    fn place(self: &Arc<Self>, peer: Peer) -> Option<Place> {
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let all: usize = counts.values().sum();
-        let others: usize =
-            counts.iter().filter(|(peer, _)| !peer.is_trusted()).map(|(_, count)| count).sum();
-        let is_admitted = peer.is_trusted() || others < MOST_OF_OTHERS;
-        let of_peer = counts.get(&peer).copied().unwrap_or(0);
-        let is_free = all < MOST && of_peer < MOST_OF_ONE && is_admitted;
-        if is_free {
-            *counts.entry(peer).or_default() += 1;
-        }
-        is_free.then(|| Place { counts: Arc::clone(self), peer })
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut counts = self.counts.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = counts.get_mut(&self.peer) {
-            *count -= 1;
-            if *count == 0 {
-                counts.remove(&self.peer);
-            }
-        }
-    }
-}
-
 /// Answers connections until `end`.
 ///
 /// # Errors
 /// When the thread that asks for owners of sockets cannot be started.
 pub(crate) async fn serve(listener: Listener, router: Router, end: impl Future<Output = ()>) -> Result<()> {
-    let (counts, peers) = (Arc::new(Counts::default()), PeerLookup::start()?);
+    let (places, peers) = (ConnectionPlaces::new(MOST), PeerLookup::start()?);
     let pace = RateLimiter::direct(Quota::per_second(ACCEPTS).allow_burst(ACCEPTS_AT_ONCE));
     let mut end = pin!(end);
     loop {
@@ -199,12 +158,17 @@ pub(crate) async fn serve(listener: Listener, router: Router, end: impl Future<O
         };
         match accepted {
             Ok((stream, peer)) => {
-                let (router, counts) = (router.clone(), Arc::clone(&counts));
+                let (router, places) = (router.clone(), Arc::clone(&places));
                 tokio::spawn(async move {
                     let peer = peer.await;
+                    let leaves = Arc::new(Notify::new());
+                    let left = Arc::clone(&leaves);
                     // Without a place it is closed at once.
-                    if let Some(place) = counts.place(peer) {
-                        connection(stream, peer, router, place).await;
+                    if let Some(place) = places.place(peer, move || left.notify_one()) {
+                        tokio::select! {
+                            () = connection(stream, peer, router, &place) => {}
+                            () = leaves.notified() => {}
+                        }
                     }
                 });
             }
@@ -214,11 +178,16 @@ pub(crate) async fn serve(listener: Listener, router: Router, end: impl Future<O
     }
 }
 
-async fn connection(stream: Stream, peer: Peer, router: Router, place: Place) {
+async fn connection(stream: Stream, peer: Peer, router: Router, place: &ConnectionPlace<Peer>) {
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(WRITE_TIME));
     let stream: Pin<Box<TimeoutStream<Stream>>> = Box::pin(stream);
-    let service = TowerToHyperService::new(router.layer(Extension(peer)));
+    let speaks = place.speaker();
+    let noted = map_request(move |request: Request| {
+        speaks();
+        std::future::ready(request)
+    });
+    let service = TowerToHyperService::new(router.layer(Extension(peer)).layer(noted));
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIME)
@@ -226,7 +195,6 @@ async fn connection(stream: Stream, peer: Peer, router: Router, place: Place) {
         .max_headers(HEADERS)
         .serve_connection(TokioIo::new(stream), service);
     let _ = tokio::time::timeout(LIFE, served).await; // what the client did wrong is its own business
-    drop(place);
 }
 
 #[cfg(test)]
@@ -239,30 +207,5 @@ mod tests {
         let path = folder.path().join("socket");
         let _log = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
         assert!(unix(&path).is_err() && path.exists());
-    }
-
-    #[test]
-    fn other_users_together_leave_places_for_our_own_user() {
-        let counts = Arc::new(Counts::default());
-        let others = (1..9).map(|more| Peer::User(nix::unistd::geteuid().as_raw() + more));
-        let taken: Vec<Place> = others
-            .flat_map(|peer| (0..MOST_OF_ONE).filter_map(|_| counts.place(peer)).collect::<Vec<_>>())
-            .collect();
-        assert_eq!(taken.len(), MOST_OF_OTHERS);
-        let own = Peer::User(nix::unistd::geteuid().as_raw());
-        let own: Vec<Place> = (0..MOST).filter_map(|_| counts.place(own)).collect();
-        assert_eq!(own.len(), MOST_OF_ONE.min(MOST - MOST_OF_OTHERS));
-    }
-
-    #[test]
-    fn a_peer_has_so_many_connections_and_others_keep_theirs() {
-        let counts = Arc::new(Counts::default());
-        let mut places: Vec<Place> = (0..MOST_OF_ONE).filter_map(|_| counts.place(Peer::User(7))).collect();
-        assert_eq!(places.len(), MOST_OF_ONE);
-        assert!(counts.place(Peer::User(7)).is_none() && counts.place(Peer::User(8)).is_some());
-        places.pop();
-        assert!(counts.place(Peer::User(7)).is_some());
-        drop(places);
-        assert!(counts.0.lock().unwrap().is_empty());
     }
 }

@@ -207,6 +207,9 @@ fn of_machine(registry: &mut Registry, look: &LiveSnapshot) {
     figures(registry, "processes", "Running processes by the allocator that serves them", labelled);
     let help = "Processes of others that may not be looked into";
     single(registry, [("processes_hidden", help, look.hidden as f64)]);
+    let help =
+        "Processes that were not looked at: looks at those of their owner took too long, or one has too much";
+    single(registry, [("processes_unseen", help, look.unseen as f64)]);
 }
 
 /// Registers the free pages in the heaps of each service, of those that hold most.

@@ -3,10 +3,12 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use imas_cli::connection_places::{ConnectionPeer, peer_of_address};
+
 use crate::socket_owner::uid_of;
 
 /// The process, or the machine, that asks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Peer {
     /// A process of this user on this machine.
     User(u32),
@@ -20,12 +22,14 @@ impl Peer {
     pub(crate) fn of_connection(local: SocketAddr, remote: SocketAddr) -> Self {
         let (local, remote) = (plain(local), plain(remote));
         let uid = remote.ip().is_loopback().then(|| uid_of(local, remote)).flatten();
-        uid.map_or_else(|| Self::Unknown(remote.ip()), Self::User)
+        uid.map_or_else(|| Self::Unknown(peer_of_address(remote.ip())), Self::User)
     }
+}
 
+impl ConnectionPeer for Peer {
     /// Whether the peer may see everything without a token: our own user, and root.
-    pub(crate) fn is_trusted(self) -> bool {
-        matches!(self, Self::User(uid) if uid == 0 || uid == nix::unistd::geteuid().as_raw())
+    fn is_trusted(&self) -> bool {
+        matches!(self, Self::User(uid) if *uid == 0 || *uid == nix::unistd::geteuid().as_raw())
     }
 }
 

@@ -7,6 +7,8 @@ use std::net::SocketAddr;
 use anyhow::Result;
 use tokio::sync::{mpsc, oneshot};
 
+use imas_cli::connection_places::peer_of_address;
+
 use crate::peer::Peer;
 
 /// Connections whose peers are asked for; further ones wait in the kernel.
@@ -48,7 +50,9 @@ impl PeerLookup {
         async move {
             match ends {
                 Ends::Unix(peer) => peer,
-                Ends::Tcp { remote, .. } => answered.await.unwrap_or_else(|_| Peer::Unknown(remote.ip())),
+                Ends::Tcp { remote, .. } => {
+                    answered.await.unwrap_or_else(|_| Peer::Unknown(peer_of_address(remote.ip())))
+                }
             }
         }
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::ValueEnum as _;
+use imas_cli::format::counted;
 use imas_cli::{message, output, table};
 use imas_view::ProcessObserver;
 use imas_view::snapshot::LiveSnapshot;
@@ -28,6 +29,9 @@ pub(crate) fn print(
     look.problems.iter().for_each(|problem| message::warning(problem));
     if is_json {
         return output::json(&listed(look, listing));
+    }
+    if look.unseen > 0 {
+        message::warning(&format!("{} not looked at, or not to the end", counted(look.unseen, "process")));
     }
     let lines = listing.lines(&look.processes);
     let rows = lines.iter().map(|line| {

@@ -54,8 +54,10 @@ fn head_lines(app: &App) -> Text<'static> {
     let stalls = &machine.pressure;
     let daemon = if look.daemon { "imasd runs" } else { "no imasd" };
     let clock = when(look.at_unix_s).chars().skip(11).collect::<String>();
-    let hidden =
-        if look.hidden > 0 { format!(" ({} of others not shown)", look.hidden) } else { String::new() };
+    let counts = [(look.hidden, "of others not shown"), (look.unseen, "not looked at")];
+    let counts = counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
+    let hidden = counts.reduce(|all, more| format!("{all}, {more}"));
+    let hidden = hidden.map_or_else(String::new, |counts| format!(" ({counts})"));
     let paused = if app.is_paused { ", stopped" } else { "" };
     let shown = counted(app.lines.len(), "process");
     let first = format!("imas top {clock}  {shown}{hidden}, {daemon}{paused}");

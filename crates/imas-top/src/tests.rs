@@ -63,6 +63,7 @@ fn look(processes: Vec<LiveProcess>) -> LiveSnapshot {
         observed_s: 10.0,
         processes,
         hidden: 3,
+        unseen: 2,
         machine: MachineState {
             cpus: 2,
             load5: 0.5,
@@ -119,7 +120,7 @@ fn eighty_by_twenty_four_shows_machine_table_pane_and_keys() {
     let page = drawn(&app, (80, 24), plain());
     let text = page.join("\n");
     for wanted in [
-        "2 processes (3 of others not shown), no imasd",
+        "2 processes (3 of others not shown, 2 not looked at)",
         "waiting for CPU 60%",
         "prefers: CPU is short: the fastest candidate (weight of CPU 1.00)",
         "python3.11",

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the kernel says of a process and its threads in /proc, before a thread is touched.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader};
 
-use procfs::process::{MMPermissions, MMapPath, MemoryMaps, Process, Status};
+use procfs::process::{Process, Status};
 use rustix::fd::{AsFd as _, OwnedFd};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
@@ -90,15 +91,12 @@ impl Target {
     }
 
     /// The mapping where the address lies, if it is private memory that can be written, and whether the kernel calls it
-    /// the stack of the first thread.
+    /// the stack of the first thread. Mappings are read one after the other: there may be a million.
     pub(crate) fn mapping(&self, address: u64) -> Option<(Range, bool)> {
-        let maps: MemoryMaps = self.process.maps().ok()?;
-        let map = maps.into_iter().find(|map| (map.address.0..map.address.1).contains(&address))?;
-        let needs = MMPermissions::READ | MMPermissions::WRITE | MMPermissions::PRIVATE;
-        let is_first = matches!(map.pathname, MMapPath::Stack);
-        let is_memory = is_first || !matches!(map.pathname, MMapPath::Path(_));
-        let range = Range { begin: map.address.0, end: map.address.1 };
-        (map.perms.contains(needs) && is_memory).then_some((range, is_first))
+        let lines = BufReader::new(File::open(format!("/proc/{}/maps", self.pid)).ok()?).split(b'\n');
+        let mut maps = lines.map_while(Result::ok).filter_map(|line| mapping(&line));
+        let (range, is_memory, is_first) = maps.find(|(range, ..)| range.has(address))?;
+        is_memory.then_some((range, is_first))
     }
 
     /// Resident anonymous bytes.
@@ -121,6 +119,19 @@ impl Target {
     }
 }
 
+/// The mapping in a line of `maps`; whether it is private memory of no file that can be read and written; whether it is the
+/// stack of the first thread.
+fn mapping(line: &[u8]) -> Option<(Range, bool, bool)> {
+    let line = String::from_utf8_lossy(line);
+    let mut words = line.split_ascii_whitespace();
+    let (begin, end) = words.next()?.split_once('-')?;
+    let number = |text| u64::from_str_radix(text, 16).ok();
+    let range = Range { begin: number(begin)?, end: number(end)? };
+    let is_own = words.next()?.starts_with("rw") && line.split_ascii_whitespace().nth(1)?.ends_with('p');
+    let name = words.nth(3).unwrap_or_default();
+    Some((range, is_own && !name.starts_with('/'), is_own && name == "[stack]"))
+}
+
 fn judged(status: &Status) -> Result<(), LeftAlone> {
     match u32::try_from(status.tracerpid) {
         Ok(0) | Err(_) => {}
@@ -134,4 +145,25 @@ fn judged(status: &Status) -> Result<(), LeftAlone> {
         return Err(LeftAlone::Locked);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn private_memory_of_no_file_is_told_from_the_rest() {
+        let of = |line: &str| mapping(line.as_bytes()).map(|(_, is_memory, is_stack)| (is_memory, is_stack));
+        assert_eq!(of("7f00-7fff rw-p 00000000 00:00 0                 [stack]"), Some((true, true)));
+        assert_eq!(of("7f00-7fff rw-p 00000000 00:00 0 "), Some((true, false)));
+        assert_eq!(of("7f00-7fff rw-p 00000000 00:00 0 [anon: a b]"), Some((true, false)));
+        assert_eq!(of("7f00-7fff rw-s 00000000 00:00 0 [stack]"), Some((false, false)));
+        assert_eq!(of("7f00-7fff r--p 00000000 00:00 0 "), Some((false, false)));
+        assert_eq!(of("7f00-7fff rw-p 00000000 08:01 5 /a [stack]"), Some((false, false)));
+        assert_eq!(of("no mapping"), None);
+        let here = Target::of(std::process::id()).unwrap();
+        let local = 1u8;
+        let (range, _) = here.mapping(&raw const local as u64).unwrap();
+        assert!(range.has(&raw const local as u64) && here.mapping(0x10).is_none());
+    }
 }

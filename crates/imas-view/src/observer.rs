@@ -130,6 +130,7 @@ impl ProcessObserver {
             at_unix_s: now_unix_s(),
             observed_s: at.duration_since(first).as_secs_f64(),
             hidden: self.processes.values().filter(|tracked| tracked.is_hidden).count(),
+            unseen: self.processes.values().filter(|tracked| tracked.is_unseen).count(),
             machine: machine::now(self.sources.iter().all(|source| source.kind == StoreKind::System))?,
             daemon: self.daemon.runs,
             processes,

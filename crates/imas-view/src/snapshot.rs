@@ -23,6 +23,9 @@ pub struct LiveSnapshot {
     pub processes: Vec<LiveProcess>,
     /// Number of processes that belong to other users and may not be looked into.
     pub hidden: usize,
+    /// Number of processes that were not looked at, or not to the end: looks at those of the same owner, pod or container
+    /// took too long, or a process has too much to be looked at.
+    pub unseen: usize,
     /// The machine.
     pub machine: MachineState,
     /// Whether imasd runs.

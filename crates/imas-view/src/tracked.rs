@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use imas_linux::foreign_process;
 use imas_linux::process_heaps;
 use imas_linux::serving::candidate::RealCandidates;
 use imas_linux::serving::injected::Injected;
@@ -31,6 +32,8 @@ pub(crate) struct Tracked {
     pub(crate) now: Reading,
     pub(crate) identity: Option<Identity>,
     pub(crate) is_hidden: bool,
+    /// The last closer look at it was not made, or not to its end.
+    pub(crate) is_unseen: bool,
     pub(crate) cpu_share: Option<f64>,
     pub(crate) live_bytes: Option<u64>,
     /// Free pages in its heaps that a trim would return, bytes.
@@ -52,6 +55,7 @@ impl Tracked {
             now,
             identity: None,
             is_hidden: false,
+            is_unseen: false,
             cpu_share: None,
             live_bytes: None,
             returnable_bytes: None,
@@ -104,6 +108,11 @@ impl Tracked {
             }
             Identified::NotNow => {}
         }
+        self.is_unseen = self.is_among_unseen();
+    }
+
+    fn is_among_unseen(&self) -> bool {
+        foreign_process::take_unseen().contains(&self.now.pid)
     }
 
     /// Whether the page of its trial is to be read.
@@ -130,6 +139,7 @@ impl Tracked {
     pub(crate) fn look_at_heaps(&mut self) {
         let begun = Instant::now();
         self.returnable_bytes = process_heaps::of(self.now.pid).ok().map(|heaps| heaps.bytes.returnable);
+        self.is_unseen = self.is_among_unseen();
         self.heaps_due = Some(begun + HEAPS_LAST.max(begun.elapsed() * HEAPS_SHARE));
     }
 

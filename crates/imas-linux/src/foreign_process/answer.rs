@@ -43,9 +43,12 @@ pub(super) fn of_process(pid: u32, file: ForeignFile) -> Result<Vec<u8>> {
             let text = crate::activity::text_of(pid).ok_or_else(|| failed(GONE))?;
             Ok(text.into_bytes())
         }
+        ForeignFile::MappedFiles => crate::mapped_files::text_of(task),
+        ForeignFile::Resident => crate::resident::text_of(task),
+        ForeignFile::Arenas => crate::arenas::text_of(task),
+        ForeignFile::NamedMemory => crate::named_memory::text_of(task),
         ForeignFile::Heaps => crate::heap::text_of(task),
         ForeignFile::JvmCounters => crate::jvm_heap::of_process(task),
-        ForeignFile::Libraries => crate::replaced_libraries::text_of(task),
         ForeignFile::TrimFromOutside => crate::process_trim::outside_text_of(task),
         ForeignFile::TrimWord | ForeignFile::TrimRequest => {
             crate::trim_word::text_of(task, file == ForeignFile::TrimRequest)
@@ -68,7 +71,7 @@ pub(super) fn of_process(pid: u32, file: ForeignFile) -> Result<Vec<u8>> {
             }
             bounded(bytes, most)
         }
-        ForeignFile::Maps | ForeignFile::Smaps | ForeignFile::SmapsRollup => {
+        ForeignFile::SmapsRollup => {
             let mut bytes = vec![];
             File::open(path)?.take(most as u64 + 1).read_to_end(&mut bytes)?;
             bounded(bytes, most)

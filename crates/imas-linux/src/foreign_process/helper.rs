@@ -155,8 +155,7 @@ mod tests {
     fn a_helper_that_sleeps_now_and_then_is_waited_for_and_one_that_only_sleeps_is_not() {
         let looks_until_over = |is_asleep: fn(u32) -> bool, cpu_each: Duration| {
             let begin = Instant::now();
-            let mut waiting =
-                Waiting { begin, asleep: 0, most_asleep: MOST_ASLEEP, cpu: None, slow: &|| {} };
+            let mut waiting = Waiting { begin, asleep: 0, most_asleep: MOST_ASLEEP, cpu: None, slow: &|| {} };
             (0..1000).position(|look| waiting.is_over(is_asleep(look), cpu_each * look))
         };
         assert_eq!(looks_until_over(|_| true, Duration::ZERO), Some(50));

@@ -13,10 +13,14 @@ pub enum ForeignFile {
     CommandLine,
     /// The environment that it was started with.
     Environment,
-    /// Mappings (`maps`).
-    Maps,
-    /// Mappings with their resident parts (`smaps`).
-    Smaps,
+    /// Files that are mapped, as [`crate::mapped_files`] reads them (`maps`).
+    MappedFiles,
+    /// Sums of the mappings by kind, as [`crate::resident`] makes them (`smaps`).
+    Resident,
+    /// Heaps of glibc's malloc, as [`crate::arenas`] reads them (`smaps`).
+    Arenas,
+    /// Sums of mappings with names, as [`crate::named_memory`] makes them (`smaps`).
+    NamedMemory,
     /// The sums of the mappings (`smaps_rollup`).
     SmapsRollup,
     /// Link to the file that the process runs (`exe`): a file system may be slow to say what it is.
@@ -31,8 +35,6 @@ pub enum ForeignFile {
     TrimWord,
     /// Word of the process after it was asked, likewise.
     TrimRequest,
-    /// Libraries whose files were replaced or removed, as `crate::replaced_libraries` reads them (`mem`).
-    Libraries,
     /// What came of a trim from outside, as [`crate::process_trim`] does it (`mem`).
     TrimFromOutside,
     /// The program that it runs, as [`crate::running`] finds it: by files that the process names (`exe`, `cwd`).
@@ -43,11 +45,13 @@ pub enum ForeignFile {
     Runtime,
 }
 
-const FILES: [ForeignFile; 16] = [
+const FILES: [ForeignFile; 17] = [
     ForeignFile::CommandLine,
     ForeignFile::Environment,
-    ForeignFile::Maps,
-    ForeignFile::Smaps,
+    ForeignFile::MappedFiles,
+    ForeignFile::Resident,
+    ForeignFile::Arenas,
+    ForeignFile::NamedMemory,
     ForeignFile::SmapsRollup,
     ForeignFile::Executable,
     ForeignFile::Activity,
@@ -55,7 +59,6 @@ const FILES: [ForeignFile; 16] = [
     ForeignFile::JvmCounters,
     ForeignFile::TrimWord,
     ForeignFile::TrimRequest,
-    ForeignFile::Libraries,
     ForeignFile::TrimFromOutside,
     ForeignFile::Program,
     ForeignFile::Chooser,
@@ -67,37 +70,34 @@ impl ForeignFile {
         match self {
             Self::CommandLine => "cmdline",
             Self::Environment => "environ",
-            Self::Maps => "maps",
-            Self::Smaps => "smaps",
+            Self::MappedFiles => "maps",
+            Self::Resident | Self::Arenas | Self::NamedMemory => "smaps",
             Self::SmapsRollup => "smaps_rollup",
             Self::Executable | Self::Program | Self::Runtime => "exe",
             Self::Activity => "task",
-            Self::Heaps
-            | Self::TrimWord
-            | Self::TrimRequest
-            | Self::Libraries
-            | Self::TrimFromOutside => "mem",
+            Self::Heaps | Self::TrimWord | Self::TrimRequest | Self::TrimFromOutside => "mem",
             Self::JvmCounters | Self::Chooser => "root",
         }
     }
 
     /// Most bytes that are read; what has more is an error. A program is given a few hundred KiB of arguments as a
-    /// rule, but a process may put both over as much memory as it likes (`PR_SET_MM_MAP`). A process may have
-    /// 65,530 mappings, each with a line of maps and 25 lines of smaps.
+    /// rule, but a process may put both over as much memory as it likes (`PR_SET_MM_MAP`). Of its mappings, of which it
+    /// may have a million, the helper makes sums: each answer is a few numbers or the names of files.
     pub(super) fn most_bytes(self) -> usize {
         match self {
             Self::CommandLine | Self::Environment => 1 << 20,
             Self::Program => (1 << 20) + LONGEST_PATH,
-            Self::Maps => 16 << 20,
-            Self::Smaps => 64 << 20,
+            Self::MappedFiles => crate::mapped_files::MOST_BYTES,
+            Self::Arenas => 1 << 20,
             Self::JvmCounters => crate::jvm_heap::MOST_BYTES,
-            Self::SmapsRollup
+            Self::Resident
+            | Self::NamedMemory
+            | Self::SmapsRollup
             | Self::Executable
             | Self::Activity
             | Self::Heaps
             | Self::TrimWord
             | Self::TrimRequest
-            | Self::Libraries
             | Self::TrimFromOutside
             | Self::Chooser
             | Self::Runtime => 1 << 16,

@@ -9,7 +9,7 @@ use super::stop::Stop;
 use super::window::Window;
 
 /// Most blocks of one arena. Those beyond count as live.
-const MOST: usize = 1 << 20;
+const MOST: usize = 1 << 18;
 
 /// Addresses of the blocks. A list that is changed meanwhile is taken as far as it makes sense.
 pub(super) fn of(arena: &Arena, window: &mut Window<'_>) -> HashSet<u64> {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Mappings of a process in which its C library and its heaps lie.
 
+use std::io::Result;
+
 use procfs::process::{MMPermissions, MMapPath, MemoryMap};
 
 use super::figures::NotReadable;
@@ -33,21 +35,61 @@ pub enum RegionKind {
 /// Names of libraries with another malloc.
 const OTHERS: [&str; 7] = ["jemalloc", "tcmalloc", "mimalloc", "hoard", "snmalloc", "rpmalloc", "scudo"];
 
-/// The regions of a process.
-pub(super) fn regions(maps: &[MemoryMap]) -> Result<Vec<Region>, NotReadable> {
-    let mut regions: Vec<Region> = vec![];
-    for map in maps {
-        let follows_data = regions
-            .last()
-            .is_some_and(|last| last.kind == RegionKind::LibraryData && last.end == map.address.0);
-        if let Some(kind) = kind(map, follows_data) {
-            regions.push(Region { begin: map.address.0, end: map.address.1, kind });
+/// Most regions: more are not looked at.
+const MOST_REGIONS: usize = 1 << 18;
+
+/// What the mappings of a process show.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    regions: Vec<Region>,
+    has_musl: bool,
+    /// Library with another malloc.
+    other_malloc: Option<String>,
+}
+
+impl Found {
+    pub(super) fn of(maps: impl Iterator<Item = Result<MemoryMap>>) -> Result<Self> {
+        let mut found = Self::default();
+        for map in maps {
+            found.add(&map?);
+        }
+        Ok(found)
+    }
+
+    fn add(&mut self, map: &MemoryMap) {
+        let last = self.regions.last();
+        let follows_data =
+            last.is_some_and(|last| last.kind == RegionKind::LibraryData && last.end == map.address.0);
+        if let Some(kind) = kind(map, follows_data).filter(|_| self.regions.len() <= MOST_REGIONS) {
+            self.regions.push(Region { begin: map.address.0, end: map.address.1, kind });
+        }
+        let name = file_name(map);
+        self.has_musl |= name.contains("musl");
+        if self.other_malloc.is_none() && OTHERS.iter().any(|other| name.contains(other)) {
+            self.other_malloc = Some(name.to_owned());
         }
     }
-    if regions.iter().any(|region| region.kind == RegionKind::LibraryText) {
-        Ok(regions)
-    } else {
-        Err(NotReadable::because(foreign_libc(maps)))
+
+    /// The regions; why there are none that can be looked at.
+    pub(super) fn regions(&self) -> std::result::Result<&[Region], NotReadable> {
+        if self.regions.len() > MOST_REGIONS {
+            return Err(NotReadable::because("it has too many mappings"));
+        }
+        if self.regions.iter().any(|region| region.kind == RegionKind::LibraryText) {
+            return Ok(&self.regions);
+        }
+        Err(NotReadable::because(match self.has_musl {
+            true => "its C library is musl",
+            false => "it has no C library of glibc: it is linked statically, or its C library is another one",
+        }))
+    }
+
+    /// The reason, with the library that has another malloc.
+    pub(super) fn with_other_malloc(&self, reason: NotReadable) -> NotReadable {
+        match &self.other_malloc {
+            Some(other) => NotReadable::because(format!("{reason} ({other} is loaded)")),
+            None => reason,
+        }
     }
 }
 
@@ -71,17 +113,4 @@ fn kind(map: &MemoryMap, follows_data: bool) -> Option<RegionKind> {
 fn file_name(map: &MemoryMap) -> &str {
     let MMapPath::Path(path) = &map.pathname else { return "" };
     library_name::file_name(path)
-}
-
-fn foreign_libc(maps: &[MemoryMap]) -> &'static str {
-    match maps.iter().any(|map| file_name(map).contains("musl")) {
-        true => "its C library is musl",
-        false => "it has no C library of glibc: it is linked statically, or its C library is another one",
-    }
-}
-
-/// Library with another malloc that is mapped.
-pub(super) fn other_malloc(maps: &[MemoryMap]) -> Option<&str> {
-    let names = maps.iter().map(file_name);
-    names.into_iter().find(|name| OTHERS.iter().any(|other| name.contains(other)))
 }

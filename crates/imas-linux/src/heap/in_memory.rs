@@ -125,7 +125,6 @@ mod tests {
     use std::io::{ErrorKind, Result};
 
     use super::*;
-    use crate::foreign_process::{ForeignFile, mappings};
     use crate::heap::ProcessMemory;
     use crate::heap::memory::PageState;
     use crate::library_name::CLibrary;
@@ -162,12 +161,12 @@ mod tests {
     }
 
     fn libc() -> u64 {
-        let maps = mappings(std::process::id(), ForeignFile::Maps).unwrap().0;
-        let is_libc = |map: &&procfs::process::MemoryMap| match &map.pathname {
+        let mut maps = crate::mapping_text::of_task(std::process::id(), "maps").unwrap().map(Result::unwrap);
+        let is_libc = |map: &procfs::process::MemoryMap| match &map.pathname {
             procfs::process::MMapPath::Path(file) => CLibrary::of_file(file).is_some(),
             _ => false,
         };
-        maps.iter().find(is_libc).unwrap().address.0
+        maps.find(is_libc).unwrap().address.0
     }
 
     #[test]

@@ -2,20 +2,19 @@
 //! The memory of a process by the kernel's files.
 
 use std::fs::File;
-use std::io::{Read as _, Result};
+use std::io::Result;
 use std::os::unix::fs::FileExt as _;
 
 use procfs::process::MemoryMap;
 
 use super::memory::{Memory, PageState};
+use crate::mapping_text::mappings;
 
 /// Bits of an entry of pagemap: the page is in memory, and no other process has it (proc_pid_pagemap(5)).
 const PRESENT: u64 = 1 << 63;
 const EXCLUSIVE: u64 = 1 << 56;
 /// Entries that are read at once.
 const ENTRIES: usize = 8192;
-/// Most bytes of `maps`: 65,530 mappings, a line each.
-const MOST_MAPS: u64 = 16 << 20;
 
 /// Open files of one process: both stay with its memory, whatever becomes of its number.
 #[derive(Debug)]
@@ -36,11 +35,9 @@ impl ProcessMemory {
         })
     }
 
-    /// The mappings; None if they make no sense.
-    pub(crate) fn maps(&self) -> Result<Option<Vec<MemoryMap>>> {
-        let mut bytes = vec![];
-        (&self.maps).take(MOST_MAPS).read_to_end(&mut bytes)?;
-        Ok(crate::mapping_text::parsed(&bytes).ok().map(|maps| maps.0))
+    /// The mappings, one after the other.
+    pub(crate) fn maps(&self) -> impl Iterator<Item = Result<MemoryMap>> {
+        mappings(&self.maps)
     }
 }
 

@@ -10,7 +10,7 @@ use super::bins;
 use super::cache_key::{CacheKeys, KeyedBytes};
 use super::fastbins;
 use super::figures::{ArenaFigures, HeapBytes, HeapFigures, NotReadable};
-use super::found::{self, Region, RegionKind};
+use super::found::{Found, Region, RegionKind};
 use super::layout::{ALIGNMENT, FLAGS, SIZE};
 use super::libc::Library;
 use super::memory::Memory;
@@ -30,14 +30,13 @@ const LISTED: usize = 64;
 pub(super) fn of_process(pid: u32, until: Instant) -> Result<std::result::Result<HeapFigures, NotReadable>> {
     // Opened first: these stay with this memory if the process runs another program meanwhile.
     let memory = ProcessMemory::open(pid)?;
-    let Some(maps) = memory.maps()? else {
-        return Ok(Err(NotReadable::because("its mappings make no sense")));
+    let found = match Found::of(memory.maps()) {
+        Ok(found) => found,
+        Err(error) if error.raw_os_error().is_some() => return Err(error),
+        Err(_) => return Ok(Err(NotReadable::because("its mappings make no sense"))),
     };
-    let figures = found::regions(&maps).and_then(|regions| figures_in(&memory, &regions, until));
-    Ok(figures.map_err(|reason| match found::other_malloc(&maps) {
-        Some(other) => NotReadable::because(format!("{reason} ({other} is loaded)")),
-        None => reason,
-    }))
+    let figures = found.regions().and_then(|regions| figures_in(&memory, regions, until));
+    Ok(figures.map_err(|reason| found.with_other_malloc(reason)))
 }
 
 /// Looks at the heaps in a memory.

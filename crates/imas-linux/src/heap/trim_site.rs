@@ -3,14 +3,14 @@
 //! process's memory alone.
 
 use std::io::Result;
-use std::path::Path;
+use std::path::PathBuf;
 
 use imas_trim::TrimSite;
 use procfs::process::{MMPermissions, MMapPath, MemoryMap};
 
 use super::arena;
 use super::figures::NotReadable;
-use super::found;
+use super::found::{Found, Region};
 use super::in_memory::InMemory;
 use super::libc::Library;
 use super::memory::Memory;
@@ -22,6 +22,8 @@ use crate::library_name::CLibrary;
 const SIGRETURN: &[u8] = &[0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
 /// Bytes of code that are compared again while the thread stands still.
 const CODE: usize = 16;
+/// Most mappings of code.
+const MOST_RANGES: usize = 64;
 /// Most bytes of a library's code that are searched, and bytes that are read at once.
 const MOST_TEXT: u64 = 4 << 20;
 const PIECE: usize = 256 << 10;
@@ -29,20 +31,30 @@ const PIECE: usize = 256 << 10;
 /// The site in a process; or why there is none.
 pub(crate) fn of_process(pid: u32) -> Result<std::result::Result<TrimSite, NotReadable>> {
     let memory = ProcessMemory::open(pid)?;
-    let Some(maps) = memory.maps()? else {
-        return Ok(Err(NotReadable::because("its mappings make no sense")));
+    let mut code = CodeOf::default();
+    let maps = memory.maps().inspect(|map| {
+        if let Ok(map) = map {
+            code.add(map);
+        }
+    });
+    let found = match Found::of(maps) {
+        Ok(found) => found,
+        Err(error) if error.raw_os_error().is_some() => return Err(error),
+        Err(_) => return Ok(Err(NotReadable::because("its mappings make no sense"))),
     };
-    let site = found(&memory, &maps);
-    Ok(site.map_err(|reason| match found::other_malloc(&maps) {
-        Some(other) => NotReadable::because(format!("{reason} ({other} is loaded)")),
-        None => reason,
-    }))
+    let regions = found.regions();
+    let site = regions.and_then(|regions| site_in(&memory, regions, &code));
+    Ok(site.map_err(|reason| found.with_other_malloc(reason)))
 }
 
-fn found(memory: &dyn Memory, maps: &[MemoryMap]) -> std::result::Result<TrimSite, NotReadable> {
-    let library = Library::of(memory, &found::regions(maps)?)?;
+fn site_in(
+    memory: &dyn Memory,
+    regions: &[Region],
+    code: &CodeOf,
+) -> std::result::Result<TrimSite, NotReadable> {
+    let library = Library::of(memory, regions)?;
     let first = arena::all(memory, &library)?.first().map(|arena| arena.address);
-    let code = CodeOf::library(maps)?;
+    code.is_one_library()?;
     let missing = |what: &str| NotReadable::because(format!("{what} was not found in its C library"));
     let base = InMemory::at(memory, code.base).ok_or_else(|| missing("a table of symbols"))?;
     let malloc_trim = base.symbol(b"malloc_trim").filter(|address| code.has(*address));
@@ -56,38 +68,42 @@ fn found(memory: &dyn Memory, maps: &[MemoryMap]) -> std::result::Result<TrimSit
     })
 }
 
-/// The code of the C library.
+/// The code of the C library. A program may map the file once more to read it; that is no library.
+#[derive(Default)]
 struct CodeOf {
-    /// Address of its file's first byte.
+    /// The mapping of the file's first byte that was seen last.
+    begin: Option<(PathBuf, u64)>,
+    /// Address of the first byte of the file whose code is mapped.
     base: u64,
     /// First address, and the one after the last, of each mapping that may be executed.
     ranges: Vec<(u64, u64)>,
+    has_two: bool,
 }
 
 impl CodeOf {
-    /// The one C library. A program may map the file once more to read it; that is no library.
-    fn library(maps: &[MemoryMap]) -> std::result::Result<Self, NotReadable> {
-        let (mut base, mut code) = (None::<(&Path, u64)>, vec![]);
-        for map in maps {
-            let MMapPath::Path(file) = &map.pathname else { continue };
-            if CLibrary::of_file(file) != Some(CLibrary::Glibc) {
-                continue;
-            }
-            if map.offset == 0 {
-                base = Some((file, map.address.0));
-            }
-            if map.perms.contains(MMPermissions::EXECUTE)
-                && let Some((_, base)) = base.filter(|(of, _)| *of == file)
-            {
-                code.push((base, map.address));
-            }
+    fn add(&mut self, map: &MemoryMap) {
+        let MMapPath::Path(file) = &map.pathname else { return };
+        if CLibrary::of_file(file) != Some(CLibrary::Glibc) {
+            return;
         }
-        let base = code.first().map(|(base, _)| *base);
-        let base = base.ok_or_else(|| NotReadable::because("its C library has no code"))?;
-        if code.iter().any(|(other, _)| *other != base) {
-            return Err(NotReadable::because("it has two C libraries"));
+        if map.offset == 0 {
+            self.begin = Some((file.clone(), map.address.0));
         }
-        Ok(Self { base, ranges: code.into_iter().map(|(_, range)| range).collect() })
+        let Some((of, base)) = &self.begin else { return };
+        if of != file || !map.perms.contains(MMPermissions::EXECUTE) || self.ranges.len() >= MOST_RANGES {
+            return;
+        }
+        self.has_two |= !self.ranges.is_empty() && self.base != *base;
+        self.base = *base;
+        self.ranges.push(map.address);
+    }
+
+    fn is_one_library(&self) -> std::result::Result<(), NotReadable> {
+        match (self.ranges.is_empty(), self.has_two) {
+            (true, _) => Err(NotReadable::because("its C library has no code")),
+            (_, true) => Err(NotReadable::because("it has two C libraries")),
+            _ => Ok(()),
+        }
     }
 
     fn has(&self, address: u64) -> bool {
@@ -118,6 +134,7 @@ fn sigreturn_in(memory: &dyn Memory, (begin, end): (u64, u64)) -> Option<(u64, [
 #[cfg(all(test, target_arch = "x86_64", target_env = "gnu"))]
 mod tests {
     use super::*;
+    use crate::mapping_text::mappings;
 
     #[test]
     fn the_site_of_this_process_is_where_its_linker_says() {
@@ -135,14 +152,18 @@ mod tests {
             1000-2000 r--p 00000000 08:01 5 /lib/libc.so.6\n\
             7000-8000 r--p 00000000 08:01 5 /lib/libc.so.6\n\
             8000-9000 r-xp 00001000 08:01 5 /lib/libc.so.6\n";
-        let of = |text: &str| CodeOf::library(&crate::mapping_text::parsed(text.as_bytes()).unwrap().0);
-        let code = of(text).unwrap_or_else(|reason| panic!("{reason}"));
+        let of = |text: &str| {
+            let mut code = CodeOf::default();
+            mappings(text.as_bytes()).for_each(|map| code.add(&map.unwrap()));
+            code
+        };
+        let code = of(text);
         assert_eq!((code.base, code.ranges.as_slice()), (0x7000, &[(0x8000, 0x9000)][..]));
-        assert!(code.has(0x8000) && !code.has(0x9000) && !code.has(0x7000));
+        assert!(code.has(0x8000) && !code.has(0x9000) && !code.has(0x7000) && code.is_one_library().is_ok());
         let second = "a000-b000 r--p 00000000 08:01 6 /other/libc.so.6\n\
                       b000-c000 r-xp 00001000 08:01 6 /other/libc.so.6\n";
-        let refused = of(&format!("{text}{second}")).err().map(|reason| reason.to_string());
-        assert_eq!(refused.as_deref(), Some("it has two C libraries"));
-        assert!(of("1000-2000 r--p 00000000 08:01 5 /lib/libc.so.6\n").is_err());
+        let refused = of(&format!("{text}{second}")).is_one_library();
+        assert_eq!(refused, Err(NotReadable::because("it has two C libraries")));
+        assert!(of("1000-2000 r--p 00000000 08:01 5 /lib/libc.so.6\n").is_one_library().is_err());
     }
 }

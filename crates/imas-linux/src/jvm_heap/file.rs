@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use procfs::process::{MMapPath, Process};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 
+use crate::mapping_text::of_task;
+
 /// A JVM's is 32 KiB, by its settings a little more.
 pub(crate) const MOST_BYTES: usize = 1 << 18;
-/// Mappings that are looked at, in bytes of text.
-const MOST_MAPS: u64 = 16 << 20;
 const FOLDER: &str = "hsperfdata_";
 
 /// The bytes of the file.
@@ -21,17 +21,21 @@ const FOLDER: &str = "hsperfdata_";
 /// # Errors
 /// When the process has none mapped, or the file is not a regular one of the process's own user.
 pub(crate) fn of_process(pid: u32) -> Result<Vec<u8>> {
-    let mut maps = vec![];
-    File::open(format!("/proc/{pid}/maps"))?.take(MOST_MAPS).read_to_end(&mut maps)?;
-    let maps = crate::mapping_text::parsed(&maps).map_err(Error::other)?;
-    let path = maps.into_iter().find_map(|map| match map.pathname {
-        MMapPath::Path(path) if is_one(&path) => Some(path),
-        _ => None,
-    });
-    let file = opened(pid, &path.ok_or(ErrorKind::NotFound)?)?;
+    let file = opened(pid, &mapped(pid)?.ok_or(ErrorKind::NotFound)?)?;
     let mut bytes = vec![];
     file.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+/// The first file with such a name that is mapped.
+fn mapped(pid: u32) -> Result<Option<PathBuf>> {
+    for map in of_task(pid, "maps")? {
+        match map?.pathname {
+            MMapPath::Path(path) if is_one(&path) => return Ok(Some(path)),
+            _ => {}
+        }
+    }
+    Ok(None)
 }
 
 /// Whether a mapped file has the name of such a file.

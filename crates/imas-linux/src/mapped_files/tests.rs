@@ -142,9 +142,22 @@ fn a_c_library_is_known_by_each_of_its_names() {
 /// A process writes into the memory of its libraries whatever it likes.
 #[test]
 fn the_text_of_a_helper_is_read_line_by_line() {
-    let read = libraries_in(b"7f00 1 libx.so\n7f01 0 \nzz 1 a\n\xff\n7f02\n");
-    let library = |defines_malloc, soname: &str| Library { defines_malloc, soname: soname.into() };
-    assert_eq!(read, [(0x7f00, library(true, "libx.so")), (0x7f01, library(false, ""))].into());
-    assert_eq!(library(true, "libx.so").path(Path::new("/a/.nfs01")), Path::new("/a/libx.so"));
-    assert_eq!(library(true, "libx.so").path(Path::new("/a/liby.so (deleted)")), Path::new("/a/liby.so"));
+    let read = MappedFiles::in_text(b"1 /a/libx.so\n? /b c\n0 /z\n- /d\nx /e\n\xff\n7f02\n");
+    assert_eq!(read.files, ["/a/libx.so", "/b c", "/z", "/d"].map(PathBuf::from).into());
+    let replaced = [("/a/libx.so", Some(true)), ("/b c", None), ("/z", Some(false))];
+    assert_eq!(read.replaced, replaced.map(|(file, is)| (PathBuf::from(file), is)).into());
+}
+
+#[test]
+fn a_process_with_more_files_than_anybody_needs_is_not_looked_at() {
+    let text = |count: usize, bytes: usize| {
+        let line = |at: usize| format!("{at:x}000-{at:x}fff r--p 00000000 08:01 7 /{at:0>bytes$}\n");
+        (1..=count).map(line).collect::<String>()
+    };
+    let files =
+        |text: &str| distinct(crate::mapping_text::mappings(text.as_bytes())).map(|files| files.len());
+    assert_eq!(files(&text(MOST_FILES, 50)).unwrap(), MOST_FILES);
+    for (count, bytes) in [(MOST_FILES + 1, 8), (MOST_BYTES / 4000 + 1, 4000)] {
+        assert_eq!(files(&text(count, bytes)).unwrap_err().kind(), ErrorKind::FileTooLarge, "{count}");
+    }
 }

@@ -61,6 +61,7 @@ pub(crate) fn answer(shared: &Shared, _: &ServedState, words: &Words) -> Result<
         "at_unix_s": look.at_unix_s,
         "machine": look.machine,
         "hidden": look.hidden,
+        "unseen": look.unseen,
         "problems": look.problems,
         "allocators": served.iter().map(|(name, one)| json!({
             "allocator": name, "processes": one.processes, "resident_bytes": one.resident_bytes,
@@ -154,6 +155,13 @@ fn processes(listed: &Listed<'_, LiveProcess>, look: &LiveSnapshot) -> Vec<Block
     let mut blocks = listed.blocks(form, ("processes", "process"), &COLUMNS, row, vec![]);
     if look.hidden > 0 {
         blocks.push(Block::Note(hidden));
+    }
+    if look.unseen > 0 {
+        blocks.push(Block::Note(format!(
+            "Not looked at, or not to the end: {}. Looks at those of the same owner, pod or container took too long, or \
+             a process has too much to be looked at.",
+            counted(look.unseen, "process")
+        )));
     }
     blocks.push(Block::List(
         look.problems.iter().map(|problem| printable::name(problem).into_owned()).collect(),

@@ -118,9 +118,8 @@ fn meant(args: &TrimArgs) -> Result<Vec<Running>> {
         return Ok(running::all().into_iter().filter(|process| process.pid != own).collect());
     };
     if let Ok(pid) = word.parse() {
-        let found = running::one(pid).ok_or_else(|| {
-            not_seen(pid, "root may trim another user's processes: sudo imas trim PID")
-        })?;
+        let found = running::one(pid)
+            .ok_or_else(|| not_seen(pid, "root may trim another user's processes: sudo imas trim PID"))?;
         return Ok(vec![found]);
     }
     let of_container = |process: &Running| process.is_of_container(word);
