@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use imas_cli::format::mib;
-use imas_cli::message::Hinted;
+use imas_cli::message::{self, Hinted};
 use imas_cli::{output, table};
 use imas_engine::context::Context;
 use imas_linux::heap::figures::NotReadable;
@@ -28,7 +28,6 @@ use serde_json::json;
 
 use super::unit;
 use crate::command_line::service_args::TrimArgs;
-use crate::look::process_memory::not_seen;
 
 /// Exit status when no process answered.
 const NO_ANSWER: u8 = 1;
@@ -90,7 +89,7 @@ pub(crate) fn run(args: &TrimArgs, context: &Context) -> Result<ExitCode> {
 fn meant(word: &str) -> Result<Vec<Running>> {
     if let Ok(pid) = word.parse() {
         let found = running::one(pid).ok_or_else(|| {
-            not_seen(pid, "another user's processes can be asked by root: sudo imas trim PID")
+            message::not_seen(pid, "another user's processes can be asked by root: sudo imas trim PID")
         })?;
         return Ok(vec![found]);
     }
