@@ -88,3 +88,20 @@ fn is_of_kind(error: &anyhow::Error, kind: ErrorKind) -> bool {
     let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<std::io::Error>());
     causes.any(|cause| cause.kind() == kind)
 }
+
+/// The error of a process that cannot be looked at; `hint` is for one that belongs to another user.
+#[must_use]
+pub fn not_seen(pid: u32, hint: &str) -> anyhow::Error {
+    if imas_linux::running::is_silent(pid) {
+        return Hinted::error(
+            format!(
+                "process {pid} does not let itself be looked at: its memory, or a file that it names, does not answer"
+            ),
+            "its user has a file system that is silent (FUSE), or its processes take long to be looked at: try later",
+        );
+    }
+    Hinted::error(
+        format!("process {pid} does not exist, has ended, is the kernel's, or belongs to another user"),
+        hint,
+    )
+}

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 /// this before anything else: a probe must not depend on arguments, files or the store.
 #[must_use]
 pub fn answer() -> Option<ExitCode> {
-    if imas_linux::foreign_process::help_if_asked() {
+    if imas_linux::helper::help_if_asked() {
         return Some(ExitCode::SUCCESS);
     }
     let mut arguments = std::env::args_os().skip(1);

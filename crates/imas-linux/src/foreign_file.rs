@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::elf::{ElfError, ElfImage};
 use crate::file_stamp::FileStamp;
 use crate::foreign_process::{NamedFile, ask_named, owner_of_uid};
-use crate::ingest::{ExpectedPage, ParsedPage, ReadError, page_of_bytes};
+use crate::ingest::{ExpectedPage, ParsedPage, ReadError, page_bytes, page_of_bytes};
 use crate::program::is_privileged;
 use crate::program_file::ProgramFile;
 use crate::runtime::with_version;
@@ -31,7 +31,7 @@ pub struct ForeignImage {
 /// When no regular file is there. `TimedOut` when its file system does not answer, and after files of the same owner have
 /// taken too long.
 pub fn stamp(path: &Path, owner: u64) -> Result<FileStamp> {
-    Ok(serde_json::from_slice(&ask_named(NamedFile::Stamp, path, owner, 0)?)?)
+    Ok(serde_json::from_slice(&ask_named(NamedFile::Stamp, path, (owner, 0), text_of)?)?)
 }
 
 /// What an executable is that `owner` answers for.
@@ -39,7 +39,7 @@ pub fn stamp(path: &Path, owner: u64) -> Result<FileStamp> {
 /// # Errors
 /// `TimedOut` as for [`stamp`].
 pub fn image(path: &Path, owner: u64) -> Result<ForeignImage> {
-    Ok(serde_json::from_slice(&ask_named(NamedFile::Image, path, owner, 0)?)?)
+    Ok(serde_json::from_slice(&ask_named(NamedFile::Image, path, (owner, 0), text_of)?)?)
 }
 
 /// The page at a path that a process has mapped.
@@ -48,16 +48,25 @@ pub fn image(path: &Path, owner: u64) -> Result<ForeignImage> {
 /// As [`crate::ingest::read_page_file`]; `TimedOut` as for [`stamp`].
 pub fn page(path: &Path, expected: &ExpectedPage) -> std::result::Result<ParsedPage, ReadError> {
     let owner = owner_of_uid(expected.uid);
-    page_of_bytes(&ask_named(NamedFile::Page, path, owner, expected.uid)?, expected)
+    page_of_bytes(&ask_named(NamedFile::Page, path, (owner, expected.uid), text_of)?, expected)
 }
 
-pub(crate) fn stamp_text(path: &Path) -> Result<Vec<u8>> {
+/// What the file is; `uid` is whose page it has to be. Looked up by this very process.
+pub(crate) fn text_of(file: NamedFile, path: &Path, uid: u32) -> Result<Vec<u8>> {
+    match file {
+        NamedFile::Stamp => stamp_text(path),
+        NamedFile::Image => image_text(path),
+        NamedFile::Page => page_bytes(path, uid),
+    }
+}
+
+fn stamp_text(path: &Path) -> Result<Vec<u8>> {
     let about = Some(std::fs::metadata(path)?).filter(Metadata::is_file);
     let about = about.ok_or_else(|| Error::from(rustix::io::Errno::INVAL))?;
     Ok(serde_json::to_vec(&FileStamp::from(&about))?)
 }
 
-pub(crate) fn image_text(path: &Path) -> Result<Vec<u8>> {
+fn image_text(path: &Path) -> Result<Vec<u8>> {
     let elf = elf(path).map_err(|error| error.to_string());
     Ok(serde_json::to_vec(&ForeignImage { elf, is_privileged: is_privileged(path) })?)
 }

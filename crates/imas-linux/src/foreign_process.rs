@@ -9,8 +9,8 @@
 //! killed, and the process it looked at is left alone for good. What is read is bounded, whatever the process has made
 //! of it, and slow reads are bounded for the owner of the processes (`owner_time`).
 //!
-//! A program has a helper if its `main` begins with [`help_if_asked`]. Others, such as tests, read for themselves.
-//! Where a read may take seconds, a thread reads by a [`ForeignReader`] of its own.
+//! A program has a helper if its `main` begins with [`crate::helper::help_if_asked`]. Others, such as tests, read for
+//! themselves. Where a read may take seconds, a thread reads by a [`ForeignReader`] of its own.
 
 mod answer;
 mod helper;
@@ -28,10 +28,11 @@ use std::time::{Duration, Instant};
 use procfs::FromRead as _;
 use procfs::process::{MemoryMaps, Process, Stat};
 
+pub(crate) use self::answer::Answers;
 use self::helper::{HELPER_ARGUMENT, Helper, help, is_of_ended};
 pub use self::question::ForeignFile;
-pub(crate) use self::question::NamedFile;
 use self::question::{Asked, Question};
+pub(crate) use self::question::{Finding, NamedFile};
 use crate::container::{self, Container};
 use crate::executable::Executable;
 use crate::in_time::ROOT;
@@ -59,8 +60,8 @@ pub fn read(pid: u32, file: ForeignFile) -> Result<Vec<u8>> {
     reader().read(pid, file, || owner_of(pid))
 }
 
-/// What the program itself finds out about a process, in a helper: `answer`, which [`help_if_asked_with`] was given as
-/// well.
+/// What the program itself finds out about a process, in a helper: `answer`, which
+/// [`crate::helper::help_if_asked_with`] was given as well.
 ///
 /// # Errors
 /// As [`read`].
@@ -71,13 +72,30 @@ pub fn ask(pid: u32, answer: OwnAnswer) -> Result<Vec<u8>> {
     reader().ask(pid, Question::Own, &|| owner_of(pid))
 }
 
-/// What a file is whose path somebody else has named. `owner` answers for that path, `uid` is whose page it has to be.
+/// What is found out about a process by the files that it names. A program without a helper finds it out `here`.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn find_out(pid: u32, finding: Finding, here: OwnAnswer) -> Result<Vec<u8>> {
+    if is_read_here(pid) {
+        return here(pid);
+    }
+    reader().ask(pid, Question::Finding(finding), &|| owner_of(pid))
+}
+
+/// What a file is whose path somebody else has named. `owner` answers for that path, `uid` is whose page it has to
+/// be. A program without a helper finds it out `here`.
 ///
 /// # Errors
 /// When it is not there, or may not be read; `TimedOut` as for [`read`].
-pub(crate) fn ask_named(file: NamedFile, path: &Path, owner: u64, uid: u32) -> Result<Vec<u8>> {
+pub(crate) fn ask_named(
+    file: NamedFile,
+    path: &Path,
+    (owner, uid): (u64, u32),
+    here: fn(NamedFile, &Path, u32) -> Result<Vec<u8>>,
+) -> Result<Vec<u8>> {
     if !HELPS.load(Ordering::Relaxed) {
-        return answer::of_named(file, path, uid);
+        return here(file, path, uid);
     }
     reader().ask_named(&Asked { question: Question::Named(file), subject: uid, path }, owner)
 }
@@ -151,20 +169,12 @@ pub(crate) fn end_helper() {
     }
 }
 
-/// Must be called first in `main`. Does a helper's work if this process was started as one, and returns true at its
-/// end. Otherwise [`read`] starts a helper when it needs one.
-#[must_use]
-pub fn help_if_asked() -> bool {
-    help_if_asked_with(|_| Err(ErrorKind::Unsupported.into()))
-}
-
-/// Does a helper's work, as [`help_if_asked`], and gives this answer to [`ask`]. Must be called first in
-/// `main`.
-#[must_use]
-pub fn help_if_asked_with(answer: OwnAnswer) -> bool {
+/// Does a helper's work if this process was started as one, and returns true at its end. Otherwise [`read`] starts a
+/// helper when it needs one.
+pub(crate) fn help_if_asked_with(answers: &Answers) -> bool {
     if std::env::args_os().nth(1).is_some_and(|word| word == HELPER_ARGUMENT) {
         let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
-        let _ = help(answer); // it ends with the program that has started it
+        let _ = help(answers); // it ends with the program that has started it
         return true;
     }
     HELPS.store(true, Ordering::Relaxed);

@@ -24,6 +24,7 @@ pub mod foreground;
 pub mod foreign_file;
 pub mod foreign_process;
 pub mod heap;
+pub mod helper;
 pub mod host;
 pub mod in_time;
 pub mod index;

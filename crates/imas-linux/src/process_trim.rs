@@ -9,9 +9,10 @@ use imas_trim::TrimTime;
 pub use imas_trim::{Done, LeftAlone};
 use serde::{Deserialize, Serialize};
 
-use crate::foreign_process::{self, ForeignFile};
+use crate::foreign_process::{self, Finding, ForeignFile};
 use crate::heap;
 use crate::heap::figures::NotReadable;
+use crate::living_thread;
 use crate::trim_word::{Asked, parsed};
 
 /// Time until a thread that may be interrupted was found, and then until it is back.
@@ -51,12 +52,13 @@ pub fn ask(pid: u32) -> Result<Option<Asked>> {
 /// # Errors
 /// When it may not be looked at.
 pub fn from_outside(pid: u32) -> Result<FromOutside> {
-    let text = foreign_process::read(pid, ForeignFile::TrimFromOutside)?;
+    let text = foreign_process::find_out(pid, Finding::TrimFromOutside, outside_text_of)?;
     serde_json::from_slice(&text).map_err(|_| ErrorKind::InvalidData.into())
 }
 
 /// What came of it, as a text that [`from_outside`] reads. Done in this very process.
 pub(crate) fn outside_text_of(pid: u32) -> Result<Vec<u8>> {
+    let pid = living_thread::of(pid);
     let answer = match heap::trim_site(pid)? {
         Err(reason) => FromOutside::NotReadable(reason),
         Ok(site) => match imas_trim::trim(pid, &site, TIME) {

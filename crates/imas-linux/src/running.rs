@@ -3,14 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Result};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use procfs::process::Process;
 
 use crate::activity::MOST_THREADS;
-use crate::foreign_process::{self, ForeignFile};
+use crate::foreign_process::{self, Finding, ForeignFile};
 use crate::index::{ServiceUnit, group_of_cgroup};
 use crate::interpreter_target::InterpreterTarget;
 use crate::living_thread;
@@ -57,7 +57,7 @@ pub fn one(pid: u32) -> Option<Running> {
 /// The program that the process runs; `None` when it is gone or may not be looked into.
 #[must_use]
 pub fn program_of(pid: u32) -> Option<Program> {
-    let text = foreign_process::read(pid, ForeignFile::Program).ok()?;
+    let text = foreign_process::find_out(pid, Finding::Program, program_text).ok()?;
     let end = text.iter().position(|byte| *byte == 0)?;
     let path = PathBuf::from(OsStr::from_bytes(&text[..end]));
     Some(Program { path, detail: String::from_utf8(text[end + 1..].to_vec()).ok()? })
@@ -67,16 +67,17 @@ pub fn program_of(pid: u32) -> Option<Program> {
 /// processes have taken too much time.
 #[must_use]
 pub fn is_silent(pid: u32) -> bool {
-    [ForeignFile::Program, ForeignFile::MappedFiles]
-        .iter()
-        .any(|file| foreign_process::read(pid, *file).is_err_and(|error| error.kind() == ErrorKind::TimedOut))
+    let program = foreign_process::find_out(pid, Finding::Program, program_text);
+    [program, foreign_process::read(pid, ForeignFile::MappedFiles)]
+        .into_iter()
+        .any(|read| read.is_err_and(|error| error.kind() == ErrorKind::TimedOut))
 }
 
 /// The program that the process runs, as [`program_of`] reads it: its path, a zero, its detail. The files that its
 /// arguments name are looked at, in this very process.
-pub(crate) fn program_text(pid: u32) -> Option<Vec<u8>> {
-    let Program { path, detail } = program(pid)?;
-    Some([path.as_os_str().as_bytes(), &[0], detail.as_bytes()].concat())
+pub(crate) fn program_text(pid: u32) -> Result<Vec<u8>> {
+    let Program { path, detail } = program(pid).ok_or(rustix::io::Errno::SRCH)?;
+    Ok([path.as_os_str().as_bytes(), &[0], detail.as_bytes()].concat())
 }
 
 fn of(process: &Process) -> Option<Running> {

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 use crate::catalogue::CatalogueCandidate;
 use crate::elf::ElfImage;
-use crate::foreign_process::{self, ForeignFile};
+use crate::foreign_process::{self, Finding, ForeignFile};
 use crate::jvm_heap::JvmHeap;
+use crate::living_thread;
 use crate::process;
 use crate::program_file::ProgramFile;
 use crate::running::Running;
@@ -36,7 +37,7 @@ impl RunningRuntime {
     pub fn of(running: &Running) -> Option<Self> {
         let pid = running.pid;
         let file = running.program.path.clone();
-        let text = foreign_process::read(pid, ForeignFile::Runtime).ok()?;
+        let text = foreign_process::find_out(pid, Finding::Runtime, text_of).ok()?;
         let (found, unfit) = serde_json::from_slice(&text).ok()?;
         let found: FoundRuntime = found;
         let words = process::arguments(pid).ok()?.into_iter().skip(1).collect();
@@ -79,7 +80,7 @@ pub fn name_of_candidate<'a>(running: &Running, among: &'a RealCandidates) -> Op
 pub(crate) fn text_of(pid: u32) -> io::Result<Vec<u8>> {
     let none = || Error::from(rustix::io::Errno::NOENT);
     let path = process::executable_path(pid).map_err(|_| none())?;
-    let file = ProgramFile::open(Path::new(&format!("/proc/{pid}/exe")))?;
+    let file = ProgramFile::open(Path::new(&format!("/proc/{}/exe", living_thread::of(pid))))?;
     let elf = ElfImage::of(file.file(), &path).map_err(|_| none())?;
     let found = only(&elf.runtimes).ok().flatten().ok_or_else(none)?.clone();
     Ok(serde_json::to_vec(&(with_version(found, &path), elf.unfit().map(|unfit| unfit.why())))?)

@@ -67,7 +67,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
-    if imas_linux::foreign_process::help_if_asked_with(process_question::answer) {
+    if imas_linux::helper::help_if_asked_with(process_question::answer) {
         return ExitCode::SUCCESS;
     }
     let options = match cli::Options::try_parse() {

@@ -6,7 +6,7 @@ use std::fs::{File, Metadata};
 use std::io::{Error, ErrorKind, Read, Result};
 use std::path::Path;
 
-use super::question::{Asked, ForeignFile, NamedFile, Question};
+use super::question::{Asked, Finding, ForeignFile, NamedFile, Question};
 use super::{GONE, OwnAnswer, failed};
 use crate::executable::Executable;
 use crate::living_thread;
@@ -14,23 +14,26 @@ use crate::living_thread;
 /// Room for most command lines and environments.
 const USUAL_BYTES: usize = 8192;
 
-/// Returns the answer to the question, found out by this very process.
-pub(super) fn of(asked: &Asked<impl AsRef<Path>>, own: OwnAnswer) -> Result<Vec<u8>> {
-    let bytes = match asked.question {
-        Question::File(file) => of_process(asked.subject, file)?,
-        Question::Own => own(asked.subject)?,
-        Question::Named(file) => of_named(file, asked.path.as_ref(), asked.subject)?,
-    };
-    if bytes.len() > asked.question.most_bytes() { Err(ErrorKind::FileTooLarge.into()) } else { Ok(bytes) }
+/// Answers of modules that ask in turn: a helper is given them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Answers {
+    /// To the program's own question.
+    pub(crate) own: OwnAnswer,
+    /// What a process is by the files that it names.
+    pub(crate) finding: fn(Finding, u32) -> Result<Vec<u8>>,
+    /// What a file is that somebody has named, for this user.
+    pub(crate) named: fn(NamedFile, &Path, u32) -> Result<Vec<u8>>,
 }
 
-/// Returns what the file that somebody has named is; `uid` is whose page it has to be.
-pub(super) fn of_named(file: NamedFile, path: &Path, uid: u32) -> Result<Vec<u8>> {
-    match file {
-        NamedFile::Stamp => crate::foreign_file::stamp_text(path),
-        NamedFile::Image => crate::foreign_file::image_text(path),
-        NamedFile::Page => crate::ingest::page_bytes(path, uid),
-    }
+/// Returns the answer to the question, found out by this very process.
+pub(super) fn of(asked: &Asked<impl AsRef<Path>>, answers: &Answers) -> Result<Vec<u8>> {
+    let bytes = match asked.question {
+        Question::File(file) => of_process(asked.subject, file)?,
+        Question::Own => (answers.own)(asked.subject)?,
+        Question::Finding(finding) => (answers.finding)(finding, asked.subject)?,
+        Question::Named(file) => (answers.named)(file, asked.path.as_ref(), asked.subject)?,
+    };
+    if bytes.len() > asked.question.most_bytes() { Err(ErrorKind::FileTooLarge.into()) } else { Ok(bytes) }
 }
 
 /// Returns what the file of the process has.
@@ -49,14 +52,10 @@ pub(super) fn of_process(pid: u32, file: ForeignFile) -> Result<Vec<u8>> {
         ForeignFile::NamedMemory => crate::named_memory::text_of(task),
         ForeignFile::Heaps => crate::heap::text_of(task),
         ForeignFile::JvmCounters => crate::jvm_heap::of_process(task),
-        ForeignFile::TrimFromOutside => crate::process_trim::outside_text_of(task),
         ForeignFile::TrimWord | ForeignFile::TrimRequest => {
             crate::trim_word::text_of(task, file == ForeignFile::TrimRequest)
         }
         ForeignFile::Executable => Ok(executable_text(&std::fs::metadata(path)?)),
-        ForeignFile::Program => crate::running::program_text(pid).ok_or_else(|| failed(GONE)),
-        ForeignFile::Chooser => crate::serving::chooser::text_of(pid).ok_or_else(|| failed(GONE)),
-        ForeignFile::Runtime => crate::running_runtime::text_of(task),
         // Each read looks at the process anew. By several, these texts would be torn where the process ends or runs
         // another image in between, and the beginning of a name would be taken for the name.
         ForeignFile::CommandLine | ForeignFile::Environment => {

@@ -8,8 +8,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use super::answer::{self, Answers};
 use super::question::Asked;
-use super::{OwnAnswer, TOO_LARGE, answer, failed, stat};
+use super::{TOO_LARGE, failed, stat};
 
 /// First argument of a helper.
 pub(super) const HELPER_ARGUMENT: &str = "__read_foreign";
@@ -25,11 +26,11 @@ const MOST_CPU: Duration = Duration::from_secs(5);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
 /// The helper's side: questions and answers pass through its standard input, a socket.
-pub(super) fn help(own: OwnAnswer) -> Result<()> {
+pub(super) fn help(answers: &Answers) -> Result<()> {
     let mut socket = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?);
     loop {
         let asked = Asked::read(&mut socket)?;
-        let (code, bytes) = match answer::of(&asked, own) {
+        let (code, bytes) = match answer::of(&asked, answers) {
             Ok(bytes) => (0, bytes),
             Err(error) if error.kind() == ErrorKind::FileTooLarge => (TOO_LARGE, vec![]),
             Err(error) => (error.raw_os_error().unwrap_or(TOO_LARGE), vec![]),

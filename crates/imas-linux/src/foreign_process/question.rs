@@ -35,17 +35,9 @@ pub enum ForeignFile {
     TrimWord,
     /// Word of the process after it was asked, likewise.
     TrimRequest,
-    /// What came of a trim from outside, as [`crate::process_trim`] does it (`mem`).
-    TrimFromOutside,
-    /// The program that it runs, as [`crate::running`] finds it: by files that the process names (`exe`, `cwd`).
-    Program,
-    /// Who chose its allocator, as [`crate::serving::chooser`] finds it: by the files that it has mapped (`root`).
-    Chooser,
-    /// The language runtime of its executable, as [`crate::running_runtime`] finds it (`exe`).
-    Runtime,
 }
 
-const FILES: [ForeignFile; 17] = [
+const FILES: [ForeignFile; 13] = [
     ForeignFile::CommandLine,
     ForeignFile::Environment,
     ForeignFile::MappedFiles,
@@ -59,10 +51,6 @@ const FILES: [ForeignFile; 17] = [
     ForeignFile::JvmCounters,
     ForeignFile::TrimWord,
     ForeignFile::TrimRequest,
-    ForeignFile::TrimFromOutside,
-    ForeignFile::Program,
-    ForeignFile::Chooser,
-    ForeignFile::Runtime,
 ];
 
 impl ForeignFile {
@@ -73,10 +61,10 @@ impl ForeignFile {
             Self::MappedFiles => "maps",
             Self::Resident | Self::Arenas | Self::NamedMemory => "smaps",
             Self::SmapsRollup => "smaps_rollup",
-            Self::Executable | Self::Program | Self::Runtime => "exe",
+            Self::Executable => "exe",
             Self::Activity => "task",
-            Self::Heaps | Self::TrimWord | Self::TrimRequest | Self::TrimFromOutside => "mem",
-            Self::JvmCounters | Self::Chooser => "root",
+            Self::Heaps | Self::TrimWord | Self::TrimRequest => "mem",
+            Self::JvmCounters => "root",
         }
     }
 
@@ -86,7 +74,6 @@ impl ForeignFile {
     pub(super) fn most_bytes(self) -> usize {
         match self {
             Self::CommandLine | Self::Environment => 1 << 20,
-            Self::Program => (1 << 20) + LONGEST_PATH,
             Self::MappedFiles => crate::mapped_files::MOST_BYTES,
             Self::Arenas => 1 << 20,
             Self::JvmCounters => crate::jvm_heap::MOST_BYTES,
@@ -97,13 +84,26 @@ impl ForeignFile {
             | Self::Activity
             | Self::Heaps
             | Self::TrimWord
-            | Self::TrimRequest
-            | Self::TrimFromOutside
-            | Self::Chooser
-            | Self::Runtime => 1 << 16,
+            | Self::TrimRequest => 1 << 16,
         }
     }
 }
+
+/// What is found out about a process by the files that it names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Finding {
+    /// The program that it runs (`crate::running`).
+    Program,
+    /// Who chose its allocator (`crate::serving::chooser`).
+    Chooser,
+    /// The language runtime of its executable (`crate::running_runtime`).
+    Runtime,
+    /// What came of a trim from outside (`crate::process_trim`).
+    TrimFromOutside,
+}
+
+const FINDINGS: [Finding; 4] =
+    [Finding::Program, Finding::Chooser, Finding::Runtime, Finding::TrimFromOutside];
 
 /// What is asked about a file whose path somebody else has named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,11 +119,12 @@ pub(crate) enum NamedFile {
 const NAMED: [NamedFile; 3] = [NamedFile::Stamp, NamedFile::Image, NamedFile::Page];
 
 /// What a helper is asked.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Question {
     File(ForeignFile),
     /// A question that the program itself answers.
     Own,
+    Finding(Finding),
     Named(NamedFile),
 }
 
@@ -135,31 +136,28 @@ const MOST_OF_IMAGE: usize = 1 << 18;
 const LONGEST_PATH: usize = 4096;
 
 impl Question {
+    /// All questions, by their number.
+    fn all() -> impl Iterator<Item = Self> {
+        let files = FILES.into_iter().map(Self::File).chain([Self::Own]);
+        files.chain(FINDINGS.into_iter().map(Self::Finding)).chain(NAMED.into_iter().map(Self::Named))
+    }
+
     fn of(number: u32) -> Result<Self> {
-        let number = number as usize;
-        let named = || NAMED.get(number.checked_sub(FILES.len() + 1)?);
-        match FILES.get(number) {
-            Some(file) => Ok(Self::File(*file)),
-            None if number == FILES.len() => Ok(Self::Own),
-            None => named().map(|file| Self::Named(*file)).ok_or_else(|| ErrorKind::InvalidInput.into()),
-        }
+        Self::all().nth(number as usize).ok_or_else(|| ErrorKind::InvalidInput.into())
     }
 
     fn number(self) -> u32 {
-        let number = match self {
-            Self::File(file) => FILES.iter().position(|one| *one == file),
-            Self::Own => Some(FILES.len()),
-            Self::Named(file) => {
-                NAMED.iter().position(|one| *one == file).map(|place| FILES.len() + 1 + place)
-            }
-        };
-        number.and_then(|number| u32::try_from(number).ok()).unwrap_or_default()
+        let number = Self::all().position(|one| one == self);
+        number.and_then(|number| u32::try_from(number).ok()).unwrap_or(u32::MAX)
     }
 
     pub(super) fn most_bytes(self) -> usize {
         match self {
             Self::File(file) => file.most_bytes(),
-            Self::Own => MOST_OF_OWN,
+            Self::Own | Self::Finding(Finding::Chooser | Finding::Runtime | Finding::TrimFromOutside) => {
+                MOST_OF_OWN
+            }
+            Self::Finding(Finding::Program) => ForeignFile::CommandLine.most_bytes() + LONGEST_PATH,
             Self::Named(NamedFile::Stamp) => 1 << 10,
             Self::Named(NamedFile::Image) => MOST_OF_IMAGE,
             Self::Named(NamedFile::Page) => imas_abi::TRIAL_PAGE_BYTES,
@@ -168,7 +166,7 @@ impl Question {
 
     /// Whether the helper waits for the process by its own will, within bounds of its own.
     pub(super) fn is_waited_for(self) -> bool {
-        matches!(self, Self::File(ForeignFile::TrimFromOutside))
+        self == Self::Finding(Finding::TrimFromOutside)
     }
 }
 
@@ -225,14 +223,11 @@ mod tests {
 
     #[test]
     fn a_question_is_read_as_it_was_written() {
-        let numbers = (0..).map_while(|number| Some((number, Question::of(number).ok()?)));
-        let all: Vec<(u32, Question)> = numbers.collect();
-        assert_eq!(all.len(), FILES.len() + 1 + NAMED.len());
-        for (number, question) in all {
-            assert_eq!(question.number(), number);
+        assert_eq!(Question::all().count(), FILES.len() + 1 + FINDINGS.len() + NAMED.len());
+        for question in Question::all() {
             let asked = Asked { question, subject: 7, path: Path::new("/a b") };
             let read = Asked::read(&mut asked.bytes().unwrap().as_slice()).unwrap();
-            assert_eq!((read.question.number(), read.subject, read.path.as_path()), (number, 7, asked.path));
+            assert_eq!((read.question, read.subject, read.path.as_path()), (question, 7, asked.path));
         }
         let long = "x".repeat(LONGEST_PATH + 1);
         assert!(Asked { question: Question::Own, subject: 1, path: Path::new(&long) }.bytes().is_err());

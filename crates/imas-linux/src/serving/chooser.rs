@@ -2,6 +2,7 @@
 //! Who chose the allocator of a process.
 
 use std::ffi::OsStr;
+use std::io::Result;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
@@ -9,7 +10,7 @@ use serde::Serialize;
 
 use super::injected::Injected;
 use crate::elf::ElfImage;
-use crate::foreign_process::{self, ForeignFile};
+use crate::foreign_process::{self, Finding};
 use crate::library_name::{file_name, former_path, is_of_glibc};
 use crate::living_thread;
 use crate::running::Running;
@@ -73,7 +74,7 @@ impl Choice {
 
     /// The choice by the files that the process has mapped, which a helper looks at. `None` where these do not answer.
     fn by_files(pid: u32) -> Option<Self> {
-        let text = foreign_process::read(pid, ForeignFile::Chooser).ok()?;
+        let text = foreign_process::find_out(pid, Finding::Chooser, text_of).ok()?;
         let [by, preloader, file @ ..] = text.as_slice() else { return None };
         Some(Self {
             by: *BY_FILES.get(usize::from(*by))?,
@@ -109,8 +110,9 @@ impl Choice {
 }
 
 /// The choice of a process's allocator by its files, as [`Choice::by_files`] reads it.
-pub(crate) fn text_of(pid: u32) -> Option<Vec<u8>> {
-    Choice::here(&crate::running::one(pid)?).text()
+pub(crate) fn text_of(pid: u32) -> Result<Vec<u8>> {
+    let choice = crate::running::one(pid).map(|running| Choice::here(&running));
+    Ok(choice.and_then(|choice| choice.text()).ok_or(rustix::io::Errno::SRCH)?)
 }
 
 /// Mapped files that define malloc, without the C library.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use imas_cli::format::mib;
-use imas_cli::message::Hinted;
+use imas_cli::message::{self, Hinted};
 use imas_cli::{output, table};
 use imas_engine::context::Context;
 use imas_linux::heap::figures::NotReadable;
@@ -28,7 +28,6 @@ use serde_json::json;
 
 use super::unit;
 use crate::command_line::service_args::TrimArgs;
-use crate::look::process_memory::not_seen;
 
 /// Exit status when nothing was given back by any process.
 const NO_ANSWER: u8 = 1;
@@ -118,8 +117,9 @@ fn meant(args: &TrimArgs) -> Result<Vec<Running>> {
         return Ok(running::all().into_iter().filter(|process| process.pid != own).collect());
     };
     if let Ok(pid) = word.parse() {
-        let found = running::one(pid)
-            .ok_or_else(|| not_seen(pid, "root may trim another user's processes: sudo imas trim PID"))?;
+        let found = running::one(pid).ok_or_else(|| {
+            message::not_seen(pid, "root may trim another user's processes: sudo imas trim PID")
+        })?;
         return Ok(vec![found]);
     }
     let of_container = |process: &Running| process.is_of_container(word);

@@ -27,7 +27,7 @@ use serde::Serialize;
 use crate::command_line::cli::JsonArgs;
 use crate::look::active::Active;
 use crate::look::heap_words::{self, size};
-use imas_cli::message::Hinted;
+use imas_cli::message;
 use imas_cli::output;
 use imas_engine::context::Context;
 
@@ -111,25 +111,13 @@ enum Verdict {
     Unknown,
 }
 
-/// Why a process cannot be looked at; `hint` is for one that belongs to another user.
-pub(crate) fn not_seen(pid: u32, hint: &str) -> anyhow::Error {
-    if running::is_silent(pid) {
-        return Hinted::error(
-            format!(
-                "process {pid} does not let itself be looked at: its memory, or a file that it names, does not answer"
-            ),
-            "its user has a file system that is silent (FUSE), or its processes take long to be looked at: try later",
-        );
-    }
-    Hinted::error(
-        format!("process {pid} does not exist, has ended, is the kernel's, or belongs to another user"),
-        hint,
-    )
-}
-
 pub(crate) fn run(pid: u32, json: JsonArgs, context: &Context) -> Result<ExitCode> {
-    let gone =
-        || not_seen(pid, "another user's processes can be looked into by root: sudo imas explain --pid PID");
+    let gone = || {
+        message::not_seen(
+            pid,
+            "another user's processes can be looked into by root: sudo imas explain --pid PID",
+        )
+    };
     let running = running::one(pid).ok_or_else(gone)?;
     let resident = ResidentMemory::of(pid).ok_or_else(gone)?;
     let memory = memory(context, &running, resident);
