@@ -150,11 +150,10 @@ fn reader() -> MutexGuard<'static, ForeignReader> {
     READER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Owner of a process, by its real uid: files in /proc of a process that cannot be dumped belong to root.
+/// Owner of a process, by its real uid.
 #[must_use]
 pub fn owner_of(pid: u32) -> Option<u64> {
-    let uid = Process::new(i32::try_from(pid).ok()?).ok()?.status().ok()?.ruid;
-    Some(owner_of_uid(uid))
+    crate::process::real_uid(pid).map(owner_of_uid)
 }
 
 /// Who answers for the processes and files of a uid ([`set_owners`]).

@@ -59,6 +59,19 @@ pub fn resident_bytes(pid: u32) -> Option<u64> {
     Some(pages? * procfs::page_size())
 }
 
+/// Returns the real uid of a process: files in /proc of one that cannot be dumped belong to root.
+#[must_use]
+pub fn real_uid(pid: u32) -> Option<u32> {
+    Some(open(pid).ok()?.status().ok()?.ruid)
+}
+
+/// Returns the resident bytes of a process that are in no file and no shared memory; `None` where it has none.
+#[must_use]
+pub fn anonymous_bytes(pid: u32) -> Option<u64> {
+    let kib = |task| open(task).ok()?.status().ok()?.rssanon.filter(|kib| *kib > 0);
+    Some(living_thread::ask(pid, kib)? << 10)
+}
+
 /// Returns the file that the process executes.
 ///
 /// # Errors
