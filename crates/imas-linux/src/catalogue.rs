@@ -19,6 +19,7 @@ use crate::runtime::{Runtime, RuntimeSettings};
 use crate::trust;
 use entry::{Entry, File};
 pub use installed::build_of;
+pub(crate) use installed::find as find_installed;
 pub use obstacle::{obstacle, withheld};
 
 /// The name of the candidate that leaves the program untouched.
