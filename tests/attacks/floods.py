@@ -199,6 +199,62 @@ def inotify_exhausted(world):
     world.serves("inotify")
 
 
+# Two kinds of large processes: with memory that all of them share, and with copies that a fork left in one place.
+LARGE = """
+import mmap, os, time
+shared = mmap.mmap(-1, 256 << 20)
+held = bytearray(b"x") * (128 << 20)
+for number in range(160):
+    if os.fork() == 0:
+        if number % 2: sum(shared[::4096])
+        time.sleep(1000)
+print("ready", flush=True)
+time.sleep(1000)
+"""
+# Two threads that sleep, and 60 MB of which all but every hundredth block is free.
+HOLDER = """
+import ctypes, threading, time
+libc = ctypes.CDLL(None)
+libc.malloc.restype = ctypes.c_void_p
+libc.memset.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t]
+libc.malloc.argtypes = [ctypes.c_size_t]
+libc.free.argtypes = [ctypes.c_void_p]
+[threading.Thread(target=time.sleep, args=(1e6,), daemon=True).start() for _ in range(2)]
+blocks = [libc.malloc(1000) for _ in range(60000)]
+for block in blocks: libc.memset(block, 1, 1000)
+for at, block in enumerate(blocks):
+    if at % 100: libc.free(block)
+print("ready", flush=True)
+time.sleep(1000)
+"""
+GIVES_BACK = {"LD_PRELOAD": "/usr/lib/imas/libimas-giveback.so:/usr/lib/imas/libimas-guard.so", "IMAS_UNSET": "LD_PRELOAD"}
+
+
+def begin_ready(world, user, script, **more):
+    """A process of the user that has done what the script does before it says so."""
+    output = pathlib.Path(f"/tmp/ready-{user}-{time.monotonic_ns()}")
+    with open(output, "wb") as written:
+        process = world.as_user(user, "/usr/bin/python3", "-c", script, stdout=written, stderr=written, **more)
+    world.wait("it is ready", lambda: "ready" in output.read_text())
+    return process
+
+
+def large_processes_where_memory_is_short(world):
+    """They are the largest of the machine, and none can answer; four others of the same user can, and hold more than
+    alice's. She is asked in the first round all the same."""
+    begin_ready(world, "mallory", LARGE)
+    for _ in range(4):
+        begin_ready(world, "mallory", HOLDER.replace("60000", "90000"), env=GIVES_BACK)
+    alices = begin_ready(world, "alice", HOLDER, env=GIVES_BACK)
+    CONFIG.write_text(SETTINGS + "short_at = 0.0\n")
+    world.daemon.send_signal(signal.SIGHUP)
+    begin = time.monotonic()
+    world.wait("alice's process is asked", lambda: f"memory is short: process {alices.pid} (" in world.log.read_text())
+    asked = world.status()["counters"]["trims_asked"]
+    print(f"  memory is short: alice's process answered within {time.monotonic() - begin:.1f} s, {asked} were asked in all", flush=True)
+    world.serves("short")
+
+
 def all_at_once(world):
     """All of these at once, and processes that are slow to be looked at, with the normal load of the harness."""
     time.sleep(10)
@@ -247,5 +303,6 @@ ATTACKS = [
     room_for_pages_held_by_a_deleted_file,
     pages_of_living_processes,
     inotify_exhausted,
+    large_processes_where_memory_is_short,
     all_at_once,
 ]

@@ -50,8 +50,9 @@ impl std::fmt::Debug for CandidateRules<'_> {
 
 /// Whether the candidate's allocator, in the version of the catalogue, is disabled for every program.
 fn is_disabled(disabled: &[Disabled], candidate: &catalogue::CatalogueCandidate) -> bool {
-    let version = candidate.version.as_deref().unwrap_or_default();
-    disabled.iter().any(|one| one.allocator == candidate.allocator && one.version == version)
+    let version = version_for_policy(candidate);
+    let is_it = |one: &Disabled| one.version == version || one.version.is_empty();
+    disabled.iter().any(|one| one.allocator == candidate.allocator && is_it(one))
 }
 
 /// Which candidates of the catalogue a program gets.
@@ -141,7 +142,20 @@ pub fn version_served(catalogue: &Catalogue, candidate: &str, served: &str) -> S
     match reported {
         // Our glue around a library of the distribution is built without knowing which build it will find.
         Some(version) if candidate.needs.is_none() => version.to_owned(),
-        _ => candidate.version.clone().unwrap_or_default(),
+        _ => version_for_policy(candidate),
+    }
+}
+
+/// The version by which trials are told apart: quarantines end with another one. Settings of glibc have that of the
+/// machine's C library. Those of a runtime have none, for its version is part of the program's build; the program
+/// untouched has none.
+#[must_use]
+pub fn version_for_policy(candidate: &catalogue::CatalogueCandidate) -> String {
+    let is_of_glibc = candidate.library.is_none() && candidate.runtime.is_none() && !candidate.is_system();
+    match &candidate.version {
+        Some(version) => version.clone(),
+        None if is_of_glibc => imas_linux::host::glibc_release(),
+        None => String::new(),
     }
 }
 
@@ -159,7 +173,7 @@ pub fn version(candidate: &catalogue::CatalogueCandidate) -> String {
 
 /// The candidate as the policy sees it, available and tested.
 fn for_policy(candidate: &catalogue::CatalogueCandidate) -> Candidate {
-    let version = candidate.version.clone().unwrap_or_default();
+    let version = version_for_policy(candidate);
     let serves = names_when_serving(candidate, &version);
     let (name, of_runtime) = (candidate.name.clone(), candidate.runtime.is_some());
     Candidate { name, version, serves, available: true, tested: true, of_runtime }
@@ -334,12 +348,36 @@ mod tests {
     }
 
     #[test]
+    fn a_new_c_library_ends_what_was_held_against_its_settings() {
+        let (_folder, catalogue) = catalogue();
+        let lean = for_policy(catalogue.find("glibc:lean").unwrap());
+        assert!(lean.version.starts_with("2."), "{}", lean.version);
+        let under =
+            |version: &str| TrialRecord { allocator_version: version.into(), ..TrialRecord::default() };
+        assert!(
+            under(&lean.version).is_of_version(&lean.version) && !under("2.1").is_of_version(&lean.version)
+        );
+        assert!(under("").is_of_version(&lean.version), "of an IMAS that did not know it");
+        let is_disabled_for = |version: &str| {
+            let disabled = Disabled {
+                allocator: "glibc".into(),
+                version: version.into(),
+                at_s: 0.0,
+                why: String::new(),
+            };
+            is_disabled(&[disabled], catalogue.find("glibc:lean").unwrap())
+        };
+        assert!(is_disabled_for(&lean.version) && is_disabled_for("") && !is_disabled_for("2.1"));
+    }
+
+    #[test]
     fn the_version_that_served_is_the_reported_one_or_the_catalogues() {
         let (_folder, catalogue) = catalogue();
         let version = |candidate, served| version_served(&catalogue, candidate, served);
         assert_eq!(version("jemalloc", "jemalloc 5.2"), "5.2", "of the library that was loaded");
         assert_eq!(version("jemalloc", "libjemalloc.so"), "5.3");
-        assert_eq!(version("glibc:lean", "libc.so.6"), "");
+        assert_eq!(version("glibc:lean", "libc.so.6"), imas_linux::host::glibc_release());
+        assert_eq!(version("system", "libc.so.6"), "");
         assert_eq!(version("unknown", "x 1"), "");
     }
 }

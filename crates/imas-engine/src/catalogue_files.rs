@@ -24,6 +24,14 @@ pub fn of_user(lib_dir: &Path) -> Vec<PathBuf> {
     of_machine(lib_dir).into_iter().chain(added).collect()
 }
 
+/// The files that the operator or the user added, and the folders of these.
+#[must_use]
+pub fn added_files() -> Vec<PathBuf> {
+    let folders = folders();
+    let files: Vec<_> = folders.iter().flat_map(|folder| added(folder)).collect();
+    folders.into_iter().chain(files).collect()
+}
+
 /// Where the user adds candidates. None without a home folder.
 #[must_use]
 pub fn folder_of_user() -> Option<PathBuf> {

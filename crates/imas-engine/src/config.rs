@@ -16,7 +16,7 @@ use serde::Deserialize;
 
 use crate::daemon_status::DaemonStatus;
 use crate::flags::{MemoryLimit, PolicyName, RulesArgs};
-use crate::folders::xdg;
+use crate::folders::{self, xdg};
 use crate::seconds;
 
 /// The daemon's own file, unless its status names another.
@@ -100,6 +100,7 @@ impl Config {
     }
 
     fn read_file(file: &Path, parse: fn(&str) -> Result<Self, String>) -> Result<Self> {
+        folders::check(file)?;
         let read = match std::fs::read_to_string(file) {
             Ok(text) => parse(&text),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::catalogue_files;
 use crate::config::Config;
 use crate::flags::Places;
+use crate::folders;
 use crate::store_place;
 
 /// The store of the whole machine, which imasd keeps.
@@ -63,23 +64,48 @@ impl Context {
     /// When the library folder, the store's place or the configuration is not usable.
     pub fn beside(places: &Places, run_dir: &Path) -> Result<Self> {
         let lib_dir = lib_dir(places.lib_dir.as_deref())?;
+        catalogue_files::added_files().iter().try_for_each(|file| folders::check(file))?;
         let config = if places.system { Config::of_the_daemon(run_dir)? } else { Config::read()? };
-        Ok(Self {
+        let store_path = match places.system {
+            true => SYSTEM_STORE.into(),
+            false => store_place::path(places.store.as_deref())?,
+        };
+        let context = Self {
             libraries: Libraries::of(&lib_dir),
             catalogue: Catalogue::read(&catalogue_files::of_user(&lib_dir)),
             limits: config.limits(places.retest),
             config,
-            store_path: if places.system {
-                SYSTEM_STORE.into()
-            } else {
-                store_place::path(places.store.as_deref())?
-            },
+            store_path,
             of_the_system: places.system,
             store_arguments: store_arguments(places),
             store_named: places.store_named,
             own_obstacle: OnceLock::new(),
             lib_dir,
-        })
+        };
+        context.check_owners(places)?;
+        Ok(context)
+    }
+
+    /// Refuses an installation or a store that another user could change, unless this user named the store for this very
+    /// command. The system's is imasd's. An installation without a name is beside this very program.
+    fn check_owners(&self, places: &Places) -> Result<()> {
+        if places.lib_dir.is_some() {
+            let (ours, catalogue) = (&self.libraries, self.lib_dir.join("catalogue.toml"));
+            let files = [&catalogue, &ours.hook, &ours.guard, &ours.give_back, &ours.settings];
+            let built = self.catalogue.all().filter(|candidate| !candidate.added);
+            let libraries = built.filter_map(|candidate| candidate.library.as_ref());
+            let links = &ours.preload_folder;
+            files.into_iter().chain(links).chain(libraries).try_for_each(|file| folders::check(file))?;
+        }
+        if self.is_by_name() {
+            return Ok(());
+        }
+        store_place::files(&self.store_path).iter().try_for_each(|file| folders::check(file))
+    }
+
+    /// Whether the store is the one that was asked for, whoever may change it.
+    fn is_by_name(&self) -> bool {
+        self.of_the_system || self.store_named
     }
 
     /// The installation as the whole machine uses it: no user's files are read, none is needed, and no typing
@@ -160,6 +186,9 @@ impl Context {
     /// When it cannot be opened; the error has a hint.
     pub fn open_store_within(&self, timeout: Duration) -> Result<Store> {
         self.check_daemons_store()?;
+        if !self.is_by_name() {
+            folders::check_place(&self.store_path)?;
+        }
         let open = if self.store_named { Store::open_as_it_is } else { Store::open_within };
         let store = open(&self.store_path, timeout).map_err(|error| store_error(&error))?;
         if let Some(aside) = store.set_aside() {

@@ -24,6 +24,16 @@ pub fn path(named: Option<&Path>) -> Result<PathBuf> {
     Ok(folder.join(FILE))
 }
 
+/// The files of a store: itself, and those beside it that `SQLite` reads.
+#[must_use]
+pub fn files(store: &Path) -> [PathBuf; 4] {
+    ["", "-wal", "-shm", "-journal"].map(|end| {
+        let mut file = store.as_os_str().to_owned();
+        file.push(end);
+        file.into()
+    })
+}
+
 /// The path by which a store is known: its folder is no link, for one store may be named in several ways.
 #[must_use]
 pub fn real(store: &Path) -> PathBuf {

@@ -10,7 +10,8 @@ use std::io::{Error, ErrorKind, Result};
 use imas_core::server_run::ArenaHeaps;
 use procfs::process::{MMPermissions, MMapPath, MemoryMap, Process};
 
-use crate::foreign_process::{self, ForeignFile, resident_bytes};
+use crate::foreign_process::{self, Finding, resident_bytes};
+use crate::living_thread;
 use crate::mapping_text::{of_task, with_neighbours};
 
 /// `HEAP_MAX_SIZE` of glibc on 64-bit machines.
@@ -24,7 +25,7 @@ const MOST_HEAPS: usize = 1 << 16;
 pub fn arena_heaps(pid: u32) -> Option<ArenaHeaps> {
     let process = Process::new(i32::try_from(pid).ok()?).ok()?;
     let stat = process.stat().ok()?;
-    let text = foreign_process::read(pid, ForeignFile::Arenas).ok()?;
+    let text = foreign_process::find_out(pid, Finding::Arenas, text_of).ok()?;
     let (main_bytes, heap_bytes) = serde_json::from_slice(&text).ok()?;
     Some(ArenaHeaps {
         process: stat.comm,
@@ -36,8 +37,9 @@ pub fn arena_heaps(pid: u32) -> Option<ArenaHeaps> {
     })
 }
 
-/// Bytes of `[heap]` and of each other heap of a task, as a text for [`arena_heaps`]. All is read in this very process.
-pub(crate) fn text_of(task: u32) -> Result<Vec<u8>> {
+/// Bytes of `[heap]` and of each other heap of a process, as a text for [`arena_heaps`]. All is read in this very process.
+pub(crate) fn text_of(pid: u32) -> Result<Vec<u8>> {
+    let task = living_thread::of(pid);
     let sums = sums(of_task(task, "smaps")?)?;
     if sums.1.len() > MOST_HEAPS {
         return Err(ErrorKind::FileTooLarge.into());

@@ -16,8 +16,10 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::runtime::{Runtime, RuntimeSettings};
+use crate::trust;
 use entry::{Entry, File};
 pub use installed::build_of;
+pub(crate) use installed::find as find_installed;
 pub use obstacle::{obstacle, withheld};
 
 /// The name of the candidate that leaves the program untouched.
@@ -159,6 +161,13 @@ impl Catalogue {
     }
 
     fn read_file(&mut self, file: &Path, added: bool) {
+        if let Some(why) = trust::foreign(file).filter(|_| added) {
+            return self.problem(
+                file,
+                None,
+                format!("not read, because another user could change it: {why}"),
+            );
+        }
         let text = match std::fs::read_to_string(file) {
             Ok(text) => text,
             Err(error) => return self.problem(file, None, format!("cannot be read: {error}")),

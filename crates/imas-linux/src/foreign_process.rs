@@ -32,7 +32,7 @@ pub(crate) use self::answer::Answers;
 use self::helper::{HELPER_ARGUMENT, Helper, help, is_of_ended};
 pub use self::question::ForeignFile;
 use self::question::{Asked, Question};
-pub(crate) use self::question::{Finding, NamedFile};
+pub(crate) use self::question::{Finding, MOST_OF_MAPPED_FILES, NamedFile};
 use crate::container::{self, Container};
 use crate::executable::Executable;
 use crate::in_time::ROOT;
@@ -114,8 +114,13 @@ pub fn owner_of(pid: u32) -> Option<u64> {
     if let Some(container) = CONTAINER_OF.with_borrow(|container_of| container_of(pid)) {
         return Some(container.account());
     }
-    let uid = Process::new(i32::try_from(pid).ok()?).ok()?.status().ok()?.ruid;
-    Some(owner_of_uid(uid))
+    real_uid(pid).map(owner_of_uid)
+}
+
+/// Returns the real uid of a process: files in /proc of one that cannot be dumped belong to root.
+#[must_use]
+pub fn real_uid(pid: u32) -> Option<u32> {
+    Some(Process::new(i32::try_from(pid).ok()?).ok()?.status().ok()?.ruid)
 }
 
 /// Who answers for the processes and files of a uid ([`set_owners`]).

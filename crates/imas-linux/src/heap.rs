@@ -17,7 +17,7 @@ pub mod figures;
 mod found;
 mod in_memory;
 mod layout;
-mod libc;
+pub(crate) mod libc;
 pub mod memory;
 mod process_memory;
 mod residency;

@@ -5,6 +5,7 @@
 use std::io::{ErrorKind, Result};
 
 use crate::foreign_process::{self, Answers, Finding, OwnAnswer};
+use crate::{arenas, mapped_files, named_memory, resident};
 use crate::{foreign_file, process_trim, running, running_runtime, serving};
 
 /// Must be called first in `main`. Does a helper's work if this process was started as one, and returns true at its
@@ -27,5 +28,9 @@ fn found_out(finding: Finding, pid: u32) -> Result<Vec<u8>> {
         Finding::Chooser => serving::chooser::text_of(pid),
         Finding::Runtime => running_runtime::text_of(pid),
         Finding::TrimFromOutside => process_trim::outside_text_of(pid),
+        Finding::MappedFiles => mapped_files::text_of(pid),
+        Finding::Resident => resident::text_of(pid),
+        Finding::Arenas => arenas::text_of(pid),
+        Finding::NamedMemory => named_memory::text_of(pid),
     }
 }

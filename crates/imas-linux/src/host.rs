@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What machine this is, for the record beside every result.
 
+use std::sync::{Mutex, PoisonError};
+
 use procfs::{CpuInfo, Current, Meminfo};
 use serde::{Deserialize, Serialize};
+
+use crate::file_stamp::StampedPath;
+use crate::heap::libc::version_of_file;
+use crate::plain_file;
 
 /// The machine a measurement was made on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,9 +90,37 @@ pub fn libc_version() -> String {
     output.map_or_else(|_| String::new(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
+/// Most bytes of the C library's file.
+const MOST_OF_LIBC: usize = 32 << 20;
+/// The version of the C library, and the file that it was read from.
+static RELEASE: Mutex<Option<(StampedPath, String)>> = Mutex::new(None);
+
+/// Version of the machine's glibc, such as `2.36`; empty where it cannot be read. It is read again when the file has
+/// changed: a library is upgraded while a daemon runs.
+#[must_use]
+pub fn glibc_release() -> String {
+    let Some(file) = crate::catalogue::find_installed("libc.so.6") else { return String::new() };
+    let mut known = RELEASE.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, release)) = known.as_ref().filter(|(file, _)| file.is_unchanged()) {
+        return release.clone();
+    }
+    let stamp = StampedPath::now(&file);
+    let release = plain_file::read(&file, MOST_OF_LIBC).ok().and_then(|bytes| version_of_file(&bytes));
+    let release = release.unwrap_or_default();
+    *known = Some((stamp, release.clone()));
+    release
+}
+
 #[cfg(test)]
 mod tests {
     use procfs::FromRead as _;
+
+    #[test]
+    fn the_release_of_the_c_library_is_what_getconf_says() {
+        let release = super::glibc_release();
+        assert_eq!(super::libc_version(), format!("glibc {release}"));
+        assert_eq!(super::glibc_release(), release);
+    }
 
     #[test]
     fn cpus_without_a_name_are_known_by_numbers() {

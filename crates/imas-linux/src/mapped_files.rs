@@ -13,15 +13,14 @@ use procfs::ProcResult;
 use procfs::process::{MMapPath, MemoryMap};
 
 use crate::environment::GUARD;
-use crate::foreign_process::{self, ForeignFile};
+use crate::foreign_process::{self, Finding, MOST_OF_MAPPED_FILES as MOST_BYTES};
 use crate::library_name::{CLibrary, file_name, former_path};
+use crate::living_thread;
 use crate::mapping_text::of_task;
 use crate::replaced_libraries::{ReplacedLibraries, may_be_replaced};
 
 /// Most files of a process, and most bytes of their names: a database may have thousands.
 const MOST_FILES: usize = 1 << 14;
-/// Most bytes of the text that has them.
-pub(crate) const MOST_BYTES: usize = 1 << 20;
 
 /// The files that a process has mapped.
 #[derive(Debug, Clone, Default)]
@@ -40,7 +39,7 @@ impl MappedFiles {
     /// When there is no such process, it is not ours to look at, or it has more than 16,384 files, or a mebibyte of their
     /// names.
     pub fn of(pid: u32) -> ProcResult<Self> {
-        Ok(Self::in_text(&foreign_process::read(pid, ForeignFile::MappedFiles)?))
+        Ok(Self::in_text(&foreign_process::find_out(pid, Finding::MappedFiles, text_of)?))
     }
 
     /// The files in the text of a helper; lines that are none are left out.
@@ -106,8 +105,9 @@ impl MappedFiles {
     }
 }
 
-/// The files that a task has mapped, a line each: what became of it, and its path. All is read in this very process.
-pub(crate) fn text_of(task: u32) -> Result<Vec<u8>> {
+/// The files that a process has mapped, a line each: what became of it, and its path. All is read in this very process.
+pub(crate) fn text_of(pid: u32) -> Result<Vec<u8>> {
+    let task = living_thread::of(pid);
     let files = distinct(of_task(task, "maps")?)?;
     let libraries = ReplacedLibraries::of(task, files.values().flatten().copied());
     let mut text = String::new();

@@ -7,7 +7,8 @@ use std::io::{Error, Result};
 use imas_core::printable;
 use procfs::process::{MMapPath, MemoryMap};
 
-use crate::foreign_process::{self, ForeignFile};
+use crate::foreign_process::{self, Finding};
+use crate::living_thread;
 use crate::mapping_text::of_task;
 
 /// Most names that are counted one by one: a process may give each mapping a name of its own.
@@ -16,12 +17,13 @@ const MOST_NAMES: usize = 32;
 /// Resident bytes by name, the largest first. Empty where nothing is named, or the process is not ours to look at.
 #[must_use]
 pub fn of(pid: u32) -> Vec<(String, u64)> {
-    let text = foreign_process::read(pid, ForeignFile::NamedMemory).unwrap_or_default();
+    let text = foreign_process::find_out(pid, Finding::NamedMemory, text_of).unwrap_or_default();
     serde_json::from_slice(&text).unwrap_or_default()
 }
 
-/// The sums of a task as a text for [`of`]. All is read in this very process.
-pub(crate) fn text_of(task: u32) -> Result<Vec<u8>> {
+/// The sums of a process as a text for [`of`]. All is read in this very process.
+pub(crate) fn text_of(pid: u32) -> Result<Vec<u8>> {
+    let task = living_thread::of(pid);
     serde_json::to_vec(&sums(of_task(task, "smaps")?)?).map_err(Error::other)
 }
 

@@ -59,6 +59,13 @@ pub fn resident_bytes(pid: u32) -> Option<u64> {
     Some(pages? * procfs::page_size())
 }
 
+/// Returns the resident bytes of a process that are in no file and no shared memory; `None` where it has none.
+#[must_use]
+pub fn anonymous_bytes(pid: u32) -> Option<u64> {
+    let kib = |task| open(task).ok()?.status().ok()?.rssanon.filter(|kib| *kib > 0);
+    Some(living_thread::ask(pid, kib)? << 10)
+}
+
 /// Returns the file that the process executes.
 ///
 /// # Errors

@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::arenas;
 use crate::footprint;
-use crate::foreign_process::{self, ForeignFile};
+use crate::foreign_process::{self, Finding};
+use crate::living_thread;
 use crate::mapping_text::{of_task, with_neighbours};
 
 /// Bytes by kind. The kinds add up to [`ResidentMemory::total`]; the last three are parts of them, or beside
@@ -74,7 +75,8 @@ impl ResidentMemory {
     /// # Errors
     /// As [`foreign_process::read`]; `NotFound` where it has none.
     pub fn looked_at(pid: u32) -> Result<Self> {
-        let memory: Self = serde_json::from_slice(&foreign_process::read(pid, ForeignFile::Resident)?)?;
+        let memory: Self =
+            serde_json::from_slice(&foreign_process::find_out(pid, Finding::Resident, text_of)?)?;
         if memory.total() > 0 { Ok(memory) } else { Err(std::io::ErrorKind::NotFound.into()) }
     }
 
@@ -110,8 +112,9 @@ impl ResidentMemory {
     }
 }
 
-/// Resident memory of a task as a text for [`ResidentMemory::looked_at`]. All is read in this very process.
-pub(crate) fn text_of(task: u32) -> Result<Vec<u8>> {
+/// Resident memory of a process as a text for [`ResidentMemory::looked_at`]. All is read in this very process.
+pub(crate) fn text_of(pid: u32) -> Result<Vec<u8>> {
+    let task = living_thread::of(pid);
     let stack = getrlimit(Resource::Stack).current.unwrap_or(UNLIMITED);
     serde_json::to_vec(&sum(of_task(task, "smaps")?, stack)?).map_err(Error::other)
 }

@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use procfs::process::Process;
 
 use crate::activity::MOST_THREADS;
-use crate::foreign_process::{self, Finding, ForeignFile};
+use crate::foreign_process::{self, Finding};
 use crate::index::{ServiceUnit, group_of_cgroup};
 use crate::interpreter_target::InterpreterTarget;
 use crate::living_thread;
-use crate::mapped_files::MappedFiles;
+use crate::mapped_files::{self, MappedFiles};
 use crate::program::Program;
 use crate::sampler::family;
 use crate::started_name;
@@ -68,7 +68,7 @@ pub fn program_of(pid: u32) -> Option<Program> {
 #[must_use]
 pub fn is_silent(pid: u32) -> bool {
     let program = foreign_process::find_out(pid, Finding::Program, program_text);
-    [program, foreign_process::read(pid, ForeignFile::MappedFiles)]
+    [program, foreign_process::find_out(pid, Finding::MappedFiles, mapped_files::text_of)]
         .into_iter()
         .any(|read| read.is_err_and(|error| error.kind() == ErrorKind::TimedOut))
 }

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whether a file may be loaded into other people's processes.
+//! Whether a file may be loaded into other people's processes, and whether this user may go by it.
 
+use std::ffi::OsString;
+use std::fs::Metadata;
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
-/// Why a file may not be loaded into other people's processes: another user could change it.
+use nix::unistd::{Gid, Group, Uid, User};
+
+/// Why a file is not used: another user could change it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the texts of the errors say it")]
 pub enum Untrusted {
@@ -59,6 +64,126 @@ pub(crate) fn one(path: &Path, wanted: u32, sticky: StickyFolder) -> Option<Untr
     (mode & 0o022 != 0 && !is_safe).then(|| Untrusted::Writable { path: path.to_owned(), mode })
 }
 
+/// Why a file that this process goes by (settings, a library, a store) may be another user's doing; `None` where it is
+/// not, and where there is no file. Owner and writers must be root or this user: of the file, of the links that lead to
+/// it, and of each folder on the way. In a folder with the sticky bit only owners replace what is there.
+#[must_use]
+pub fn foreign(file: &Path) -> Option<Untrusted> {
+    let way = Way::to(file);
+    way.fault.filter(|_| way.is_there)
+}
+
+/// The same of a file that this process may have to make: the place counts, whether something is there or not.
+#[must_use]
+pub fn foreign_place(file: &Path) -> Option<Untrusted> {
+    Way::to(file).fault
+}
+
+/// Most symbolic links of one path, as the kernel has it.
+const MOST_LINKS: u32 = 40;
+
+/// The way to a file, as the kernel takes it.
+#[derive(Debug, Default)]
+struct Way {
+    fault: Option<Untrusted>,
+    /// False only where it is known that there is no such file.
+    is_there: bool,
+}
+
+impl Way {
+    fn to(file: &Path) -> Self {
+        let Ok(file) = std::path::absolute(file) else {
+            return Self { fault: Some(Untrusted::Relative(file.to_owned())), is_there: true };
+        };
+        let trusted = Trusted::here();
+        let mut way = Self { fault: None, is_there: true };
+        let (mut at, mut left, mut links) = (PathBuf::from("/"), names(&file), 0);
+        while let Some(name) = left.pop() {
+            if name == ".." {
+                at.pop();
+                continue;
+            }
+            let next = at.join(name);
+            let about = match std::fs::symlink_metadata(&next) {
+                Ok(about) => about,
+                Err(error) => {
+                    way.is_there = !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory);
+                    break;
+                }
+            };
+            way.fault = way.fault.or_else(|| trusted.fault(&next, &about));
+            if !about.is_symlink() {
+                at = next;
+                continue;
+            }
+            links += 1;
+            let Some(target) = std::fs::read_link(&next).ok().filter(|_| links <= MOST_LINKS) else { break };
+            if target.is_absolute() {
+                at = PathBuf::from("/");
+            }
+            left.extend(names(&target));
+        }
+        way
+    }
+}
+
+/// The names of a path, the last one first.
+fn names(path: &Path) -> Vec<OsString> {
+    let name = |part: Component<'_>| match part {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        _ => None,
+    };
+    path.components().rev().filter_map(name).collect()
+}
+
+/// Users who may own what this process goes by: root, itself, and the owner of `/`, who has all files in his hand (in a
+/// user namespace root's files belong to nobody).
+#[derive(Debug)]
+struct Trusted {
+    me: u32,
+    of_all: u32,
+}
+
+impl Trusted {
+    fn here() -> Self {
+        let of_all = std::fs::metadata("/").map_or(0, |about| about.uid());
+        Self { me: nix::unistd::geteuid().as_raw(), of_all }
+    }
+
+    fn has(&self, uid: u32) -> bool {
+        [0, self.me, self.of_all].contains(&uid)
+    }
+
+    /// What lets another user change this file or folder, or put another in its place.
+    fn fault(&self, path: &Path, about: &Metadata) -> Option<Untrusted> {
+        let (owner, mode) = (about.uid(), about.mode() & 0o7777);
+        if !self.has(owner) {
+            return Some(Untrusted::Owner { path: path.to_owned(), owner, wanted: self.me });
+        }
+        let is_kept = about.is_symlink() || (about.is_dir() && mode & 0o1000 != 0);
+        let is_ours_alone = || mode & 0o002 == 0 && !has_acl(path) && self.has_group(about.gid());
+        let is_writable = !is_kept && mode & 0o022 != 0 && !is_ours_alone();
+        is_writable.then(|| Untrusted::Writable { path: path.to_owned(), mode })
+    }
+
+    /// Whether nobody else is in that group: root's, or the one that many distributions give to each user, with the
+    /// user's own name, and with folders that it may write to.
+    fn has_group(&self, gid: u32) -> bool {
+        let Ok(Some(group)) = Group::from_gid(Gid::from_raw(gid)) else { return false };
+        let is_trusted = |name: &String| {
+            User::from_name(name).is_ok_and(|user| user.is_some_and(|user| self.has(user.uid.as_raw())))
+        };
+        let me = || User::from_uid(Uid::from_raw(self.me)).ok().flatten();
+        group.mem.iter().all(is_trusted) && (gid == 0 || me().is_some_and(|me| me.name == group.name))
+    }
+}
+
+/// Whether more users than owner and group have rights: the bits of the group are then the most that any of these has.
+fn has_acl(path: &Path) -> bool {
+    rustix::fs::getxattr(path, "system.posix_acl_access", &mut [0u8; 0]).is_ok_and(|bytes| bytes > 0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,5 +231,87 @@ mod tests {
         std::fs::write(&file, "x").unwrap();
         set(&file, 0o1666);
         assert!(!is_trusted(&file, StickyFolder::Safe), "the bit says nothing of a file");
+    }
+
+    #[test]
+    fn what_this_user_goes_by_is_its_own_or_roots() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("imas.toml");
+        assert_eq!(
+            (foreign(&file), foreign_place(&file)),
+            (None, None),
+            "/tmp is everybody's, and keeps owners apart"
+        );
+        std::fs::write(&file, "").unwrap();
+        assert_eq!((foreign(&file), foreign(Path::new("/usr/bin/env"))), (None, None));
+        set(&file, 0o646);
+        assert_eq!(foreign(&file), Some(Untrusted::Writable { path: file.clone(), mode: 0o646 }));
+        set(&file, 0o600);
+        set(folder.path(), 0o777);
+        let writable = Some(Untrusted::Writable { path: folder.path().to_owned(), mode: 0o777 });
+        assert_eq!(foreign(&file), writable);
+        let absent = folder.path().join("sub/none");
+        assert_eq!(
+            (foreign(&absent), foreign_place(&absent)),
+            (None, writable),
+            "where nothing is, nothing is read"
+        );
+        set(folder.path(), 0o1777);
+        assert_eq!(foreign(&file), None);
+        assert_eq!(foreign(&file.join("no-folder")), None);
+    }
+
+    #[test]
+    fn every_folder_on_the_way_counts_through_links_as_well() {
+        let (folder, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let open = other.path().join("open");
+        std::fs::create_dir(&open).unwrap();
+        let file = folder.path().join("imas.toml");
+        std::fs::write(&file, "").unwrap();
+        // There and back: the link in the middle is in a folder that others may write to.
+        std::os::unix::fs::symlink(folder.path(), open.join("back")).unwrap();
+        std::os::unix::fs::symlink("../there", folder.path().join("self")).unwrap();
+        std::os::unix::fs::symlink(open.join("back"), folder.path().join("there")).unwrap();
+        let named = folder.path().join("there/../there/imas.toml");
+        assert_eq!(std::fs::canonicalize(folder.path().join("there/imas.toml")).unwrap(), file);
+        assert_eq!(foreign(&folder.path().join("there/imas.toml")), None);
+        set(&open, 0o777);
+        assert!(
+            matches!(foreign(&folder.path().join("there/imas.toml")), Some(Untrusted::Writable { path, .. }) if path == open)
+        );
+        assert!(foreign_place(&named).is_some());
+        // Without an end.
+        std::os::unix::fs::symlink("loop", folder.path().join("loop")).unwrap();
+        assert_eq!(foreign_place(&folder.path().join("loop")), None);
+        assert!(foreign_place(&open.join("x")).is_some());
+    }
+
+    #[test]
+    fn what_belongs_to_another_user_is_foreign() {
+        let trusted = Trusted { me: 4_000_000_001, of_all: 0 };
+        let folder = tempfile::tempdir().unwrap();
+        let about = std::fs::metadata(folder.path()).unwrap();
+        let me = nix::unistd::geteuid().as_raw();
+        let is_mine = Trusted { me, of_all: 0 }.fault(folder.path(), &about);
+        assert_eq!(is_mine, None);
+        let theirs = trusted.fault(folder.path(), &about);
+        let expected = Untrusted::Owner { path: folder.path().to_owned(), owner: me, wanted: trusted.me };
+        assert_eq!(theirs, (me != 0).then_some(expected), "root's files are trusted by all");
+        assert_eq!(Trusted { me: 4_000_000_001, of_all: me }.fault(folder.path(), &about), None);
+    }
+
+    #[test]
+    fn a_group_counts_as_nobody_else_only_where_it_is() {
+        let me = nix::unistd::geteuid().as_raw();
+        let trusted = Trusted { me, of_all: 0 };
+        assert!(!trusted.has_group(4_000_000_001), "who is in it is not known");
+        let own = User::from_uid(Uid::from_raw(me)).unwrap().unwrap();
+        let group = Group::from_gid(own.gid).unwrap().unwrap();
+        assert_eq!(
+            trusted.has_group(own.gid.as_raw()),
+            group.name == own.name && group.mem.iter().all(|one| *one == own.name)
+        );
+        let everybodys = Group::from_name("users").unwrap();
+        assert!(everybodys.is_none_or(|users| !trusted.has_group(users.gid.as_raw())));
     }
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Programs that are started by a link: one file may be several programs, and one program may have several names.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::support::{World, build, list, output, succeeded, text};
+use crate::support::{World, build, list, output, printed, succeeded, text};
 
 struct Links {
     world: World,
@@ -83,4 +84,20 @@ fn what_is_known_by_the_file_alone_is_found_by_a_name() {
     let links = Links::new("check-rdb", &["server"]);
     links.start("check-rdb");
     assert_eq!(links.shown("server"), "");
+}
+
+#[test]
+fn a_program_and_a_script_with_a_newline_in_their_names_are_measured() {
+    let links = Links::new("check\nrdb", &[]);
+    links.start("check\nrdb");
+    assert_eq!(links.known(), [("check\nrdb".to_owned(), String::new())]);
+    assert_eq!(links.world.trials().len(), 1);
+    let script = links.folder.join("a\nb.py");
+    std::fs::write(&script, "#!/usr/bin/python3\npass\n").unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    links.start("a\nb.py");
+    assert_eq!(links.known()[1].1, script.to_str().unwrap());
+    assert_eq!(links.world.trials().len(), 2);
+    let shown = printed(&succeeded(output(&mut links.world.imas(["show"]))));
+    assert!(shown.contains("a\\nb.py") && !shown.contains("a\nb.py"), "{shown}");
 }

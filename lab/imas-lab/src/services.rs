@@ -27,6 +27,7 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use imas_engine::context::Context;
 use imas_engine::flags::Places;
+use imas_engine::folders::{check_place, xdg};
 use judge::JudgeArgs;
 use measure::RunArgs;
 use noise::NoiseArgs;
@@ -69,6 +70,10 @@ enum ServicesAction {
 }
 
 pub(crate) fn run(args: &ServicesArgs, places: &Places) -> Result<ExitCode> {
+    if matches!(args.action, ServicesAction::Run(_) | ServicesAction::Replay(_)) {
+        let cache = xdg("XDG_CACHE_HOME", ".cache").map(|folder| folder.join("imas/services"));
+        cache.iter().try_for_each(|folder| check_place(folder))?; // descriptions keep programs there, and run them
+    }
     match &args.action {
         ServicesAction::List(args) => recipes::list(args, &Context::new(places)?),
         ServicesAction::Run(args) => measure::measure(args, &Context::new(places)?),

@@ -26,7 +26,7 @@ use crate::study_args::{SuiteAction, SuitePlaces, SuiteSet};
 use imas_cli::message::Hinted;
 use imas_engine::context::Context;
 use imas_engine::flags::Places;
-use imas_engine::folders::xdg;
+use imas_engine::folders::{check_place, xdg};
 
 /// The file of raw runs in its folder.
 pub(crate) const FILE: &str = "runs.jsonl";
@@ -62,7 +62,9 @@ pub(crate) fn place(cache: Option<&Path>, context: &Context) -> Result<Place> {
     let root = cache.map(Path::to_owned).or_else(folder_of).ok_or_else(|| {
         Hinted::error("no home directory for the suite's inputs", "name a folder with --cache DIR")
     })?;
-    Place::new(&std::path::absolute(root)?, &folder(context)).map_err(hinted)
+    let root = std::path::absolute(root)?;
+    check_place(&root)?; // it has programs that are run
+    Place::new(&root, &folder(context)).map_err(hinted)
 }
 
 fn out(places: &SuitePlaces) -> Result<PathBuf> {

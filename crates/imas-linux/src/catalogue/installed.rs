@@ -16,7 +16,7 @@ fn folders() -> impl Iterator<Item = PathBuf> {
 }
 
 /// The library of that soname, if it is installed.
-pub(super) fn find(soname: &str) -> Option<PathBuf> {
+pub(crate) fn find(soname: &str) -> Option<PathBuf> {
     folders().map(|folder| folder.join(soname)).find(|file| file.is_file())
 }
 

@@ -5,13 +5,20 @@ use std::path::Path;
 
 use super::CatalogueCandidate;
 use crate::elf::{Class, ElfImage};
+use crate::trust;
 
-/// Why the candidate is not offered although it may load: the catalogue's word, or the conformance kit's.
+/// Why the candidate is not offered although it may load: the catalogue's word, the conformance kit's, or that another
+/// user could change a library that was added.
 /// Changes without the library changing, so it is asked each time.
 #[must_use]
 pub fn withheld(candidate: &CatalogueCandidate) -> Option<String> {
     let stated = candidate.withheld.as_ref().map(|reason| format!("withheld: {reason}"));
-    stated.or_else(|| failed_conformance(&candidate.name, candidate.library.as_ref()?))
+    let library = candidate.library.as_ref();
+    let foreign = || {
+        let why = trust::foreign(library.filter(|_| candidate.added)?)?;
+        Some(format!("withheld: another user could change it: {why}"))
+    };
+    stated.or_else(foreign).or_else(|| failed_conformance(&candidate.name, library?))
 }
 
 /// Why a candidate cannot be used here, found without starting anything.

@@ -46,10 +46,6 @@ pub(super) fn of_process(pid: u32, file: ForeignFile) -> Result<Vec<u8>> {
             let text = crate::activity::text_of(pid).ok_or_else(|| failed(GONE))?;
             Ok(text.into_bytes())
         }
-        ForeignFile::MappedFiles => crate::mapped_files::text_of(task),
-        ForeignFile::Resident => crate::resident::text_of(task),
-        ForeignFile::Arenas => crate::arenas::text_of(task),
-        ForeignFile::NamedMemory => crate::named_memory::text_of(task),
         ForeignFile::Heaps => crate::heap::text_of(task),
         ForeignFile::JvmCounters => crate::jvm_heap::of_process(task),
         ForeignFile::TrimWord | ForeignFile::TrimRequest => {

@@ -13,14 +13,6 @@ pub enum ForeignFile {
     CommandLine,
     /// The environment that it was started with.
     Environment,
-    /// Files that are mapped, as [`crate::mapped_files`] reads them (`maps`).
-    MappedFiles,
-    /// Sums of the mappings by kind, as [`crate::resident`] makes them (`smaps`).
-    Resident,
-    /// Heaps of glibc's malloc, as [`crate::arenas`] reads them (`smaps`).
-    Arenas,
-    /// Sums of mappings with names, as [`crate::named_memory`] makes them (`smaps`).
-    NamedMemory,
     /// The sums of the mappings (`smaps_rollup`).
     SmapsRollup,
     /// Link to the file that the process runs (`exe`): a file system may be slow to say what it is.
@@ -37,13 +29,9 @@ pub enum ForeignFile {
     TrimRequest,
 }
 
-const FILES: [ForeignFile; 13] = [
+const FILES: [ForeignFile; 9] = [
     ForeignFile::CommandLine,
     ForeignFile::Environment,
-    ForeignFile::MappedFiles,
-    ForeignFile::Resident,
-    ForeignFile::Arenas,
-    ForeignFile::NamedMemory,
     ForeignFile::SmapsRollup,
     ForeignFile::Executable,
     ForeignFile::Activity,
@@ -58,8 +46,6 @@ impl ForeignFile {
         match self {
             Self::CommandLine => "cmdline",
             Self::Environment => "environ",
-            Self::MappedFiles => "maps",
-            Self::Resident | Self::Arenas | Self::NamedMemory => "smaps",
             Self::SmapsRollup => "smaps_rollup",
             Self::Executable => "exe",
             Self::Activity => "task",
@@ -69,17 +55,12 @@ impl ForeignFile {
     }
 
     /// Most bytes that are read; what has more is an error. A program is given a few hundred KiB of arguments as a
-    /// rule, but a process may put both over as much memory as it likes (`PR_SET_MM_MAP`). Of its mappings, of which it
-    /// may have a million, the helper makes sums: each answer is a few numbers or the names of files.
+    /// rule, but a process may put both over as much memory as it likes (`PR_SET_MM_MAP`).
     pub(super) fn most_bytes(self) -> usize {
         match self {
             Self::CommandLine | Self::Environment => 1 << 20,
-            Self::MappedFiles => crate::mapped_files::MOST_BYTES,
-            Self::Arenas => 1 << 20,
             Self::JvmCounters => crate::jvm_heap::MOST_BYTES,
-            Self::Resident
-            | Self::NamedMemory
-            | Self::SmapsRollup
+            Self::SmapsRollup
             | Self::Executable
             | Self::Activity
             | Self::Heaps
@@ -89,7 +70,8 @@ impl ForeignFile {
     }
 }
 
-/// What is found out about a process by the files that it names.
+/// What is found out about a process by the files that it names, and by its mappings. Of these it may have a million: the
+/// helper makes sums, and the answer is a few numbers or the names of files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Finding {
     /// The program that it runs (`crate::running`).
@@ -100,10 +82,26 @@ pub(crate) enum Finding {
     Runtime,
     /// What came of a trim from outside (`crate::process_trim`).
     TrimFromOutside,
+    /// Files that are mapped (`crate::mapped_files`).
+    MappedFiles,
+    /// Sums of the mappings by kind (`crate::resident`).
+    Resident,
+    /// Heaps of glibc's malloc (`crate::arenas`).
+    Arenas,
+    /// Sums of mappings with names (`crate::named_memory`).
+    NamedMemory,
 }
 
-const FINDINGS: [Finding; 4] =
-    [Finding::Program, Finding::Chooser, Finding::Runtime, Finding::TrimFromOutside];
+const FINDINGS: [Finding; 8] = [
+    Finding::Program,
+    Finding::Chooser,
+    Finding::Runtime,
+    Finding::TrimFromOutside,
+    Finding::MappedFiles,
+    Finding::Resident,
+    Finding::Arenas,
+    Finding::NamedMemory,
+];
 
 /// What is asked about a file whose path somebody else has named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,6 +128,9 @@ pub(super) enum Question {
 
 /// Most bytes of the program's own answer.
 const MOST_OF_OWN: usize = 1 << 16;
+/// Most bytes of the names of mapped files, and of the sizes of heaps.
+pub(crate) const MOST_OF_MAPPED_FILES: usize = 1 << 20;
+const MOST_OF_ARENAS: usize = 1 << 20;
 /// Most bytes of what is said about an executable.
 const MOST_OF_IMAGE: usize = 1 << 18;
 /// The kernel takes no longer path.
@@ -154,10 +155,10 @@ impl Question {
     pub(super) fn most_bytes(self) -> usize {
         match self {
             Self::File(file) => file.most_bytes(),
-            Self::Own | Self::Finding(Finding::Chooser | Finding::Runtime | Finding::TrimFromOutside) => {
-                MOST_OF_OWN
-            }
             Self::Finding(Finding::Program) => ForeignFile::CommandLine.most_bytes() + LONGEST_PATH,
+            Self::Finding(Finding::MappedFiles) => MOST_OF_MAPPED_FILES,
+            Self::Finding(Finding::Arenas) => MOST_OF_ARENAS,
+            Self::Own | Self::Finding(_) => MOST_OF_OWN,
             Self::Named(NamedFile::Stamp) => 1 << 10,
             Self::Named(NamedFile::Image) => MOST_OF_IMAGE,
             Self::Named(NamedFile::Page) => imas_abi::TRIAL_PAGE_BYTES,

@@ -7,6 +7,12 @@ use super::found::{Region, RegionKind};
 use super::layout::Layout;
 use super::memory::{Memory, PageState};
 
+/// Version of a C library of glibc, from the bytes of its file.
+pub(crate) fn version_of_file(bytes: &[u8]) -> Option<String> {
+    let found = bytes.windows(BANNER.len()).position(|part| part == BANNER)?;
+    version_in(&bytes[found..bytes.len().min(found + LINE)])
+}
+
 /// Beginning of glibc's line about itself.
 const BANNER: &[u8] = b"GNU C Library (";
 /// Text in front of the version of the C library.

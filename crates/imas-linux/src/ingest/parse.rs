@@ -66,7 +66,7 @@ fn page(header: &PageHeader, kind: PageKind, clock: Clock, calls: Calls) -> Resu
         trial_id: text::name("trial_id", &header.trial_id)?,
         candidate: text::name("candidate", &header.candidate)?,
         program: text::path("program", &header.program)?,
-        detail: text::free("detail", &header.detail)?,
+        detail: text::any("detail", &header.detail)?,
         build_id: text::hex("build_id", &header.build_id)?,
         state,
         pass_reason: pass_reason_of(header.pass_reason, state)?,

@@ -13,9 +13,15 @@ fn problem(field: &'static str, problem: TextProblem) -> PageError {
     PageError::Text { field, problem }
 }
 
-/// Free text for people, paths among it: bytes that are not UTF-8 are replaced, control characters refused.
+/// Name of a file, or words of a command line: they may hold anything but a NUL. Bytes that are not UTF-8 are replaced.
+/// Whoever prints it escapes it, as every name of a program.
+pub(crate) fn any(field: &'static str, bytes: &[u8]) -> Result<String, PageError> {
+    Ok(String::from_utf8_lossy(closed(field, bytes)?).into_owned())
+}
+
+/// Free text for people: as [`any`], and control characters are refused.
 pub(crate) fn free(field: &'static str, bytes: &[u8]) -> Result<String, PageError> {
-    let text = String::from_utf8_lossy(closed(field, bytes)?).into_owned();
+    let text = any(field, bytes)?;
     if text.chars().any(char::is_control) {
         return Err(problem(field, TextProblem::Control));
     }
@@ -24,7 +30,7 @@ pub(crate) fn free(field: &'static str, bytes: &[u8]) -> Result<String, PageErro
 
 /// An absolute path, never empty.
 pub(crate) fn path(field: &'static str, bytes: &[u8]) -> Result<String, PageError> {
-    let text = free(field, bytes)?;
+    let text = any(field, bytes)?;
     match text.bytes().next() {
         None => Err(problem(field, TextProblem::Empty)),
         Some(b'/') => Ok(text),
@@ -81,6 +87,13 @@ mod tests {
         assert_eq!(why(name("f", b"\0")), TextProblem::Empty);
         assert_eq!(why(name("f", b"../x\0")), TextProblem::Charset);
         assert_eq!(why(hex("f", b"xyz\0")), TextProblem::Charset);
+    }
+
+    #[test]
+    fn names_of_files_may_hold_control_characters() {
+        assert_eq!(path("f", b"/opt/a\nb\0").unwrap(), "/opt/a\nb");
+        assert_eq!(any("f", b"-c a\x1b\tb\0").unwrap(), "-c a\x1b\tb");
+        assert_eq!(why(any("f", b"open")), TextProblem::Unterminated);
     }
 
     #[test]

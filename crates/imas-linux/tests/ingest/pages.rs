@@ -111,7 +111,7 @@ fn fields_out_of_range_are_named() {
     assert_eq!(field(|p| put(&mut p.header.candidate, "a b")), "candidate");
     assert_eq!(field(|p| put(&mut p.header.trial_id, "")), "trial_id");
     assert_eq!(field(|p| put(&mut p.header.program, "python3")), "program");
-    assert_eq!(field(|p| put(&mut p.header.detail, "a\nb")), "detail");
+    assert_eq!(field(|p| p.header.detail.fill(b'a')), "detail");
     assert_eq!(field(|p| put(&mut p.header.served, "\x1b[2J")), "served");
     assert_eq!(field(|p| put(&mut p.header.build_id, "xyz")), "build_id");
     assert_eq!(field(|p| p.header.boot_id.fill(b'a')), "boot_id");
@@ -125,9 +125,18 @@ fn contradictions_are_refused() {
 }
 
 #[test]
+fn names_of_programs_may_have_any_characters() {
+    let page = accepted(|p| {
+        put(&mut p.header.program, "/opt/a\nb");
+        put(&mut p.header.detail, "/opt/c\td.py");
+    });
+    assert_eq!((page.program.as_str(), page.detail.as_str()), ("/opt/a\nb", "/opt/c\td.py"));
+}
+
+#[test]
 fn messages_say_what_and_where() {
-    let error = PageError::Text { field: "program", problem: TextProblem::Control };
-    assert_eq!(error.to_string(), "trial page field program holds a control character");
+    let error = PageError::Text { field: "served", problem: TextProblem::Control };
+    assert_eq!(error.to_string(), "trial page field served holds a control character");
     assert_eq!(PageError::Version(2).to_string(), "trial page has version 2; this imas reads version 1");
 }
 

@@ -34,7 +34,10 @@ const ENVIRONMENT: &[(&str, &str)] = &[
         "seconds between two tests of one candidate, as --retest; a wrong value is ignored with a warning",
     ),
     ("IMAS_POLICY", "adaptive or paper, as --policy; a wrong value is ignored with a warning"),
-    ("XDG_DATA_HOME, XDG_CONFIG_HOME, XDG_RUNTIME_DIR", "where store, settings and pages are"),
+    (
+        "XDG_DATA_HOME, XDG_CONFIG_HOME, XDG_RUNTIME_DIR",
+        "where store, settings and pages are; files that another user could change are not used (sudo -E)",
+    ),
     ("NO_COLOR", "no colours"),
 ];
 

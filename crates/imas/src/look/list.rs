@@ -9,7 +9,6 @@ use anyhow::Result;
 use imas_engine::candidates::version;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::runtime::RuntimeSettings;
-use imas_store::Store;
 use serde::Serialize;
 
 use crate::command_line::cli::ListArgs;
@@ -49,7 +48,7 @@ struct Listing {
 pub(crate) fn run(args: &ListArgs, context: &Context) -> Result<ExitCode> {
     // Only a cache here: what takes seconds to find out about libraries is kept. Listing works without a
     // store.
-    let store = Store::open(&context.store_path).ok();
+    let store = context.open_store().ok();
     let candidates = context.catalogue.all().filter(|c| c.default || !args.default);
     let rows =
         candidates.map(|candidate| row(candidate, context.obstacle(candidate, store.as_ref()))).collect();

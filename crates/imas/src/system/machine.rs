@@ -10,6 +10,7 @@ use imas_linux::loader::{self, Loader};
 use super::args::Where;
 use imas_cli::message::Hinted;
 use imas_engine::flags::Places;
+use imas_engine::folders;
 
 /// The file that the dynamic linker reads. Its path is fixed.
 pub(super) const PRELOAD_FILE: &str = "/etc/ld.so.preload";
@@ -38,6 +39,11 @@ pub(super) struct Placement {
 impl Machine {
     pub(super) fn new(at: &Where, places: &Places) -> Result<Self> {
         let absolute = |path: &Path| std::path::absolute(path).with_context(|| path.display().to_string());
+        // Named by the environment, perhaps, and that by a user. The machine's own folder must not keep IMAS from being
+        // taken out.
+        let named = Some(&at.run_dir).filter(|folder| *folder != Path::new(imas_abi::RUN_FOLDER)).cloned();
+        let catalogue = places.lib_dir.as_ref().map(|folder| folder.join("catalogue.toml"));
+        named.iter().chain(&catalogue).try_for_each(|file| folders::check(file))?;
         Ok(Self {
             preload_file: absolute(&at.preload_file)?,
             run_dir: absolute(&at.run_dir)?,

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use imas_engine::candidates::version_for_policy;
 use imas_engine::start_plan::quarantines_since;
 use imas_linux::clock::now_unix_s;
 use imas_store::daemon::Disabled;
@@ -30,7 +31,8 @@ impl DisabledAllocators {
     }
 
     fn contains(&self, allocator: &str, version: &str) -> bool {
-        self.list.iter().any(|one| one.allocator == allocator && one.version == version)
+        let is_it = |one: &&Disabled| one.version == version || one.version.is_empty();
+        self.list.iter().any(|one| one.allocator == allocator && is_it(&one))
     }
 
     fn cleared_s(&self, allocator: &str) -> f64 {
@@ -90,7 +92,7 @@ impl Learner {
                 if quarantine.since_unix_s > self.disabled.cleared_s(&candidate.allocator) {
                     let program = &known.program;
                     let owner = self.parts.users.owner_of_domain(program.domain);
-                    let version = candidate.version.clone().unwrap_or_default();
+                    let version = version_for_policy(candidate);
                     let of_version = victims.entry(version).or_default();
                     of_version.add(&candidate.allocator, program.id, owner, &program.to_string());
                 }

@@ -4,7 +4,7 @@
 
 mod round;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::{Duration, Instant};
@@ -13,14 +13,20 @@ use imas_core::Conditions;
 use imas_core::adaptive::{Objective, weight};
 use imas_engine::daemon_status::DaemonCounters;
 use imas_linux::control_group::{self, NearLimit};
+use imas_linux::foreign_process::owner_of_uid;
 
-use round::{Outcome, Place};
+use crate::process_info::Identity;
+use round::{Large, Outcome, Place};
 
-/// Time between two looks at control groups, and between two rounds in one place. A round that returned little doubles the
-/// pause of its place.
+/// Time between two looks at control groups, and between two rounds in one place.
 const BETWEEN_GROUPS: Duration = Duration::from_secs(30);
-const SHORTEST: Duration = Duration::from_secs(60);
+const BETWEEN_ROUNDS: Duration = Duration::from_secs(60);
+/// Pause of one process: every second round is for others. Where it returned little its pause doubles; what one process
+/// does prolongs no other's.
+const SHORTEST: Duration = Duration::from_secs(120);
 const LONGEST: Duration = Duration::from_secs(3600);
+/// Processes whose pauses are known; those that end first are forgotten.
+const MOST_PAUSES: usize = 4096;
 /// Fewer bytes are little.
 const LITTLE: u64 = 8 << 20;
 /// Time between two looks whether a round has ended.
@@ -42,14 +48,24 @@ pub(crate) struct Shortage {
     /// Run folder of a user's own tree of processes; None where everybody is served.
     tree: Option<PathBuf>,
     /// The round that is under way, and its place.
-    running: Option<(Place, Receiver<Outcome>)>,
+    running: Option<(Place, Step)>,
     groups_at: Instant,
-    /// Places where processes were asked: one that cannot answer delays no other.
-    pauses: HashMap<Place, Pause>,
+    /// When the next round in a place may begin: one in which nobody can answer delays no other.
+    places: HashMap<Place, Instant>,
+    /// Processes that were asked, or looked at in vain.
+    pauses: HashMap<Identity, Pause>,
     counts: DaemonCounters,
 }
 
-/// Pause of one place after a round.
+/// What a round waits for.
+#[derive(Debug)]
+enum Step {
+    /// The processes that are large enough. This thread knows who answers for them.
+    List(Receiver<Vec<Large>>),
+    Answers(Receiver<Outcome>),
+}
+
+/// Pause of one process after a round.
 #[derive(Debug, Clone, Copy)]
 struct Pause {
     length: Duration,
@@ -64,6 +80,7 @@ impl Shortage {
             tree,
             running: None,
             groups_at: now,
+            places: HashMap::new(),
             pauses: HashMap::new(),
             counts: DaemonCounters::default(),
         }
@@ -100,18 +117,24 @@ impl Shortage {
     }
 
     fn is_due(&self, place: &Place, now: Instant) -> bool {
-        self.pauses.get(place).is_none_or(|pause| now >= pause.until)
+        self.places.get(place).is_none_or(|from| now >= *from)
     }
 
-    /// Takes the outcome of a round in.
+    /// Takes in what a round has found, and goes on with it.
     pub(crate) fn turn(&mut self, now: Instant) {
-        let Some((place, receiver)) = &self.running else { return };
-        let outcome = match receiver.try_recv() {
-            Ok(outcome) => outcome,
-            Err(TryRecvError::Empty) => return,
-            Err(TryRecvError::Disconnected) => Outcome { place: place.clone(), ..Outcome::default() },
-        };
-        self.ended(&outcome, now);
+        let Some((place, step)) = self.running.take() else { return };
+        match step {
+            Step::List(list) => match list.try_recv() {
+                Ok(large) => self.go_on(place, large, now),
+                Err(TryRecvError::Empty) => self.running = Some((place, Step::List(list))),
+                Err(TryRecvError::Disconnected) => self.ended(&Outcome { place, ..Outcome::default() }, now),
+            },
+            Step::Answers(answers) => match answers.try_recv() {
+                Ok(outcome) => self.ended(&outcome, now),
+                Err(TryRecvError::Empty) => self.running = Some((place, Step::Answers(answers))),
+                Err(TryRecvError::Disconnected) => self.ended(&Outcome { place, ..Outcome::default() }, now),
+            },
+        }
     }
 
     /// Time to take a turn if nothing happens.
@@ -128,31 +151,60 @@ impl Shortage {
     }
 
     fn begin(&mut self, place: Place) {
-        let (sender, receiver) = channel();
-        let tree = self.tree.clone();
         let of_round = place.clone();
-        let work = move || {
-            let _ = sender.send(round::ask(&of_round, tree.as_deref())); // unless imasd is ending
-        };
-        match std::thread::Builder::new().name("shortage".to_owned()).spawn(work) {
-            Ok(_) => self.running = Some((place, receiver)),
-            Err(error) => tracing::debug!("memory is short, and nobody can be asked: {error}"),
-        }
+        let list = in_a_thread(move || round::large(&of_round));
+        self.running = list.map(|list| (place, Step::List(list)));
+    }
+
+    fn go_on(&mut self, place: Place, large: Vec<Large>, now: Instant) {
+        let pausing =
+            self.pauses.iter().filter(|(_, pause)| now < pause.until).map(|(identity, _)| *identity);
+        let chosen = round::chosen(large, &pausing.collect::<HashSet<_>>(), owner_of_uid);
+        let (of_round, tree) = (place.clone(), self.tree.clone());
+        let answers = in_a_thread(move || round::ask(&of_round, &chosen, tree.as_deref()));
+        self.running = answers.map(|answers| (place, Step::Answers(answers)));
     }
 
     fn ended(&mut self, outcome: &Outcome, now: Instant) {
         self.running = None;
         self.counts.trims_asked += outcome.asked;
         self.counts.trims_answered += outcome.answers.len() as u64;
-        let bytes = outcome.bytes();
-        self.counts.trimmed_mib += bytes >> 20;
+        self.counts.trimmed_mib += outcome.bytes() >> 20;
         for answer in &outcome.answers {
             tracing::info!("{}: {}", outcome.place, answer.words());
         }
-        let before = self.pauses.get(&outcome.place).map_or(SHORTEST, |pause| pause.length);
-        let length = if bytes >= LITTLE { SHORTEST } else { LONGEST.min(before * 2) };
+        self.places.retain(|_, from| now < *from);
+        self.places.insert(outcome.place.clone(), now + BETWEEN_ROUNDS);
         self.pauses.retain(|_, pause| now < pause.until + LONGEST);
-        self.pauses.insert(outcome.place.clone(), Pause { length, until: now + length });
+        for (identity, bytes) in &outcome.gave {
+            self.pause(*identity, *bytes, now);
+        }
+    }
+
+    fn pause(&mut self, identity: Identity, bytes: u64, now: Instant) {
+        if self.pauses.len() >= MOST_PAUSES {
+            let first =
+                self.pauses.iter().min_by_key(|(_, pause)| pause.until).map(|(identity, _)| *identity);
+            first.map(|first| self.pauses.remove(&first));
+        }
+        let before = self.pauses.get(&identity).map_or(SHORTEST / 2, |pause| pause.length);
+        let length = if bytes >= LITTLE { SHORTEST } else { LONGEST.min(before * 2) };
+        self.pauses.insert(identity, Pause { length, until: now + length });
+    }
+}
+
+/// Does the work in a thread; None where none can be had.
+fn in_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<Receiver<T>> {
+    let (sender, receiver) = channel();
+    let work = move || {
+        let _ = sender.send(work()); // unless imasd is ending
+    };
+    match std::thread::Builder::new().name("shortage".to_owned()).spawn(work) {
+        Ok(_) => Some(receiver),
+        Err(error) => {
+            tracing::debug!("memory is short, and nobody can be asked: {error}");
+            None
+        }
     }
 }
 
@@ -188,11 +240,11 @@ mod tests {
         let mut off = Shortage::new(ShortageSettings { asks: false, ..SETTINGS }, None);
         off.look(&short, now);
         let mut enough_left = Shortage::new(SETTINGS, None);
-        enough_left.groups_at = now + SHORTEST;
+        enough_left.groups_at = now + BETWEEN_ROUNDS;
         enough_left.look(&enough(), now);
         let mut waits = Shortage::new(SETTINGS, None);
-        waits.pauses.insert(Place::Machine, Pause { length: SHORTEST, until: now + SHORTEST });
-        waits.groups_at = now + SHORTEST;
+        waits.places.insert(Place::Machine, now + BETWEEN_ROUNDS);
+        waits.groups_at = now + BETWEEN_ROUNDS;
         waits.look(&short, now);
         assert!(off.running.is_none() && enough_left.running.is_none() && waits.running.is_none());
     }
@@ -212,25 +264,44 @@ mod tests {
         assert!(shortage.is_due(&Place::Machine, now));
         shortage.ended(&Outcome { place: Place::Group("/b".into()), ..Outcome::default() }, now);
         assert_eq!(shortage.group_of(groups(), now), None, "the third is not short");
-        assert_eq!(shortage.group_of(groups(), now + 2 * SHORTEST), place("/a"));
+        assert_eq!(shortage.group_of(groups(), now + BETWEEN_ROUNDS), place("/a"));
     }
 
     #[test]
-    fn a_round_that_returns_little_is_followed_by_a_longer_pause() {
+    fn a_process_that_returns_little_has_a_longer_pause_and_no_other_has() {
         let now = Instant::now();
         let mut shortage = Shortage::new(SETTINGS, None);
-        let answer = |bytes| Answer { pid: 1, name: "x".into(), bytes: Some(bytes), took_ns: 1 };
-        let outcome = |bytes| Outcome { asked: 2, answers: vec![answer(bytes)], ..Outcome::default() };
-        shortage.ended(&outcome(1), now);
-        let until = |shortage: &Shortage| shortage.pauses[&Place::Machine].until;
-        assert_eq!(until(&shortage), now + 2 * SHORTEST);
+        let of = |pid| Identity { pid, start_ticks: 1 };
+        let answer = |pid, bytes| Answer { pid, name: "x".into(), bytes: Some(bytes), took_ns: 1 };
+        let outcome = |answers: &[(u32, u64)]| Outcome {
+            asked: 2,
+            gave: answers.iter().map(|(pid, bytes)| (of(*pid), *bytes)).collect(),
+            answers: answers.iter().map(|(pid, bytes)| answer(*pid, *bytes)).collect(),
+            ..Outcome::default()
+        };
+        let length = |shortage: &Shortage, pid| shortage.pauses[&of(pid)].length;
+        shortage.ended(&outcome(&[(1, 1), (2, LITTLE)]), now);
+        assert_eq!((length(&shortage, 1), length(&shortage, 2)), (SHORTEST, SHORTEST));
         for _ in 0..9 {
-            shortage.ended(&Outcome::default(), now);
+            shortage.ended(&outcome(&[(1, 1), (2, LITTLE)]), now);
         }
-        assert_eq!(until(&shortage), now + LONGEST);
-        shortage.ended(&outcome(LITTLE), now);
-        assert_eq!(until(&shortage), now + SHORTEST);
+        assert_eq!((length(&shortage, 1), length(&shortage, 2)), (LONGEST, SHORTEST));
+        assert!(shortage.is_due(&Place::Machine, now + BETWEEN_ROUNDS), "others are asked in the next round");
+        shortage.ended(&outcome(&[(1, LITTLE)]), now);
+        assert_eq!(length(&shortage, 1), SHORTEST);
         let counts = shortage.counts();
-        assert_eq!((counts.trims_asked, counts.trims_answered, counts.trimmed_mib), (4, 2, 8));
+        assert_eq!((counts.trims_asked, counts.trims_answered, counts.trimmed_mib), (22, 21, 88));
+    }
+
+    #[test]
+    fn what_is_known_of_processes_is_bounded_and_forgotten() {
+        let now = Instant::now();
+        let mut shortage = Shortage::new(SETTINGS, None);
+        for pid in 0..5000 {
+            shortage.pause(Identity { pid, start_ticks: 1 }, 0, now);
+        }
+        assert_eq!(shortage.pauses.len(), MOST_PAUSES);
+        shortage.ended(&Outcome::default(), now + 2 * LONGEST);
+        assert!(shortage.pauses.is_empty());
     }
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One round of questions: those of the largest processes that can answer and could return most. Each step is bounded:
-//! reading heaps costs time.
+//! reading heaps costs time. Places are given to owners in turn, so that nobody takes those of others: neither with many
+//! processes, nor with figures that a process made up.
 
 use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -10,11 +12,14 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use imas_core::printable;
-use imas_linux::foreign_process::{ForeignFile, ForeignReader, owner_of};
+use imas_linux::foreign_process::{ForeignFile, ForeignReader};
 use imas_linux::trim_word::{Answers, Asked, parsed};
 use imas_linux::{control_group, process, process_heaps};
 
-/// Processes with fewer resident bytes are not looked at.
+use crate::process_info::Identity;
+
+/// Processes with fewer resident bytes of their own are not looked at: what is in files or shared memory is not theirs to
+/// return.
 const LEAST_RESIDENT: u64 = 16 << 20;
 /// Largest processes that are looked at, those of them whose heaps are read, and those that are asked.
 const MOST_LOOKED_AT: usize = 64;
@@ -70,10 +75,30 @@ impl Answer {
     }
 }
 
+/// A process that is large enough.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Large {
+    pub(super) identity: Identity,
+    pub(super) uid: u32,
+    /// Resident bytes that are in no file and no shared memory.
+    pub(super) bytes: u64,
+}
+
+/// A process that a round looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Chosen {
+    pub(super) identity: Identity,
+    /// Number for who answers for it.
+    pub(super) owner: u64,
+}
+
 /// What came of a round.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
     pub(super) place: Place,
+    /// Bytes that each process gave back: 0 where it was asked in vain, cannot answer, or could return little. Those for
+    /// which no place was left are not in it.
+    pub(super) gave: HashMap<Identity, u64>,
     pub(super) asked: u64,
     pub(super) answers: Vec<Answer>,
 }
@@ -87,36 +112,28 @@ impl Outcome {
 /// A process that can answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Able {
-    pid: u32,
+    process: Chosen,
     /// Bytes that it could return; None where that cannot be read.
     returnable: Option<u64>,
+}
+
+impl Able {
+    fn is_worth_it(&self) -> bool {
+        self.returnable.is_none_or(|bytes| bytes >= LEAST_RETURNABLE)
+    }
 }
 
 /// A process that was asked.
 #[derive(Debug)]
 struct Asking {
-    pid: u32,
+    process: Chosen,
     request: u64,
     /// Bytes that were resident before: it cannot have returned more, whatever it says.
     most: u64,
 }
 
-/// Asks, and waits for the answers. `tree`: only processes that read the index below this folder.
-pub(super) fn ask(place: &Place, tree: Option<&Path>) -> Outcome {
-    let mut reader = ForeignReader::default();
-    let able = able(&mut reader, &largest(place), tree);
-    let mut asked: Vec<Asking> = vec![];
-    for one in worth_it(able) {
-        let word = read(&mut reader, one.pid, ForeignFile::TrimRequest);
-        let most = process::resident_bytes(one.pid).unwrap_or(0);
-        asked.extend(word.map(|word| Asking { pid: one.pid, request: word.request, most }));
-    }
-    let number = asked.len() as u64;
-    Outcome { place: place.clone(), asked: number, answers: answers(&mut reader, asked) }
-}
-
-/// The largest processes, the first one the largest.
-fn largest(place: &Place) -> Vec<u32> {
+/// The processes that are large enough, in any order.
+pub(super) fn large(place: &Place) -> Vec<Large> {
     let pids: Vec<u32> = match place {
         Place::Machine => {
             let all = procfs::process::all_processes().into_iter().flatten().flatten();
@@ -124,34 +141,92 @@ fn largest(place: &Place) -> Vec<u32> {
         }
         Place::Group(folder) => control_group::processes(folder),
     };
-    let sized = pids.into_iter().filter_map(|pid| Some((process::resident_bytes(pid)?, pid)));
-    let mut sized: Vec<(u64, u32)> = sized.filter(|(bytes, _)| *bytes >= LEAST_RESIDENT).collect();
-    sized.sort_by_key(|(bytes, _)| Reverse(*bytes));
-    sized.into_iter().take(MOST_LOOKED_AT).map(|(_, pid)| pid).collect()
+    pids.into_iter().filter_map(large_one).collect()
+}
+
+fn large_one(pid: u32) -> Option<Large> {
+    let bytes = process::anonymous_bytes(pid).filter(|bytes| *bytes >= LEAST_RESIDENT)?;
+    let identity = Identity { pid, start_ticks: process::start_ticks(pid).ok()? };
+    Some(Large { identity, uid: foreign_process::real_uid(pid)?, bytes })
+}
+
+/// The processes to look at, in that order: of each owner the largest, then the second ones, and so on. Those whose pause
+/// is not over are left out.
+pub(super) fn chosen(
+    mut large: Vec<Large>,
+    pausing: &HashSet<Identity>,
+    owner_of: impl Fn(u32) -> u64,
+) -> Vec<Chosen> {
+    large.retain(|one| !pausing.contains(&one.identity));
+    large.sort_by_key(|one| Reverse(one.bytes));
+    let chosen = large.into_iter().map(|one| Chosen { identity: one.identity, owner: owner_of(one.uid) });
+    let mut chosen = in_turn(chosen.collect(), |one| one.owner);
+    chosen.truncate(MOST_LOOKED_AT);
+    chosen
+}
+
+/// The same in another order: the first one of each owner, then the second ones. Of two with the same turn the one that
+/// was before the other stays before it.
+fn in_turn<T>(all: Vec<T>, owner_of: impl Fn(&T) -> u64) -> Vec<T> {
+    let mut had: HashMap<u64, usize> = HashMap::new();
+    let turn = |one: T| {
+        let turn = had.entry(owner_of(&one)).and_modify(|turn| *turn += 1).or_default();
+        (*turn, one)
+    };
+    let mut turns: Vec<(usize, T)> = all.into_iter().map(turn).collect();
+    turns.sort_by_key(|(turn, _)| *turn);
+    turns.into_iter().map(|(_, one)| one).collect()
+}
+
+/// Asks, and waits for the answers. `tree`: only processes that read the index below this folder.
+pub(super) fn ask(place: &Place, chosen: &[Chosen], tree: Option<&Path>) -> Outcome {
+    let mut reader = ForeignReader::default();
+    let mut outcome = Outcome { place: place.clone(), ..Outcome::default() };
+    let able = able(&mut reader, chosen, tree, &mut outcome);
+    let (worth_it, little): (Vec<Able>, Vec<Able>) = able.into_iter().partition(Able::is_worth_it);
+    outcome.gave.extend(little.iter().map(|one| (one.process.identity, 0)));
+    let mut asked: Vec<Asking> = vec![];
+    for process in most(worth_it).into_iter().map(|one| one.process) {
+        outcome.gave.insert(process.identity, 0);
+        let word = read(&mut reader, process, ForeignFile::TrimRequest);
+        let most = process::anonymous_bytes(process.identity.pid).unwrap_or(0);
+        asked.extend(word.map(|word| Asking { process, request: word.request, most }));
+    }
+    outcome.asked = asked.len() as u64;
+    answers(&mut reader, asked, &mut outcome);
+    outcome
 }
 
 /// Processes that can answer and are not asked already.
-fn able(reader: &mut ForeignReader, pids: &[u32], tree: Option<&Path>) -> Vec<Able> {
+fn able(
+    reader: &mut ForeignReader,
+    chosen: &[Chosen],
+    tree: Option<&Path>,
+    outcome: &mut Outcome,
+) -> Vec<Able> {
     let until = Instant::now() + LONGEST_LOOK;
     let mut able = vec![];
-    for pid in pids {
+    for process in chosen {
         if Instant::now() > until || able.len() >= MOST_READ {
             break;
         }
-        if !tree.is_none_or(|tree| is_of_tree(reader, *pid, tree)) {
+        if !tree.is_none_or(|tree| is_of_tree(reader, *process, tree)) {
             continue;
         }
-        let word = read(reader, *pid, ForeignFile::TrimWord);
+        let word = read(reader, *process, ForeignFile::TrimWord);
         if word.is_some_and(|word| word.answers != Answers::Nobody && word.is_answered()) {
-            let heaps = process_heaps::by(reader, *pid, || owner_of(*pid));
-            able.push(Able { pid: *pid, returnable: heaps.ok().map(|heaps| heaps.bytes.returnable) });
+            let heaps = process_heaps::by(reader, process.identity.pid, || Some(process.owner));
+            able.push(Able { process: *process, returnable: heaps.ok().map(|heaps| heaps.bytes.returnable) });
+        } else {
+            outcome.gave.insert(process.identity, 0);
         }
     }
     able
 }
 
-fn is_of_tree(reader: &mut ForeignReader, pid: u32, tree: &Path) -> bool {
-    let environment = reader.read(pid, ForeignFile::Environment, || owner_of(pid)).unwrap_or_default();
+fn is_of_tree(reader: &mut ForeignReader, process: Chosen, tree: &Path) -> bool {
+    let Chosen { identity, owner } = process;
+    let environment = reader.read(identity.pid, ForeignFile::Environment, || Some(owner)).unwrap_or_default();
     let run = |entry: &[u8]| {
         let value = entry.strip_prefix(imas_abi::env::RUN.as_bytes())?.strip_prefix(b"=")?;
         Some(value == tree.as_os_str().as_bytes())
@@ -159,56 +234,89 @@ fn is_of_tree(reader: &mut ForeignReader, pid: u32, tree: &Path) -> bool {
     environment.split(|byte| *byte == 0).find_map(run) == Some(true)
 }
 
-/// Processes that are asked: the most first, and at the end those of which it is not known.
-fn worth_it(mut able: Vec<Able>) -> Vec<Able> {
-    able.retain(|one| one.returnable.is_none_or(|bytes| bytes >= LEAST_RETURNABLE));
+/// Processes that are asked, of each owner in turn: the most first, and at the end those of which it is not known.
+fn most(mut able: Vec<Able>) -> Vec<Able> {
     able.sort_by_key(|one| Reverse(one.returnable));
+    let mut able = in_turn(able, |one| one.process.owner);
     able.truncate(MOST_ASKED);
     able
 }
 
-fn answers(reader: &mut ForeignReader, mut asked: Vec<Asking>) -> Vec<Answer> {
+fn answers(reader: &mut ForeignReader, mut asked: Vec<Asking>, outcome: &mut Outcome) {
     let until = Instant::now() + LONGEST_WAIT;
     let page_bytes = rustix::param::page_size() as u64;
-    let mut answers = vec![];
     while !asked.is_empty() && Instant::now() < until {
         sleep(BETWEEN);
-        asked.retain(|Asking { pid, request, most }| {
-            let Some(word) = read(reader, *pid, ForeignFile::TrimWord) else { return false };
+        asked.retain(|Asking { process, request, most }| {
+            let Some(word) = read(reader, *process, ForeignFile::TrimWord) else { return false };
             if word.answered < *request {
                 return true;
             }
-            answers.push(Answer {
-                pid: *pid,
-                name: comm(*pid),
-                bytes: word.returned_pages.map(|pages| pages.saturating_mul(page_bytes).min(*most)),
-                took_ns: word.took_ns,
-            });
+            let bytes = word.returned_pages.map(|pages| pages.saturating_mul(page_bytes).min(*most));
+            let pid = process.identity.pid;
+            outcome.gave.insert(process.identity, bytes.unwrap_or(0));
+            outcome.answers.push(Answer { pid, name: comm(pid), bytes, took_ns: word.took_ns });
             false
         });
     }
-    answers
 }
 
 fn comm(pid: u32) -> String {
     process::stat(pid).map_or_else(String::new, |stat| stat.comm)
 }
 
-fn read(reader: &mut ForeignReader, pid: u32, file: ForeignFile) -> Option<Asked> {
-    parsed(&reader.read(pid, file, || owner_of(pid)).ok()?).ok()?
+fn read(reader: &mut ForeignReader, process: Chosen, file: ForeignFile) -> Option<Asked> {
+    parsed(&reader.read(process.identity.pid, file, || Some(process.owner)).ok()?).ok()?
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn identity(pid: u32) -> Identity {
+        Identity { pid, start_ticks: 1 }
+    }
+
     #[test]
     fn those_that_return_most_are_asked() {
-        let one = |pid, mib: Option<u64>| Able { pid, returnable: mib.map(|mib| mib << 20) };
-        let all = vec![one(1, Some(9)), one(2, None), one(3, Some(1)), one(4, Some(90)), one(5, Some(20))];
-        let pids = |able: Vec<Able>| able.iter().map(|one| one.pid).collect::<Vec<_>>();
-        assert_eq!(pids(worth_it(all.clone())), [4, 5, 1, 2]);
-        assert_eq!(pids(worth_it([all, vec![one(6, Some(50))]].concat())), [4, 6, 5, 1]);
+        let one = |pid: u32, mib: Option<u64>| {
+            let process = Chosen { identity: identity(pid), owner: u64::from(pid) };
+            Able { process, returnable: mib.map(|mib| mib << 20) }
+        };
+        assert!(
+            one(1, Some(8)).is_worth_it() && one(1, None).is_worth_it() && !one(3, Some(1)).is_worth_it()
+        );
+        let all = vec![one(1, Some(9)), one(2, None), one(4, Some(90)), one(5, Some(20))];
+        let pids = |able: Vec<Able>| able.iter().map(|one| one.process.identity.pid).collect::<Vec<_>>();
+        assert_eq!(pids(most(all.clone())), [4, 5, 1, 2]);
+        assert_eq!(pids(most([all, vec![one(6, Some(50))]].concat())), [4, 6, 5, 1]);
+    }
+
+    #[test]
+    fn nobody_takes_the_places_of_others_with_large_claims() {
+        let one = |pid, owner, mib: u64| Able {
+            process: Chosen { identity: identity(pid), owner },
+            returnable: Some(mib << 20),
+        };
+        let claims = (1..=8).map(|pid| one(pid, 2001, 1 << 20));
+        let able = claims.chain([one(10, 0, 9), one(11, 33, 10)]).collect();
+        let pids: Vec<u32> = most(able).iter().map(|one| one.process.identity.pid).collect();
+        assert_eq!(pids, [1, 11, 10, 2]);
+    }
+
+    #[test]
+    fn nobody_takes_the_places_of_others_with_many_processes() {
+        let large = |pid, uid, mib: u64| Large { identity: identity(pid), uid, bytes: mib << 20 };
+        let many = (1000..1100).map(|pid| large(pid, 2001, 1000));
+        let all: Vec<Large> = many.chain([large(1, 0, 20), large(2, 33, 30), large(3, 0, 900)]).collect();
+        let pids = |pausing: &HashSet<Identity>| {
+            let chosen = chosen(all.clone(), pausing, u64::from);
+            chosen.iter().map(|one| one.identity.pid).collect::<Vec<_>>()
+        };
+        let all_day = pids(&HashSet::new());
+        assert_eq!(all_day[..6], [1000, 3, 2, 1001, 1, 1002]);
+        assert_eq!(all_day.len(), MOST_LOOKED_AT);
+        assert_eq!(pids(&HashSet::from([identity(1000), identity(3)]))[..3], [1001, 2, 1]);
     }
 
     #[test]

@@ -422,7 +422,7 @@ pub(super) fn remember(
     let record = TrialRecord {
         sample,
         build_id: build_id.to_owned(),
-        allocator_version: candidate.version.clone().unwrap_or_default(),
+        allocator_version: imas_engine::candidates::version_for_policy(candidate),
         retest_s: None,
     };
     let program = store.program(&command.program.path.to_string_lossy(), &command.program.detail)?;
