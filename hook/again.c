@@ -139,28 +139,36 @@ static bool is_in_its_place(struct room *room, const struct stat *other) {
     return look_at(AT_FDCWD, room->path, 0, &there) && same_file(&there, other);
 }
 
-static bool is_script_of(struct room *room, const char *path, const struct stat *own) {
+static bool is_script_of(struct room *room, int fd, const struct stat *own) {
     struct stat interpreter;
-    int fd = sys_open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
-    if (fd < 0)
-        return false;
     long got = sys4(SYS_pread64, fd, room->line, sizeof room->line - 1, 0);
-    sys_close(fd);
     room->line[got > 0 ? got : 0] = '\0';
     return fitting_interpreter(room->line, room->path) && look_at(AT_FDCWD, room->path, 0, &interpreter) &&
            same_file(&interpreter, own);
 }
 
-static enum again look_closer(const char *path, const struct stat *own, const struct stat *other) {
+static enum again look_closer(int fd, const struct stat *own, const struct stat *other) {
     struct room *room = sys_anonymous(sizeof *room);
     if (room == NULL)
         return AGAIN_OTHER;
     enum again found = AGAIN_OTHER;
     if (own->st_nlink == 0 && is_in_its_place(room, other))
         found = AGAIN_REPLACED;
-    else if (is_script_of(room, path, own))
+    else if (is_script_of(room, fd, own))
         found = AGAIN_SAME;
     sys2(SYS_munmap, room, sizeof *room);
+    return found;
+}
+
+/* Most programs are neither a script, nor is this process's file gone: they are to cost little. */
+static enum again other_file(const char *path, const struct stat *own, const struct stat *other) {
+    char begin[2] = {0};
+    int fd = S_ISREG(other->st_mode) ? sys_open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0) : -1;
+    if (fd < 0)
+        return AGAIN_OTHER;
+    bool is_script = sys4(SYS_pread64, fd, begin, sizeof begin, 0) == sizeof begin && begin[0] == '#' && begin[1] == '!';
+    enum again found = is_script || own->st_nlink == 0 ? look_closer(fd, own, other) : AGAIN_OTHER;
+    sys_close(fd);
     return found;
 }
 
@@ -170,7 +178,7 @@ static enum again own_file(int folder, const char *path, int flags) {
         return AGAIN_OTHER;
     if (same_file(&own, &other))
         return AGAIN_SAME;
-    return *path != '\0' ? look_closer(path, &own, &other) : AGAIN_OTHER;
+    return *path != '\0' ? other_file(path, &own, &other) : AGAIN_OTHER;
 }
 
 /* ---- whether it may have the candidate ----------------------------------------------------------------- */
@@ -191,6 +199,31 @@ static size_t count_of(char *const *environment) {
     return count;
 }
 
+static bool can_be_opened(const char *path) {
+    int fd = sys_open(path, O_RDONLY | O_CLOEXEC, 0);
+    if (fd >= 0)
+        sys_close(fd);
+    return fd >= 0;
+}
+
+/* Whether the libraries are still there for this process: in a chroot, or for another user, ld.so would print a line for
+ * each. Without room it is taken for granted. */
+static bool libraries_are_there(void) {
+    char *path = sys_anonymous(sizeof kept);
+    if (path == NULL)
+        return true;
+    bool all = true;
+    for (const char *at = kept_preload + sizeof PRELOAD; all && *at != '\0'; at += *at == ':') {
+        size_t length = 0;
+        while (*at != ':' && *at != '\0')
+            path[length++] = *at++;
+        path[length] = '\0';
+        all = length == 0 || can_be_opened(path);
+    }
+    sys2(SYS_munmap, path, sizeof kept);
+    return all;
+}
+
 enum again again_look(int folder, const char *path, int flags, char *const *environment, enum again_place place) {
     if (!again_is_possible() || path == NULL || environment == NULL || has_ours((char **)environment))
         return AGAIN_OTHER;
@@ -198,7 +231,8 @@ enum again again_look(int folder, const char *path, int flags, char *const *envi
         return AGAIN_OTHER;
     if (count_of(environment) > MOST_VARIABLES || again_bytes(environment) > MOST_TEXT)
         return AGAIN_OTHER;
-    return own_file(folder, path, flags);
+    enum again found = own_file(folder, path, flags);
+    return found == AGAIN_OTHER || libraries_are_there() ? found : AGAIN_OTHER;
 }
 
 /* ---- the environment ----------------------------------------------------------------------------------- */

@@ -8,7 +8,7 @@
  * environment that the program passes; the guard or the hook in it takes them away once more.
  *
  * What stays as the program has it: a variable to which it gave another value, an environment with LD_AUDIT or with
- * variables of ours. A setting of a runtime stays with the process: what a child makes under it may be stored. What the stub
+ * variables of ours, a start for which the libraries are not there. A setting of a runtime stays with the process: what a child makes under it may be stored. What the stub
  * placed it places again.
  */
 #ifndef IMAS_HOOK_AGAIN_H

@@ -4,7 +4,8 @@
 import os
 import shutil
 
-from harness import ALL_MODES, WORK, check, compile_program, launch_command, run, under, wanted
+import page
+from harness import ALL_MODES, PAGE, RUNNING, WORK, check, compile_program, launch_command, run, under, wanted
 
 IN_PLACE = ["execve", "execv", "execvp", "execvpe", "execl", "fexecve", "fail"]
 AS_CHILD = ["child-execve", "child-execvp", "child-vfork", "child-fexecve", "posix_spawn", "posix_spawnp"]
@@ -99,6 +100,25 @@ def small_stacks(allocators):
                     check(f"again small stack {way} {program} {mode} {allocator}", outcome == plain, f"{outcome}\n{plain}")
 
 
+def without_libraries(allocators):
+    """They are gone by the second start, as in a chroot: no line of ld.so, and no crash noted."""
+    for allocator in allocators:
+        for mode in ALL_MODES:
+            folder = WORK / "again-libraries"
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            command = launch_command(mode, allocator, [WORK / "again", f"upgrade:rm -r {folder}", "1", WORK / "again"])
+            at = command.index("-l") + 1
+            copies = [shutil.copy(library, folder) for library in command[at].split(":")]
+            command[at] = ":".join(map(str, copies))
+            PAGE.unlink(missing_ok=True)
+            outcome = run(command)
+            check(f"again without libraries {mode} {allocator}",
+                  images(outcome)[0] == [name_of(allocator), "libc"] and outcome.stderr == b"", outcome)
+            state = page.read(PAGE)["state"]
+            check(f"again without libraries {mode} {allocator} page", state == RUNNING[mode], state)
+
+
 def replaced(allocators):
     """An upgrade: the file is another one at the same path, or gone."""
     for allocator in allocators:
@@ -139,6 +159,8 @@ def again(allocators):
         settings_of_a_runtime(allocators)
     if wanted("again small stack"):
         small_stacks(allocators)
+    if wanted("again without"):
+        without_libraries(allocators)
     if wanted("again replaced"):
         replaced(allocators)
     if wanted("again script"):
