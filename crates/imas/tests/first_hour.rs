@@ -263,7 +263,10 @@ fn a_bundle_is_all_that_is_needed() {
         std::fs::rename(&out, &at).unwrap();
         assert!(with_bundle(&who, &at).starts_with(serves), "{candidate}: {}", describe(&made));
         let inherited = with_bundle("/usr/bin/env", &at);
-        assert!(inherited.contains("IMAS_FOLLOW=1\n"), "{candidate}: children need the variables: {inherited}");
+        assert!(
+            inherited.contains("IMAS_FOLLOW=1\n"),
+            "{candidate}: children need the variables: {inherited}"
+        );
         assert_eq!(std::fs::read_to_string(at.join("README")).unwrap().lines().count(), 4);
         let licences = std::fs::read_to_string(at.join("LICENCES")).unwrap();
         assert!(licences.contains("Apache License"), "{licences}");

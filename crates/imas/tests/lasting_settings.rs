@@ -234,6 +234,12 @@ fn a_start_script_hands_the_settings_on_unless_it_gives_others() {
         let is_on = |line: &str| line.contains(" UseSerialGC ") && line.contains("= true");
         assert!(stdout(&run).lines().any(is_on), "{text}: {}", describe(&run));
     }
+    // A pipe among the words is not waited for.
+    std::fs::create_dir_all(image.root.join("srv")).unwrap();
+    assert!(Command::new("mkfifo").arg(image.root.join("srv/pipe")).status().unwrap().success());
+    image.set("ExecStart=\nExecStart=/usr/bin/web /srv/pipe");
+    assert!(image.apply("jvm:serial", &[]).status.success());
+    image.set("");
     for given in
         ["JAVA_OPTS=\"-server -XX:+UseG1GC\"", "KAFKA=-XX:+UseG1GC", "exec java -XX:+UseG1GC -version"]
     {

@@ -322,7 +322,7 @@ fn a_candidate_is_for_every_process_of_a_service() {
     }
 }
 
-/// As `imas run` refuses them, in an image and behind a wrapper too.
+/// Programs that `imas run` refuses, in an image and behind a wrapper too.
 #[test]
 fn a_program_that_can_load_nothing_gets_no_drop_in() {
     let world = World::new();

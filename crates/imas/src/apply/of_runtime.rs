@@ -169,10 +169,14 @@ fn given_on(candidate: &CatalogueCandidate, words: &[OsString], environment: &Va
 /// Longest text of a script that is looked at, bytes.
 const LONGEST_SCRIPT: u64 = 1 << 20;
 
+/// A pipe is not opened: that would wait for who writes into it.
 fn is_script(file: &Path) -> bool {
     let mut start = [0_u8; 2];
+    if !file.is_absolute() || !file.is_file() {
+        return false;
+    }
     let read = std::fs::File::open(file).and_then(|mut file| file.read_exact(&mut start));
-    file.is_file() && read.is_ok() && start == *b"#!"
+    read.is_ok() && start == *b"#!"
 }
 
 /// Words of a script, without the quotes around them.
