@@ -235,9 +235,9 @@ fn a_start_script_hands_the_settings_on_unless_it_gives_others() {
         assert!(stdout(&run).lines().any(is_on), "{text}: {}", describe(&run));
     }
     // A pipe among the words is not waited for.
-    std::fs::create_dir_all(image.root.join("srv")).unwrap();
-    assert!(Command::new("mkfifo").arg(image.root.join("srv/pipe")).status().unwrap().success());
-    image.set("ExecStart=\nExecStart=/usr/bin/web /srv/pipe");
+    let pipe = image.world.work().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    image.set(&format!("ExecStart=\nExecStart=/usr/bin/web {}", pipe.display()));
     assert!(image.apply("jvm:serial", &[]).status.success());
     image.set("");
     for given in
