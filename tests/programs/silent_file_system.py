@@ -1,30 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
 """DEVICE FOLDER EXECUTABLE FLAG: mounts a FUSE file system for everybody at FOLDER, in which the file "program" is a
-copy of the executable. As soon as the file FLAG exists, it answers nothing any more. Prints "mounted"."""
+copy of the executable, as are libraries and pages ("*.so", "*.page"), and each "*.py" a script that sleeps. As soon as the
+file FLAG exists, it answers nothing any more. Prints "mounted"."""
 import ctypes, os, select, struct, sys, time
 
 device, folder, executable, flag = sys.argv[1:5]
 libc = ctypes.CDLL(None, use_errno=True)
 INIT, LOOKUP, GETATTR, OPEN, READ, STATFS, FORGET, BATCH_FORGET = 26, 1, 3, 14, 15, 17, 2, 42
-ROOT, PROGRAM = 1, 2
-content = open(executable, "rb").read()
+ROOT, PROGRAM, SCRIPT = 1, 2, 3
+contents = {PROGRAM: open(executable, "rb").read(), SCRIPT: b"import time\ntime.sleep(1000)\n"}
 
 
 def attributes(inode):
-    size, mode = (4096, 0o40755) if inode == ROOT else (len(content), 0o100755)
+    size, mode = (4096, 0o40755) if inode == ROOT else (len(contents.get(inode, b"")), 0o100755)
     return struct.pack("=6Q10I", inode, size, size // 512 + 1, 0, 0, 0, 0, 0, 0, mode, 1, 2001, 2001, 0, 4096, 0)
+
+
+def inode_of(name):
+    """The inode of a file of that name; None where there is none."""
+    if name.endswith(b".py"):
+        return SCRIPT
+    return PROGRAM if name == b"program" or name.endswith((b".so", b".page")) else None
 
 
 def answer(operation, node, request):
     """The answer's bytes; None where there is no such file."""
-    if operation == LOOKUP and request[40:].rstrip(b"\0") != b"program":
+    inode = inode_of(request[40:].rstrip(b"\0")) if operation == LOOKUP else None
+    if operation == LOOKUP and inode is None:
         return None
     if operation == READ:
         _, offset, size = struct.unpack("=QQI", request[40:60])
-        return content[offset:offset + size]
+        return contents[node][offset:offset + size]
     return {
         INIT: struct.pack("=IIIIHHIIHHI7I", 7, 31, 0, 0, 0, 0, 1 << 20, 1, 256, 0, 0, *[0] * 7),
-        LOOKUP: struct.pack("=QQQQII", PROGRAM, 0, 0, 0, 0, 0) + attributes(PROGRAM),
+        LOOKUP: struct.pack("=QQQQII", inode or 0, 0, 0, 0, 0, 0) + attributes(inode or ROOT),
         GETATTR: struct.pack("=QII", 0, 0, 0) + attributes(node),
         OPEN: struct.pack("=QII", 1, 0, 0),
         STATFS: bytes(80),

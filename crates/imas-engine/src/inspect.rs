@@ -11,6 +11,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use imas_linux::elf::{ElfError, ElfImage, Unfit};
+use imas_linux::foreign_file::{self, ForeignImage};
 use imas_linux::foreign_process::owner_of_uid;
 use imas_linux::in_time::{ROOT, in_time};
 use imas_linux::index::Executable;
@@ -19,6 +20,8 @@ use imas_linux::program_file::ProgramFile;
 use imas_linux::runtime::{FoundRuntime, with_version};
 use imas_store::Store;
 use imas_store::domain::Domain;
+use imas_store::memory::FileVersion;
+use imas_store::samples::StoredProgram;
 use serde::{Deserialize, Serialize};
 
 /// Name of what `imas` found, in the store.
@@ -60,12 +63,16 @@ impl ExecutableFacts {
     }
 
     fn read(file: &ProgramFile, path: &Path) -> Result<Self, ElfError> {
-        let elf = ElfImage::of(file.file(), path)?;
+        let mut elf = ElfImage::of(file.file(), path)?;
+        elf.runtimes = elf.runtimes.into_iter().map(|found| with_version(found, path)).collect();
+        Ok(Self::of(elf))
+    }
+
+    fn of(elf: ElfImage) -> Self {
         let unfit = elf.unfit().map(|unfit| unfit.why().to_owned());
         let fits_musl = elf.fits_musl();
-        let runtimes = elf.runtimes.into_iter().map(|found| with_version(found, path)).collect();
         let build_id = elf.build_id.unwrap_or_default();
-        Ok(Self { unfit, build_id, defines: elf.defines, runtimes, fits_musl })
+        Self { unfit, build_id, defines: elf.defines, runtimes: elf.runtimes, fits_musl }
     }
 }
 
@@ -91,7 +98,46 @@ pub fn command(command: &Command, store: Option<&Store>) -> Result<ExecutableFac
     Ok(found)
 }
 
-/// Does work on a file of a program of the domain. A user's file system may never answer: for imasd another thread
+/// The facts of the executable of a stored program. A program of the machine's store is one that somebody else has
+/// started: a helper looks at its file.
+///
+/// # Errors
+/// When the file cannot be read, is not an ELF file, or its file system does not answer.
+pub fn stored(program: &StoredProgram, command: &Command, store: &Store) -> Result<ExecutableFacts> {
+    let Some(owner) = owner(program.domain) else { return self::command(command, Some(store)) };
+    let path = &command.program.path;
+    if let Some(known) = known_facts(store, program.domain, path) {
+        return Ok(known);
+    }
+    facts(foreign_file::image(path, owner)?).with_context(|| path.display().to_string())
+}
+
+/// The facts of an executable that a process of the user runs. A helper looks at it.
+///
+/// # Errors
+/// As [`stored`].
+pub fn of_user(path: &Path, uid: u32) -> Result<ExecutableFacts> {
+    let image = foreign_file::image(path, owner_of_uid(uid))?;
+    if image.is_privileged {
+        return Ok(ExecutableFacts::unfit(Unfit::Privileged.why().to_owned()));
+    }
+    facts(image)
+}
+
+fn facts(image: ForeignImage) -> Result<ExecutableFacts> {
+    image.elf.map(ExecutableFacts::of).map_err(anyhow::Error::msg)
+}
+
+/// Who answers for the files of programs of the domain; `None` for the caller's own.
+fn owner(domain: Domain) -> Option<u64> {
+    match domain {
+        Domain::Own => None,
+        Domain::Everybody => Some(ROOT),
+        Domain::User(uid) => Some(owner_of_uid(uid)),
+    }
+}
+
+/// Does work on a file of a program of the domain, for imasd. A user's file system may never answer: for imasd another thread
 /// does the work.
 ///
 /// # Errors
@@ -101,11 +147,7 @@ pub fn on_file<T: Send + 'static>(
     path: &Path,
     work: impl FnOnce(&Path) -> T + Send + 'static,
 ) -> io::Result<T> {
-    let owner = match domain {
-        Domain::Own => return Ok(work(path)),
-        Domain::Everybody => ROOT,
-        Domain::User(uid) => owner_of_uid(uid),
-    };
+    let Some(owner) = owner(domain) else { return Ok(work(path)) };
     let path = path.to_owned();
     in_time(owner, move || work(&path))
 }
@@ -145,21 +187,26 @@ pub fn running(
 /// The facts of the executable of the domain, as [`command`] or [`running`] found them, if it has not changed since.
 #[must_use]
 pub fn known_facts(store: &Store, domain: Domain, path: &Path) -> Option<ExecutableFacts> {
-    let about = file_at(domain, path)?;
-    let found = [FOUND, FOUND_BY_DAEMON].map(|kind| store.recall_of::<ExecutableFacts>(path, &about, kind));
+    let version = version_at(domain, path)?;
+    let found = [FOUND, FOUND_BY_DAEMON].map(|kind| store.recall_of::<ExecutableFacts>(path, version, kind));
     found.into_iter().find_map(|found| found.ok().flatten())
 }
 
 /// Whether [`running`] has read the file of the domain that is at the path, and it has not changed since.
 #[must_use]
 pub fn was_read(store: &Store, domain: Domain, path: &Path) -> bool {
-    let about = file_at(domain, path);
-    let found = about.map(|about| store.recall_of::<ExecutableFacts>(path, &about, FOUND_BY_DAEMON));
+    let version = version_at(domain, path);
+    let found = version.map(|version| store.recall_of::<ExecutableFacts>(path, version, FOUND_BY_DAEMON));
     matches!(found, Some(Ok(Some(_))))
 }
 
-fn file_at(domain: Domain, path: &Path) -> Option<Metadata> {
-    on_file(domain, path, |path| std::fs::metadata(path)).ok()?.ok().filter(Metadata::is_file)
+/// The version of the regular file of the domain.
+fn version_at(domain: Domain, path: &Path) -> Option<FileVersion> {
+    let Some(owner) = owner(domain) else {
+        return std::fs::metadata(path).ok().filter(Metadata::is_file).as_ref().map(FileVersion::from);
+    };
+    let (dev, ino, bytes, times) = foreign_file::stamp(path, owner).ok()?.parts();
+    Some(FileVersion { dev, ino, bytes, times })
 }
 
 /// A fault of the file itself is a fact like any other, and is kept; only a failed reading is an error.

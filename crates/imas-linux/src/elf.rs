@@ -15,6 +15,7 @@ use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 
 use object::{Object, ObjectSection, ObjectSymbol, SectionFlags};
+use serde::{Deserialize, Serialize};
 
 use self::bounded::{Bounded, Limited};
 use self::headers::Headers;
@@ -31,7 +32,7 @@ const MOST_HEADER_BYTES: u64 = 2 << 20;
 const MOST_LIBRARY_BYTES: u64 = 64 << 20;
 
 /// Word size and machine of a file against those of this build.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Class {
     /// Same machine and word size as this build.
     Native,
@@ -40,7 +41,7 @@ pub enum Class {
 }
 
 /// What matters of an ELF file when something is to be preloaded into it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ElfImage {
     /// Machine and word size.
     pub class: Class,

@@ -17,6 +17,14 @@ pub struct FileStamp {
     times: [i64; 4],
 }
 
+impl FileStamp {
+    /// Returns its parts: device, inode, size in bytes; modification and change time, seconds and nanoseconds each.
+    #[must_use]
+    pub fn parts(&self) -> (u64, u64, u64, [i64; 4]) {
+        (self.dev, self.ino, self.bytes, self.times)
+    }
+}
+
 impl From<&Metadata> for FileStamp {
     fn from(about: &Metadata) -> Self {
         let times = [about.mtime(), about.mtime_nsec(), about.ctime(), about.ctime_nsec()];

@@ -23,6 +23,7 @@ mod process_memory;
 mod residency;
 mod stop;
 mod survey;
+mod trim_site;
 mod walk;
 mod window;
 
@@ -45,3 +46,4 @@ pub use found::{Region, RegionKind};
 pub(crate) use in_memory::InMemory;
 pub(crate) use process_memory::ProcessMemory;
 pub use survey::figures_in;
+pub(crate) use trim_site::of_process as trim_site;

@@ -20,6 +20,7 @@ mod file_time;
 pub mod fnv;
 pub mod footprint;
 pub mod foreground;
+pub mod foreign_file;
 pub mod foreign_process;
 pub mod heap;
 pub mod host;

@@ -3,12 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use procfs::process::Process;
 
 use crate::activity::MOST_THREADS;
+use crate::foreign_process::{self, ForeignFile};
 use crate::index::{ServiceUnit, group_of_cgroup};
 use crate::interpreter_target::InterpreterTarget;
 use crate::living_thread;
@@ -17,6 +19,10 @@ use crate::program::Program;
 use crate::sampler::family;
 use crate::started_name;
 use crate::variables::Variables;
+
+/// Digits of a container's id, and fewest of them that are taken for one.
+const ID: usize = 64;
+const LEAST_OF_ID: usize = 12;
 
 /// A process that may be looked into.
 #[derive(Debug, Clone)]
@@ -51,12 +57,31 @@ pub fn one(pid: u32) -> Option<Running> {
 /// The program that the process runs; `None` when it is gone or may not be looked into.
 #[must_use]
 pub fn program_of(pid: u32) -> Option<Program> {
-    program(&Process::new(i32::try_from(pid).ok()?).ok()?)
+    let text = foreign_process::read(pid, ForeignFile::Program).ok()?;
+    let end = text.iter().position(|byte| *byte == 0)?;
+    let path = PathBuf::from(OsStr::from_bytes(&text[..end]));
+    Some(Program { path, detail: String::from_utf8(text[end + 1..].to_vec()).ok()? })
+}
+
+/// Whether the process does not let itself be looked at: its memory or a file that it names does not answer, or its owner's
+/// processes have taken too much time.
+#[must_use]
+pub fn is_silent(pid: u32) -> bool {
+    [ForeignFile::Program, ForeignFile::Maps]
+        .iter()
+        .any(|file| foreign_process::read(pid, *file).is_err_and(|error| error.kind() == ErrorKind::TimedOut))
+}
+
+/// The program that the process runs, as [`program_of`] reads it: its path, a zero, its detail. The files that its
+/// arguments name are looked at, in this very process.
+pub(crate) fn program_text(pid: u32) -> Option<Vec<u8>> {
+    let Program { path, detail } = program(pid)?;
+    Some([path.as_os_str().as_bytes(), &[0], detail.as_bytes()].concat())
 }
 
 fn of(process: &Process) -> Option<Running> {
     let pid = u32::try_from(process.pid()).ok()?;
-    let program = program(process)?;
+    let program = program_of(pid)?;
     let mapped = MappedFiles::of(pid).ok()?;
     let environment = crate::process::environment(pid).unwrap_or_default();
     let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
@@ -89,8 +114,7 @@ pub fn copies(pid: u32) -> Option<Vec<u32>> {
     family(pid, is_copy_of_its_parent, MOST_THREADS)
 }
 
-fn program(process: &Process) -> Option<Program> {
-    let pid = u32::try_from(process.pid()).ok()?;
+fn program(pid: u32) -> Option<Program> {
     let path = crate::process::executable_path(pid).ok()?;
     let folder = std::fs::read_link(format!("/proc/{}/cwd", living_thread::of(pid))).ok();
     let words = crate::process::arguments(pid).ok()?;
@@ -122,6 +146,15 @@ impl Running {
     #[must_use]
     pub fn is_in_group(&self, group: &str) -> bool {
         self.control_group.strip_prefix(group).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+
+    /// Whether the name of its control group has this id of a container, or an id that begins so. Whoever owns a group
+    /// names it: a name is no proof of anything.
+    #[must_use]
+    pub fn is_of_container(&self, id: &str) -> bool {
+        let is_id = id.len() >= LEAST_OF_ID && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let words = || self.control_group.split(|one: char| !one.is_ascii_hexdigit());
+        is_id && words().any(|word| word.len() == ID && word.starts_with(id))
     }
 
     /// Files that are mapped into the process.

@@ -2,14 +2,13 @@
 //! The language runtime of a running process, and what the process was given. Nothing is attached to.
 
 use std::ffi::OsString;
+use std::io::{self, Error};
 use std::path::{Path, PathBuf};
 
 use crate::catalogue::CatalogueCandidate;
 use crate::elf::ElfImage;
 use crate::foreign_process::{self, ForeignFile};
-use crate::in_time::in_time;
 use crate::jvm_heap::JvmHeap;
-use crate::living_thread;
 use crate::process;
 use crate::program_file::ProgramFile;
 use crate::running::Running;
@@ -26,7 +25,7 @@ pub struct RunningRuntime {
     /// Heap of the JVM, where it keeps counters.
     pub jvm: Option<JvmHeap>,
     file: PathBuf,
-    unfit: Option<&'static str>,
+    unfit: Option<String>,
     words: Vec<OsString>,
     environment: Variables,
 }
@@ -37,9 +36,9 @@ impl RunningRuntime {
     pub fn of(running: &Running) -> Option<Self> {
         let pid = running.pid;
         let file = running.program.path.clone();
-        let owner = foreign_process::owner_of(pid)?;
-        let path = file.clone();
-        let (found, unfit) = in_time(owner, move || read(pid, &path)).ok()??;
+        let text = foreign_process::read(pid, ForeignFile::Runtime).ok()?;
+        let (found, unfit) = serde_json::from_slice(&text).ok()?;
+        let found: FoundRuntime = found;
         let words = process::arguments(pid).ok()?.into_iter().skip(1).collect();
         let jvm = (found.runtime == Runtime::Jvm).then(|| jvm_heap(pid)).flatten();
         Some(Self { found, jvm, file, unfit, words, environment: running.all_variables() })
@@ -57,7 +56,7 @@ impl RunningRuntime {
             // Its files may be another user's, in another file system: a start of the command looks at them.
             has_files: false,
             is_by_script: false,
-            unfit: self.unfit,
+            unfit: self.unfit.as_deref(),
             environment: &self.environment,
             memory_limit: None,
         };
@@ -75,12 +74,15 @@ pub fn name_of_candidate<'a>(running: &Running, among: &'a RealCandidates) -> Op
     })
 }
 
-/// The executable is read through the process: a container has a file system of its own.
-fn read(pid: u32, path: &Path) -> Option<(FoundRuntime, Option<&'static str>)> {
-    let file = ProgramFile::open(Path::new(&format!("/proc/{}/exe", living_thread::of(pid)))).ok()?;
-    let elf = ElfImage::of(file.file(), path).ok()?;
-    let found = only(&elf.runtimes).ok()??.clone();
-    Some((with_version(found, path), elf.unfit().map(|unfit| unfit.why())))
+/// The runtime of a process, as [`RunningRuntime::of`] reads it. The executable is read through the process, by this very
+/// one: a container has a file system of its own.
+pub(crate) fn text_of(pid: u32) -> io::Result<Vec<u8>> {
+    let none = || Error::from(rustix::io::Errno::NOENT);
+    let path = process::executable_path(pid).map_err(|_| none())?;
+    let file = ProgramFile::open(Path::new(&format!("/proc/{pid}/exe")))?;
+    let elf = ElfImage::of(file.file(), &path).map_err(|_| none())?;
+    let found = only(&elf.runtimes).ok().flatten().ok_or_else(none)?.clone();
+    Ok(serde_json::to_vec(&(with_version(found, &path), elf.unfit().map(|unfit| unfit.why())))?)
 }
 
 /// Heap of a JVM. None where it keeps no counters, or its collector has no two generations.

@@ -32,9 +32,9 @@ pub fn detail(real: &Path, started: &Path) -> String {
 }
 
 /// The detail of a running process of the file `real`, from its first argument: only a name under which a link to the
-/// file is found.
+/// file is found. A path that the process names is looked at: only a helper may ([`crate::foreign_process`]).
 #[must_use]
-pub fn detail_of_running(real: &Path, first_argument: &OsStr) -> String {
+pub(crate) fn detail_of_running(real: &Path, first_argument: &OsStr) -> String {
     detail_by_link(real, first_argument, true)
 }
 

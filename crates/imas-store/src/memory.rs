@@ -11,6 +11,26 @@ use serde::de::DeserializeOwned;
 
 use crate::{Store, StoreError};
 
+/// A version of a file: it changes whenever the file is replaced or written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileVersion {
+    /// Device.
+    pub dev: u64,
+    /// Inode.
+    pub ino: u64,
+    /// Size in bytes.
+    pub bytes: u64,
+    /// Modification and change time: seconds, nanoseconds.
+    pub times: [i64; 4],
+}
+
+impl From<&Metadata> for FileVersion {
+    fn from(about: &Metadata) -> Self {
+        let times = [about.mtime(), about.mtime_nsec(), about.ctime(), about.ctime_nsec()];
+        Self { dev: about.dev(), ino: about.ino(), bytes: about.size(), times }
+    }
+}
+
 impl Store {
     /// The stored fact of this kind about the file. `None` if there is none or if the file has changed since.
     ///
@@ -21,18 +41,17 @@ impl Store {
         self.recall_of(file, &about, kind)
     }
 
-    /// The stored fact of this kind about the file with the metadata `about`, whichever file is at its path
-    /// now.
+    /// The stored fact of this kind about the version of the file, whichever file is at its path now.
     ///
     /// # Errors
     /// When SQLite returns an error.
     pub fn recall_of<T: DeserializeOwned>(
         &self,
         file: &Path,
-        about: &Metadata,
+        version: impl Into<FileVersion>,
         kind: &str,
     ) -> Result<Option<T>, StoreError> {
-        let stamp = stamp(about);
+        let stamp = stamp(version.into());
         let sql = "SELECT fact FROM file_fact WHERE path = ?1 AND kind = ?2 AND stamp = ?3";
         let fact: Option<String> =
             self.row(sql, params![file.to_string_lossy(), kind, stamp], |row| row.get(0))?;
@@ -48,18 +67,18 @@ impl Store {
         self.remember_of(file, &about, kind, fact)
     }
 
-    /// Stores a fact about the file with the metadata `about`, whichever file is at its path now.
+    /// Stores a fact about the version of the file, whichever file is at its path now.
     ///
     /// # Errors
     /// When SQLite returns an error.
     pub fn remember_of<T: Serialize>(
         &self,
         file: &Path,
-        about: &Metadata,
+        version: impl Into<FileVersion>,
         kind: &str,
         fact: &T,
     ) -> Result<(), StoreError> {
-        let stamp = stamp(about);
+        let stamp = stamp(version.into());
         let sql = "INSERT INTO file_fact (path, kind, stamp, fact) VALUES (?1, ?2, ?3, ?4)
                    ON CONFLICT (path, kind) DO UPDATE SET stamp = ?3, fact = ?4";
         let fact = serde_json::to_string(fact)?;
@@ -72,10 +91,9 @@ impl Store {
 /// Number of facts that are kept. The oldest are deleted, so a user with ever new files cannot fill the disk.
 const MOST_FACTS: i64 = 50_000;
 
-/// Changes whenever the file is replaced or written.
-fn stamp(about: &Metadata) -> String {
-    let times = [about.mtime(), about.mtime_nsec(), about.ctime(), about.ctime_nsec()];
-    format!("{}:{}:{}:{times:?}", about.dev(), about.ino(), about.size())
+/// The version as the table has it.
+fn stamp(FileVersion { dev, ino, bytes, times }: FileVersion) -> String {
+    format!("{dev}:{ino}:{bytes}:{times:?}")
 }
 
 #[cfg(test)]

@@ -4,9 +4,6 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
-
-use crate::TrimSite;
 use crate::filter;
 use crate::frame::{self, Before, Laid};
 use crate::memory::Memory;
@@ -15,6 +12,7 @@ use crate::refusal::{LeftAlone, Unfit};
 use crate::stack::{self, Range, Standing};
 use crate::trace::{Registers, Stop, Tracee};
 use crate::waits::{RESTART_BLOCK, Wait, is_interrupted};
+use crate::{Done, TrimSite, TrimTime};
 
 /// Time in which a thread stands still once it was asked to. A frozen one does not.
 const LONGEST_STOP: Duration = Duration::from_millis(200);
@@ -31,42 +29,9 @@ const MOST_ARENAS: usize = 4096;
 /// All signals. The kernel leaves SIGKILL and SIGSTOP out.
 const ALL_SIGNALS: u64 = u64::MAX;
 
-/// How long a call may take.
-#[derive(Debug, Clone, Copy)]
-pub struct TrimTime {
-    /// Until a thread was found.
-    pub find: Duration,
-    /// Until that thread has come back to what it did.
-    pub end: Duration,
-}
-
-/// What was done.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Done {
-    /// The thread that called malloc_trim.
-    pub thread: i32,
-    /// Number of the system call in which it waited.
-    pub call: i64,
-    /// Time that it stood still, ms.
-    pub stood_ms: f64,
-    /// Time from then until it was back, ms; None where that was not seen.
-    pub trim_ms: Option<f64>,
-    /// Arenas whose locks were looked at.
-    pub arenas: usize,
-    /// Threads that were tried.
-    pub tries: u32,
-    /// Resident anonymous bytes before and after.
-    pub resident: Option<(u64, u64)>,
-}
-
-/// Lets one waiting thread of the process call `malloc_trim(0)`.
-///
-/// Blocks until it is done or refused, at most as long as the bounds say together. Every request of ptrace is made by a
-/// thread of its own: when that ends, the kernel lets go whatever it traced.
-///
-/// # Errors
-/// When the process must be left alone, with the reason. Nothing was changed then.
-pub fn trim(pid: u32, site: &TrimSite, bounds: TrimTime) -> Result<Done, LeftAlone> {
+/// As [`crate::trim`], with every request of ptrace in a thread of its own: when that ends, the kernel lets go whatever
+/// it traced.
+pub(crate) fn by_a_thread(pid: u32, site: &TrimSite, bounds: TrimTime) -> Result<Done, LeftAlone> {
     let site = site.clone();
     let traced =
         std::thread::Builder::new().name("trim".to_owned()).spawn(move || Procedure::run(pid, site, bounds));

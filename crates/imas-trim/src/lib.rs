@@ -12,19 +12,31 @@
 //!
 //! This crate has the only `unsafe` code of the product, in [`trace`]: calls of ptrace(2). Where the C library is, and
 //! where its arenas are, `imas_linux` finds out. Nothing here opens a path that the process names.
-#![cfg(target_arch = "x86_64")]
+//!
+//! Frames and registers are those of x86-64. On other machines every process is left alone.
 
+#[cfg(target_arch = "x86_64")]
 mod call;
+#[cfg(target_arch = "x86_64")]
 mod filter;
+#[cfg(target_arch = "x86_64")]
 mod frame;
+#[cfg(target_arch = "x86_64")]
 mod memory;
+#[cfg(target_arch = "x86_64")]
 mod process;
 mod refusal;
+#[cfg(target_arch = "x86_64")]
 mod stack;
+#[cfg(target_arch = "x86_64")]
 mod trace;
+#[cfg(target_arch = "x86_64")]
 mod waits;
 
-pub use call::{Done, TrimTime, trim};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
 pub use refusal::LeftAlone;
 
 /// Where the C library of a process has what is needed. All of it is read from the process, so none is trusted.
@@ -38,4 +50,48 @@ pub struct TrimSite {
     pub first_arena: u64,
     /// Offset of an arena's pointer to the next one.
     pub next: u64,
+}
+
+/// How long a call may take.
+#[derive(Debug, Clone, Copy)]
+pub struct TrimTime {
+    /// Until a thread was found.
+    pub find: Duration,
+    /// Until that thread has come back to what it did.
+    pub end: Duration,
+}
+
+/// What was done.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Done {
+    /// The thread that called malloc_trim.
+    pub thread: i32,
+    /// Number of the system call in which it waited.
+    pub call: i64,
+    /// Time that it stood still, ms.
+    pub stood_ms: f64,
+    /// Time from then until it was back, ms; None where that was not seen.
+    pub trim_ms: Option<f64>,
+    /// Arenas whose locks were looked at.
+    pub arenas: usize,
+    /// Threads that were tried.
+    pub tries: u32,
+    /// Resident anonymous bytes before and after.
+    pub resident: Option<(u64, u64)>,
+}
+
+/// Lets one waiting thread of the process call `malloc_trim(0)`.
+///
+/// Blocks until it is done or refused, at most as long as the bounds say together.
+///
+/// # Errors
+/// When the process must be left alone, with the reason. Nothing was changed then.
+pub fn trim(pid: u32, site: &TrimSite, bounds: TrimTime) -> Result<Done, LeftAlone> {
+    #[cfg(target_arch = "x86_64")]
+    return call::by_a_thread(pid, site, bounds);
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        let _ = (pid, site, bounds);
+        Err(LeftAlone::Processor)
+    }
 }

@@ -37,7 +37,7 @@ impl Target {
         let process = Process::new(pid).map_err(|_| LeftAlone::Ended)?;
         let status = process.status().map_err(|_| LeftAlone::Ended)?;
         judged(&status)?;
-        // A kernel before 5.6 has none of this: limits of sockets are then not known.
+        // A kernel before 5.6 has none of this: limits of sockets are not known there.
         let pidfd = Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
         Ok(Self { pid, process, pidfd })
     }
@@ -65,12 +65,15 @@ impl Target {
         Call::parsed(&fs::read_to_string(format!("/proc/{}/task/{tid}/syscall", self.pid)).ok()?)
     }
 
-    /// Whether the file is a socket with SO_RCVTIMEO.
+    /// Whether the file is a socket with SO_RCVTIMEO, or may be one.
     fn is_limited(&self, number: i32) -> bool {
-        let Some(pidfd) = &self.pidfd else { return false };
-        let Ok(copy) = pidfd_getfd(pidfd, number, PidfdGetfdFlags::empty()) else { return false };
+        let Some(pidfd) = &self.pidfd else { return true };
+        let Ok(copy) = pidfd_getfd(pidfd, number, PidfdGetfdFlags::empty()) else { return true };
         let limit = rustix::net::sockopt::socket_timeout(copy.as_fd(), rustix::net::sockopt::Timeout::Recv);
-        limit.is_ok_and(|limit| limit.is_some())
+        match limit {
+            Ok(limit) => limit.is_some(),
+            Err(error) => error != rustix::io::Errno::NOTSOCK,
+        }
     }
 
     /// How often the thread began to wait.

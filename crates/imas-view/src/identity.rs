@@ -9,6 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use imas_linux::living_thread;
+use imas_linux::process;
 use imas_linux::program::Program;
 use imas_linux::running::{self, Running};
 use imas_linux::serving::candidate::RealCandidates;
@@ -81,8 +82,7 @@ fn of(running: &Running, candidates: &RealCandidates) -> Option<Identity> {
 
 /// None where the environment may not be read: a process always has some variable.
 fn settings(running: &Running) -> Option<BTreeMap<String, String>> {
-    let task = living_thread::of(running.pid);
-    let is_readable = std::fs::File::open(format!("/proc/{task}/environ")).is_ok();
+    let is_readable = process::environment(running.pid).is_ok();
     let is_setting = |name: &str| SETTINGS.iter().any(|setting| name.starts_with(setting));
     is_readable.then(|| running.variables(is_setting))
 }

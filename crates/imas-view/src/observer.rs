@@ -199,7 +199,7 @@ impl ProcessObserver {
                 }
                 Some(_) => {}
                 None if self.unfit.lacks(&identity.program.path) && budget.allows_more() => {
-                    self.unfit.read(&identity.program.path);
+                    self.unfit.read(&identity.program.path, identity.uid);
                 }
                 None => {}
             }

@@ -75,7 +75,7 @@ pub fn state_where(
 ) -> Result<ProgramView> {
     let command = stored_command(&program);
     // A program that is gone can still be shown, by the build its last trial was of.
-    let executable = inspect::command(&command, Some(store)).ok();
+    let executable = inspect::stored(&program, &command, store).ok();
     let last_build = store.trials(program.id)?.pop().map(|record| record.build_id).unwrap_or_default();
     let build_id = executable.as_ref().map_or(last_build, |executable| executable.build_id.clone());
     // Before the trials are read: what ends from here on is not looked at.

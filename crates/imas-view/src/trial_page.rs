@@ -8,9 +8,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use imas_linux::clock::now_unix_s;
-use imas_linux::ingest::{ExpectedPage, ParsedPage, read_page_file};
-use imas_linux::process;
+use imas_linux::ingest::{ExpectedPage, ParsedPage};
 use imas_linux::running::Running;
+use imas_linux::{foreign_file, process};
 
 /// The page that the process has mapped; None for one that is in no trial.
 #[must_use]
@@ -19,11 +19,11 @@ pub fn mapped_page(running: &Running) -> Option<PathBuf> {
     running.mapped().find(is_page).map(Path::to_owned)
 }
 
-/// Reads the page of a process, if it really is that process's.
+/// Reads the page of a process, if it really is that process's. A helper looks at what the process has mapped.
 #[must_use]
 pub fn read(path: &Path, pid: u32, start_ticks: u64) -> Option<ParsedPage> {
     let uid = std::fs::metadata(format!("/proc/{pid}")).ok()?.uid();
-    let page = read_page_file(path, &ExpectedPage { uid, now_unix_s: now_unix_s() }).ok()?;
+    let page = foreign_file::page(path, &ExpectedPage { uid, now_unix_s: now_unix_s() }).ok()?;
     (page.pid == pid && page.process_start_ticks == start_ticks).then_some(page)
 }
 

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use imas_engine::inspect;
 use imas_engine::runtime_command::unfit_reason;
-use imas_linux::program::{Command, Program, is_privileged};
 
 use crate::snapshot::ProcessState;
 
@@ -23,16 +22,10 @@ impl UnfitFiles {
         !self.0.contains_key(path)
     }
 
-    /// Reads the file. What is replaced later is not read again: its processes go on with the old file.
-    pub(crate) fn read(&mut self, path: &Path) {
-        let command = Command {
-            file: path.to_owned(),
-            argv: vec![],
-            arguments: vec![],
-            program: Program { path: path.to_owned(), detail: String::new() },
-            privileged: is_privileged(path),
-        };
-        let why = inspect::command(&command, None).ok().and_then(|facts| unfit_reason(&facts));
+    /// Reads the file, which a process of the user runs. What is replaced later is not read again: its processes go on
+    /// with the old file.
+    pub(crate) fn read(&mut self, path: &Path, uid: u32) {
+        let why = inspect::of_user(path, uid).ok().and_then(|facts| unfit_reason(&facts));
         if self.0.len() >= MOST {
             self.0.clear();
         }

@@ -10,7 +10,7 @@ study=$build/lib/imas/study
 here=$(cd "$(dirname "$0")" && pwd)
 source=$(dirname "$here")
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+trap 'rm -rf "$work" || echo "left: $work"' EXIT
 policies='first next best worst'
 CC=${CC:-gcc}
 passed=0

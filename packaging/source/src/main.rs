@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Reads Rust code below folders of crates with the `syn` parser. `check TABLE FOLDER...` fails where a public type name
 //! stands for two types, where a test returns early and does not print that it was skipped, where a doc comment does not
-//! name its noun, or where a call that reads what others own is missing in the table. `calls FOLDER...` prints those calls.
+//! name its noun, or where a call that reads what others own, or that looks a path up, is missing in the tables. `calls
+//! FOLDER...` prints those calls.
 
 mod file;
 mod names;
@@ -14,6 +15,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
+
+use crate::reads::{ForeignNames, Kind};
 
 fn main() -> ExitCode {
     match run() {
@@ -33,8 +36,13 @@ fn run() -> Result<ExitCode> {
 
 #[expect(clippy::print_stdout, reason = "that is what it is asked for")]
 fn calls(folders: &[&str]) -> Result<ExitCode> {
-    for (file, calls) in reads::calls(&production(folders)?) {
+    let production = production(folders)?;
+    for (file, calls) in reads::calls(Kind::Read, &production) {
         println!("| `{file}` | {calls} | | | |");
+    }
+    println!();
+    for (file, calls) in reads::calls(Kind::Name, &production) {
+        println!("| `{file}` | {calls} | | |");
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -44,6 +52,7 @@ fn production(folders: &[&str]) -> Result<Vec<file::SourceFile>> {
     Ok(each.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
 }
 
+#[expect(clippy::print_stdout, reason = "the figure is what the check is asked for")]
 fn check(table: &Path, folders: &[&str]) -> Result<ExitCode> {
     let production = production(folders)?;
     let mut wrong: Vec<String> = names::duplicates(&production)
@@ -56,7 +65,12 @@ fn check(table: &Path, folders: &[&str]) -> Result<ExitCode> {
         wrong.extend(files.iter().flat_map(nouns::missing));
     }
     let page = std::fs::read_to_string(table).with_context(|| table.display().to_string())?;
-    wrong.extend(reads::unlisted(&reads::calls(&production), &reads::table(&page)?));
+    for kind in [Kind::Read, Kind::Name] {
+        wrong.extend(reads::unlisted(&reads::calls(kind, &production), &reads::table(kind, &page)?));
+    }
+    let names = ForeignNames::of(&page)?;
+    wrong.extend(names.faults());
+    println!("{names}");
     Ok(if wrong.is_empty() { ExitCode::SUCCESS } else { fail(&wrong.join("\nimas: ")) })
 }
 

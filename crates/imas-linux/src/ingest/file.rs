@@ -55,24 +55,45 @@ pub fn read_page_at(dir: impl AsFd, name: &OsStr, expected: &ExpectedPage) -> Re
     read(&File::from(fd), expected)
 }
 
+/// The bytes of the file at `path`, where that may be a page of the user.
+///
+/// # Errors
+/// When it cannot be read, or is none.
+pub(crate) fn page_bytes(path: &Path, uid: u32) -> std::io::Result<Vec<u8>> {
+    let file = File::from(open(path, FLAGS, Mode::empty())?);
+    bytes(&file, uid).map_err(|_| rustix::io::Errno::INVAL.into())
+}
+
 fn read(file: &File, expected: &ExpectedPage) -> Result<ParsedPage, ReadError> {
-    let size = size(&file.metadata()?, expected)?;
+    page_of_bytes(&bytes(file, expected.uid)?, expected)
+}
+
+fn bytes(file: &File, uid: u32) -> Result<Vec<u8>, ReadError> {
+    let size = size(&file.metadata()?, uid)?;
     let mut bytes = vec![0; size];
     file.read_exact_at(&mut bytes, 0)?;
-    let page = parse(&bytes)?;
-    owned_by(page.uid, expected)?;
+    Ok(bytes)
+}
+
+/// The page in the bytes of a file of its user.
+///
+/// # Errors
+/// See [`ReadError`].
+pub(crate) fn page_of_bytes(bytes: &[u8], expected: &ExpectedPage) -> Result<ParsedPage, ReadError> {
+    let page = parse(bytes)?;
+    owned_by(page.uid, expected.uid)?;
     Ok(page.not_after(expected.now_unix_s))
 }
 
 /// Size of a file that may be read as a page.
-fn size(metadata: &Metadata, expected: &ExpectedPage) -> Result<usize, ReadError> {
+fn size(metadata: &Metadata, uid: u32) -> Result<usize, ReadError> {
     if !metadata.is_file() {
         return Err(ReadError::NotRegular);
     }
     if metadata.nlink() != 1 {
         return Err(ReadError::Links(metadata.nlink()));
     }
-    owned_by(metadata.uid(), expected)?;
+    owned_by(metadata.uid(), uid)?;
     let size = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
     if [HEADER_BYTES, TRIAL_PAGE_BYTES].contains(&size) {
         Ok(size)
@@ -81,6 +102,6 @@ fn size(metadata: &Metadata, expected: &ExpectedPage) -> Result<usize, ReadError
     }
 }
 
-fn owned_by(found: u32, expected: &ExpectedPage) -> Result<(), ReadError> {
-    if found == expected.uid { Ok(()) } else { Err(ReadError::Owner { found, expected: expected.uid }) }
+fn owned_by(found: u32, expected: u32) -> Result<(), ReadError> {
+    if found == expected { Ok(()) } else { Err(ReadError::Owner { found, expected }) }
 }

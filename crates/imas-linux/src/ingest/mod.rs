@@ -37,6 +37,7 @@ mod text;
 
 pub use error::{MergeError, PageError, ReadError, TextProblem};
 pub use file::{ExpectedPage, read_page_at, read_page_file};
+pub(crate) use file::{page_bytes, page_of_bytes};
 pub use merge::merge;
 pub use page::{ParsedPage, State};
 pub use parse::parse;

@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Who chose the allocator of a process.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
 use super::injected::Injected;
 use crate::elf::ElfImage;
+use crate::foreign_process::{self, ForeignFile};
 use crate::library_name::{file_name, former_path, is_of_glibc};
 use crate::living_thread;
 use crate::running::Running;
 
 /// Root's list of what every program preloads.
 const PRELOAD_FILE: &str = "/etc/ld.so.preload";
+const LD_PRELOAD: &str = "LD_PRELOAD";
 /// Most mapped files that are read: the process may be another user's.
 const MOST_FILES: usize = 256;
 
@@ -30,7 +34,14 @@ pub enum Chooser {
     Program,
     /// Nobody: the C library serves.
     CLibrary,
+    /// It is not known: its files do not answer.
+    Unknown,
 }
+
+/// What the files of a process may show.
+const BY_FILES: [Chooser; 3] = [Chooser::Preload, Chooser::Program, Chooser::CLibrary];
+/// What names a file for preloading.
+const PRELOADERS: [&str; 2] = [LD_PRELOAD, PRELOAD_FILE];
 
 /// The choice of a process's allocator.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,12 +58,42 @@ impl Choice {
     /// The choice for that process.
     #[must_use]
     pub fn of(running: &Running) -> Self {
-        let without_file = |by| Self { by, file: None, preloader: None };
         match running.injected() {
-            Injected::Hook => return without_file(Chooser::Trial),
-            Injected::Guard => return without_file(Chooser::Guard),
-            Injected::Nothing => {}
+            Injected::Hook => Self::without_file(Chooser::Trial),
+            Injected::Guard => Self::without_file(Chooser::Guard),
+            Injected::Nothing => {
+                Self::by_files(running.pid).unwrap_or_else(|| Self::without_file(Chooser::Unknown))
+            }
         }
+    }
+
+    fn without_file(by: Chooser) -> Self {
+        Self { by, file: None, preloader: None }
+    }
+
+    /// The choice by the files that the process has mapped, which a helper looks at. `None` where these do not answer.
+    fn by_files(pid: u32) -> Option<Self> {
+        let text = foreign_process::read(pid, ForeignFile::Chooser).ok()?;
+        let [by, preloader, file @ ..] = text.as_slice() else { return None };
+        Some(Self {
+            by: *BY_FILES.get(usize::from(*by))?,
+            file: (!file.is_empty()).then(|| OsStr::from_bytes(file).into()),
+            preloader: PRELOADERS.get(usize::from(*preloader)).copied(),
+        })
+    }
+
+    /// The choice as [`Self::by_files`] reads it.
+    fn text(&self) -> Option<Vec<u8>> {
+        let by = BY_FILES.iter().position(|one| *one == self.by)?;
+        let preloader = PRELOADERS.iter().position(|one| Some(*one) == self.preloader);
+        let preloader = preloader.unwrap_or(PRELOADERS.len());
+        let file = self.file.as_ref().map_or(&[][..], |file| file.as_os_str().as_bytes());
+        Some([&[u8::try_from(by).ok()?, u8::try_from(preloader).ok()?], file].concat())
+    }
+
+    /// The choice by the files, looked at by this very process.
+    fn here(running: &Running) -> Self {
+        let without_file = Self::without_file;
         let definers = definers(running);
         if definers.is_empty() {
             return without_file(Chooser::CLibrary);
@@ -65,6 +106,11 @@ impl Choice {
         let by = if preloader.is_some() { Chooser::Preload } else { Chooser::Program };
         Self { by, file: Some(file.to_owned()), preloader }
     }
+}
+
+/// The choice of a process's allocator by its files, as [`Choice::by_files`] reads it.
+pub(crate) fn text_of(pid: u32) -> Option<Vec<u8>> {
+    Choice::here(&crate::running::one(pid)?).text()
 }
 
 /// Mapped files that define malloc, without the C library.
@@ -120,9 +166,9 @@ impl Preload {
 
 /// Libraries to be preloaded, in the order in which the loader takes it.
 fn preloads(running: &Running) -> Vec<Preload> {
-    let variables = running.variables(|name| name == "LD_PRELOAD");
+    let variables = running.variables(|name| name == LD_PRELOAD);
     let of_all = std::fs::read_to_string(PRELOAD_FILE).unwrap_or_default();
-    let lists = variables.values().map(|list| ("LD_PRELOAD", list)).chain([(PRELOAD_FILE, &of_all)]);
+    let lists = variables.values().map(|list| (LD_PRELOAD, list)).chain([(PRELOAD_FILE, &of_all)]);
     let words = lists.flat_map(|(by, list)| list.split([':', ' ', '\n', '\t']).map(move |word| (by, word)));
     let preload = |(by, word): (&'static str, &str)| {
         let real = std::fs::canonicalize(word).unwrap_or_else(|_| PathBuf::from(word));
@@ -148,14 +194,16 @@ mod tests {
         std::fs::copy(libc, &other).unwrap();
         let choice = |preloaded: &[&Path]| {
             let list: Vec<&str> = preloaded.iter().filter_map(|file| file.to_str()).collect();
-            Choice::of(&Running {
+            let choice = Choice::here(&Running {
                 pid: 1,
                 program: Program { path: "/usr/bin/server".into(), detail: String::new() },
                 unit: None,
                 control_group: String::new(),
                 mapped: [libc, &other].into_iter().collect(),
                 environment: vec![format!("LD_PRELOAD={}", list.join(":")).into()],
-            })
+            });
+            assert!(choice.text().is_some_and(|text| text.len() >= 2));
+            choice
         };
         let without_file = Choice { by: Chooser::CLibrary, file: None, preloader: None };
         let served = |by, preloader| Choice { by, file: Some(other.clone()), preloader };

@@ -9,11 +9,12 @@ pub const C_LIBRARY: &str = "the C library";
 /// A program without a C library of its own in memory: linked statically, as programs in Go are.
 const STATIC: &str = "linked statically";
 
-/// Name of what serves malloc in a process; None when it has ended, and where our hook is before it.
+/// Name of what serves malloc in a process; None when it has ended or its files do not
+/// answer, and where our hook is before it.
 pub(crate) fn of(pid: u32) -> Option<String> {
     let running = running::one(pid)?;
     let choice = Choice::of(&running);
-    if matches!(choice.by, Chooser::Guard | Chooser::Trial) {
+    if matches!(choice.by, Chooser::Guard | Chooser::Trial | Chooser::Unknown) {
         return None;
     }
     let name = |file: &std::path::Path| file.file_name().map(|name| name.to_string_lossy().into_owned());

@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use imas_linux::catalogue::CatalogueCandidate;
-use imas_linux::elf::{ElfImage, Unfit};
+use imas_linux::elf::Unfit;
 use imas_linux::environment::GUARD;
+use imas_linux::in_time::ROOT;
 use imas_linux::program::{Command, Program, is_privileged};
-use imas_linux::{process, running};
+use imas_linux::{foreign_file, process, running};
 
 use crate::apply::unit::Unit;
 use imas_cli::message::{self, Hinted};
@@ -70,7 +71,8 @@ fn unfit(words: &[std::ffi::OsString], root: Option<&Path>, running: Option<&Pro
 
 fn unfit_file(file: &Path) -> Option<Unfit> {
     let hands_on = HANDING_ON.iter().any(|name| file.file_name() == Some(OsStr::new(name)));
-    if hands_on { None } else { ElfImage::read(file).ok()?.unfit() }
+    // What a service runs may be a file of its user.
+    if hands_on { None } else { foreign_file::image(file, ROOT).ok()?.elf.ok()?.unfit() }
 }
 
 /// How long a restarted service may take until the candidate is seen in it.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `imas trim`: asks running processes to give their free pages back now ([`imas_linux::process_trim`]).
+//! `imas trim`: running processes give their free pages back now ([`imas_linux::process_trim`]).
 //!
-//! Only a process that was started under a candidate that gives back can answer. Of the others it says what a restart
-//! would bring. Nothing is put into a process.
+//! A process that was started under a candidate that gives back is asked. Every other one on glibc's malloc, and one that
+//! does not answer in time, is trimmed from outside: one of its waiting threads calls `malloc_trim(0)`.
 
-use imas_linux::index::ServiceUnit;
-use std::io::ErrorKind;
+use std::collections::BTreeMap;
+use std::io::{Error, ErrorKind};
 use std::process::ExitCode;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -16,52 +16,68 @@ use imas_cli::message::Hinted;
 use imas_cli::{output, table};
 use imas_engine::context::Context;
 use imas_linux::heap::figures::NotReadable;
+use imas_linux::index::ServiceUnit;
+use imas_linux::process_trim::{FromOutside, LeftAlone};
 use imas_linux::running::{self, Running};
 use imas_linux::running_runtime::name_of_candidate;
 use imas_linux::serving::candidate::RealCandidates;
-use imas_linux::serving::chooser::{Choice, Chooser};
 use imas_linux::trim_word::{Answers, Asked};
-use imas_linux::{process, process_heaps, process_trim};
-use imas_view::keeps_away;
+use imas_linux::{foreign_process, process, process_heaps, process_trim};
 use serde::Serialize;
 use serde_json::json;
 
 use super::unit;
 use crate::command_line::service_args::TrimArgs;
+use crate::look::process_memory::not_seen;
 
-/// Exit status when no process answered.
+/// Exit status when nothing was given back by any process.
 const NO_ANSWER: u8 = 1;
 /// Time between two looks for answers.
 const BETWEEN: Duration = Duration::from_millis(50);
-/// Processes that cannot be asked and whose heaps are read: each may take a second.
-const MOST_LOOKED_AT: usize = 16;
+/// Fewest free bytes for which a process is disturbed: of those that were named, and of all.
+const LEAST: u64 = 1 << 20;
+const LEAST_OF_ALL: u64 = 32 << 20;
+/// The processes of one owner that were not named may take so long together: they decide how long each takes.
+const MOST_OF_AN_OWNER: Duration = Duration::from_secs(30);
 
-/// One process, and what came of asking it.
+/// Way in which a process gave back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Way {
+    /// It was asked, and answered.
+    Asked,
+    /// One of its threads was let go into malloc_trim.
+    Outside,
+}
+
+/// One process, and what came of trimming it.
 #[derive(Debug, Serialize)]
 struct Row {
     pid: u32,
     program: String,
     unit: Option<ServiceUnit>,
     candidate: Option<String>,
-    /// Whether it could be asked.
-    asked: bool,
-    answered: bool,
+    /// Bytes that a trim would return, by a look into its heaps before; None where these cannot be read.
+    returnable_bytes: Option<u64>,
+    /// None where it gave nothing back.
+    way: Option<Way>,
     /// Bytes that it gave back.
     returned_bytes: Option<u64>,
     /// Time of the trim itself.
     took_ms: Option<f64>,
     /// Time until the answer was there.
     waited_ms: Option<f64>,
-    /// Reason why there is no answer.
+    /// The thread that stood still for a trim from outside, and for how long.
+    thread: Option<i32>,
+    stood_ms: Option<f64>,
+    /// Reason why nothing was given back.
     why: Option<String>,
-    /// Bytes that it could give back under `restart_under`, where it cannot be asked and that can be read.
-    returnable_bytes: Option<u64>,
-    restart_under: Option<String>,
 }
 
-/// A process that was asked.
-struct Asking {
+/// A process that is to give back.
+struct Trimming {
     row: Row,
+    owner: Option<u64>,
     start_ticks: u64,
     /// Number of the request; None where there is nothing to wait for.
     request: Option<u64>,
@@ -71,32 +87,45 @@ struct Asking {
 
 pub(crate) fn run(args: &TrimArgs, context: &Context) -> Result<ExitCode> {
     let candidates = RealCandidates::of(context.catalogue.all());
-    let processes = meant(&args.what)?;
-    let mut all: Vec<Asking> = processes.iter().map(|process| Asking::begin(process, &candidates)).collect();
+    let processes = meant(args)?;
+    let least = args.at_least.unwrap_or(if args.all { LEAST_OF_ALL } else { LEAST });
+    let mut all: Vec<Trimming> =
+        processes.iter().map(|process| Trimming::begin(process, &candidates, least)).collect();
     wait_for_answers(&mut all, Duration::from_secs_f64(args.wait));
-    let advised = keeps_away::candidate(&candidates);
-    let unasked = all.iter_mut().filter(|asking| !asking.row.asked);
-    unasked.take(MOST_LOOKED_AT).for_each(|asking| asking.row.look_at_heaps(advised));
-    let rows: Vec<Row> = all.into_iter().map(|asking| asking.row).collect();
+    let mut spent = BTreeMap::new();
+    for trimming in all.iter_mut().filter(|one| one.row.way.is_none() && one.row.why.is_none()) {
+        let spent = spent.entry(trimming.owner).or_insert(Duration::ZERO);
+        if args.all && *spent > MOST_OF_AN_OWNER {
+            trimming.end("the other processes of its owner took too long");
+            continue;
+        }
+        let begun = Instant::now();
+        trimming.trim_outside();
+        *spent += begun.elapsed();
+    }
+    let rows: Vec<Row> = all.into_iter().map(|trimming| trimming.row).collect();
     let sum = rows.iter().filter_map(|row| row.returned_bytes).fold(0, u64::saturating_add);
     let document = json!({ "schema": 1, "returned_bytes": sum, "processes": rows });
-    output::json_or(args.json.json, &document, || page(&rows, sum))?;
-    let any = rows.iter().any(|row| row.answered);
+    output::json_or(args.json.json, &document, || page(&rows, sum, args.all))?;
+    let any = rows.iter().any(|row| row.way.is_some());
     Ok(if any { ExitCode::SUCCESS } else { ExitCode::from(NO_ANSWER) })
 }
 
-/// The process of that id, or all processes of the service.
-fn meant(word: &str) -> Result<Vec<Running>> {
+/// The processes that are meant.
+fn meant(args: &TrimArgs) -> Result<Vec<Running>> {
+    let own = std::process::id();
+    let Some(word) = &args.what else {
+        return Ok(running::all().into_iter().filter(|process| process.pid != own).collect());
+    };
     if let Ok(pid) = word.parse() {
-        let found = running::one(pid).ok_or_else(|| {
-            Hinted::error(
-                format!(
-                    "process {pid} does not exist, has ended, is the kernel's, or belongs to another user"
-                ),
-                "another user's processes can be asked by root: sudo imas trim PID",
-            )
-        })?;
+        let found = running::one(pid)
+            .ok_or_else(|| not_seen(pid, "root may trim another user's processes: sudo imas trim PID"))?;
         return Ok(vec![found]);
+    }
+    let of_container = |process: &Running| process.is_of_container(word);
+    let found: Vec<Running> = running::all().into_iter().filter(of_container).collect();
+    if !found.is_empty() {
+        return Ok(found);
     }
     let name = unit::full_name(word)?;
     let of_unit = |process: &Running| process.system_unit() == Some(name.as_str());
@@ -104,57 +133,75 @@ fn meant(word: &str) -> Result<Vec<Running>> {
     if found.is_empty() {
         return Err(Hinted::error(
             format!("{name}: no process of it runs, or they belong to another user"),
-            "'systemctl status' shows the processes of a service; root may ask all of them: sudo imas trim UNIT",
+            "'systemctl status' shows the processes of a service, 'docker ps --no-trunc' and 'crictl ps' the id of a \
+             container; root may trim all of them: sudo imas trim UNIT",
         ));
     }
     Ok(found)
 }
 
-impl Asking {
-    fn begin(process: &Running, candidates: &RealCandidates) -> Self {
+impl Trimming {
+    /// Looks into the heaps of the process, and asks it if it is prepared and has enough to give back.
+    fn begin(process: &Running, candidates: &RealCandidates, least: u64) -> Self {
         let pid = process.pid;
         let row = Row {
             pid,
             program: process.program.to_string(),
             unit: process.unit.clone(),
             candidate: name_of_candidate(process, candidates).map(str::to_owned),
-            asked: false,
-            answered: false,
+            returnable_bytes: None,
+            way: None,
             returned_bytes: None,
             took_ms: None,
             waited_ms: None,
+            thread: None,
+            stood_ms: None,
             why: None,
-            returnable_bytes: None,
-            restart_under: None,
         };
         let start_ticks = process::start_ticks(pid).unwrap_or(0);
         let resident = process::resident_bytes(pid);
-        let mut asking = Self { row, start_ticks, request: None, begun: Instant::now(), resident };
-        match process_trim::ask(pid) {
-            Ok(Some(word)) => asking.was_asked(&word),
-            Ok(None) => asking.row.why = Some(why_not(process).to_owned()),
-            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-                asking.row.why = Some(
-                    "the kernel lets root alone ask it: it cannot be dumped, or kernel.yama.ptrace_scope is 1 or more"
-                        .to_owned(),
-                );
-            }
-            Err(error) => asking.row.why = Some(NotReadable::of(&error).to_string()),
+        let owner = foreign_process::owner_of(pid);
+        let mut trimming = Self { row, owner, start_ticks, request: None, begun: Instant::now(), resident };
+        trimming.look_at_heaps(least);
+        if trimming.row.why.is_none() {
+            trimming.ask();
         }
-        asking
+        trimming
+    }
+
+    /// Whether there is enough to give back, where that can be read.
+    fn look_at_heaps(&mut self, least: u64) {
+        if self.resident.is_some_and(|bytes| bytes < least) {
+            return self.end(&format!("it holds less than {} MiB in all", mib(least as f64)));
+        }
+        let Ok(heaps) = process_heaps::of(self.row.pid) else { return };
+        let free = heaps.bytes.returnable;
+        self.row.returnable_bytes = Some(free);
+        if free < least {
+            self.end(&format!(
+                "{} MiB are free, less than {} MiB (--at-least)",
+                mib(free as f64),
+                mib(least as f64)
+            ));
+        }
+    }
+
+    fn ask(&mut self) {
+        match process_trim::ask(self.row.pid) {
+            Ok(Some(word)) => self.was_asked(&word),
+            Ok(None) => {} // it is not prepared
+            Err(error) => self.end(&refused(&error)),
+        }
     }
 
     fn was_asked(&mut self, word: &Asked) {
         let is_alone = process::threads(self.row.pid) == Some(1);
-        self.row.why = match word.answers {
-            Answers::Nobody => Some("it forbade itself system calls, or is about to end".to_owned()),
-            Answers::Thread if is_alone => {
-                Some("it has one thread, under a filter of system calls from its start".to_owned())
-            }
-            _ => None,
+        let has_nobody = match word.answers {
+            Answers::Nobody => true,
+            Answers::Thread => is_alone,
+            Answers::Process => false,
         };
-        if self.row.why.is_none() {
-            self.row.asked = true;
+        if !has_nobody {
             self.request = Some(word.request);
         }
     }
@@ -185,8 +232,30 @@ impl Asking {
         self.row.returned_bytes = counted.or_else(fell);
         self.row.took_ms = Some(word.took_ns as f64 / 1e6);
         self.row.waited_ms = Some(self.begun.elapsed().as_secs_f64() * 1e3);
-        self.row.answered = true;
+        self.row.way = Some(Way::Asked);
         self.request = None;
+    }
+
+    fn trim_outside(&mut self) {
+        let begun = Instant::now();
+        if process::start_ticks(self.row.pid).ok() != Some(self.start_ticks) {
+            return self.end("it has ended");
+        }
+        let done = match process_trim::from_outside(self.row.pid) {
+            Ok(FromOutside::Done(done)) => done,
+            Ok(FromOutside::LeftAlone(reason)) => return self.end(&left_alone(&reason)),
+            Ok(FromOutside::NotReadable(reason)) => return self.end(&reason.to_string()),
+            Err(error) => return self.end(&refused(&error)),
+        };
+        self.row.way = Some(Way::Outside);
+        self.row.returned_bytes = done.resident.map(|(before, after)| before.saturating_sub(after));
+        self.row.took_ms = done.trim_ms;
+        self.row.waited_ms = Some(begun.elapsed().as_secs_f64() * 1e3);
+        self.row.thread = Some(done.thread);
+        self.row.stood_ms = Some(done.stood_ms);
+        if done.trim_ms.is_none() {
+            self.row.why = Some("it was not seen to be done in time".to_owned());
+        }
     }
 
     fn end(&mut self, why: &str) {
@@ -195,69 +264,73 @@ impl Asking {
     }
 }
 
-/// Waits until each answered, or the time is over. A request without an answer stays: it is answered later.
-fn wait_for_answers(all: &mut [Asking], longest: Duration) {
+/// Waits until each that was asked answered, or the time is over. A request without an answer stays: it is answered
+/// later, if there is anything to give back then.
+fn wait_for_answers(all: &mut [Trimming], longest: Duration) {
     let until = Instant::now() + longest;
-    while all.iter().any(|asking| asking.request.is_some()) && Instant::now() < until {
+    while all.iter().any(|trimming| trimming.request.is_some()) && Instant::now() < until {
         sleep(BETWEEN);
-        all.iter_mut().for_each(Asking::look);
+        all.iter_mut().for_each(Trimming::look);
     }
-    for asking in all.iter_mut().filter(|asking| asking.request.is_some()) {
-        let why = match process::threads(asking.row.pid) {
-            Some(1) => "no answer yet: it has one thread, and answers when that is next about to wait",
-            _ => "no answer yet: is it stopped, frozen or short of CPU time?",
-        };
-        asking.end(why);
+    all.iter_mut().for_each(|trimming| trimming.request = None);
+}
+
+fn left_alone(reason: &LeftAlone) -> String {
+    match reason {
+        LeftAlone::NotAllowed => format!("{reason}: sudo imas trim"),
+        _ if reason.may_pass() => format!("{reason}; a later try may find it otherwise"),
+        _ => reason.to_string(),
     }
 }
 
-/// Reason why the process cannot be asked.
-fn why_not(process: &Running) -> &'static str {
-    match Choice::of(process).by {
-        Chooser::Trial | Chooser::Guard => "it was started without give-back",
-        _ => "it was started without IMAS",
+fn refused(error: &Error) -> String {
+    match error.kind() {
+        ErrorKind::PermissionDenied => {
+            "the kernel lets root alone do it: the process cannot be dumped, or kernel.yama.ptrace_scope is 1 or more"
+                .to_owned()
+        }
+        ErrorKind::TimedOut => "it took too long, and was not seen to be done".to_owned(),
+        _ => NotReadable::of(error).to_string(),
     }
 }
 
 impl Row {
-    /// Says what a restart would bring, where that can be read. One under the same candidate brings nothing.
-    fn look_at_heaps(&mut self, advised: Option<&str>) {
-        if let Ok(heaps) = process_heaps::of(self.pid) {
-            self.returnable_bytes = Some(heaps.bytes.returnable);
-            let other = advised.filter(|name| self.candidate.as_deref() != Some(*name));
-            self.restart_under = other.map(str::to_owned);
-        }
+    /// Whether it is of interest among all processes: it gave back, or had enough and was left alone.
+    fn is_shown(&self) -> bool {
+        self.way.is_some() || self.returnable_bytes.is_some_and(|bytes| bytes >= LEAST_OF_ALL)
     }
 
     fn words(&self) -> String {
-        let why = self.why.as_deref().unwrap_or_default();
-        match (self.returnable_bytes, &self.restart_under) {
-            (Some(bytes), Some(name)) => {
-                format!(
-                    "{why}; {} MiB are free: a restart under {name} would give them back",
-                    mib(bytes as f64)
-                )
-            }
-            (Some(bytes), None) => format!("{why}; {} MiB are free", mib(bytes as f64)),
-            _ => why.to_owned(),
-        }
+        let stood = self.thread.zip(self.stood_ms);
+        let stood = stood.map(|(thread, ms)| format!("thread {thread} stood still for {ms:.1} ms"));
+        stood.into_iter().chain(self.why.clone()).collect::<Vec<_>>().join("; ")
     }
 }
 
-fn page(rows: &[Row], sum: u64) -> String {
-    let in_mib = |bytes: u64| mib(bytes as f64);
-    let shown = rows.iter().map(|row| {
+fn page(rows: &[Row], sum: u64, is_all: bool) -> String {
+    let in_mib = |bytes: Option<u64>| bytes.map_or_else(String::new, |bytes| mib(bytes as f64));
+    let in_ms = |ms: Option<f64>| ms.map_or_else(String::new, |ms| format!("{ms:.1}"));
+    let shown: Vec<&Row> = rows.iter().filter(|row| !is_all || row.is_shown()).collect();
+    let others = rows.len() - shown.len();
+    let lines = shown.iter().map(|row| {
         vec![
             row.pid.to_string(),
             row.program.clone(),
             row.candidate.clone().unwrap_or_default(),
-            row.returned_bytes.map_or_else(String::new, in_mib),
-            row.took_ms.map_or_else(String::new, |ms| format!("{ms:.1}")),
+            in_mib(row.returnable_bytes),
+            in_mib(row.returned_bytes),
+            in_ms(row.took_ms),
             row.words(),
         ]
     });
-    let table = table::plain(&["pid", "program", "on", "MiB returned", "ms", ""], shown);
-    if rows.len() > 1 { format!("{table}{} MiB in all\n", in_mib(sum)) } else { table }
+    let mut text = table::plain(&["pid", "program", "on", "MiB free", "MiB returned", "ms", ""], lines);
+    if rows.len() > 1 {
+        text.push_str(&format!("{} MiB in all\n", mib(sum as f64)));
+    }
+    if others > 0 {
+        text.push_str(&format!("{others} other processes hold too little that is free, or cannot be read\n"));
+    }
+    text
 }
 
 #[cfg(test)]
@@ -270,28 +343,25 @@ mod tests {
             program: "x".into(),
             unit: None,
             candidate: None,
-            asked: false,
-            answered: false,
+            returnable_bytes: None,
+            way: None,
             returned_bytes: None,
             took_ms: None,
             waited_ms: None,
-            why: Some("it was started without IMAS".into()),
-            returnable_bytes: None,
-            restart_under: None,
+            thread: None,
+            stood_ms: None,
+            why: None,
         }
     }
 
     #[test]
-    fn what_a_restart_would_bring_is_said_where_it_is_known() {
-        assert_eq!(row().words(), "it was started without IMAS");
-        let known =
-            Row { returnable_bytes: Some(9 << 20), restart_under: Some("glibc:lean-trim".into()), ..row() };
-        assert_eq!(
-            known.words(),
-            "it was started without IMAS; 9.00 MiB are free: a restart under glibc:lean-trim would give them back"
-        );
-        let mut own = Row { pid: std::process::id(), candidate: Some("glibc:lean-trim".into()), ..row() };
-        own.look_at_heaps(Some("glibc:lean-trim"));
-        assert_eq!(own.restart_under, None, "it is on that already");
+    fn among_all_those_are_shown_that_matter() {
+        let gave = Row { way: Some(Way::Outside), returned_bytes: Some(40 << 20), ..row() };
+        let left = Row { returnable_bytes: Some(LEAST_OF_ALL), why: Some("it is stopped".into()), ..row() };
+        let little = || Row { returnable_bytes: Some(LEAST_OF_ALL - 1), why: Some("scarce".into()), ..row() };
+        let text = page(&[gave, left, little(), row()], 40 << 20, true);
+        assert!(text.contains("it is stopped") && !text.contains("scarce"), "{text}");
+        assert!(text.contains("2 other processes") && text.contains("40.0 MiB in all"), "{text}");
+        assert!(page(&[little()], 0, false).contains("scarce"), "one that was named is always shown");
     }
 }

@@ -9,6 +9,7 @@ use clap_complete::engine::ArgValueCompleter;
 use imas_engine::flags::JsonArgs;
 
 use crate::command_line::complete;
+use crate::command_line::trace_args::size;
 
 /// At the end of `imas apply --help` and `imas unapply --help`, and of their man pages.
 const JSON_DOCUMENT: &str = "With --json, standard output is one document, and messages go to standard error:\n\
@@ -71,32 +72,45 @@ pub(crate) struct UnapplyArgs {
 }
 
 /// At the end of `imas trim --help` and of its man page.
-const TRIM_DOCUMENT: &str = "A process answers if it was started under a candidate that gives back ('imas list' marks them). With one thread it answers when \
-it is next about to wait. A request that was not answered in time stays, and is answered later. Its owner may ask it, and root; where \
-kernel.yama.ptrace_scope is 1 or more, as on Ubuntu, root alone.\n\n\
+const TRIM_DOCUMENT: &str = "A process that was started under a candidate that gives back ('imas list' marks them) is asked. Every other process on glibc's malloc, \
+and one that does not answer in time, is trimmed from outside: one of its waiting threads stands still for about a millisecond, calls \
+malloc_trim(0), and goes on as before. The other threads never stop. A process is left alone, with the reason, where that is not safe. \
+Its owner may do this, and root; where kernel.yama.ptrace_scope is 1 or more, as on Ubuntu, root alone.\n\n\
 With --json, standard output is one document:\n\
 \x20 {\"schema\": 1, \"returned_bytes\": SUM, \"processes\": [...]}, each process with\n\
 \x20 pid, program, unit, candidate\n\
-\x20 asked, answered    whether it could be asked, and whether it answered\n\
+\x20 returnable_bytes   what a trim would return, by a look into its heaps before, or null\n\
+\x20 way                \"asked\", \"outside\", or null where it was left alone\n\
 \x20 returned_bytes     what it gave back\n\
 \x20 took_ms            time of the trim itself\n\
 \x20 waited_ms          time until the answer was there\n\
-\x20 why                why there is no answer, or null\n\
-\x20 returnable_bytes   where it cannot be asked: what it could give back after a restart\n\
-\x20 restart_under      under this candidate\n\n\
-Exit status 1: no process answered.";
+\x20 thread, stood_ms   from outside: the thread that stood still, and for how long\n\
+\x20 why                why nothing was given back, or null\n\n\
+Exit status 1: no process gave anything back.";
 
 #[derive(Debug, Args)]
 #[command(after_long_help = TRIM_DOCUMENT)]
+#[command(group(ArgGroup::new("meant").required(true).args(["what", "all"])))]
 pub(crate) struct TrimArgs {
-    /// A process, or a service as systemctl names it: all processes of its control group
-    #[arg(value_name = "PID|UNIT")]
-    pub(crate) what: String,
-    /// Wait this long for answers
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
+    /// A process, a service as systemctl names it (all processes of its control group), or a container by its id (at least
+    /// 12 digits)
+    #[arg(value_name = "PID|UNIT|CONTAINER")]
+    pub(crate) what: Option<String>,
+    /// Every process that this user may trim
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Leave those alone that have less to give back (0: none); without this 1M, with --all 32M
+    #[arg(long, value_name = "SIZE", value_parser = size_or_none)]
+    pub(crate) at_least: Option<u64>,
+    /// Wait this long for answers of processes that are asked
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time)]
     pub(crate) wait: f64,
     #[command(flatten)]
     pub(crate) json: JsonArgs,
+}
+
+fn size_or_none(text: &str) -> Result<u64, String> {
+    if text == "0" { Ok(0) } else { size(text) }
 }
 
 /// How far to go.

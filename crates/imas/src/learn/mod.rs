@@ -109,7 +109,7 @@ impl Learner<'_> {
     /// Build-id of the program as it is on disk now.
     fn present_build(&self, program: &StoredProgram) -> Result<String> {
         let command = imas_view::program_view::stored_command(program);
-        Ok(imas_engine::inspect::command(&command, Some(self.store))?.build_id)
+        Ok(imas_engine::inspect::stored(program, &command, self.store)?.build_id)
     }
 
     fn recording(&self, program: &StoredProgram, recording: &ProgramRecording) -> Result<Outcome> {

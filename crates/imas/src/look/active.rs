@@ -28,6 +28,7 @@ impl Active {
         let choice = Choice::of(running);
         let mut active = match (choice.by, &choice.file) {
             (by @ (Chooser::Trial | Chooser::Guard), _) => Self::ours(by, candidate),
+            (Chooser::Unknown, _) => Self::unknown(),
             (by, Some(file)) => Self::of_a_file(running, (by, file), choice.preloader),
             (_, None) => Self::of_the_c_library(running, candidate),
         };
@@ -46,6 +47,13 @@ impl Active {
         };
         let sentence = format!("is IMAS active here: yes, {serves} serves, {how}");
         Self { is_active: true, by, allocator: candidate.map(str::to_owned), sentence }
+    }
+
+    fn unknown() -> Self {
+        let sentence =
+            "is IMAS active here: no, and what serves is not known: a file of the process does not answer"
+                .to_owned();
+        Self { is_active: false, by: Chooser::Unknown, allocator: None, sentence }
     }
 
     fn of_a_file(running: &Running, (by, file): (Chooser, &Path), preloader: Option<&str>) -> Self {

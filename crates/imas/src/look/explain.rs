@@ -29,7 +29,7 @@ use imas_engine::context::Context;
 use imas_view::forecast;
 use imas_view::lives;
 use imas_view::picks;
-use imas_view::program_view::{ProgramView, state, stored_command};
+use imas_view::program_view::{ProgramView, state};
 
 /// Number of past decisions that are shown.
 const PAST: u32 = 10;
@@ -48,7 +48,7 @@ fn of_program(program: &OsStr, args: &ExplainArgs, context: &Context) -> Result<
         Ok(stored) => stored,
         Err(error) => return never_started(program, args, context, &store).unwrap_or(Err(error)),
     };
-    let runtime = runtime::view(&stored_command(&stored), context, Some(&store));
+    let runtime = runtime::view_stored(&stored, context, &store);
     let state = state(context, &store, stored, &args.rules)?;
     let past = store.decisions(state.known.program.id, PAST)?;
     if args.json.json {

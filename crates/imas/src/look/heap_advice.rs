@@ -70,12 +70,18 @@ fn worth_it(looked_at: Vec<(&Running, HeapFigures)>) -> Vec<(&Running, HeapFigur
 }
 
 fn row(process: &Running, heaps: HeapFigures, advised: Option<&str>, look: &mut LastLook) -> HeapRow {
+    let pid = process.pid.to_string();
+    let now = format!("'imas trim {}' returns them now", process.system_unit().unwrap_or(&pid));
     let how = match (process.system_unit(), advised) {
-        (Some(unit), Some(candidate)) => format!("imas apply {unit} --candidate {candidate}"),
-        (None, Some(candidate)) => format!(
-            "start it again with 'imas run --candidate {candidate} -- ...', or measure it first: docs/services.md"
+        (Some(unit), Some(candidate)) => format!(
+            "{now}; 'imas apply {unit} --candidate {candidate}' keeps fewer from the next start on, and may cost CPU time: \
+             measure first (docs/services.md)"
         ),
-        (_, None) => "let it call malloc_trim(0)".to_owned(),
+        (None, Some(candidate)) => format!(
+            "{now}; 'imas run --candidate {candidate} -- ...' keeps fewer from the next start on, and may cost CPU time: \
+             measure first (docs/services.md)"
+        ),
+        (_, None) => now,
     };
     HeapRow {
         pid: process.pid,
@@ -108,7 +114,7 @@ pub(crate) fn page(rows: &[HeapRow]) -> String {
     }
     let sum = size(rows.iter().map(|row| row.heaps.bytes.returnable).sum());
     format!(
-        "\nby their heaps, without any trial: {sum} in free pages that malloc_trim(0) would return now\n{lines}"
+        "\nby their heaps, without any trial: {sum} in free pages that 'imas trim' would return now\n{lines}"
     )
 }
 

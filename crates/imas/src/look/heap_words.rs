@@ -32,8 +32,7 @@ pub(crate) fn held(heaps: &HeapFigures) -> String {
     )
 }
 
-/// Remedy that returns the free pages, if these are enough to matter. `present` is the candidate of the
-/// process: under one that gives back it can be asked.
+/// Remedy that returns the free pages, if these are enough to matter. `present` is the candidate of the process.
 pub(crate) fn remedy(
     heaps: &HeapFigures,
     present: Option<&str>,
@@ -42,12 +41,13 @@ pub(crate) fn remedy(
     if heaps.bytes.returnable < LEAST_BYTES {
         return None;
     }
+    let now = "'imas trim' returns the free pages now";
     let gives_back = |name: &str| candidates.all().iter().any(|one| one.name == name && one.give_back);
-    if present.is_some_and(gives_back) {
-        return Some("'imas trim' returns the free pages now".to_owned());
-    }
-    let later = keeps_away::candidate(candidates);
-    let later =
-        later.map_or_else(String::new, |name| format!("; a restart under {name} keeps fewer of them"));
-    Some(format!("malloc_trim(0) in the program returns the free pages{later}"))
+    let later = keeps_away::candidate(candidates).filter(|_| !present.is_some_and(gives_back));
+    Some(
+        later.map_or_else(
+            || now.to_owned(),
+            |name| format!("{now}; a restart under {name} keeps fewer of them"),
+        ),
+    )
 }

@@ -111,13 +111,25 @@ enum Verdict {
     Unknown,
 }
 
+/// Why a process cannot be looked at; `hint` is for one that belongs to another user.
+pub(crate) fn not_seen(pid: u32, hint: &str) -> anyhow::Error {
+    if running::is_silent(pid) {
+        return Hinted::error(
+            format!(
+                "process {pid} does not let itself be looked at: its memory, or a file that it names, does not answer"
+            ),
+            "its user has a file system that is silent (FUSE), or its processes take long to be looked at: try later",
+        );
+    }
+    Hinted::error(
+        format!("process {pid} does not exist, has ended, is the kernel's, or belongs to another user"),
+        hint,
+    )
+}
+
 pub(crate) fn run(pid: u32, json: JsonArgs, context: &Context) -> Result<ExitCode> {
-    let gone = || {
-        Hinted::error(
-            format!("process {pid} does not exist, has ended, is the kernel's, or belongs to another user"),
-            "another user's processes can be looked into by root: sudo imas explain --pid PID",
-        )
-    };
+    let gone =
+        || not_seen(pid, "another user's processes can be looked into by root: sudo imas explain --pid PID");
     let running = running::one(pid).ok_or_else(gone)?;
     let resident = ResidentMemory::of(pid).ok_or_else(gone)?;
     let memory = memory(context, &running, resident);
@@ -304,8 +316,7 @@ mod tests {
         assert_eq!(
             sentence(Verdict::Fragmentation, &resident, None, &Ok(heaps), remedy),
             "153 MiB of heap are resident; glibc holds 153 MiB in 9 arenas: 88 MiB live, 65 MiB free, of which 57 MiB \
-             in whole resident pages: fragmentation, not a leak; malloc_trim(0) in the program returns \
-             the free pages"
+             in whole resident pages: fragmentation, not a leak; 'imas trim' returns the free pages now"
         );
         assert_eq!(verdict(&resident, None, Some(&self::heaps(MIB))), Verdict::Live);
         assert_eq!(verdict(&resident, Some(30 * MIB), None), Verdict::Fragmentation, "by the hook's count");
@@ -321,8 +332,7 @@ mod tests {
         let says = sentence(Verdict::Live, &resident, None, &Ok(heaps), remedy);
         assert!(
             says.contains("of which 9 MiB in whole resident pages")
-                && says
-                    .ends_with("as data or as a leak; malloc_trim(0) in the program returns the free pages"),
+                && says.ends_with("as data or as a leak; 'imas trim' returns the free pages now"),
             "{says}"
         );
     }

@@ -11,6 +11,8 @@ use imas_linux::environment::Variables;
 use imas_linux::program::Command;
 use imas_linux::runtime::{Delivery, FoundRuntime, RuntimeEntry, only};
 use imas_store::Store;
+use imas_store::samples::StoredProgram;
+use imas_view::program_view::stored_command;
 use serde::Serialize;
 
 /// What is known of a program's runtime; the shape of `--json`.
@@ -36,17 +38,34 @@ struct OfferedCandidate {
 
 /// The runtime of the command's program; `None` where it has none. Nothing is started.
 pub(crate) fn view(command: &Command, context: &Context, store: Option<&Store>) -> Option<RuntimeView> {
-    let executable = inspect::command(command, store).ok()?;
+    of(command, inspect::command(command, store).ok()?, context, (store, true))
+}
+
+/// The runtime of a stored program, likewise. Files of a program that somebody else has started are not looked at, nor
+/// what was found of them.
+pub(crate) fn view_stored(program: &StoredProgram, context: &Context, store: &Store) -> Option<RuntimeView> {
+    let command = stored_command(program);
+    let executable = inspect::stored(program, &command, store).ok()?;
+    of(&command, executable, context, (Some(store), program.domain.is_own()))
+}
+
+/// `has_files`: files of the program may be looked at.
+fn of(
+    command: &Command,
+    executable: ExecutableFacts,
+    context: &Context,
+    (store, has_files): (Option<&Store>, bool),
+) -> Option<RuntimeView> {
     if executable.runtimes.is_empty() {
         return None;
     }
     let environment = Variables::inherited();
     let of_runtime =
-        RuntimeCommand { command, executable: &executable, environment: &environment, has_files: true };
+        RuntimeCommand { command, executable: &executable, environment: &environment, has_files };
     let offered = |candidate: &CatalogueCandidate| OfferedCandidate {
         name: candidate.name.clone(),
         why_not: of_runtime
-            .fitted_unasked(candidate, store)
+            .fitted_unasked(candidate, store.filter(|_| has_files))
             .err()
             .or_else(|| context.obstacle(candidate, store)),
         summary: candidate.summary.clone(),

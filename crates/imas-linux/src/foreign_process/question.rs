@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a helper can be asked, and how a question passes through its socket.
+
+use std::ffi::OsStr;
+use std::io::{Error, ErrorKind, Read, Result};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+/// A file of a process in /proc.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ForeignFile {
+    /// The words of the command line.
+    CommandLine,
+    /// The environment that it was started with.
+    Environment,
+    /// Mappings (`maps`).
+    Maps,
+    /// Mappings with their resident parts (`smaps`).
+    Smaps,
+    /// The sums of the mappings (`smaps_rollup`).
+    SmapsRollup,
+    /// Link to the file that the process runs (`exe`): a file system may be slow to say what it is.
+    Executable,
+    /// Activity of all threads of the process and its descendants, as [`crate::activity`] reads it (`task`).
+    Activity,
+    /// Figures of the process's heaps, as [`crate::heap`] reads them (`mem`, `pagemap`).
+    Heaps,
+    /// Counters that a JVM keeps in a file, as [`crate::jvm_heap`] reads them (`root`).
+    JvmCounters,
+    /// The word by which it is asked to give pages back, as [`crate::trim_word`] reads it (`mem`).
+    TrimWord,
+    /// Word of the process after it was asked, likewise.
+    TrimRequest,
+    /// Libraries whose files were replaced or removed, as `crate::replaced_libraries` reads them (`mem`).
+    Libraries,
+    /// What came of a trim from outside, as [`crate::process_trim`] does it (`mem`).
+    TrimFromOutside,
+    /// The program that it runs, as [`crate::running`] finds it: by files that the process names (`exe`, `cwd`).
+    Program,
+    /// Who chose its allocator, as [`crate::serving::chooser`] finds it: by the files that it has mapped (`root`).
+    Chooser,
+    /// The language runtime of its executable, as [`crate::running_runtime`] finds it (`exe`).
+    Runtime,
+}
+
+const FILES: [ForeignFile; 16] = [
+    ForeignFile::CommandLine,
+    ForeignFile::Environment,
+    ForeignFile::Maps,
+    ForeignFile::Smaps,
+    ForeignFile::SmapsRollup,
+    ForeignFile::Executable,
+    ForeignFile::Activity,
+    ForeignFile::Heaps,
+    ForeignFile::JvmCounters,
+    ForeignFile::TrimWord,
+    ForeignFile::TrimRequest,
+    ForeignFile::Libraries,
+    ForeignFile::TrimFromOutside,
+    ForeignFile::Program,
+    ForeignFile::Chooser,
+    ForeignFile::Runtime,
+];
+
+impl ForeignFile {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::CommandLine => "cmdline",
+            Self::Environment => "environ",
+            Self::Maps => "maps",
+            Self::Smaps => "smaps",
+            Self::SmapsRollup => "smaps_rollup",
+            Self::Executable | Self::Program | Self::Runtime => "exe",
+            Self::Activity => "task",
+            Self::Heaps | Self::TrimWord | Self::TrimRequest | Self::Libraries | Self::TrimFromOutside => {
+                "mem"
+            }
+            Self::JvmCounters | Self::Chooser => "root",
+        }
+    }
+
+    /// Most bytes that are read; what has more is an error. A program is given a few hundred KiB of arguments as a
+    /// rule, but a process may put both over as much memory as it likes (`PR_SET_MM_MAP`). A process may have
+    /// 65,530 mappings, each with a line of maps and 25 lines of smaps.
+    pub(super) fn most_bytes(self) -> usize {
+        match self {
+            Self::CommandLine | Self::Environment => 1 << 20,
+            Self::Program => (1 << 20) + LONGEST_PATH,
+            Self::Maps => 16 << 20,
+            Self::Smaps => 64 << 20,
+            Self::JvmCounters => crate::jvm_heap::MOST_BYTES,
+            Self::SmapsRollup
+            | Self::Executable
+            | Self::Activity
+            | Self::Heaps
+            | Self::TrimWord
+            | Self::TrimRequest
+            | Self::Libraries
+            | Self::TrimFromOutside
+            | Self::Chooser
+            | Self::Runtime => 1 << 16,
+        }
+    }
+}
+
+/// What is asked about a file whose path somebody else has named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NamedFile {
+    /// Its identity, size and times.
+    Stamp,
+    /// What it is as an executable.
+    Image,
+    /// Its bytes, where it is a page of the user.
+    Page,
+}
+
+const NAMED: [NamedFile; 3] = [NamedFile::Stamp, NamedFile::Image, NamedFile::Page];
+
+/// What a helper is asked.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Question {
+    File(ForeignFile),
+    /// A question that the program itself answers.
+    Own,
+    Named(NamedFile),
+}
+
+/// Most bytes of the program's own answer.
+const MOST_OF_OWN: usize = 1 << 16;
+/// Most bytes of what is said about an executable.
+const MOST_OF_IMAGE: usize = 1 << 18;
+/// The kernel takes no longer path.
+const LONGEST_PATH: usize = 4096;
+
+impl Question {
+    fn of(number: u32) -> Result<Self> {
+        let number = number as usize;
+        let named = || NAMED.get(number.checked_sub(FILES.len() + 1)?);
+        match FILES.get(number) {
+            Some(file) => Ok(Self::File(*file)),
+            None if number == FILES.len() => Ok(Self::Own),
+            None => named().map(|file| Self::Named(*file)).ok_or_else(|| ErrorKind::InvalidInput.into()),
+        }
+    }
+
+    fn number(self) -> u32 {
+        let number = match self {
+            Self::File(file) => FILES.iter().position(|one| *one == file),
+            Self::Own => Some(FILES.len()),
+            Self::Named(file) => {
+                NAMED.iter().position(|one| *one == file).map(|place| FILES.len() + 1 + place)
+            }
+        };
+        number.and_then(|number| u32::try_from(number).ok()).unwrap_or_default()
+    }
+
+    pub(super) fn most_bytes(self) -> usize {
+        match self {
+            Self::File(file) => file.most_bytes(),
+            Self::Own => MOST_OF_OWN,
+            Self::Named(NamedFile::Stamp) => 1 << 10,
+            Self::Named(NamedFile::Image) => MOST_OF_IMAGE,
+            Self::Named(NamedFile::Page) => imas_abi::TRIAL_PAGE_BYTES,
+        }
+    }
+
+    /// Whether the helper waits for the process by its own will, within bounds of its own.
+    pub(super) fn is_waited_for(self) -> bool {
+        matches!(self, Self::File(ForeignFile::TrimFromOutside))
+    }
+}
+
+/// A question with what it is about.
+#[derive(Debug, Clone)]
+pub(super) struct Asked<P> {
+    pub(super) question: Question,
+    /// Id of the process; of a file that somebody has named, the user.
+    pub(super) subject: u32,
+    /// Path of the file; empty where a process is asked about.
+    pub(super) path: P,
+}
+
+impl Asked<&Path> {
+    /// A question about a process.
+    pub(super) fn about(subject: u32, question: Question) -> Self {
+        Self { question, subject, path: Path::new("") }
+    }
+
+    /// The bytes that pass through the socket.
+    ///
+    /// # Errors
+    /// When the path is longer than the kernel takes one.
+    pub(super) fn bytes(&self) -> Result<Vec<u8>> {
+        let path = self.path.as_os_str().as_bytes();
+        if path.len() > LONGEST_PATH {
+            return Err(Error::from(ErrorKind::InvalidFilename));
+        }
+        let length = u32::try_from(path.len()).unwrap_or_default();
+        let head = [self.subject, self.question.number(), length].map(u32::to_be_bytes);
+        Ok([head.as_flattened(), path].concat())
+    }
+}
+
+impl Asked<std::path::PathBuf> {
+    /// Reads a question from the socket.
+    ///
+    /// # Errors
+    /// When it ends, or what came is none.
+    pub(super) fn read(socket: &mut impl Read) -> Result<Self> {
+        let mut head = [[0; 4]; 3];
+        socket.read_exact(head.as_flattened_mut())?;
+        let [subject, number, length] = head.map(u32::from_be_bytes);
+        let question = Question::of(number)?;
+        let mut path = vec![0; (length as usize).min(LONGEST_PATH)];
+        socket.read_exact(&mut path)?;
+        Ok(Self { question, subject, path: OsStr::from_bytes(&path).into() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_is_read_as_it_was_written() {
+        let numbers = (0..).map_while(|number| Some((number, Question::of(number).ok()?)));
+        let all: Vec<(u32, Question)> = numbers.collect();
+        assert_eq!(all.len(), FILES.len() + 1 + NAMED.len());
+        for (number, question) in all {
+            assert_eq!(question.number(), number);
+            let asked = Asked { question, subject: 7, path: Path::new("/a b") };
+            let read = Asked::read(&mut asked.bytes().unwrap().as_slice()).unwrap();
+            assert_eq!((read.question.number(), read.subject, read.path.as_path()), (number, 7, asked.path));
+        }
+        let long = "x".repeat(LONGEST_PATH + 1);
+        assert!(Asked { question: Question::Own, subject: 1, path: Path::new(&long) }.bytes().is_err());
+        assert!(Asked::read(&mut [0xff; 12].as_slice()).is_err());
+    }
+}

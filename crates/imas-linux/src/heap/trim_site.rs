@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Where the C library of a process has what a trim from outside needs ([`imas_trim::TrimSite`]), read from the
+//! process's memory alone.
+
+use std::io::Result;
+use std::path::Path;
+
+use imas_trim::TrimSite;
+use procfs::process::{MMPermissions, MMapPath, MemoryMap};
+
+use super::arena;
+use super::figures::NotReadable;
+use super::found;
+use super::in_memory::InMemory;
+use super::libc::Library;
+use super::memory::Memory;
+use super::process_memory::ProcessMemory;
+use crate::library_name::CLibrary;
+
+/// `mov $15,%rax; syscall`: the instructions to which glibc lets signal handlers return (`__restore_rt`). The kernel
+/// and unwinders know them as well.
+const SIGRETURN: &[u8] = &[0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
+/// Bytes of code that are compared again while the thread stands still.
+const CODE: usize = 16;
+/// Most bytes of a library's code that are searched, and bytes that are read at once.
+const MOST_TEXT: u64 = 4 << 20;
+const PIECE: usize = 256 << 10;
+
+/// The site in a process; or why there is none.
+pub(crate) fn of_process(pid: u32) -> Result<std::result::Result<TrimSite, NotReadable>> {
+    let memory = ProcessMemory::open(pid)?;
+    let Some(maps) = memory.maps()? else {
+        return Ok(Err(NotReadable::because("its mappings make no sense")));
+    };
+    let site = found(&memory, &maps);
+    Ok(site.map_err(|reason| match found::other_malloc(&maps) {
+        Some(other) => NotReadable::because(format!("{reason} ({other} is loaded)")),
+        None => reason,
+    }))
+}
+
+fn found(memory: &dyn Memory, maps: &[MemoryMap]) -> std::result::Result<TrimSite, NotReadable> {
+    let library = Library::of(memory, &found::regions(maps)?)?;
+    let first = arena::all(memory, &library)?.first().map(|arena| arena.address);
+    let code = CodeOf::library(maps)?;
+    let missing = |what: &str| NotReadable::because(format!("{what} was not found in its C library"));
+    let base = InMemory::at(memory, code.base).ok_or_else(|| missing("a table of symbols"))?;
+    let malloc_trim = base.symbol(b"malloc_trim").filter(|address| code.has(*address));
+    let malloc_trim = malloc_trim.and_then(|address| code_at(memory, address));
+    let sigreturn = code.ranges.iter().find_map(|range| sigreturn_in(memory, *range));
+    Ok(TrimSite {
+        malloc_trim: malloc_trim.ok_or_else(|| missing("malloc_trim"))?,
+        sigreturn: sigreturn.ok_or_else(|| missing("the return of signal handlers"))?,
+        first_arena: first.ok_or_else(|| missing("the first arena"))?,
+        next: library.layout.next,
+    })
+}
+
+/// The code of the C library.
+struct CodeOf {
+    /// Address of its file's first byte.
+    base: u64,
+    /// First address, and the one after the last, of each mapping that may be executed.
+    ranges: Vec<(u64, u64)>,
+}
+
+impl CodeOf {
+    /// The one C library. A program may map the file once more to read it; that is no library.
+    fn library(maps: &[MemoryMap]) -> std::result::Result<Self, NotReadable> {
+        let (mut base, mut code) = (None::<(&Path, u64)>, vec![]);
+        for map in maps {
+            let MMapPath::Path(file) = &map.pathname else { continue };
+            if CLibrary::of_file(file) != Some(CLibrary::Glibc) {
+                continue;
+            }
+            if map.offset == 0 {
+                base = Some((file, map.address.0));
+            }
+            if map.perms.contains(MMPermissions::EXECUTE)
+                && let Some((_, base)) = base.filter(|(of, _)| *of == file)
+            {
+                code.push((base, map.address));
+            }
+        }
+        let base = code.first().map(|(base, _)| *base);
+        let base = base.ok_or_else(|| NotReadable::because("its C library has no code"))?;
+        if code.iter().any(|(other, _)| *other != base) {
+            return Err(NotReadable::because("it has two C libraries"));
+        }
+        Ok(Self { base, ranges: code.into_iter().map(|(_, range)| range).collect() })
+    }
+
+    fn has(&self, address: u64) -> bool {
+        self.ranges.iter().any(|(begin, end)| (*begin..*end).contains(&address))
+    }
+}
+
+fn code_at(memory: &dyn Memory, address: u64) -> Option<(u64, [u8; CODE])> {
+    let mut bytes = [0; CODE];
+    let got = memory.read(address, &mut bytes).ok()?;
+    (got == CODE).then_some((address, bytes))
+}
+
+fn sigreturn_in(memory: &dyn Memory, (begin, end): (u64, u64)) -> Option<(u64, [u8; CODE])> {
+    let end = end.min(begin.checked_add(MOST_TEXT)?);
+    let mut bytes = vec![0; PIECE + SIGRETURN.len()];
+    for at in (begin..end).step_by(PIECE) {
+        let room = usize::try_from(end - at).ok()?.min(bytes.len());
+        let got = memory.read(at, bytes.get_mut(..room)?).unwrap_or(0);
+        let place = bytes.get(..got)?.windows(SIGRETURN.len()).position(|code| code == SIGRETURN);
+        if let Some(place) = place {
+            return code_at(memory, at + place as u64);
+        }
+    }
+    None
+}
+
+#[cfg(all(test, target_arch = "x86_64", target_env = "gnu"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_site_of_this_process_is_where_its_linker_says() {
+        // Without an arena in use there is no site.
+        std::hint::black_box(vec![1u8; 100]);
+        let site = of_process(std::process::id()).unwrap().unwrap();
+        assert_eq!(site.malloc_trim.0, nix::libc::malloc_trim as *const () as u64);
+        assert_eq!(&site.sigreturn.1[..SIGRETURN.len()], SIGRETURN);
+        assert!(site.first_arena.is_multiple_of(8) && site.next > 0x800, "{site:?}");
+    }
+
+    #[test]
+    fn a_copy_of_the_file_is_no_library_and_two_libraries_are_one_too_many() {
+        let text = "\
+            1000-2000 r--p 00000000 08:01 5 /lib/libc.so.6\n\
+            7000-8000 r--p 00000000 08:01 5 /lib/libc.so.6\n\
+            8000-9000 r-xp 00001000 08:01 5 /lib/libc.so.6\n";
+        let of = |text: &str| CodeOf::library(&crate::mapping_text::parsed(text.as_bytes()).unwrap().0);
+        let code = of(text).unwrap_or_else(|reason| panic!("{reason}"));
+        assert_eq!((code.base, code.ranges.as_slice()), (0x7000, &[(0x8000, 0x9000)][..]));
+        assert!(code.has(0x8000) && !code.has(0x9000) && !code.has(0x7000));
+        let second = "a000-b000 r--p 00000000 08:01 6 /other/libc.so.6\n\
+                      b000-c000 r-xp 00001000 08:01 6 /other/libc.so.6\n";
+        let refused = of(&format!("{text}{second}")).err().map(|reason| reason.to_string());
+        assert_eq!(refused.as_deref(), Some("it has two C libraries"));
+        assert!(of("1000-2000 r--p 00000000 08:01 5 /lib/libc.so.6\n").is_err());
+    }
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// killer NUMBER COMMAND...: runs the command and kills it, with all that it has started, where one of its threads enters or
+// leaves a system call for the NUMBER-th time after it began to trace a process and before it lets that go. Prints "killed", or
+// "ended" where it let go before. Between two system calls a process does nothing that another one could see, so all moments
+// are covered.
+#define _GNU_SOURCE
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/user.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { BEFORE, DURING, AFTER };
+
+static int moment(int thread, int now)
+{
+    struct user_regs_struct registers;
+    if (ptrace(PTRACE_GETREGS, thread, 0, &registers) || registers.orig_rax != SYS_ptrace)
+        return now;
+    return registers.rdi == PTRACE_DETACH ? AFTER : DURING;
+}
+
+int main(int count, char **words)
+{
+    long left = count > 2 ? strtol(words[1], NULL, 10) : 0;
+    int child = fork(), status, now = BEFORE;
+    if (!child) {
+        ptrace(PTRACE_TRACEME, 0, 0, 0);
+        raise(SIGSTOP);
+        execvp(words[2], words + 2);
+        _exit(127);
+    }
+    waitpid(child, &status, 0);
+    // What is traced ends with this program.
+    long options = PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK |
+                   PTRACE_O_TRACEEXEC | PTRACE_O_EXITKILL;
+    ptrace(PTRACE_SETOPTIONS, child, 0, options);
+    ptrace(PTRACE_SYSCALL, child, 0, 0);
+    for (int thread; (thread = waitpid(-1, &status, __WALL)) > 0;) {
+        if (!WIFSTOPPED(status)) {
+            if (thread == child)
+                break;
+            continue;
+        }
+        int signal = WSTOPSIG(status);
+        if (signal == (SIGTRAP | 0x80)) {
+            int then = now;
+            now = moment(thread, now);
+            if ((now == DURING || then == DURING) && left-- == 0) {
+                puts("killed");
+                return 0;
+            }
+            signal = 0;
+        } else if (signal == SIGTRAP || signal == SIGSTOP) {
+            signal = 0;
+        }
+        ptrace(PTRACE_SYSCALL, thread, 0, signal);
+    }
+    puts("ended");
+    return 0;
+}
