@@ -66,7 +66,7 @@ enum imas_page_kind {
     IMAS_PAGE_FLIGHT = 2, /* libimas-guard.so notes entry, fatal signal and clean exit only */
 };
 
-/* How far the injected code came. Only ever grows. */
+/* How far the injected code came. Only ever grows, but for an exec of the own file: then the page is armed again. */
 enum imas_state {
     IMAS_STATE_ARMED = 0,   /* written by the launcher before exec; still so after death = died before our constructor */
     IMAS_STATE_ENTERED = 1, /* constructor began */
@@ -130,7 +130,7 @@ struct imas_page_header {
     /* written by the injected code */
     uint32_t state;       /* enum imas_state */
     uint32_t pass_reason; /* enum imas_pass_reason */
-    /* A process that replaces itself by exec, is killed, or overflows a stack notes neither an exit nor a signal. A
+    /* A process that becomes another program by exec, is killed, or overflows a stack notes neither an exit nor a signal. A
      * fatal signal outweighs a clean exit: it may come in a destructor, and under the guard a vfork child's _exit is
      * taken for its parent's until that ends. */
     uint32_t clean_exit;  /* 1: exit handlers ran, or _exit was called */
@@ -184,7 +184,8 @@ struct imas_page_header {
     uint64_t split_own_kib_time;       /* its own bookkeeping, where it tells */
 
     /* 1: made for a child of fork, that goes on from its parent's live blocks: they are in both pages' figures. 0 in pages
-     * of earlier versions. After an exec the process has another page. */
+     * of earlier versions. After an exec the process has another page; or goes on with this one, if it is of its own file
+     * under a candidate for the program alone (hook/again.h). */
     uint64_t forked;
 };
 

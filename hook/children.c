@@ -6,10 +6,12 @@
 #include <sys/stat.h>
 
 #include "../abi/imas_abi.h"
+#include "again.h"
 #include "clean_environment.h"
 #include "environment.h"
 #include "fitting.h"
 #include "next_found.h"
+#include "page.h"
 #include "sys.h"
 #include "text.h"
 
@@ -18,17 +20,20 @@ extern char **environ;
 typedef char *const *strings;
 typedef int execve_call(const char *path, strings arguments, strings environment);
 typedef int execv_call(const char *path, strings arguments);
+typedef int fexecve_call(int fd, strings arguments, strings environment);
 /* posix_spawn; the third and the fourth argument are passed on as they are. */
 typedef int spawn_call(pid_t *child, const char *path, const void *actions, const void *attributes, strings arguments,
                        strings environment);
 
 static bool inherited; /* children inherit the candidate */
+static bool watching;  /* which programs are started matters */
 
 /* ---- the definitions after ours ------------------------------------------------------------------------ */
 
 static struct {
     execve_call *execve, *execvpe;
     execv_call *execv, *execvp;
+    fexecve_call *fexecve;
     spawn_call *posix_spawn, *posix_spawnp;
 } real;
 
@@ -37,9 +42,13 @@ static struct {
 void children_begin(char **environment) {
     /* Now: a child of vfork that searched would take ld.so's lock with its parent's memory. */
     REAL(execve), REAL(execvpe), REAL(execv), REAL(execvp), REAL(posix_spawn), REAL(posix_spawnp);
+    REAL(fexecve);
     inherited = environment_flag(environment, IMAS_ENV_FOLLOW) || environment_flag(environment, IMAS_ENV_TREE);
     if (inherited)
         fitting_begin();
+    else
+        again_begin(environment);
+    watching = inherited || again_is_possible();
 }
 
 /* ---- children that must not have the candidate --------------------------------------------------------- */
@@ -127,6 +136,64 @@ static __attribute__((noinline)) int spawn_clean(spawn_call *next, pid_t *child,
     return next(child, file, actions, attributes, arguments, own);
 }
 
+/* ---- the own file once more ---------------------------------------------------------------------------- */
+
+static enum again look_by_path(const char *file, strings environment, enum again_place place) {
+    char *path = sys_anonymous(FITTING_PATH_BYTES);
+    if (path == NULL)
+        return AGAIN_OTHER;
+    enum again found = write_path(file, true, path) ? again_look(AT_FDCWD, path, 0, environment, place) : AGAIN_OTHER;
+    sys2(SYS_munmap, path, FITTING_PATH_BYTES);
+    return found;
+}
+
+static enum again look(const char *file, bool by_path, strings environment, enum again_place place) {
+    if (inherited || !watching || file == NULL)
+        return AGAIN_OTHER;
+    return by_path ? look_by_path(file, environment, place) : again_look(AT_FDCWD, file, 0, environment, place);
+}
+
+/* The environment of such a start; on the stack, as that of CLEAN. */
+#define AGAIN(environment, page)                                                                                       \
+    size_t count = count_of(environment);                                                                              \
+    char *own[count + 1 + again_entries(environment)], text[again_bytes(environment)];                                 \
+    for (size_t i = 0; i <= count; i++)                                                                                \
+        own[i] = environment[i];                                                                                       \
+    again_environment(own, text, page);
+
+/* What execve or fexecve is called with. */
+struct exec {
+    execve_call *by_name;
+    fexecve_call *by_descriptor; /* where by_name is NULL */
+    const char *file;
+    int fd;
+    strings arguments;
+};
+
+static int call(const struct exec *exec, strings environment) {
+    return exec->by_name != NULL ? exec->by_name(exec->file, exec->arguments, environment)
+                                 : exec->by_descriptor(exec->fd, exec->arguments, environment);
+}
+
+/* The page goes on with the process, unless this is a child, or another version. */
+static __attribute__((noinline)) int exec_again(const struct exec *exec, strings environment, enum again found) {
+    uint32_t state = IMAS_STATE_ARMED;
+    const char *page = again_page();
+    if (page != NULL && (found != AGAIN_SAME || !page_await(page + sizeof IMAS_ENV_PAGE, &state)))
+        page = NULL;
+    AGAIN(environment, page)
+    int result = call(exec, own);
+    if (page != NULL)
+        page_note_state(state);
+    return result;
+}
+
+static __attribute__((noinline)) int spawn_again(spawn_call *next, pid_t *child, const char *file, const void *actions,
+                                                 const void *attributes, strings arguments, strings environment) {
+    AGAIN(environment, NULL)
+    return next(child, file, actions, attributes, arguments, own);
+}
+
 /* ---- the functions ------------------------------------------------------------------------------------- */
 
 static int not_there(void) {
@@ -139,6 +206,9 @@ static int exec_by(execve_call *next, const char *file, bool by_path, strings ar
         return not_there();
     if (unlikely(inherited) && must_be_clean(file, by_path, environment))
         return exec_clean(next, file, arguments, environment);
+    enum again found = look(file, by_path, environment, AGAIN_IN_PLACE);
+    if (unlikely(found != AGAIN_OTHER))
+        return exec_again(&(struct exec){.by_name = next, .file = file, .arguments = arguments}, environment, found);
     return next(file, arguments, environment);
 }
 
@@ -148,6 +218,8 @@ static int spawn_by(spawn_call *next, bool by_path, pid_t *child, const char *fi
         return ENOSYS;
     if (unlikely(inherited) && must_be_clean(file, by_path, environment))
         return spawn_clean(next, child, file, actions, attributes, arguments, environment);
+    if (unlikely(look(file, by_path, environment, AGAIN_AS_CHILD) != AGAIN_OTHER))
+        return spawn_again(next, child, file, actions, attributes, arguments, environment);
     return next(child, file, actions, attributes, arguments, environment);
 }
 
@@ -159,15 +231,25 @@ EXPORT int execvpe(const char *file, strings arguments, strings environment) {
     return exec_by(REAL(execvpe), file, true, arguments, environment);
 }
 
+EXPORT int fexecve(int fd, strings arguments, strings environment) {
+    fexecve_call *next = REAL(fexecve);
+    if (unlikely(next == NULL))
+        return not_there();
+    enum again found = inherited ? AGAIN_OTHER : again_look(fd, "", AT_EMPTY_PATH, environment, AGAIN_IN_PLACE);
+    if (unlikely(found != AGAIN_OTHER))
+        return exec_again(&(struct exec){.by_descriptor = next, .fd = fd, .arguments = arguments}, environment, found);
+    return next(fd, arguments, environment);
+}
+
 EXPORT int execv(const char *path, strings arguments) {
-    if (unlikely(inherited))
+    if (unlikely(watching))
         return exec_by(REAL(execve), path, false, arguments, environ);
     execv_call *next = REAL(execv);
     return likely(next != NULL) ? next(path, arguments) : not_there();
 }
 
 EXPORT int execvp(const char *file, strings arguments) {
-    if (unlikely(inherited))
+    if (unlikely(watching))
         return exec_by(REAL(execvpe), file, true, arguments, environ);
     execv_call *next = REAL(execvp);
     return likely(next != NULL) ? next(file, arguments) : not_there();

@@ -26,8 +26,7 @@ bool environment_flag(char **environment, const char *name) {
     return value != NULL && text_equal(value, "1");
 }
 
-/* Whether two entries are of the same name. */
-static bool same_name(const char *a, const char *b) {
+bool environment_same_name(const char *a, const char *b) {
     for (; *a == *b && *a != '=' && *a != '\0'; a++, b++) {
     }
     return *a == '=' && *b == '=';
@@ -36,7 +35,7 @@ static bool same_name(const char *a, const char *b) {
 /* The entry of that name that has `before` others of it before it, or NULL. */
 static char **find_same_name(char **environment, const char *entry, size_t before) {
     for (; *environment != NULL; environment++) {
-        if (same_name(*environment, entry) && before-- == 0)
+        if (environment_same_name(*environment, entry) && before-- == 0)
             return environment;
     }
     return NULL;
@@ -47,7 +46,7 @@ static size_t count_changed(char **environment, char **end, const char *was) {
     size_t count = 0;
     for (; environment != end; environment++) {
         const char *other = text_after(*environment, IMAS_ENV_WAS);
-        count += other != NULL && same_name(other, was);
+        count += other != NULL && environment_same_name(other, was);
     }
     return count;
 }
@@ -78,6 +77,18 @@ static bool listed(const char *entry, const char *list) {
             list++;
         if (*list == ':')
             list++;
+    }
+    return false;
+}
+
+bool environment_is_set(char **environment, const char *entry) {
+    const char *unset = environment_value(environment, IMAS_ENV_UNSET);
+    if (unset != NULL && listed(entry, unset))
+        return true;
+    for (; *environment != NULL; environment++) {
+        const char *was = text_after(*environment, IMAS_ENV_WAS);
+        if (was != NULL && environment_same_name(was, entry))
+            return true;
     }
     return false;
 }

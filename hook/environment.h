@@ -11,6 +11,12 @@ const char *environment_value(char **environment, const char *name);
 /* Whether `name` is set to "1". */
 bool environment_flag(char **environment, const char *name);
 
+/* Whether two entries are of the same name. */
+bool environment_same_name(const char *a, const char *b);
+
+/* Whether the launcher set this entry of the environment: it was not there, or had another value. */
+bool environment_is_set(char **environment, const char *entry);
+
 /* Whether the launcher set anything that an allocator may read: more than the preload and its own names. */
 bool environment_has_settings(char **environment);
 

@@ -78,8 +78,7 @@ static long read_at(int fd, void *to, size_t bytes, uint64_t offset) {
     return sys4(SYS_pread64, fd, to, bytes, offset);
 }
 
-/* The interpreter of a script: the first word after #!. */
-static bool interpreter_of_script(const char *line, char *path) {
+bool fitting_interpreter(const char *line, char *path) {
     const char *at = text_after(line, "#!");
     size_t length = 0;
     while (at != NULL && (*at == ' ' || *at == '\t'))
@@ -127,7 +126,7 @@ static bool loader_of(char *path) {
         bool elf = got >= (long)sizeof begin.elf && is_elf64(&begin.elf);
         bool found = elf && loader_of_elf(fd, &begin.elf, path);
         sys_close(fd);
-        if (elf || !interpreter_of_script(begin.line, path))
+        if (elf || !fitting_interpreter(begin.line, path))
             return found;
     }
     return false;

@@ -14,4 +14,8 @@ void fitting_begin(void);
  * libc, and takes little of the stack. */
 bool fitting_can_load(char *path, char **environment);
 
+/* The interpreter of a script, the first word after #! in its first line; `path` has room for the line. False if that is no
+ * script's. */
+bool fitting_interpreter(const char *line, char *path);
+
 #endif

@@ -55,8 +55,10 @@ static enum imas_pass_reason why_unfit(const void *serving) {
 
 static void take_notes(const void *serving_malloc) {
     object_allocator_name(serving_malloc, page_header->served, sizeof page_header->served);
-    page_header->ticks_start = ticks_now();
-    page_header->ns_start = sys_monotonic_ns();
+    if (page_header->ns_start == 0) { /* not the page of an image before (again.h) */
+        page_header->ticks_start = ticks_now();
+        page_header->ns_start = sys_monotonic_ns();
+    }
     fatal_install();
     exit_note_install(NULL);
     page_note_state(IMAS_STATE_ACTIVE);

@@ -108,7 +108,17 @@ struct imas_page *lineage_page_for_us(const char *page_path) {
 
 /* ---- beginning and fork -------------------------------------------------------------------------------- */
 
+/* The image before this one has counted into the page: its counts and times go on, and its blocks and threads are gone. */
+static void take_over(struct imas_page *page) {
+    page->sampled.live_bytes = 0;
+    page->sampled.live_requested = 0;
+    page->sampled.live_samples = 0;
+    page->header.threads = 0;
+}
+
 void lineage_begin(struct imas_page *page) {
+    if (page->header.ns_start != 0)
+        take_over(page);
     page_use(&page->header);
     thread_start(page);
     snapshot_start();

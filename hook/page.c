@@ -83,8 +83,22 @@ const struct imas_page_header *page_look(const char *path) {
     return header;
 }
 
+bool page_await(const char *path, uint32_t *state) {
+    if ((long)page_header->pid != sys0(SYS_getpid))
+        return false;
+    int fd = open_page_file(path, O_RDWR);
+    bool sound = fd >= 0 && file_is_sound(fd, expected_bytes(page_header->kind));
+    if (fd >= 0)
+        sys_close(fd);
+    *state = get_relaxed(page_header->state);
+    if (sound)
+        page_note_state(IMAS_STATE_ARMED);
+    return sound;
+}
+
 void page_use(struct imas_page_header *header) {
     header->exit_status = -1;
+    header->clean_exit = 0; /* an image before this one may have noted a child's */
     if (canary == NULL || *canary == 0)
         set_canary();
     page_header = header;

@@ -30,10 +30,14 @@ void page_use(struct imas_page_header *header);
  * page. */
 void page_leave(void);
 
+/* Makes the page ready for the image that replaces this one: it is armed again. Fails, and changes nothing, in a child and
+ * where that image could not open it. page_note_state takes it back. */
+bool page_await(const char *path, uint32_t *state);
+
 /* Whether this process is the one that opened the page: false in a child that fork handlers did not see. */
 bool page_is_ours(void);
 
-/* The state never goes back to a lower one. */
+/* The state never goes back to a lower one, but for page_await. */
 void page_note_state(enum imas_state state);
 void page_note_pass(enum imas_pass_reason reason);
 

@@ -22,18 +22,24 @@ static uint64_t due_live = UINT64_MAX;
 static bool taken;     /* proc.c's buffer, and the snapshots' figures */
 static bool splitting; /* allocator_stats.c may walk all free blocks: no snapshot waits for that */
 
+static uint64_t begun_ns; /* the start of this process, or of its image: an own file started again has the page of the one before */
+
 /* The snapshot before, from which resident memory is integrated. */
 static uint64_t last_ns;
 static uint64_t last_resident;
 
 void snapshot_start(void) {
     struct imas_page_header *header = &thread_page->header;
-    header->ns_start = sys_monotonic_ns();
-    header->ticks_start = ticks_now();
+    begun_ns = sys_monotonic_ns();
+    const uint64_t ticks = ticks_now();
+    if (header->ns_start == 0) {
+        header->ns_start = begun_ns;
+        header->ticks_start = ticks;
+    }
     snapshot_after_fork();
-    split_start();
+    split_start(begun_ns, ticks);
     /* until the clock's rate is known: below 5 s for any */
-    set_relaxed(due_ticks, header->ticks_start + ticks_per_second() / 32);
+    set_relaxed(due_ticks, ticks + ticks_per_second() / 32);
     set_relaxed(due_live, FIRST_LIVE_MARK);
 }
 
@@ -88,8 +94,8 @@ static void note_sums(struct imas_page_header *header, const struct memory *memo
  * start. */
 static void note_time(struct imas_page_header *header, uint64_t resident) {
     uint64_t now = sys_monotonic_ns();
-    bool first = last_ns <= header->ns_start;
-    uint64_t since = first ? header->ns_start : last_ns;
+    bool first = last_ns <= begun_ns;
+    uint64_t since = first ? begun_ns : last_ns;
     uint64_t kib = (first ? resident : (last_resident + resident) / 2) >> 10;
     header->resident_kib_time += kib * ((now - since) >> 16);
     last_ns = now;

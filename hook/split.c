@@ -22,12 +22,11 @@ static uint64_t step_ns;
 static uint64_t last_ns; /* time of the last reading, in whole units since the start */
 static unsigned put_off;
 
-void split_start(void) {
-    const struct imas_page_header *header = &thread_page->header;
+void split_start(uint64_t begun_ns, uint64_t begun_ticks) {
     step_ns = FIRST_STEP_NS;
-    last_ns = header->ns_start;
+    last_ns = begun_ns;
     put_off = 0;
-    set_relaxed(due_ticks, header->ticks_start + ticks_per_second() / FIRST_PART);
+    set_relaxed(due_ticks, begun_ticks + ticks_per_second() / FIRST_PART);
 }
 
 bool split_is_due(void) {

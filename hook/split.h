@@ -8,9 +8,10 @@
 #define IMAS_HOOK_SPLIT_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
-/* Begins anew, with thread_page's clocks. */
-void split_start(void);
+/* Begins anew. */
+void split_start(uint64_t begun_ns, uint64_t begun_ticks);
 
 /* Whether a reading is due: one comparison. */
 bool split_is_due(void);

@@ -20,6 +20,7 @@ import sys
 sys.dont_write_bytecode = True  # writes nothing into the source tree
 
 import page
+from again import again
 from interfaces import interfaces
 from harness import (ALL_MODES, CORE, GUARD, HOOK, LIB, LOADER, MACHINE, PAGE, PAGES, WORK, build, check, compile_program, finish,
                      imas_testing, launch_command, preloaded, run, same_everywhere, served_by, skipped, try_compile, under, wanted)
@@ -35,7 +36,7 @@ from wrapped import wrapped
 FAMILY = """malloc calloc realloc free memalign posix_memalign aligned_alloc valloc pvalloc malloc_usable_size cfree
 free_sized free_aligned_sized mallopt mallinfo mallinfo2 malloc_trim""".split()
 DISPOSITIONS = "sigaction signal bsd_signal sysv_signal __sysv_signal sigset sigignore".split()
-STARTS = "execve execv execvp execvpe execl execlp execle posix_spawn posix_spawnp".split()
+STARTS = "execve execv execvp execvpe execl execlp execle fexecve posix_spawn posix_spawnp".split()
 BOTH = {"dlopen", "dlmopen", "_exit", "_Exit", "__register_atfork", *DISPOSITIONS, *STARTS}
 THREADS = "pthread_create pthread_join pthread_tryjoin_np pthread_timedjoin_np pthread_clockjoin_np pthread_exit".split()
 WAITS = """poll ppoll epoll_wait epoll_pwait epoll_pwait2 select pselect accept accept4 nanosleep clock_nanosleep""".split()
@@ -49,7 +50,7 @@ NAMES = {"environ", "__environ", "_environ", "_r_debug", "malloc", "free", "__er
 
 
 # On arm64 what is to become read-only, and what may be written, begin at 64 KiB: the largest page that there is.
-MOST_BYTES = {"x86_64": 100 << 10, "aarch64": (100 + 3 * 64) << 10}[MACHINE]
+MOST_BYTES = {"x86_64": 104 << 10, "aarch64": (104 + 3 * 64) << 10}[MACHINE]
 
 
 def tool(*command):
@@ -562,6 +563,7 @@ def main():
     settings(allocators)
     children(core)
     children_that_cannot_load(allocators)
+    again(core)
     own_malloc(core)
     checkers(core)
     sanitizers(core)

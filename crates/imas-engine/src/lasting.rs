@@ -40,17 +40,17 @@ pub fn usable(context: &Context, name: &str) -> Result<CatalogueCandidate> {
 }
 
 /// The variables that differ from those inherited when a program is started in production under the
-/// candidate, in the order of their names.
+/// candidate, in the order of their names. `reach`: whom they are for. Which of the processes of a service or a container
+/// holds the memory is not known, so that is all of them, but for settings of a runtime (docs/decisions/0051).
 ///
 /// # Errors
 /// If one of the libraries lies at a path that `LD_PRELOAD` cannot express.
 pub fn changes(
     libraries: &Libraries,
     candidate: &CatalogueCandidate,
-    follow: bool,
+    reach: Reach,
     inherited: &Variables,
 ) -> Result<Vec<(String, String)>, UnusablePath> {
-    let reach = if follow { Reach::Children } else { Reach::Program };
     let injection = Injection { candidate, mode: Mode::Production, reach, page: None };
     let wanted = injection.variables(inherited, libraries)?;
     let changed = wanted.iter().filter(|(name, value)| inherited.get(name) != Some(value));

@@ -9,7 +9,7 @@ use imas_cli::message::{self, Hinted};
 use imas_engine::context::Context;
 use imas_engine::lasting;
 use imas_linux::catalogue::CatalogueCandidate;
-use imas_linux::environment::{Libraries, Variables};
+use imas_linux::environment::{Libraries, Reach, Variables};
 
 /// Longest value of a label.
 const LABEL_LENGTH: usize = 63;
@@ -47,7 +47,7 @@ pub(crate) fn environments(context: &Context, names: &[String], at: &Path) -> Re
     for name in names {
         let candidate = taken(context, name)?;
         let moved = lasting::moved(&candidate, at);
-        let variables = lasting::changes(&Libraries::plain(at), &moved, false, &Variables::new())?;
+        let variables = lasting::changes(&Libraries::plain(at), &moved, Reach::Children, &Variables::new())?;
         let escaped = variables.into_iter().map(|(name, value)| (name, value.replace("$(", "$$(")));
         if all.insert(label(name), escaped.collect()).is_some() {
             bail!("{name}: another candidate has the same name in a cluster, {}", label(name));

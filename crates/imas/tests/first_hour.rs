@@ -262,7 +262,11 @@ fn a_bundle_is_all_that_is_needed() {
         std::fs::create_dir_all(at.parent().unwrap()).unwrap();
         std::fs::rename(&out, &at).unwrap();
         assert!(with_bundle(&who, &at).starts_with(serves), "{candidate}: {}", describe(&made));
-        assert_eq!(with_bundle("/usr/bin/env", &at), "", "{candidate}: the program's environment is its own");
+        let inherited = with_bundle("/usr/bin/env", &at);
+        assert!(
+            inherited.contains("IMAS_FOLLOW=1\n"),
+            "{candidate}: children need the variables: {inherited}"
+        );
         assert_eq!(std::fs::read_to_string(at.join("README")).unwrap().lines().count(), 4);
         let licences = std::fs::read_to_string(at.join("LICENCES")).unwrap();
         assert!(licences.contains("Apache License"), "{licences}");
@@ -299,24 +303,21 @@ fn a_bundle_that_needs_libstdcxx_says_so() {
     assert!(std::fs::read_to_string(out.join("README")).unwrap().contains("with libstdc++ and glibc 2."));
 }
 
-/// An entry point that is a script executes the server: without --follow that runs untouched.
+/// An entry point that is a script executes the server, which is reached. `--follow` of earlier versions is taken.
 #[test]
-fn settings_for_containers_say_what_they_reach() {
+fn settings_for_containers_reach_what_an_entry_point_executes() {
     let world = World::new();
     let env = ["env", "--candidate", "jemalloc", "--bundle", "/opt/imas", "--format"];
     for format in ["dockerfile", "compose", "kubernetes"] {
-        let plain = output(world.imas(env).arg(format));
-        assert!(stderr(&plain).contains("add --follow"), "{format}: {}", describe(&plain));
+        let plain = succeeded(output(world.imas(env).arg(format)));
+        assert!(stdout(&plain).contains("IMAS_FOLLOW"), "{format}: {}", describe(&plain));
         let follows = output(world.imas(env).args([format, "--follow"]));
-        assert!(!stderr(&follows).contains("add --follow"), "{format}: {}", describe(&follows));
+        assert_eq!(stdout(&follows), stdout(&plain), "{format}");
     }
     let out = world.work().join("bundle");
-    let made = output(world.imas(["bundle", "jemalloc", "--out"]).arg(&out));
-    let says = format!("{}{}", stdout(&made), stderr(&made));
-    assert_eq!(says.matches("--follow").count(), 1, "{}", describe(&made));
-    let made = output(world.imas(["bundle", "jemalloc", "--json", "--out"]).arg(&out));
-    assert!(stderr(&made).contains("add --follow"), "{}", describe(&made));
-    assert!(std::fs::read_to_string(out.join("README")).unwrap().contains("--follow"));
+    succeeded(output(world.imas(["bundle", "jemalloc", "--out"]).arg(&out)));
+    let readme = std::fs::read_to_string(out.join("README")).unwrap();
+    assert!(readme.contains("everything that executes in turn"), "{readme}");
 }
 
 #[test]

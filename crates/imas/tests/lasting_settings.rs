@@ -191,24 +191,66 @@ fn what_is_no_program_of_the_runtime_gets_nothing() {
     std::fs::write(&impostor, "#!/bin/sh\nexit 1\n").unwrap();
     std::fs::set_permissions(&impostor, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let image = Image::with(world, &impostor, "");
-    assert_hinted(&image.apply("jvm:serial", &[]), "a script");
     std::fs::remove_file(image.root.join("usr/bin/web")).unwrap();
     std::fs::write(image.root.join("usr/bin/web"), "\x7fELF but java in name alone").unwrap();
     let refused = image.apply("jvm:serial", &[]);
     assert_eq!(refused.status.code(), Some(2), "{}", describe(&refused));
     std::fs::copy("/bin/true", image.root.join("usr/bin/web")).unwrap();
-    assert_hinted(&image.apply("go:gogc50", &[]), "it is for programs of Go");
     assert_eq!(image.drop_in(), None);
-    let followed = image.apply("go:gogc50", &["--follow"]);
+    let followed = image.apply("go:gogc50", &[]);
     assert!(followed.status.success(), "{}", describe(&followed));
     assert!(stderr(&followed).contains("what it starts"), "{}", describe(&followed));
     assert_eq!(image.variables(), [("GOGC".to_owned(), "50".to_owned())]);
     // What it starts might get the unit's words and variables: with two collectors a JVM does not start.
     assert!(image.ask(&["unapply", "web", "--write"]).status.success());
     image.set("Environment=\"CATALINA_OPTS=-server -XX:+UseG1GC\"");
-    let refused = image.apply("jvm:serial", &["--follow"]);
+    let refused = image.apply("jvm:serial", &[]);
     assert_hinted(&refused, "-XX:+UseG1GC is given already, in the unit's words");
     assert_eq!(image.drop_in(), None);
+}
+
+/// The scripts of Tomcat, Kafka and their kind end in `exec java`, or start it as a child.
+#[test]
+fn a_start_script_hands_the_settings_on_unless_it_gives_others() {
+    let world = World::new();
+    let script = world.work().join("start.sh");
+    let write = |text: &str| {
+        std::fs::write(&script, text).unwrap();
+        std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    };
+    write("#!/bin/sh\n# not -XX:+UseG1GC\nexec java -XX:+PrintFlagsFinal -version\n");
+    let image = Image::with(world, &script, "");
+    let done = image.apply("jvm:serial", &[]);
+    assert!(done.status.success(), "{}", describe(&done));
+    assert!(stderr(&done).contains("what it starts gets the settings"), "{}", describe(&done));
+    let java = installed("java");
+    for text in ["exec java -XX:+PrintFlagsFinal -version", "java -XX:+PrintFlagsFinal -version & wait $!"] {
+        if java.is_none() {
+            imas_testing::skipped("java is not installed");
+            break;
+        }
+        write(&format!("#!/bin/sh\n{text}\n"));
+        let run = output(Command::new(&script).envs(image.variables()));
+        let is_on = |line: &str| line.contains(" UseSerialGC ") && line.contains("= true");
+        assert!(stdout(&run).lines().any(is_on), "{text}: {}", describe(&run));
+    }
+    // A pipe among the words is not waited for.
+    let pipe = image.world.work().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    image.set(&format!("ExecStart=\nExecStart=/usr/bin/web {}", pipe.display()));
+    assert!(image.apply("jvm:serial", &[]).status.success());
+    image.set("");
+    for given in
+        ["JAVA_OPTS=\"-server -XX:+UseG1GC\"", "KAFKA=-XX:+UseG1GC", "exec java -XX:+UseG1GC -version"]
+    {
+        assert!(image.ask(&["unapply", "web", "--write"]).status.success(), "{given}");
+        write(&format!("#!/bin/sh\n{given}\n"));
+        let refused = image.apply("jvm:serial", &[]);
+        assert_hinted(&refused, "-XX:+UseG1GC is given already");
+        assert_eq!(image.drop_in(), None, "{given}");
+        write("#!/bin/sh\nexec java -version\n");
+        assert!(image.apply("jvm:serial", &[]).status.success(), "{given}");
+    }
 }
 
 #[test]

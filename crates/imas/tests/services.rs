@@ -58,7 +58,7 @@ fn a_drop_in_is_shown_then_written_then_taken_away() {
     let again = with_root(&world, &root, &["apply", "web", "--candidate", "hoard", "--write"]);
     assert!(stdout(&again).contains("already"), "{}", describe(&again));
     // A second candidate replaces the first. The service's own preload must not be added twice.
-    let words = ["apply", "web.service", "--candidate", "jemalloc:mem", "--write", "--follow"];
+    let words = ["apply", "web.service", "--candidate", "jemalloc:mem", "--write"];
     let other = with_root(&world, &root, &words);
     for line in ["-Environment=\"LD_PRELOAD=", "\n+Environment="] {
         assert!(stdout(&other).contains(line), "{}", describe(&other));
@@ -261,8 +261,102 @@ fn a_service_gets_what_its_program_was_pinned_to() {
     assert!(written(&root, "LD_PRELOAD").unwrap().ends_with("allocators/libhoard.so"));
 }
 
-/// The output of the shell format works: the program runs under the candidate, its children do not, and the
-/// user's own preload stays.
+/// What the lines of a drop-in, of `imas env` or of a bundle set.
+fn variables(text: &str) -> Vec<(String, String)> {
+    let line = |line: &str| {
+        let line = line.strip_prefix("Environment=").unwrap_or(line).trim_matches('"');
+        line.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()))
+    };
+    text.lines().filter(|line| !line.starts_with(['#', '['])).filter_map(line).collect()
+}
+
+/// Ways in which units start `who`: by a wrapper, a script, as a child, and again by itself, as at a reload.
+fn wrapped_starts(world: &World, who: &str) -> Vec<Vec<String>> {
+    let script = |name: &str, text: &str| {
+        let file = world.work().join(name);
+        std::fs::write(&file, text).unwrap();
+        std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        file.to_string_lossy().into_owned()
+    };
+    let by_env = script("by-env", &format!("#!/usr/bin/env sh\nexec {who}\n"));
+    let as_child = script("as-child", &format!("#!/bin/bash\n{who} & wait $!\n"));
+    let again = format!("#!/bin/sh\nif [ -z \"$1\" ]; then exec \"$0\" again; fi\nexec {who}\n");
+    let reloads = script("reloads", &again);
+    let python = format!("#!/usr/bin/env python3\nimport subprocess\nsubprocess.run(['{who}'])\n");
+    let in_python = script("in-python", &python);
+    let starts: [&[&str]; 9] = [
+        &[who],
+        &[&by_env],
+        &[&as_child],
+        &[&reloads],
+        &[&in_python],
+        &["/bin/sh", "-c", who],
+        &["/bin/bash", "-lc", &format!("exec {who}")],
+        &["/usr/bin/nice", "-n", "1", who],
+        &["/usr/bin/env", "A=1", "setsid", "-w", who],
+    ];
+    starts.iter().map(|words| words.iter().map(|&word| word.to_owned()).collect()).collect()
+}
+
+/// What is applied is what a bench measures: the candidate for every process of the service.
+#[test]
+fn a_candidate_is_for_every_process_of_a_service() {
+    let world = World::new();
+    let who = build::program("who", &world.work()).to_string_lossy().into_owned();
+    let bundle = world.work().join("bundle");
+    let at = bundle.to_string_lossy().into_owned();
+    succeeded(output(&mut world.imas(["bundle", "hoard", "--out", &at, "--at", &at])));
+    let of_bundle = std::fs::read_to_string(bundle.join("imas.env")).unwrap();
+    let env = ["env", "--candidate", "hoard", "--format", "systemd"];
+    let printed = stdout(&succeeded(output(&mut world.imas(env))));
+    for words in wrapped_starts(&world, &who) {
+        let quoted = shell_words::join(&words);
+        let root = image(&world, &format!("ExecStart={}", quoted.replace('\'', "\"")));
+        succeeded(with_root(&world, &root, &["apply", "web", "--candidate", "hoard", "--write"]));
+        let written = std::fs::read_to_string(drop_in(&root)).unwrap();
+        succeeded(with_root(&world, &root, &["unapply", "web", "--write"]));
+        for (from, text) in [("apply", &written), ("bundle", &of_bundle), ("env", &printed)] {
+            let run = output(world.command(&words[0]).args(&words[1..]).envs(variables(text)));
+            assert!(stdout(&run).starts_with("hoard "), "{from}: {words:?}: {}", describe(&run));
+        }
+    }
+}
+
+/// Programs that `imas run` refuses, in an image and behind a wrapper too.
+#[test]
+fn a_program_that_can_load_nothing_gets_no_drop_in() {
+    let world = World::new();
+    let root = image(&world, "");
+    std::fs::create_dir_all(root.join("usr/bin")).unwrap();
+    let made = |name: &str, flags: &[&str]| {
+        build::program_with("cc", "plain", flags, &root.join("usr/bin").join(name))
+    };
+    made("static", &["-static"]);
+    made("gosu", &["-static"]);
+    made("plain", &[]);
+    let privileged = made("privileged", &[]);
+    std::fs::set_permissions(&privileged, std::os::unix::fs::PermissionsExt::from_mode(0o4755)).unwrap();
+    std::fs::copy("/usr/bin/nice", root.join("usr/bin/nice")).unwrap();
+    for (command, why) in [
+        ("/usr/bin/static", Some("statically linked")),
+        ("/usr/bin/nice -n 1 /usr/bin/static", Some("statically linked")),
+        ("/usr/bin/privileged", Some("raised privileges")),
+        ("/usr/bin/nice /usr/bin/privileged", Some("raised privileges")),
+        ("/usr/bin/plain", None),
+        ("/usr/bin/gosu web /usr/bin/plain", None),
+    ] {
+        image(&world, &format!("ExecStart={command}"));
+        let done = with_root(&world, &root, &["apply", "web", "--candidate", "hoard", "--write"]);
+        match why {
+            Some(why) => assert_hinted(&done, why),
+            None => drop(succeeded(done)),
+        }
+        assert_eq!(drop_in(&root).exists(), why.is_none(), "{command}");
+    }
+}
+
+/// The output of the shell format works: what is started runs under the candidate, and the user's own preload
+/// stays.
 #[test]
 fn a_shell_takes_over_what_env_prints() {
     let world = World::new();
@@ -273,7 +367,7 @@ fn a_shell_takes_over_what_env_prints() {
     let run = output(world.command("sh").args(["-c", &script]));
     let served: Vec<String> =
         stdout(&run).lines().map(|line| line.split(' ').next().unwrap().to_owned()).collect();
-    assert_eq!(served, ["hoard", "libc"], "{}", describe(&run));
+    assert_eq!(served, ["hoard", "hoard"], "{}", describe(&run));
     let libm = format!("/lib/{}-linux-gnu/libm.so.6", std::env::consts::ARCH);
     let script = format!(
         "export LD_PRELOAD={libm}; eval \"$({imas} env --candidate hoard)\"; printf '%s' \"$LD_PRELOAD\""
@@ -311,7 +405,8 @@ fn each_format_has_what_its_tool_wants() {
         succeeded(output(&mut world.imas([&["env", "--candidate", "jemalloc:mem"], words].concat())))
     };
     let systemd = stdout(&printed(&["--format", "systemd"]));
-    let begin = "[Service]\nEnvironment=\"IMAS_PAD=\"\nEnvironment=\"IMAS_UNSET=LD_PRELOAD:MALLOC_CONF\"\n";
+    let begin =
+        "[Service]\nEnvironment=\"IMAS_FOLLOW=1\"\nEnvironment=\"IMAS_UNSET=LD_PRELOAD:MALLOC_CONF\"\n";
     assert!(systemd.contains(begin), "{systemd}");
     for (format, wants) in [
         (

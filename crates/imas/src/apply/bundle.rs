@@ -10,7 +10,7 @@ use std::process::{ExitCode, Stdio};
 use anyhow::{Context as _, Result, bail};
 use imas_cli::output_file::{self, NewFile, OutputFolder};
 use imas_linux::catalogue::CatalogueCandidate;
-use imas_linux::environment::{Libraries, Variables};
+use imas_linux::environment::{Libraries, Reach, Variables};
 use rustix::fs::Mode;
 use serde_json::json;
 
@@ -62,10 +62,6 @@ pub(crate) fn run(args: &BundleArgs, context: &Context) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Warning that a container's settings without --follow do not reach its entry point's children.
-pub(crate) const REACH: &str = "this reaches the program that the container starts, and not what that program executes: where the entry point is \
-     a script, add --follow, or the server behind it runs untouched\nhint: imas explain --pid PID says whether it is active";
-
 /// The contents of a bundle.
 struct Bundle<'a> {
     candidate: &'a CatalogueCandidate,
@@ -74,7 +70,6 @@ struct Bundle<'a> {
     files: Vec<PathBuf>,
     licences: String,
     variables: Vec<(String, String)>,
-    follows: bool,
     /// Oldest C library with which it works.
     libc: String,
 }
@@ -93,7 +88,7 @@ impl<'a> Bundle<'a> {
             variables: choice::changes(
                 &Libraries::plain(&args.at),
                 &lasting::moved(candidate, &args.at),
-                args.follow,
+                Reach::Children,
                 &Variables::new(),
             )?,
             libc: match args.musl {
@@ -102,18 +97,7 @@ impl<'a> Bundle<'a> {
             },
             files,
             candidate,
-            follows: args.follow,
         })
-    }
-
-    fn reach(&self) -> &'static str {
-        match self.follows {
-            true => "It reaches what the container starts, and everything that executes in turn.",
-            false => {
-                "It reaches the program that the container starts, and not what that executes: for an entry point that is a script, \
-                 make the bundle with --follow."
-            }
-        }
     }
 
     /// Writes all of its files or none, also on a disk that gets full.
@@ -172,12 +156,11 @@ impl<'a> Bundle<'a> {
             "{name}, for programs of {} Linux with {} or later, at {at} (licences: LICENCES).\n\
              In a Dockerfile:  COPY THIS_FOLDER {at}  and  ENV {}\n\
              Or mount it:      docker run -v \"$PWD/THIS_FOLDER:{at}:ro\" --env-file THIS_FOLDER/{ENV_FILE} IMAGE; a program alone: env {} PROGRAM\n\
-             {}\n",
+             It reaches what the container starts, and everything that executes in turn.\n",
             std::env::consts::ARCH,
             self.libc,
             in_image.join(" "),
             set.join(" "),
-            self.reach()
         )
     }
 }
@@ -229,13 +212,9 @@ fn for_musl(context: &Context, candidate: &CatalogueCandidate) -> Result<Catalog
 }
 
 fn warn(args: &BundleArgs, libc: &str) {
-    // Otherwise the README is printed, which says the same.
-    if !args.follow && args.json.json {
-        message::warning(REACH);
-    }
     if args.musl {
         return message::warning(&format!(
-            "for images with {libc} (Alpine) or later only: in one with glibc no program would start"
+            "for images with {libc} (Alpine) or later only: no program of glibc in it would start"
         ));
     }
     message::warning(&format!(

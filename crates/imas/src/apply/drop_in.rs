@@ -55,6 +55,11 @@ pub(crate) fn candidate(text: &str) -> Option<&str> {
     line.split_once(" for ").map(|(candidate, _)| candidate)
 }
 
+/// The preloaded libraries in a text of ours.
+pub(crate) fn preload(text: &str) -> Option<&str> {
+    text.lines().find_map(|line| line.strip_prefix("Environment=\"LD_PRELOAD=")?.strip_suffix('"'))
+}
+
 /// One `Environment=` line. Quoted as systemd.syntax(7) has it; `%` begins a specifier.
 pub(crate) fn line(name: &str, value: &str) -> String {
     let mut quoted = String::new();

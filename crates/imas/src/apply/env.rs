@@ -11,11 +11,11 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use imas_linux::catalogue::CatalogueCandidate;
-use imas_linux::environment::{Libraries, Variables};
+use imas_linux::environment::{Libraries, Reach, Variables};
 
 use serde_json::json;
 
-use crate::apply::{bundle, choice, drop_in};
+use crate::apply::{choice, drop_in};
 use crate::command_line::cli::Places;
 use crate::command_line::service_args::{EnvArgs, Format};
 use crate::stored::profile::find;
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &EnvArgs, places: &Places, context: &Context) -> Result<
     }
     let moved = args.bundle.as_deref().map(|at| lasting::moved(&candidate, at));
     let candidate = moved.as_ref().unwrap_or(&candidate);
-    let variables = choice::changes(&libraries(context, args), candidate, args.follow, &inherited)?;
+    let variables = choice::changes(&libraries(context, args), candidate, Reach::Children, &inherited)?;
     if args.json.json {
         let variables: BTreeMap<_, _> = variables.into_iter().collect();
         output::json(&json!({ "schema": 1, "candidate": candidate.name, "environment": variables }))?;
@@ -267,9 +267,6 @@ impl Setting<'_> {
         ));
         if let Some(needs) = &self.candidate.needs {
             message::warning(&format!("{} has to be in the image", needs.display()));
-        }
-        if !self.args.follow {
-            message::warning(bundle::REACH);
         }
         message::warning("an LD_PRELOAD that the image sets is replaced: append it to ours, after a colon");
     }

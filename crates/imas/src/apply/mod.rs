@@ -10,6 +10,7 @@ pub(crate) mod env;
 mod held_free;
 pub(crate) mod of_runtime;
 pub(crate) mod overrides;
+mod reached;
 pub(crate) mod trim;
 pub(crate) mod unapply;
 pub(crate) mod unit;
@@ -23,7 +24,6 @@ use anyhow::Result;
 use imas_engine::exclusions::Exclusions;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::environment::{Libraries, Variables};
-use imas_linux::in_time::ROOT;
 use imas_linux::index::detail_of_unit;
 use imas_linux::program::Program;
 use imas_linux::started_name::name_of_detail;
@@ -86,7 +86,8 @@ fn apply_to(
     drop_in::check_below(root_of(&args.how), &file)?;
     let found = drop_in::find(&file)?;
     let inherited = unit.environment_before(&found);
-    let variables = choice::changes(&libraries(context, &args.how), candidate, args.follow, &inherited)?;
+    let reach = of_runtime::reach(candidate, unit, args.how.root.as_deref(), args.follow);
+    let variables = choice::changes(&libraries(context, &args.how), candidate, reach, &inherited)?;
     check_specifiers(unit, &variables)?;
     check_files(unit, &variables, &args.how)?;
     check_unset(unit, &variables)?;
@@ -173,6 +174,11 @@ fn write(change: &Change<'_>, applied: &mut Applied, args: &ApplyArgs, context: 
         applied.written = true;
         applied.restarted = !take_effect(std::slice::from_ref(name), &args.how)?.is_empty();
         verify(name, change.variables, &args.how);
+        if applied.restarted
+            && let Some(preload) = drop_in::preload(change.new)
+        {
+            reached::warn_if_unserved(name, preload);
+        }
         return Ok(());
     };
     if unit::is_template(name) {
@@ -305,7 +311,7 @@ fn proven(
     }
     let candidate = fitted(candidate, &unit, None, false)?;
     let was_watched = WatchRecord::of(name).is_some_and(|record| record.candidate == candidate.name);
-    let fits = check_program(&unit, Some(&program), &candidate).is_ok();
+    let fits = reached::check(&unit, None, &candidate).is_ok();
     Ok((fits && !was_watched).then_some((unit, candidate)))
 }
 
@@ -330,9 +336,7 @@ fn candidate_for(args: &ApplyArgs, context: &Context, unit: &Unit) -> Result<Cat
     let root = args.how.root.as_deref();
     let checked = |candidate: CatalogueCandidate| {
         let candidate = fitted(candidate, unit, root, args.follow)?;
-        if root.is_none() {
-            check_program(unit, program.as_ref(), &candidate)?;
-        }
+        reached::check(unit, root, &candidate)?;
         Ok(candidate)
     };
     if let Some(name) = &args.candidate {
@@ -411,23 +415,6 @@ fn known(
         Some(service) => Some(service),
         None => known()?.map_or_else(by_file, |known| Ok(Some(known)))?,
     })
-}
-
-/// Refuses a unit whose program cannot be preloaded into: its drop-in would do nothing.
-fn check_program(unit: &Unit, program: Option<&Program>, candidate: &CatalogueCandidate) -> Result<()> {
-    if candidate.runtime.as_ref().is_some_and(|settings| settings.is_bare) {
-        return Ok(());
-    }
-    // What a service runs may be a file of its user.
-    let image = program.and_then(|program| imas_linux::foreign_file::image(&program.path, ROOT).ok());
-    let elf = image.and_then(|image| image.elf.ok());
-    match elf.and_then(|elf| elf.unfit()) {
-        Some(unfit) => Err(Hinted::error(
-            format!("{}: its program cannot be given an allocator: {}", unit.name, unfit.why()),
-            "leave the service as it is",
-        )),
-        None => Ok(()),
-    }
 }
 
 /// Libraries that the drop-in names: this machine's. What an image has for the children of its services is

@@ -3,15 +3,16 @@
 //! sets already.
 
 use std::ffi::OsString;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use imas_engine::lasting_settings;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::elf::ElfImage;
-use imas_linux::environment::Variables;
+use imas_linux::environment::{Reach, Variables, has_hidden_settings};
 use imas_linux::program::Command;
-use imas_linux::runtime::{FoundRuntime, with_version};
+use imas_linux::runtime::{FoundRuntime, Runtime, with_version};
 use imas_linux::runtime_start::{StartOfProgram, contradicted, fitted, takes};
 use imas_linux::trust;
 
@@ -24,22 +25,50 @@ struct UnitProgram {
     words: Vec<OsString>,
     found: Vec<FoundRuntime>,
     unfit: Option<&'static str>,
+    /// Whether the manager starts it, and no wrapper.
+    is_direct: bool,
 }
 
 impl UnitProgram {
     fn of(unit: &Unit, root: Option<&Path>) -> Result<Self, String> {
-        let words = unit.words_below(root);
-        let path = std::env::var_os("PATH");
-        let command = Command::resolve(&words, path.as_deref()).map_err(|error| error.to_string())?;
-        if root.is_some() && command.is_by_script() {
-            return Err(
-                "its program is a script, whose interpreter in the image is not looked for".to_owned()
-            );
+        let commands = unit.commands(root);
+        // What a wrapper starts may be at a place that is known to it alone.
+        let inner = commands.iter().skip(1).rev().find_map(|words| Self::of_command(words, root).ok());
+        match inner {
+            Some(inner) => Ok(Self { is_direct: false, ..inner }),
+            None => Self::of_command(&commands[0], root),
         }
+    }
+
+    fn of_command(words: &[OsString], root: Option<&Path>) -> Result<Self, String> {
+        let path = std::env::var_os("PATH");
+        let command = Command::resolve(words, path.as_deref()).map_err(|error| error.to_string())?;
+        if root.is_some() && is_script(&command.file) {
+            // Its interpreter in the image is not looked for.
+            let file = command.file;
+            return Ok(Self { words: words.to_vec(), found: vec![], unfit: None, is_direct: false, file });
+        }
+        // `#!/usr/bin/env NAME` is looked through by `resolve`.
+        let is_direct = command.argv == words;
         let file = command.program.path;
         let elf = ElfImage::read(&file).map_err(|error| error.to_string())?;
         let found = elf.runtimes.iter().cloned().map(|found| with_version(found, &file)).collect();
-        Ok(Self { unfit: elf.unfit().map(|unfit| unfit.why()), words: command.arguments, found, file })
+        Ok(Self {
+            unfit: elf.unfit().map(|unfit| unfit.why()),
+            words: command.arguments,
+            found,
+            is_direct,
+            file,
+        })
+    }
+
+    fn is_of(&self, runtime: Runtime) -> bool {
+        self.found.iter().any(|found| found.runtime == runtime)
+    }
+
+    /// Whether it may be there to start the program that does the work: a wrapper, a script, and what is of no runtime.
+    fn may_start_others(&self) -> bool {
+        !self.is_direct || self.found.is_empty()
     }
 
     fn start<'a>(&'a self, environment: &'a Variables, memory_limit: Option<u64>) -> StartOfProgram<'a> {
@@ -56,8 +85,9 @@ impl UnitProgram {
     }
 }
 
-/// The candidate as the unit gets it. `environment` is what the unit has without us, that of its files included. With
-/// `follows`, what the unit's program starts has the runtime. A candidate without a runtime is what it was.
+/// The candidate as the unit gets it. `environment` is what the unit has without us, that of its files included. A
+/// program that is of no runtime, such as a start script, may start one that is; with `follows`, every program may. A candidate
+/// without a runtime is what it was.
 pub(crate) fn for_unit(
     candidate: &CatalogueCandidate,
     unit: &Unit,
@@ -84,14 +114,16 @@ pub(crate) fn for_unit(
     }
     let program = UnitProgram::of(unit, root).map_err(refused)?;
     let wanted = lasting_settings::in_variables(candidate);
-    if follows && program.found.iter().all(|found| found.runtime != runtime) {
+    if !program.is_of(runtime) && (follows || program.may_start_others()) {
         message::warning(&format!(
             "{}: its own program is not one of {}: what it starts gets the settings of {name}, whatever its version",
             unit.name,
             runtime.name()
         ));
         if let Some(option) = given_on(&wanted, &program.words, environment) {
-            return Err(refused(format!("{option} is given already, in the unit's words or variables")));
+            return Err(refused(format!(
+                "{option} is given already, in the unit's words, variables or start script"
+            )));
         }
         return lasting_settings::of_any_version(&wanted, environment, unit.memory_max).map_err(refused);
     }
@@ -107,12 +139,54 @@ pub(crate) fn for_unit(
     Ok(fitted)
 }
 
-/// An option of the candidate's kind that a script may give to the runtime: as a word of its own, or in a variable such
-/// as `JAVA_OPTS`, whatever its name.
+/// Whom the candidate is for in the unit: every process, but for settings that `libimas-settings.so` hands to a runtime that the
+/// unit starts itself. What such a process starts may have others: a JVM does not start with two collectors.
+pub(crate) fn reach(
+    candidate: &CatalogueCandidate,
+    unit: &Unit,
+    root: Option<&Path>,
+    follows: bool,
+) -> Reach {
+    let is_own = |program: UnitProgram| {
+        candidate
+            .runtime
+            .as_ref()
+            .is_some_and(|settings| program.is_direct && program.is_of(settings.runtime))
+    };
+    let stays = !follows && has_hidden_settings(candidate) && UnitProgram::of(unit, root).is_ok_and(is_own);
+    if stays { Reach::Program } else { Reach::Children }
+}
+
+/// An option of the candidate's kind that a script may give to the runtime: as a word of its own, in a variable such as
+/// `JAVA_OPTS`, whatever its name, or in its text.
 fn given_on(candidate: &CatalogueCandidate, words: &[OsString], environment: &Variables) -> Option<String> {
     let values = environment.iter().map(|(_, value)| value);
-    let mut texts = words.iter().chain(values).map(|text| text.to_string_lossy());
-    texts.find_map(|text| contradicted(candidate, &text))
+    let scripts = words.iter().map(Path::new).filter(|file| is_script(file)).filter_map(text_of);
+    let texts = words.iter().chain(values).map(|text| text.to_string_lossy().into_owned());
+    texts.chain(scripts).find_map(|text| contradicted(candidate, &text))
+}
+
+/// Longest text of a script that is looked at, bytes.
+const LONGEST_SCRIPT: u64 = 1 << 20;
+
+/// A pipe is not opened: that would wait for who writes into it.
+fn is_script(file: &Path) -> bool {
+    let mut start = [0_u8; 2];
+    if !file.is_absolute() || !file.is_file() {
+        return false;
+    }
+    let read = std::fs::File::open(file).and_then(|mut file| file.read_exact(&mut start));
+    read.is_ok() && start == *b"#!"
+}
+
+/// Words of a script, without the quotes around them.
+fn text_of(file: &Path) -> Option<String> {
+    let mut text = vec![];
+    std::fs::File::open(file).ok()?.take(LONGEST_SCRIPT).read_to_end(&mut text).ok()?;
+    let text = String::from_utf8_lossy(&text);
+    let code = text.lines().filter(|line| !line.trim_start().starts_with('#')).collect::<Vec<_>>().join(" ");
+    // `JAVA_OPTS=-XX:...`: the value is a word.
+    Some(code.replace(['"', '\''], " ").replace("=-", " -"))
 }
 
 /// Variables that make a program load what they name.

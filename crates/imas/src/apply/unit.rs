@@ -15,7 +15,11 @@ use imas_linux::undone::undone;
 use super::drop_in::{self, Found};
 use super::unit_files;
 
+use crate::command_line::wrapper;
 use imas_cli::message::Hinted;
+
+/// How many commands may stand in each other.
+const MOST_WRAPPERS: usize = 8;
 
 /// Facts of a service that matter here.
 #[derive(Debug, Default)]
@@ -281,6 +285,18 @@ impl Unit {
             }
         }
         words
+    }
+
+    /// Its first command, and those inside it where that is a wrapper such as `nice` or `sh -c`, from the outermost on: as
+    /// words, with the paths of files that are there below the root.
+    pub(crate) fn commands(&self, root: Option<&Path>) -> Vec<Vec<OsString>> {
+        let path: Variables =
+            std::env::var_os("PATH").map(|path| ("PATH".into(), path)).into_iter().collect();
+        let is_below = |words: &Vec<OsString>| {
+            root.is_none_or(|root| words.first().is_some_and(|word| Path::new(word).starts_with(root)))
+        };
+        let inner = |words: &Vec<OsString>| wrapper::inner_command(words, path.clone()).filter(is_below);
+        std::iter::successors(Some(self.words_below(root)), inner).take(MOST_WRAPPERS).collect()
     }
 
     /// The program of the service: that of its main process, else the one its first command names. After an

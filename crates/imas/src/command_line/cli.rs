@@ -260,9 +260,9 @@ pub(crate) struct BundleArgs {
     /// Where it will be found when it is used
     #[arg(long, value_name = "DIR", default_value = "/opt/imas", value_parser = crate::command_line::service_args::whole_path)]
     pub(crate) at: PathBuf,
-    /// What the program starts in turn runs under it too: for an image whose entry point is a script
-    #[arg(long)]
-    pub(crate) follow: bool,
+    /// Accepted as in earlier versions: what is started in turn always runs under the candidate
+    #[arg(long = "follow", hide = true)]
+    pub(crate) _follow: bool,
     /// For an image whose C library is musl, such as Alpine's
     #[arg(long)]
     pub(crate) musl: bool,

@@ -50,7 +50,7 @@ pub(crate) struct ApplyArgs {
     /// 'jemalloc?narenas:1' [default: what was learned about the unit's program]
     #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(complete::candidates))]
     pub(crate) candidate: Option<String>,
-    /// What the service starts in turn runs under it too
+    /// What the service starts in turn gets the settings of a language runtime too. An allocator it always gets
     #[arg(long)]
     pub(crate) follow: bool,
     #[command(flatten)]
@@ -171,9 +171,9 @@ pub(crate) struct EnvArgs {
     /// For Kubernetes: an image that holds the libraries at its root, in place of the node's own folder
     #[arg(long, value_name = "REFERENCE", value_parser = image_reference)]
     pub(crate) image: Option<String>,
-    /// What the program starts in turn runs under it too
-    #[arg(long)]
-    pub(crate) follow: bool,
+    /// Accepted as in earlier versions: what is started in turn always runs under the candidate
+    #[arg(long = "follow", hide = true)]
+    pub(crate) _follow: bool,
     /// With the paths of a bundle of 'imas bundle' that will be found there, in place of this installation's
     #[arg(long, value_name = "DIR", value_parser = whole_path)]
     pub(crate) bundle: Option<PathBuf>,

@@ -12,7 +12,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use imas_core::printable;
-use imas_linux::foreign_process::{ForeignFile, ForeignReader};
+use imas_linux::foreign_process::{self, ForeignFile, ForeignReader};
 use imas_linux::trim_word::{Answers, Asked, parsed};
 use imas_linux::{control_group, process, process_heaps};
 

@@ -41,7 +41,16 @@ pub(super) fn reason_to_go_back(record: &WatchRecord, watched_s: f64) -> Option<
     if after.starting_s > LONGEST_START_S.max(before.start_s * START_FACTOR) {
         return Some(format!("its start has not ended after {}", span(after.starting_s)));
     }
-    crashes_more(record, watched_s).or_else(|| takes_more(before, after))
+    crashes_more(record, watched_s).or_else(|| takes_more(before, after)).or_else(|| is_unserved(after))
+}
+
+/// Windows in a row in which the candidate must be missed: a process may be at its start in one.
+const UNSERVED_WINDOWS: u32 = 2;
+
+/// What the restart alone gained is no gain of a candidate that does not serve.
+fn is_unserved(after: &After) -> Option<String> {
+    let process = after.unserved.as_ref().filter(|_| after.unserved_windows >= UNSERVED_WINDOWS)?;
+    Some(format!("the candidate does not serve in {process}, which holds the most memory"))
 }
 
 fn crashes_more(record: &WatchRecord, watched_s: f64) -> Option<String> {
@@ -272,6 +281,21 @@ mod tests {
     fn a_unit_that_is_down_goes_back_whatever_was_before() {
         let after = After { down: Some("signal".into()), ..After::default() };
         assert!(reason_to_go_back(&record(Before::default(), after), 1.0).unwrap().contains("signal"));
+    }
+
+    #[test]
+    fn a_candidate_that_does_not_serve_goes_back() {
+        let after = |unserved_windows| After {
+            unserved: Some("process 7 (/usr/bin/web)".into()),
+            unserved_windows,
+            ..After::default()
+        };
+        assert_eq!(reason_to_go_back(&record(before(), after(1)), 600.0), None, "it may be starting");
+        let why = reason_to_go_back(&record(before(), after(2)), 600.0).unwrap();
+        assert_eq!(
+            why,
+            "the candidate does not serve in process 7 (/usr/bin/web), which holds the most memory"
+        );
     }
 
     #[test]

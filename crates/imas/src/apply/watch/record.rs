@@ -91,6 +91,12 @@ pub(crate) struct After {
     pub(crate) work_last: Option<[f64; 2]>,
     /// The result of the unit if it is in the state `failed`.
     pub(crate) down: Option<String>,
+    /// The process in which the candidate does not serve although it holds the most memory, and in how many windows in a
+    /// row that was seen.
+    #[serde(default)]
+    pub(crate) unserved: Option<String>,
+    #[serde(default)]
+    pub(crate) unserved_windows: u32,
     /// Time for which the present life has been starting, seconds.
     #[serde(default)]
     pub(crate) starting_s: f64,

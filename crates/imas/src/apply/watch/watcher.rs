@@ -13,7 +13,8 @@ use super::figures::{self, UnitState};
 use super::record::{self, After, GoingBack, MemoryPoint, Outcome, WatchRecord};
 use super::{journal, judge, watch_unit, way_back};
 use crate::apply::drop_in::{self, Found};
-use crate::apply::unit::systemctl;
+use crate::apply::reached;
+use crate::apply::unit::{Unit, systemctl};
 use imas_cli::message;
 
 /// Most failures come within this time after the start. Meanwhile the pauses are the shortest.
@@ -214,8 +215,18 @@ impl Watcher {
             }
             after.work_last = Some(pair);
         }
+        self.look_whether_it_serves();
         self.window.clear();
         self.window_ends_s = self.watched_s() + window_s;
+    }
+
+    fn look_whether_it_serves(&mut self) {
+        let preload = drop_in::preload(&self.record.drop_in_applied);
+        let look = |preload: &str| reached::unserved(&Unit::read(&self.record.unit, None).ok()?, preload);
+        let unserved = preload.and_then(look);
+        let after = &mut self.record.after;
+        after.unserved = unserved;
+        after.unserved_windows = if after.unserved.is_some() { after.unserved_windows + 1 } else { 0 };
     }
 
     fn finish(mut self, outcome: Outcome) -> Result<ExitCode> {

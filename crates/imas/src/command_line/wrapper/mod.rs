@@ -46,6 +46,12 @@ pub(crate) fn unwrap(words: &[OsString], environment: Variables) -> Unwrapped {
     Unwrapped { words, environment, inner }
 }
 
+/// The command inside a wrapper, as far as it can be known before that runs; `None` for a command that is none.
+pub(crate) fn inner_command(words: &[OsString], environment: Variables) -> Option<Vec<OsString>> {
+    let unwrapped = unwrap(words, environment);
+    unwrapped.inner_words().or_else(|| (unwrapped.words != words).then_some(unwrapped.words))
+}
+
 fn inner(words: &[OsString], environment: &Variables) -> Option<Inner> {
     let path_variable = path_of(environment);
     let file = find(words.first()?, path_variable).ok()?;
