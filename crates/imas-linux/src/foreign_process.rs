@@ -150,10 +150,16 @@ fn reader() -> MutexGuard<'static, ForeignReader> {
     READER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Real uid of a process: files in /proc of one that cannot be dumped belong to root.
+#[must_use]
+pub fn real_uid(pid: u32) -> Option<u32> {
+    Some(Process::new(i32::try_from(pid).ok()?).ok()?.status().ok()?.ruid)
+}
+
 /// Owner of a process, by its real uid.
 #[must_use]
 pub fn owner_of(pid: u32) -> Option<u64> {
-    crate::process::real_uid(pid).map(owner_of_uid)
+    real_uid(pid).map(owner_of_uid)
 }
 
 /// Who answers for the processes and files of a uid ([`set_owners`]).

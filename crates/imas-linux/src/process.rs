@@ -59,12 +59,6 @@ pub fn resident_bytes(pid: u32) -> Option<u64> {
     Some(pages? * procfs::page_size())
 }
 
-/// Returns the real uid of a process: files in /proc of one that cannot be dumped belong to root.
-#[must_use]
-pub fn real_uid(pid: u32) -> Option<u32> {
-    Some(open(pid).ok()?.status().ok()?.ruid)
-}
-
 /// Returns the resident bytes of a process that are in no file and no shared memory; `None` where it has none.
 #[must_use]
 pub fn anonymous_bytes(pid: u32) -> Option<u64> {

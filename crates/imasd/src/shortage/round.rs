@@ -12,7 +12,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use imas_core::printable;
-use imas_linux::foreign_process::{ForeignFile, ForeignReader};
+use imas_linux::foreign_process::{ForeignFile, ForeignReader, real_uid};
 use imas_linux::trim_word::{Answers, Asked, parsed};
 use imas_linux::{control_group, process, process_heaps};
 
@@ -147,7 +147,7 @@ pub(super) fn large(place: &Place) -> Vec<Large> {
 fn large_one(pid: u32) -> Option<Large> {
     let bytes = process::anonymous_bytes(pid).filter(|bytes| *bytes >= LEAST_RESIDENT)?;
     let identity = Identity { pid, start_ticks: process::start_ticks(pid).ok()? };
-    Some(Large { identity, uid: process::real_uid(pid)?, bytes })
+    Some(Large { identity, uid: real_uid(pid)?, bytes })
 }
 
 /// The processes to look at, in that order: of each owner the largest, then the second ones, and so on. Those whose pause
@@ -165,8 +165,8 @@ pub(super) fn chosen(
     chosen
 }
 
-/// The same in another order: the first one of each owner, then the second ones. Of two with the same turn the one that
-/// was before the other stays before it.
+/// All of them in another order: the first one of each owner, then the second ones. Of two with the same turn the one
+/// that was before the other stays before it.
 fn in_turn<T>(all: Vec<T>, owner_of: impl Fn(&T) -> u64) -> Vec<T> {
     let mut had: HashMap<u64, usize> = HashMap::new();
     let turn = |one: T| {
