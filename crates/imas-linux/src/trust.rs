@@ -73,7 +73,8 @@ pub fn foreign(file: &Path) -> Option<Untrusted> {
     way.fault.filter(|_| way.is_there)
 }
 
-/// The same of a file that this process may have to make: the place counts, whether something is there or not.
+/// Why a place in which this process may have to make a file is another user's, as [`foreign`] judges it, whether
+/// something is there or not.
 #[must_use]
 pub fn foreign_place(file: &Path) -> Option<Untrusted> {
     Way::to(file).fault
