@@ -10,11 +10,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Most connections at a time.
 #[derive(Debug, Clone, Copy)]
 pub struct MostConnections {
-    /// Of all peers.
+    /// Most of all peers together.
     pub all: usize,
-    /// Of all peers that are not trusted: the others are kept for those that are.
+    /// Most of all peers together that are not trusted: the others are kept for those that are.
     pub of_others: usize,
-    /// Of one peer.
+    /// Most of one peer.
     pub of_one: usize,
 }
 
@@ -53,7 +53,7 @@ pub struct ConnectionPlaces<P> {
 #[derive(Debug)]
 struct Held<P> {
     next: u64,
-    /// By their age, the oldest first.
+    /// The connections by their age, the oldest first.
     connections: BTreeMap<u64, HeldConnection<P>>,
 }
 
@@ -111,7 +111,7 @@ impl<P: ConnectionPeer> ConnectionPlaces<P> {
     }
 }
 
-/// Those one of whom has to leave.
+/// The connections one of which has to leave.
 enum Crowd<P> {
     One(P),
     Others,

@@ -29,8 +29,8 @@ const MOST_ARENAS: usize = 4096;
 /// All signals. The kernel leaves SIGKILL and SIGSTOP out.
 const ALL_SIGNALS: u64 = u64::MAX;
 
-/// As [`crate::trim`], with every request of ptrace in a thread of its own: when that ends, the kernel lets go whatever
-/// it traced.
+/// Does what [`crate::trim`] says, with every request of ptrace in a thread of its own: when that ends, the kernel lets
+/// go whatever it traced.
 pub(crate) fn by_a_thread(pid: u32, site: &TrimSite, bounds: TrimTime) -> Result<Done, LeftAlone> {
     let site = site.clone();
     let traced =

@@ -16,7 +16,7 @@ use super::{TOO_LARGE, failed, stat};
 pub(super) const HELPER_ARGUMENT: &str = "__read_foreign";
 /// A helper that more looks than these, of a second all together, found asleep in the kernel is stuck.
 const MOST_ASLEEP: u32 = 50;
-/// The same for a helper that waits for another process by its own will, and has bounds of its own.
+/// Number of such looks for a helper that waits for another process by its own will, and has bounds of its own.
 const MOST_ASLEEP_AT_WORK: u32 = 600;
 /// A helper that works or waits for a CPU may take so long.
 const LONGEST: Duration = Duration::from_secs(20);

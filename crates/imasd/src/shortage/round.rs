@@ -165,7 +165,7 @@ pub(super) fn chosen(
     chosen
 }
 
-/// The same in another order: the first one of each owner, then the second ones. Of two with the same turn the one that
+/// All of them in another order: the first one of each owner, then the second ones. Of two with the same turn the one that
 /// was before the other stays before it.
 fn in_turn<T>(all: Vec<T>, owner_of: impl Fn(&T) -> u64) -> Vec<T> {
     let mut had: HashMap<u64, usize> = HashMap::new();
