@@ -10,11 +10,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Most connections at a time.
 #[derive(Debug, Clone, Copy)]
 pub struct MostConnections {
-    /// Of all peers.
+    /// Connections of all peers.
     pub all: usize,
-    /// Of all peers that are not trusted: the others are kept for those that are.
+    /// Connections of all peers that are not trusted: the others are kept for those that are.
     pub of_others: usize,
-    /// Of one peer.
+    /// Connections of one peer.
     pub of_one: usize,
 }
 
@@ -53,7 +53,7 @@ pub struct ConnectionPlaces<P> {
 #[derive(Debug)]
 struct Held<P> {
     next: u64,
-    /// By their age, the oldest first.
+    /// Connections by their age, the oldest first.
     connections: BTreeMap<u64, HeldConnection<P>>,
 }
 
@@ -111,7 +111,7 @@ impl<P: ConnectionPeer> ConnectionPlaces<P> {
     }
 }
 
-/// Those one of whom has to leave.
+/// Peers of whom one has to leave.
 enum Crowd<P> {
     One(P),
     Others,

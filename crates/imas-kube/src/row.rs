@@ -118,7 +118,7 @@ impl Row {
 /// What the processes of a container have together. They may be thousands: of each nothing is kept but its id.
 #[derive(Debug, Default)]
 struct Sum {
-    /// Those that were looked at, the largest first.
+    /// Processes that were looked at, the largest first.
     pids: Vec<u32>,
     memory: Kinds,
     free: Option<u64>,

@@ -7,10 +7,8 @@
 
 use std::io::{Error, ErrorKind, Result};
 
-use imas_core::server_run::ArenaHeaps;
-use procfs::process::{MMPermissions, MMapPath, MemoryMap, Process};
+use procfs::process::{MMPermissions, MMapPath, MemoryMap};
 
-use crate::foreign_process::{self, ForeignFile, resident_bytes};
 use crate::mapping_text::{of_task, with_neighbours};
 
 /// `HEAP_MAX_SIZE` of glibc on 64-bit machines.
@@ -18,25 +16,7 @@ const HEAP_BYTES: u64 = 64 << 20;
 /// Most heaps that are listed: 4 TiB.
 const MOST_HEAPS: usize = 1 << 16;
 
-/// Arenas of a process, heap by heap; None when it is gone or not ours to look at. All of its mappings
-/// are read, which delays its page faults meanwhile.
-#[must_use]
-pub fn arena_heaps(pid: u32) -> Option<ArenaHeaps> {
-    let process = Process::new(i32::try_from(pid).ok()?).ok()?;
-    let stat = process.stat().ok()?;
-    let text = foreign_process::read(pid, ForeignFile::Arenas).ok()?;
-    let (main_bytes, heap_bytes) = serde_json::from_slice(&text).ok()?;
-    Some(ArenaHeaps {
-        process: stat.comm,
-        threads: u64::try_from(stat.num_threads).unwrap_or(0),
-        bytes: resident_bytes(pid)?,
-        main_bytes,
-        heap_bytes,
-        held: None,
-    })
-}
-
-/// Bytes of `[heap]` and of each other heap of a task, as a text for [`arena_heaps`]. All is read in this very process.
+/// Bytes of `[heap]` and of each other heap of a task, as a text ([`crate::process_mappings`]). All is read in this very process.
 pub(crate) fn text_of(task: u32) -> Result<Vec<u8>> {
     let sums = sums(of_task(task, "smaps")?)?;
     if sums.1.len() > MOST_HEAPS {
@@ -100,30 +80,5 @@ mod tests {
             .as_bytes(),
         );
         assert_eq!(sums(maps).unwrap(), (8 << 10, vec![60 << 10, 20 << 10]));
-    }
-
-    /// Python is on glibc's malloc, and its threads get arenas of their own.
-    #[test]
-    fn the_arenas_of_a_real_process_are_counted() {
-        let code = "import threading, ctypes, sys\nlibc = ctypes.CDLL(None)\nlibc.malloc.restype = ctypes.c_void_p\nstay = threading.Barrier(5)\n\
-                    def work():\n for _ in range(2000): ctypes.memset(libc.malloc(1000), 1, 1000)\n stay.wait(); stay.wait()\n\
-                    [threading.Thread(target=work).start() for _ in range(4)]\nstay.wait(); print('x', flush=True); sys.stdin.read(); stay.wait()";
-        let mut child = std::process::Command::new("python3")
-            .args(["-c", code])
-            .env_remove("LD_PRELOAD")
-            .env_remove("MALLOC_ARENA_MAX")
-            .env_remove("GLIBC_TUNABLES")
-            .stdin(std::process::Stdio::piped())
-            .stdout(std::process::Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut ready = [0];
-        std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut ready).unwrap();
-        let found = arena_heaps(child.id()).unwrap();
-        drop(child.stdin.take());
-        child.wait().unwrap();
-        let in_heaps: u64 = found.heap_bytes.iter().sum();
-        assert!(!found.heap_bytes.is_empty() && in_heaps > 2_000_000 && found.threads == 5, "{found:?}");
-        assert!(found.bytes >= in_heaps + found.main_bytes && found.process == "python3");
     }
 }

@@ -2,7 +2,7 @@
 //! What IMAS asks of Linux, and nothing else of IMAS.
 
 pub mod activity;
-pub mod arenas;
+mod arenas;
 pub mod boot;
 pub mod catalogue;
 pub mod catalogue_table;
@@ -36,7 +36,7 @@ pub mod lock;
 pub mod mapped_files;
 mod mapping_text;
 pub mod measure;
-pub mod named_memory;
+mod named_memory;
 pub mod one_cpu;
 mod owner_time;
 pub mod pace;
@@ -47,6 +47,7 @@ pub mod prefault;
 pub mod preload_folder;
 pub mod process;
 pub mod process_heaps;
+pub mod process_mappings;
 pub mod process_trim;
 pub mod program;
 pub mod program_file;

@@ -9,11 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{ErrorKind, Result};
 use std::path::{Path, PathBuf};
 
-use procfs::ProcResult;
 use procfs::process::{MMapPath, MemoryMap};
 
 use crate::environment::GUARD;
-use crate::foreign_process::{self, ForeignFile};
 use crate::library_name::{CLibrary, file_name, former_path};
 use crate::mapping_text::of_task;
 use crate::replaced_libraries::{ReplacedLibraries, may_be_replaced};
@@ -34,17 +32,8 @@ pub struct MappedFiles {
 }
 
 impl MappedFiles {
-    /// Returns the files that a process has mapped.
-    ///
-    /// # Errors
-    /// When there is no such process, it is not ours to look at, or it has more than 16,384 files, or a mebibyte of their
-    /// names.
-    pub fn of(pid: u32) -> ProcResult<Self> {
-        Ok(Self::in_text(&foreign_process::read(pid, ForeignFile::MappedFiles)?))
-    }
-
     /// The files in the text of a helper; lines that are none are left out.
-    fn in_text(text: &[u8]) -> Self {
+    pub(crate) fn in_text(text: &[u8]) -> Self {
         let mut found = Self::default();
         for (kind, path) in String::from_utf8_lossy(text).lines().filter_map(|line| line.split_once(' ')) {
             match kind {

@@ -7,20 +7,12 @@ use std::io::{Error, Result};
 use imas_core::printable;
 use procfs::process::{MMapPath, MemoryMap};
 
-use crate::foreign_process::{self, ForeignFile};
 use crate::mapping_text::of_task;
 
 /// Most names that are counted one by one: a process may give each mapping a name of its own.
 const MOST_NAMES: usize = 32;
 
-/// Resident bytes by name, the largest first. Empty where nothing is named, or the process is not ours to look at.
-#[must_use]
-pub fn of(pid: u32) -> Vec<(String, u64)> {
-    let text = foreign_process::read(pid, ForeignFile::NamedMemory).unwrap_or_default();
-    serde_json::from_slice(&text).unwrap_or_default()
-}
-
-/// The sums of a task as a text for [`of`]. All is read in this very process.
+/// The sums of a task as a text ([`crate::process_mappings`]). All is read in this very process.
 pub(crate) fn text_of(task: u32) -> Result<Vec<u8>> {
     serde_json::to_vec(&sums(of_task(task, "smaps")?)?).map_err(Error::other)
 }

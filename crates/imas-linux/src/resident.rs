@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::arenas;
 use crate::footprint;
-use crate::foreign_process::{self, ForeignFile};
 use crate::mapping_text::{of_task, with_neighbours};
 
 /// Bytes by kind. The kinds add up to [`ResidentMemory::total`]; the last three are parts of them, or beside
@@ -63,21 +62,6 @@ enum Kind {
 const UNLIMITED: u64 = 2 << 20;
 
 impl ResidentMemory {
-    /// Resident memory of a process; None when it is gone or not ours to look at: a process has some.
-    #[must_use]
-    pub fn of(pid: u32) -> Option<Self> {
-        Self::looked_at(pid).ok()
-    }
-
-    /// Resident memory of a process.
-    ///
-    /// # Errors
-    /// As [`foreign_process::read`]; `NotFound` where it has none.
-    pub fn looked_at(pid: u32) -> Result<Self> {
-        let memory: Self = serde_json::from_slice(&foreign_process::read(pid, ForeignFile::Resident)?)?;
-        if memory.total() > 0 { Ok(memory) } else { Err(std::io::ErrorKind::NotFound.into()) }
-    }
-
     /// All resident bytes.
     #[must_use]
     pub fn total(&self) -> u64 {
@@ -110,7 +94,7 @@ impl ResidentMemory {
     }
 }
 
-/// Resident memory of a task as a text for [`ResidentMemory::looked_at`]. All is read in this very process.
+/// Resident memory of a task as a text ([`crate::process_mappings`]). All is read in this very process.
 pub(crate) fn text_of(task: u32) -> Result<Vec<u8>> {
     let stack = getrlimit(Resource::Stack).current.unwrap_or(UNLIMITED);
     serde_json::to_vec(&sum(of_task(task, "smaps")?, stack)?).map_err(Error::other)

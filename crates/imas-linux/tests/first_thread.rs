@@ -11,7 +11,7 @@ use imas_linux::resident::ResidentMemory;
 use imas_linux::sampler::{self, Sampler};
 use imas_linux::serving::candidate::RealCandidates;
 use imas_linux::serving::chooser::Choice;
-use imas_linux::{arenas, foreign_process, process, process_heaps, running};
+use imas_linux::{foreign_process, process, process_heaps, process_mappings, running};
 
 /// Its second thread takes 60 MB in small blocks and waits; its first one ends where it is told to.
 const SOURCE: &str = r#"
@@ -84,7 +84,7 @@ fn figures(pid: u32) -> Vec<(&'static str, Option<u64>)> {
         ("footprint", Footprint::of(pid).map(|of| of.resident)),
         ("heap", Footprint::of(pid).map(|of| of.heap)),
         ("kinds", ResidentMemory::of(pid).map(|of| of.total())),
-        ("arenas", arenas::arena_heaps(pid).map(|of| of.heap_bytes.iter().sum())),
+        ("arenas", process_mappings::arena_heaps(pid).map(|of| of.heap_bytes.iter().sum())),
         ("live blocks", heaps.as_ref().map(|of| of.bytes.live)),
         ("free blocks", heaps.as_ref().map(|of| of.bytes.free)),
     ]

@@ -2,9 +2,9 @@
 //! What the heaps of one process of the server hold, read from outside while it has no load.
 
 use imas_core::server_run::{ArenaHeaps, HeldMemory};
-use imas_linux::arenas::arena_heaps;
 use imas_linux::heap::figures::HeapFigures;
 use imas_linux::process_heaps;
+use imas_linux::process_mappings::arena_heaps;
 use imas_linux::resident::ResidentMemory;
 
 /// The heaps of a process; None when it has ended.

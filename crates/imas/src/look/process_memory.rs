@@ -19,7 +19,7 @@ use imas_linux::running::{self, Running};
 use imas_linux::running_runtime::{RunningRuntime, name_of_candidate};
 use imas_linux::runtime::FoundRuntime;
 use imas_linux::serving::candidate::RealCandidates;
-use imas_linux::{named_memory, process, process_heaps};
+use imas_linux::{process, process_heaps, process_mappings};
 use imas_view::keeps_away::LEAST_BYTES;
 use imas_view::trial_page;
 use serde::Serialize;
@@ -150,7 +150,7 @@ fn memory(context: &Context, running: &Running, resident: ResidentMemory) -> Pro
         verdict,
         sentence: sentence(verdict, &resident, live_bytes, &heaps, remedy),
         runtime: ProcessRuntime::of(running),
-        named: named_memory::of(running.pid),
+        named: process_mappings::named_memory(running.pid),
         heaps_not_readable: heaps.as_ref().err().map(ToString::to_string),
         heaps: heaps.ok(),
     }
