@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use imas_cli::format::{self, counted, counted_verb};
 use imas_core::stats::Interval;
+use imas_linux::foreign_process;
 use imas_linux::index::{ServiceUnit, detail_of_unit};
 use imas_linux::running::Running;
 use imas_linux::serving::candidate::{On, RealCandidates};
@@ -68,13 +69,28 @@ struct Advice {
     heaps: Vec<HeapRow>,
     /// Processes of a language runtime whose settings are worth a trial: this needs none before.
     runtimes: Vec<RuntimeRow>,
+    /// Number of processes that were not looked at, or not to the end.
+    unseen: usize,
+}
+
+impl Advice {
+    /// What is not in the advice.
+    fn note(&self) -> String {
+        let processes = counted(self.unseen, "process");
+        let why = "looks at the processes of its owner took too long, or it has too much to be looked at";
+        if self.unseen > 0 {
+            format!("\nnot looked at, or not to the end: {processes}: {why}\n")
+        } else {
+            String::new()
+        }
+    }
 }
 
 pub(crate) fn run(args: JsonArgs, context: &Context) -> Result<ExitCode> {
     let store = crate::stored::harvest::view(context)?;
     let advice = advice(context, &store)?;
     let without_trials = || heap_advice::page(&advice.heaps) + &runtime_advice::page(&advice.runtimes);
-    output::json_or(args.json, &advice, || page(&advice) + &without_trials())?;
+    output::json_or(args.json, &advice, || page(&advice) + &without_trials() + &advice.note())?;
     let by_reading = !advice.heaps.is_empty() || advice.runtimes.iter().any(RuntimeRow::is_proven);
     let any = advice.processes.iter().any(|row| row.gain) || by_reading;
     Ok(if any { ExitCode::SUCCESS } else { ExitCode::from(NO_ADVICE) })
@@ -86,7 +102,9 @@ fn advice(context: &Context, store: &Store) -> Result<Advice> {
     // Looks at large heaps may use up the time that the helper has for an owner's processes.
     let runtimes = runtime_advice::rows(context, &running, &candidates);
     let heaps = heap_advice::rows(context, &running, &candidates);
-    let mut advice = Advice { schema: 1, processes: vec![], as_decided: 0, not_settled: 0, heaps, runtimes };
+    let unseen = foreign_process::take_unseen().len();
+    let mut advice =
+        Advice { schema: 1, processes: vec![], as_decided: 0, not_settled: 0, heaps, runtimes, unseen };
     let programs = store.programs()?;
     for program in programs.clone() {
         let state = state(context, store, program, &crate::command_line::cli::RulesArgs::of_environment())?;
