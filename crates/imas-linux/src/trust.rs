@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::fs::Metadata;
 use std::io::ErrorKind;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 
 use nix::unistd::{Gid, Group, Uid, User};
@@ -162,7 +162,9 @@ impl Trusted {
         if !self.has(owner) {
             return Some(Untrusted::Owner { path: path.to_owned(), owner, wanted: self.me });
         }
-        let is_kept = about.is_symlink() || (about.is_dir() && mode & 0o1000 != 0);
+        // What is written to a device such as /dev/null is not what is read from it.
+        let is_device = about.file_type().is_char_device();
+        let is_kept = is_device || about.is_symlink() || (about.is_dir() && mode & 0o1000 != 0);
         let is_ours_alone = || mode & 0o002 == 0 && !has_acl(path) && self.has_group(about.gid());
         let is_writable = !is_kept && mode & 0o022 != 0 && !is_ours_alone();
         is_writable.then(|| Untrusted::Writable { path: path.to_owned(), mode })
@@ -245,6 +247,9 @@ mod tests {
         );
         std::fs::write(&file, "").unwrap();
         assert_eq!((foreign(&file), foreign(Path::new("/usr/bin/env"))), (None, None));
+        for device in ["/dev/null", "/dev/full/imas.db"] {
+            assert_eq!(foreign_place(Path::new(device)), None, "XDG_CONFIG_HOME=/dev/null is usual");
+        }
         set(&file, 0o646);
         assert_eq!(foreign(&file), Some(Untrusted::Writable { path: file.clone(), mode: 0o646 }));
         set(&file, 0o600);
