@@ -138,22 +138,24 @@ fn names(path: &Path) -> Vec<OsString> {
     path.components().rev().filter_map(name).collect()
 }
 
-/// Users who may own what this process goes by: root, itself, and the owner of `/`, who has all files in his hand (in a
-/// user namespace root's files belong to nobody).
+/// Users who may own what this process goes by: root, itself, the owner of `/`, who has all files in his hand (in a user
+/// namespace root's files belong to nobody), and the owner of the program that runs here, who could have changed that.
 #[derive(Debug)]
 struct Trusted {
     me: u32,
     of_all: u32,
+    of_program: u32,
 }
 
 impl Trusted {
     fn here() -> Self {
-        let of_all = std::fs::metadata("/").map_or(0, |about| about.uid());
-        Self { me: nix::unistd::geteuid().as_raw(), of_all }
+        let owner = |path: &str| std::fs::metadata(path).map_or(0, |about| about.uid());
+        let (of_all, of_program) = (owner("/"), owner("/proc/self/exe"));
+        Self { me: nix::unistd::geteuid().as_raw(), of_all, of_program }
     }
 
     fn has(&self, uid: u32) -> bool {
-        [0, self.me, self.of_all].contains(&uid)
+        [0, self.me, self.of_all, self.of_program].contains(&uid)
     }
 
     /// What lets another user change this file or folder, or put another in its place.

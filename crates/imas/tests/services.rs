@@ -573,7 +573,15 @@ fn a_bundle_of_a_candidate_that_gives_back_can_be_asked() {
     let code = "import select\nprint('x', flush=True)\nwhile not select.select([0], [], [], 0.1)[0]: pass";
     command.args(["-c", code]).envs(variables.lines().filter_map(|line| line.split_once('=')));
     let child = piped::start(&mut command);
-    let trimmed = output(&mut world.imas(["trim", &child.id().to_string(), "--wait", "100s", "--json"]));
+    let trimmed = output(&mut world.imas([
+        "trim",
+        &child.id().to_string(),
+        "--at-least",
+        "0",
+        "--wait",
+        "100s",
+        "--json",
+    ]));
     piped::end(child);
     assert!(trimmed.status.success(), "{}", describe(&trimmed));
 }
