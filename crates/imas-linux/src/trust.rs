@@ -179,8 +179,11 @@ impl Trusted {
         let is_trusted = |name: &String| {
             User::from_name(name).is_ok_and(|user| user.is_some_and(|user| self.has(user.uid.as_raw())))
         };
-        let me = || User::from_uid(Uid::from_raw(self.me)).ok().flatten();
-        group.mem.iter().all(is_trusted) && (gid == 0 || me().is_some_and(|me| me.name == group.name))
+        let is_of = |uid: u32| {
+            let user = User::from_uid(Uid::from_raw(uid)).ok().flatten();
+            user.is_some_and(|user| user.name == group.name)
+        };
+        group.mem.iter().all(is_trusted) && (gid == 0 || is_of(self.me) || is_of(self.of_program))
     }
 }
 
@@ -296,22 +299,25 @@ mod tests {
 
     #[test]
     fn what_belongs_to_another_user_is_foreign() {
-        let trusted = Trusted { me: 4_000_000_001, of_all: 0 };
+        let trusted = Trusted { me: 4_000_000_001, of_all: 0, of_program: 0 };
         let folder = tempfile::tempdir().unwrap();
         let about = std::fs::metadata(folder.path()).unwrap();
         let me = nix::unistd::geteuid().as_raw();
-        let is_mine = Trusted { me, of_all: 0 }.fault(folder.path(), &about);
+        let is_mine = Trusted { me, of_all: 0, of_program: 0 }.fault(folder.path(), &about);
         assert_eq!(is_mine, None);
         let theirs = trusted.fault(folder.path(), &about);
         let expected = Untrusted::Owner { path: folder.path().to_owned(), owner: me, wanted: trusted.me };
         assert_eq!(theirs, (me != 0).then_some(expected), "root's files are trusted by all");
-        assert_eq!(Trusted { me: 4_000_000_001, of_all: me }.fault(folder.path(), &about), None);
+        for (of_all, of_program) in [(me, 0), (0, me)] {
+            let trusted = Trusted { me: 4_000_000_001, of_all, of_program };
+            assert_eq!(trusted.fault(folder.path(), &about), None);
+        }
     }
 
     #[test]
     fn a_group_counts_as_nobody_else_only_where_it_is() {
         let me = nix::unistd::geteuid().as_raw();
-        let trusted = Trusted { me, of_all: 0 };
+        let trusted = Trusted { me, of_all: 0, of_program: 0 };
         assert!(!trusted.has_group(4_000_000_001), "who is in it is not known");
         let own = User::from_uid(Uid::from_raw(me)).unwrap().unwrap();
         let group = Group::from_gid(own.gid).unwrap().unwrap();
