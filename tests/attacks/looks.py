@@ -103,13 +103,22 @@ def mappings_without_number(world):
         world.expect(f"imas {words[0]} takes less than {MOST_MB} MiB", most < MOST_MB, f"{most:.1f}")
     server = world.as_user("root", "/usr/bin/imas-serve", "--listen", "127.0.0.1:4627")
     world.wait("imas-serve shows the processes", lambda: answer_of("root", world, "/machine") == 200)
-    most = max(peaks(server.pid).values())
-    print(f"  imas serve: {most:.1f} MiB", flush=True)
+    all_of_it = peaks(server.pid)
+    most = max(mib for pid, mib in all_of_it.items() if pid == server.pid or is_helper(pid))
+    print(f"  imas serve: {most:.1f} MiB; with probes of allocators {max(all_of_it.values()):.1f} MiB", flush=True)
     world.expect(f"imas serve takes less than {MOST_MB} MiB", most < MOST_MB, f"{most:.1f}")
     most = max(peaks(world.daemon.pid).values())
     print(f"  imasd: {most:.1f} MiB, its helpers included", flush=True)
     world.expect(f"imasd takes less than {MOST_MB} MiB", most < MOST_MB, f"{most:.1f}")
     world.serves("many")
+
+
+def is_helper(pid):
+    """Whether it looks at others for its parent."""
+    try:
+        return b"__read_foreign" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
 
 
 def built(name):
