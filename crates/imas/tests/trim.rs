@@ -297,6 +297,42 @@ fn all_processes_of_a_service_are_asked() {
     assert!(asked["returned_bytes"].as_u64().unwrap() > 40 * MIB, "{asked:#}");
 }
 
+#[test]
+fn a_timer_is_shown_then_written_then_taken_away() {
+    let world = World::new();
+    let root = world.work().join("root");
+    let folder = root.join("etc/systemd/system");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("web.service"), "[Service]\nExecStart=/usr/bin/web\n").unwrap();
+    let files = ["imas-trim-web.service", "imas-trim-web.timer"].map(|name| folder.join(name));
+    let trim = |words: &[&str]| {
+        let words = [&["trim", "web", "--root", root.to_str().unwrap()], words].concat();
+        output(&mut world.imas(words))
+    };
+    let shown = stdout(&succeeded(trim(&["--every", "10m"])));
+    assert!(shown.contains("OnUnitActiveSec=600\n") && shown.contains("trim --at-least 32M -- web.service"));
+    assert!(!files[0].exists() && !files[1].exists(), "nothing is written without --write");
+    succeeded(trim(&["--every", "10m", "--at-least", "64M", "--write"]));
+    let text = std::fs::read_to_string(&files[0]).unwrap();
+    assert!(text.contains("ExecStart=\"/usr/bin/imas\" trim --at-least 67108864 -- web.service\n"), "{text}");
+    succeeded(trim(&["--every", "off"]));
+    assert!(files[0].exists(), "nothing is taken away without --write");
+    std::fs::write(&files[1], "[Timer]\n").unwrap();
+    for every in ["off", "1h"] {
+        assert_eq!(trim(&["--every", every, "--write"]).status.code(), Some(1), "one that was edited stays");
+    }
+    std::fs::remove_file(&files[1]).unwrap();
+    succeeded(trim(&["--every", "off", "--write"]));
+    assert!(!files[0].exists());
+    assert_eq!(trim(&["--every", "off", "--write"]).status.code(), Some(1), "there is none");
+    for words in [&["--every", "59s"][..], &["--every", "soon"], &["--write"], &["--every", "1h", "--json"]] {
+        assert_eq!(trim(words).status.code(), Some(2), "{words:?}");
+    }
+    let unknown = ["trim", "no-such", "--every", "1h", "--root", root.to_str().unwrap()];
+    assert_hinted(&output(&mut world.imas(unknown)), "no-such.service");
+    assert_hinted(&output(&mut world.imas(["trim", "1", "--every", "1h"])), "is a process");
+}
+
 /// The file through which it is asked belongs to its owner, says the kernel.
 #[test]
 fn another_user_cannot_ask() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The drop-in file that `imas apply` writes. A mark and a check sum identify it, so that only an unedited
+//! The files that imas writes for systemd: the drop-in of `imas apply`, the timer of `imas trim`. A mark and a check sum identify it, so that only an unedited
 //! file of imas is ever removed.
 
 use std::io::Write;
@@ -12,7 +12,7 @@ use imas_cli::message::{self, Hinted};
 pub(crate) const NAME: &str = "50-imas.conf";
 /// Beginning of a line that says what the unit itself sets.
 pub(crate) const WAS: &str = "# was ";
-const MARK: &str = "# Made by imas apply, check sum ";
+const MARK: &str = "# Made by imas, check sum ";
 
 /// File at a drop-in's place.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,7 +46,12 @@ pub(crate) fn text(
     for (name, value) in variables {
         body.push_str(&line(name, value));
     }
-    format!("{MARK}{:016x}\n{body}", check_sum(&body))
+    marked(&body)
+}
+
+/// The text with the mark and the check sum in front, by which [`find`] knows it.
+pub(crate) fn marked(body: &str) -> String {
+    format!("{MARK}{:016x}\n{body}", check_sum(body))
 }
 
 /// The candidate in a text of ours.

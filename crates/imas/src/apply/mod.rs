@@ -12,6 +12,7 @@ pub(crate) mod of_runtime;
 pub(crate) mod overrides;
 mod reached;
 pub(crate) mod trim;
+mod trim_timer;
 pub(crate) mod unapply;
 pub(crate) mod unit;
 mod unit_files;
@@ -324,7 +325,7 @@ fn end_watch(name: &str, how: &WriteArgs) {
 
 /// Says that the file is left alone, and answers why.
 fn left_alone(file: &Path) -> String {
-    let why = format!("{}: it is not as 'imas apply' wrote it, so it is left alone", file.display());
+    let why = format!("{}: it is not as imas wrote it, so it is left alone", file.display());
     message::say(&format!("imas: {why}"));
     message::say("hint: look at it, and move it away if you do not need it");
     why

@@ -26,7 +26,7 @@ use imas_linux::{foreign_process, process, process_heaps, process_trim};
 use serde::Serialize;
 use serde_json::json;
 
-use super::unit;
+use super::{trim_timer, unit};
 use crate::command_line::service_args::TrimArgs;
 
 /// Exit status when nothing was given back by any process.
@@ -85,6 +85,9 @@ struct Trimming {
 }
 
 pub(crate) fn run(args: &TrimArgs, context: &Context) -> Result<ExitCode> {
+    if let Some(every) = args.every {
+        return trim_timer::run(args, every);
+    }
     let candidates = RealCandidates::of(context.catalogue.all());
     let processes = meant(args)?;
     let least = args.at_least.unwrap_or(if args.all { LEAST_OF_ALL } else { LEAST });

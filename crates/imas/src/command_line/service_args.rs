@@ -9,7 +9,7 @@ use clap_complete::engine::ArgValueCompleter;
 use imas_engine::flags::JsonArgs;
 
 use crate::command_line::complete;
-use crate::command_line::trace_args::size;
+use crate::command_line::trace_args::{duration, size};
 
 /// At the end of `imas apply --help` and `imas unapply --help`, and of their man pages.
 const JSON_DOCUMENT: &str = "With --json, standard output is one document, and messages go to standard error:\n\
@@ -105,8 +105,35 @@ pub(crate) struct TrimArgs {
     /// Wait this long for answers of processes that are asked
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time)]
     pub(crate) wait: f64,
+    /// Write a timer of systemd that trims the service each so often (at least a minute; --at-least is 32M then), or take
+    /// it away: off
+    #[arg(long, value_name = "TIME|off", value_parser = every, requires = "what", conflicts_with = "json")]
+    pub(crate) every: Option<TrimEvery>,
+    /// With --every: do it; without this only what would be done is shown
+    #[arg(long, requires = "every")]
+    pub(crate) write: bool,
+    /// With --every: work on the system below this folder, an image for example; nothing is started
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, requires = "every")]
+    pub(crate) root: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) json: JsonArgs,
+}
+
+/// How often a service is trimmed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TrimEvery {
+    Off,
+    Seconds(u64),
+}
+
+fn every(text: &str) -> Result<TrimEvery, String> {
+    if text == "off" {
+        return Ok(TrimEvery::Off);
+    }
+    match duration(text)?.as_secs() {
+        0..60 => Err("less than a minute: what is free now is often wanted again".to_owned()),
+        seconds => Ok(TrimEvery::Seconds(seconds)),
+    }
 }
 
 fn size_or_none(text: &str) -> Result<u64, String> {
