@@ -172,6 +172,11 @@ class World:
             process.wait()
         self.others = []
         self.stop(timeout_s=2)
+        # Of a file system whose server has ended nothing can be seen, and nothing below it be removed.
+        for line in pathlib.Path("/proc/self/mounts").read_text().splitlines():
+            _, place, kind, *_ = line.split()
+            if kind.startswith("fuse") and place.startswith("/home/"):
+                run("umount", "--lazy", place)
 
     def status(self):
         """imasd's status.json, which everybody may read."""

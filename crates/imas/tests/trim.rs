@@ -4,6 +4,7 @@
 
 use std::io::Write as _;
 use std::process::{Child, Command};
+use std::time::{Duration, Instant};
 
 use imas_testing::{Group, skipped};
 use serde_json::Value;
@@ -165,6 +166,9 @@ fn what_cannot_be_asked_is_trimmed_from_outside() {
     }
 }
 
+/// The kills in one kind of wait are over by then, however busy the machine is.
+const LONGEST: Duration = Duration::from_secs(600);
+
 /// Compiles a program of tests.
 fn compiled(world: &World, source: &str) -> std::path::PathBuf {
     let source = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(source);
@@ -182,11 +186,11 @@ fn imas_may_be_killed_at_any_moment() {
     }
     let world = World::new();
     let (killer, holder) =
-        (compiled(&world, "tests/killer.c"), compiled(&world, "../imas-trim/tests/holder.c"));
-    for how in ["read", "poll", "poll-limit", "sleep"] {
+        (compiled(&world, "../../tests/programs/killer.c"), compiled(&world, "../imas-trim/tests/holder.c"));
+    for how in ["read", "poll-limit"] {
         let mut child = piped::start(world.command(&holder).arg(how));
         let pid = child.id().to_string();
-        let mut killed = 0;
+        let (mut killed, begun) = (0, Instant::now());
         loop {
             let words = ["trim", &pid, "--at-least", "0", "--wait", "0.1s", "--json"];
             let imas = world.imas(words);
@@ -198,13 +202,16 @@ fn imas_may_be_killed_at_any_moment() {
                 piped::end(child);
                 return skipped("processes cannot be traced here");
             }
-            if !said.ends_with("killed\n") {
-                assert!(said.contains("\"outside\""), "{how}: {said}");
+            let is_killed = said.ends_with("killed\n");
+            killed += u32::from(is_killed);
+            assert!(child.try_wait().unwrap().is_none(), "{how}: it ended after {killed}");
+            // On a busy machine the time of a trim may be over before it was done.
+            if !is_killed && said.contains("\"outside\"") {
                 break;
             }
-            killed += 1;
-            assert!(child.try_wait().unwrap().is_none(), "{how}: it ended after {killed}");
+            assert!(begun.elapsed() < LONGEST, "{how}: {said}");
         }
+        println!("{how}: killed at {killed} moments");
         assert!(killed > 20, "{how}: killed {killed} times alone");
         drop(child.stdin.take());
         let mut said = String::new();

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// killer NUMBER COMMAND...: runs the command and kills it, with all that it has started, where one of its threads enters or
-// leaves a system call for the NUMBER-th time after it began to trace a process and before it lets that go. Prints "killed", or
-// "ended" where it let go before. Between two system calls a process does nothing that another one could see, so all moments
-// are covered.
+// killer NUMBER COMMAND...: runs the command and kills it, with all that it has started, where the thread that traces a process
+// enters or leaves a system call for the NUMBER-th time from its first request of ptrace to the one that lets the process go.
+// Prints "killed", or "ended" where it let go before. Between two system calls a thread does nothing that another process could
+// see, so all moments are covered. Looks whether the traced thread stands, and the pauses between them, come by the thousand
+// and are not counted.
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>
@@ -15,18 +16,27 @@
 
 enum { BEFORE, DURING, AFTER };
 
-static int moment(int thread, int now)
+static int now = BEFORE, tracer;
+
+// Whether this stop is one that is counted.
+static int counts(int thread)
 {
     struct user_regs_struct registers;
-    if (ptrace(PTRACE_GETREGS, thread, 0, &registers) || registers.orig_rax != SYS_ptrace)
-        return now;
-    return registers.rdi == PTRACE_DETACH ? AFTER : DURING;
+    int then = now;
+    if ((tracer && thread != tracer) || ptrace(PTRACE_GETREGS, thread, 0, &registers))
+        return 0;
+    if (registers.orig_rax == SYS_ptrace) {
+        tracer = thread;
+        now = registers.rdi == PTRACE_DETACH ? AFTER : DURING;
+    }
+    int is_look = registers.orig_rax == SYS_wait4 || registers.orig_rax == SYS_clock_nanosleep;
+    return !is_look && (then == DURING || now == DURING);
 }
 
 int main(int count, char **words)
 {
     long left = count > 2 ? strtol(words[1], NULL, 10) : 0;
-    int child = fork(), status, now = BEFORE;
+    int child = fork(), status;
     if (!child) {
         ptrace(PTRACE_TRACEME, 0, 0, 0);
         raise(SIGSTOP);
@@ -47,9 +57,7 @@ int main(int count, char **words)
         }
         int signal = WSTOPSIG(status);
         if (signal == (SIGTRAP | 0x80)) {
-            int then = now;
-            now = moment(thread, now);
-            if ((now == DURING || then == DURING) && left-- == 0) {
+            if (counts(thread) && left-- == 0) {
                 puts("killed");
                 return 0;
             }
