@@ -47,7 +47,7 @@ pub fn ask(pid: u32) -> Result<Option<Asked>> {
 }
 
 /// Lets one waiting thread of a process call `malloc_trim(0)`: the process needs to know nothing of IMAS. It takes as
-/// long as [`TIME`] at most.
+/// long as `TIME` at most.
 ///
 /// # Errors
 /// When it may not be looked at.
