@@ -38,12 +38,16 @@ int main(int count, char **words)
     long left = count > 2 ? strtol(words[1], NULL, 10) : 0;
     int child = fork(), status;
     if (!child) {
-        ptrace(PTRACE_TRACEME, 0, 0, 0);
+        if (ptrace(PTRACE_TRACEME, 0, 0, 0))
+            _exit(127);
         raise(SIGSTOP);
         execvp(words[2], words + 2);
         _exit(127);
     }
-    waitpid(child, &status, 0);
+    if (waitpid(child, &status, 0) != child || !WIFSTOPPED(status)) {
+        puts("it may not be traced");
+        return 0;
+    }
     // What is traced ends with this program.
     long options = PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK |
                    PTRACE_O_TRACEEXEC | PTRACE_O_EXITKILL;
