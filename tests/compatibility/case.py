@@ -78,6 +78,9 @@ def _case(group, entry):
     entry["environment"] = tuple(entry.get("environment", {}).items())
     for name in ("command", "needs", "before"):
         entry[name] = tuple(_filled(word) for word in entry.get(name, ()))
+    first, *others = entry["command"]
+    # Some servers start themselves again by the path that they were started with.
+    entry["command"] = (first if "/" in first else shutil.which(first, path=PATH) or first, *others)
     entry["filters"] = tuple(tuple(pair) for pair in entry.get("filters", ()))
     return Case(group=group, **entry)
 

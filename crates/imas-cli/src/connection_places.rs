@@ -83,7 +83,7 @@ pub struct ConnectionPlace<P> {
 }
 
 impl<P: ConnectionPeer> ConnectionPlaces<P> {
-    /// Makes so many places.
+    /// Returns as many places for connections as `most` says.
     #[must_use]
     pub fn new(most: MostConnections) -> Arc<Self> {
         Arc::new(Self { most, held: Mutex::new(Held { next: 0, connections: BTreeMap::new() }) })
@@ -111,7 +111,7 @@ impl<P: ConnectionPeer> ConnectionPlaces<P> {
     }
 }
 
-/// The connections one of which has to leave.
+/// Connections that compete for places: one has to leave.
 enum Crowd<P> {
     One(P),
     Others,
@@ -192,7 +192,8 @@ mod tests {
 
     type Places = Arc<ConnectionPlaces<Someone>>;
 
-    /// Connections of one peer, as many as are taken of so many; a number of those that had to leave.
+    /// Opens `count` connections of one peer. Returns those that got a place, and the number of connections that had to
+    /// leave.
     fn taken(
         places: &Places,
         peer: Someone,

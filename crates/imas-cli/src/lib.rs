@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What every command line of IMAS needs: the one way to standard output and standard error, and the places of those who
-//! connect to a server.
+//! Parts that every command line of IMAS needs: the one way to standard output and standard error, and the limits of a
+//! server's connections.
 
 pub mod connection_places;
 pub mod format;

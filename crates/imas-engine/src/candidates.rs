@@ -146,9 +146,9 @@ pub fn version_served(catalogue: &Catalogue, candidate: &str, served: &str) -> S
     }
 }
 
-/// The version by which trials are told apart: quarantines end with another one. Settings of glibc have that of the
-/// machine's C library. Those of a runtime have none, for its version is part of the program's build; the program
-/// untouched has none.
+/// Returns the version that a trial is stored with. A quarantine ends when the version changes. Settings of glibc have the
+/// version of the machine's C library. Settings of a runtime have none: the runtime's version is part of the program's
+/// build. The untouched program has none.
 #[must_use]
 pub fn version_for_policy(candidate: &catalogue::CatalogueCandidate) -> String {
     let is_of_glibc = candidate.library.is_none() && candidate.runtime.is_none() && !candidate.is_system();

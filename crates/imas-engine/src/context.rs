@@ -103,7 +103,7 @@ impl Context {
         store_place::files(&self.store_path).iter().try_for_each(|file| folders::check(file))
     }
 
-    /// Whether the store is the one that was asked for, whoever may change it.
+    /// Whether the user named the store, or asked for the system's. Its owner is not checked then.
     fn is_by_name(&self) -> bool {
         self.of_the_system || self.store_named
     }

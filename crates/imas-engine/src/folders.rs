@@ -33,7 +33,7 @@ pub fn check(file: &Path) -> Result<()> {
 /// Refuses a place where this process may make a file, as [`check`] does, where nothing is there yet as well.
 ///
 /// # Errors
-/// As [`check`].
+/// The errors of [`check`].
 pub fn check_place(file: &Path) -> Result<()> {
     trust::foreign_place(file).map_or(Ok(()), |why| Err(refused(file, &why)))
 }

@@ -115,7 +115,7 @@ pub fn stored(program: &StoredProgram, command: &Command, store: &Store) -> Resu
 /// The facts of an executable that a process of the user runs. A helper looks at it.
 ///
 /// # Errors
-/// As [`stored`].
+/// The errors of [`stored`].
 pub fn of_user(path: &Path, uid: u32) -> Result<ExecutableFacts> {
     let image = foreign_file::image(path, owner_of_uid(uid))?;
     if image.is_privileged {

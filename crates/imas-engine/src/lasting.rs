@@ -40,7 +40,7 @@ pub fn usable(context: &Context, name: &str) -> Result<CatalogueCandidate> {
 }
 
 /// The variables that differ from those inherited when a program is started in production under the
-/// candidate, in the order of their names. `reach`: whom they are for. Which of the processes of a service or a container
+/// candidate, in the order of their names. `reach`: the processes that they are for. Which of the processes of a service or a container
 /// holds the memory is not known, so that is all of them, but for settings of a runtime (docs/decisions/0051).
 ///
 /// # Errors

@@ -65,7 +65,7 @@ impl NodeGroups {
     /// The groups that are mounted at a folder. `root` is kubelet's `cgroupRoot`.
     ///
     /// # Errors
-    /// Where no control groups of version 2 are mounted.
+    /// An error where no control groups of version 2 are mounted.
     pub(crate) fn open(folder: &Path, root: Option<&str>) -> Result<Self> {
         let top = unified(folder)?;
         let own = own_root(&top);
@@ -77,7 +77,7 @@ impl NodeGroups {
         self.roots.container(&self.absolute(&container::group_of(pid)?)?)
     }
 
-    /// What the kernel counts of a container.
+    /// Figures that the kernel counts of a container.
     pub(crate) fn figures(&self, container: &Container) -> GroupFigures {
         GroupFigures::read(&self.top.join(container.group.trim_start_matches('/')))
     }
@@ -99,7 +99,7 @@ impl NodeGroups {
     }
 }
 
-/// Where the groups of version 2 are mounted.
+/// The folder where the groups of version 2 are mounted.
 fn unified(folder: &Path) -> Result<PathBuf> {
     let places = [folder.to_owned(), folder.join("unified")];
     places.into_iter().find(|place| place.join("cgroup.procs").exists()).ok_or_else(|| {

@@ -14,7 +14,7 @@ use crate::group::{GroupFigures, NodeGroups};
 use crate::pod_names::{self, KubeletLink, PodName};
 use crate::row::Row;
 
-/// What a look shows.
+/// The result of one look at the node.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Look {
     /// The containers, those that hold most first.
@@ -26,8 +26,8 @@ pub(crate) struct Look {
     pub(crate) disputed: Vec<Disputed>,
 }
 
-/// A container with processes that were not looked at, or not to the end: looks at those of its pod took too long, or one
-/// has too much to be looked at.
+/// A container with processes that were not looked at, or not to the end. Looks at the pod's processes took too long, or a
+/// process has more than is read.
 #[derive(Debug, Serialize)]
 pub(crate) struct Unseen {
     pub(crate) id: String,
@@ -48,7 +48,7 @@ impl Look {
     /// Looks at all containers.
     ///
     /// # Errors
-    /// Where no control groups of version 2 are mounted.
+    /// An error where no control groups of version 2 are mounted.
     pub(crate) fn now(args: &NodeArgs) -> Result<Self> {
         let groups = Rc::new(NodeGroups::open(&args.cgroups, args.cgroup_root.as_deref())?);
         let known = Rc::clone(&groups);

@@ -39,7 +39,7 @@ pub(crate) fn run(args: &NodeArgs) -> Result<()> {
 /// Most containers that are named in the notes.
 const NOTED: usize = 20;
 
-/// What is not in the table, and why.
+/// Notes on what the table leaves out, with the reasons.
 fn notes(look: &Look) -> String {
     let unseen = look.unseen.iter().take(NOTED).map(|one| {
         let processes = counted(one.processes, "process");

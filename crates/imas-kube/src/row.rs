@@ -115,7 +115,7 @@ impl Row {
     }
 }
 
-/// What the processes of a container have together. They may be thousands: of each nothing is kept but its id.
+/// Sum of the memory of a container's processes. There may be thousands, so only their ids are kept.
 #[derive(Debug, Default)]
 struct Sum {
     /// Processes that were looked at, the largest first.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whose container a process belongs to, by the path of its control group: those of kubelet with containerd or CRI-O, of
-//! docker and podman.
+//! The container that a process belongs to, by the path of its control group. Known are the groups of kubelet with
+//! containerd or CRI-O, of docker and of podman.
 //!
 //! Whoever was given a group names those below it as he likes. So a name counts only where the manager of the machine
 //! makes the group: right below a pod that lies below kubelet's own group, or right below a group that root's docker,
@@ -23,7 +23,7 @@ const RUNTIMES: [(&str, &str); 5] = [
 ];
 /// Groups of the machine in which containers of no pod are.
 const PARENTS: [&str; 4] = ["system.slice", "machine.slice", "docker", "libpod_parent"];
-/// Groups of pods by their quality of service; those of the best one are right below kubelet's.
+/// Groups of pods by their quality of service. Pods of the best quality have groups right below kubelet's.
 const QUALITIES: [&str; 2] = ["burstable", "besteffort"];
 /// Where kubelet has its group in most clusters: below the root, or as kind sets it.
 const USUAL: [&str; 3] = ["", "kubelet", "kubelet.slice"];

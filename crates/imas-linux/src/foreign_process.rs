@@ -42,8 +42,8 @@ use crate::owner_time::OwnerTimes;
 const MOST_LEFT_ALONE: usize = 4096;
 /// Processes that are counted as not looked at.
 const MOST_UNSEEN: usize = 1 << 16;
-/// Killed helpers on files of root and of the caller, such as those of a network whose server is away. While so many have
-/// not ended, none of these files is looked at.
+/// Most killed helpers that have not ended and that looked at files of root or of the caller, on a network file system that
+/// does not answer, for example. At this number no such file is looked at.
 const MOST_OF_OWN_FILES: usize = 4;
 
 /// Reads the file of a process.

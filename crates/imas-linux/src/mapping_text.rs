@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Text of `maps` and `smaps`, whose paths a process in a container chooses.
 //!
-//! A process may have as many mappings as the machine allows, some of which allow a million. So they are read one after
-//! the other, and who adds them up holds two of them.
+//! A process may have a million mappings where the machine allows it. So mappings are read one after the other, and a sum
+//! holds two of them at a time.
 
 use std::borrow::Cow;
 use std::fs::File;

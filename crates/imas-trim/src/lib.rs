@@ -2,7 +2,7 @@
 //! Lets one waiting thread of another process call `malloc_trim(0)`, and lets go at once (docs/decisions/0048).
 //!
 //! **The rule of safety.** The thread waits in a system call that malloc never makes (`waits`). It runs on a stack of
-//! its own that has room, and in no signal handler (`stack`). While it stands still, the lock of each arena was seen
+//! its own that has room, and in no signal handler (`stack`). While it is stopped, the lock of each arena was seen
 //! free once: a lock that is free while the thread stands is not held by it. So the thread is not inside malloc. The
 //! other threads are never stopped.
 //!

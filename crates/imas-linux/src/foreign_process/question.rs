@@ -131,7 +131,7 @@ const MOST_OF_OWN: usize = 1 << 16;
 /// Most bytes of the names of mapped files, and of the sizes of heaps.
 pub(crate) const MOST_OF_MAPPED_FILES: usize = 1 << 20;
 const MOST_OF_ARENAS: usize = 1 << 20;
-/// Most bytes of what is said about an executable.
+/// Most bytes of an answer about an executable.
 const MOST_OF_IMAGE: usize = 1 << 18;
 /// The kernel takes no longer path.
 const LONGEST_PATH: usize = 4096;

@@ -20,7 +20,7 @@ use crate::library_name::CLibrary;
 /// `mov $15,%rax; syscall`: the instructions to which glibc lets signal handlers return (`__restore_rt`). The kernel
 /// and unwinders know them as well.
 const SIGRETURN: &[u8] = &[0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
-/// Bytes of code that are compared again while the thread stands still.
+/// Bytes of code that are compared again while the thread is stopped.
 const CODE: usize = 16;
 /// Most mappings of code.
 const MOST_RANGES: usize = 64;
