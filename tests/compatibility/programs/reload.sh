@@ -138,7 +138,7 @@ begin_sshd() {
     printf 'Port %s\nListenAddress 127.0.0.1\nHostKey %s\nPidFile %s\n' "$port" "$PWD/key" "$PWD/pid" >conf
     mkdir -p /run/sshd
 }
-get_sshd() { ssh-keyscan -p "$port" -t ed25519 127.0.0.1 2>/dev/null | grep -c ssh-ed25519; }
+get_sshd() { ssh-keyscan -p "$port" -t ed25519 127.0.0.1 2>/dev/null | grep -o -m 1 ssh-ed25519; }
 reload_sshd() {
     kill -HUP "$main"
     wait_for '[ "$(grep -c "Server listening" log)" -ge 2 ]'
