@@ -102,6 +102,7 @@ conformance: build ## every allocator against the malloc contract, in full
 # The C parts are compiled with warnings as errors wherever they are built.
 lint: ## formatting, clippy, documentation, scripts, cycles of modules, what may depend on what, names of types, tests that return silently, bundled versions, lowest glibc
 	$(CARGO) fmt --all --check
+	@$(CARGO) metadata --quiet --locked --format-version 1 --manifest-path fuzz/Cargo.toml >/dev/null # its lock file is its own
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --workspace --no-deps --document-private-items --locked
 	@packaging/lint-scripts
@@ -116,7 +117,6 @@ lint: ## formatting, clippy, documentation, scripts, cycles of modules, what may
 	@packaging/lowest-glibc --self-test
 	@packaging/lowest-glibc
 	@$(CARGO) run --quiet --release --locked -p imas-source -- check docs/trust.md crates lab fleet
-	@$(CARGO) metadata --quiet --locked --format-version 1 --manifest-path fuzz/Cargo.toml >/dev/null # its lock file is its own
 
 fmt: ## format all Rust code
 	$(CARGO) fmt --all
