@@ -1,17 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # php-fpm on a socket in this folder: three requests by cgi-fcgi, a reload, one more, quit.
-cat >conf <<END
-[global]
-pid = $PWD/pid
-error_log = $PWD/log
-daemonize = yes
-[www]
-user = nobody
-group = nogroup
-listen = $PWD/socket
-pm = static
-pm.max_children = 2
-END
+sed "s:FOLDER:$PWD:" "$(dirname "$0")/php_fpm.conf" >conf
 chmod 755 . ..
 cp "$(dirname "$0")/work.php" page.php
 ask() {
@@ -22,8 +11,8 @@ until [ -S socket ]; do sleep 0.02; done
 for number in 1 2 3; do ask "$number"; done
 master=$(cat pid)
 kill -USR2 "$master"
-for number in $(seq 300); do [ "$(grep -c 'ready to handle connections' log)" -ge 2 ] && break; sleep 0.02; done
+for number in $(seq 300); do [ "$(grep -c 'ready to handle connections' fpm-log)" -ge 2 ] && break; sleep 0.02; done
 ask 4
 kill -QUIT "$(cat pid)"
 for number in $(seq 300); do [ -e pid ] || break; sleep 0.02; done
-grep -cE 'exited on signal' log
+grep -cE 'exited on signal' fpm-log

@@ -46,17 +46,7 @@ is_changed() { [ "$(comm -12 <(workers) <(echo "$old") | grep -cvx "$main")" = 0
 free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
 
 begin_php_fpm() {
-    cat >conf <<END
-[global]
-pid = $PWD/pid
-error_log = $PWD/fpm-log
-[www]
-user = nobody
-group = nogroup
-listen = $PWD/socket
-pm = static
-pm.max_children = 2
-END
+    sed "s:FOLDER:$PWD:" "$(dirname "$0")/php_fpm.conf" >conf
     cp "$(dirname "$0")/work.php" page.php
 }
 get_php_fpm() {
