@@ -313,13 +313,17 @@ class Admission:
             gone = lambda: self.tried("hostile", pod(workload="l")).candidate is None
             expect(until(gone), "a pod of a ConfigMap that is gone")
 
-    def with_a_copier(self):
+    def begin_copiers(self):
+        """The policy with an init container, in place of an image volume."""
         self.settled("apps", {"web": "jemalloc=100"})
         printed = run(self.imas, "kube", "policy", "--with", CANDIDATES, "--image", IMAGE, must=True).stdout
         self.here.kubectl("apply", "-f", "-", input=printed)
-        before = [line for line in self.here.policy_errors()[1] if "no_error" not in line]
         has_one = lambda: self.tried("apps", pod()).copiers
         expect(until(has_one), "the changed policy does not come into force")
+
+    def with_a_copier(self):
+        before = [line for line in self.here.policy_errors()[1] if "no_error" not in line]
+        self.begin_copiers()
         first = [{"name": "first", "image": "x"}]
         seen = self.tried("apps", pod(initContainers=first))
         expect([one["name"] for one in seen.pod["spec"]["initContainers"]] == ["first", VOLUME], seen)
@@ -352,6 +356,27 @@ class Admission:
         expect(not self.tried("apps", own).copiers, "a copier for a pod that is left alone")
         failed = [line for line in self.here.policy_errors()[1] if "no_error" not in line]
         expect(failed == before, failed)
+
+    def the_copier_is_what_the_pod_is(self):
+        """Its user is the pod's, which OpenShift gives by namespace, unless that is root; and it states ephemeral storage where
+        the pod does."""
+        self.begin_copiers()
+        copier = lambda **spec: self.tried("apps", pod(**spec)).copiers[0]
+        for context, user in (({}, None), ({"runAsUser": 1000650000}, None), ({"runAsUser": 0}, 65532)):
+            expect(copier(securityContext=context)["securityContext"].get("runAsUser") == user, context)
+        stating = container(resources={"limits": {"ephemeral-storage": "100Mi"}})
+        stated = copier(containers=[stating])["resources"]
+        expect(all(stated[kind]["ephemeral-storage"] == "32Mi" for kind in ("requests", "limits")), stated)
+        least = {"metadata": {"name": "disk"}, "spec": {"limits": [{"type": "Container", "max": {"ephemeral-storage": "1Gi"}}]}}
+        expect(self.here.create("limitranges", "apps", least).status == 201, "a LimitRange")
+        expect(copier(containers=[stating])["resources"] == stated, "below a LimitRange")
+        self.here.request("DELETE", "/api/v1/namespaces/apps/limitranges/disk")
+        # Where a container of the pod states no limit, one of ours would be the limit of the whole pod.
+        self.settled("apps", {"web": "container=app jemalloc=100"})
+        asking = container(resources={"requests": {"ephemeral-storage": "100Mi"}})
+        for containers, kinds in (([asking], {"requests"}), ([stating, container("proxy")], set()), ([container()], set())):
+            bounds = copier(containers=containers)["resources"]
+            expect({kind for kind in bounds if "ephemeral-storage" in bounds[kind]} == kinds, (containers, bounds))
 
     def admitted_pods_run(self, label, suite, version):
         """The pod that came back is started; the candidate serves, the program's environment is its own, and `imas kube node` sees it."""

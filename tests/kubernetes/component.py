@@ -69,6 +69,7 @@ def is_given(made, candidate, environment):
     expect(set(containers["proxy"]) == {"name", "image"}, containers)
     copier = next(one for one in spec["initContainers"] if one["name"] == LIBRARIES)
     expect(copier["image"] == IMAGE and copier["securityContext"]["capabilities"] == {"drop": ["ALL"]}, copier)
+    expect("runAsUser" not in copier["securityContext"], "its user is the pod's: OpenShift gives each namespace users of its own")
 
 
 # The same application as a chart: its own variables come after ours.

@@ -457,7 +457,8 @@ def main():
             tests,
             "shares", "nothing_failed_so_far", "a_trial_is_begun", "the_better_one_is_found", "images_that_cannot_be_had",
             "an_apiserver_that_is_away", "load_by_a_prometheus", "rights_are_the_least", "types_of_nodes",
-            "the_observer_has_what_it_says", "bad_input", "a_hostile_config_map", "with_a_copier", "of_kubernetes_1_34", "the_documentation_works", "it_ends_with_its_binding",
+            "the_observer_has_what_it_says", "bad_input", "a_hostile_config_map", "with_a_copier",
+            "the_copier_is_what_the_pod_is", "of_kubernetes_1_34", "the_documentation_works", "it_ends_with_its_binding",
         )
     finish("kubernetes")
 

@@ -124,7 +124,8 @@ fn template(given: &GivenArgs, container: &str, variables: &BTreeMap<String, Str
     })
 }
 
-/// The init container that copies the libraries, as `policy/copier.cel` has it.
+/// The init container that copies the libraries, as `policy/copier.cel` has it for a pod that states no user and no
+/// ephemeral storage.
 fn copier(image: &str) -> Value {
     let bounds = json!({ "cpu": "10m", "memory": "16Mi" });
     json!({
@@ -136,7 +137,6 @@ fn copier(image: &str) -> Value {
             "allowPrivilegeEscalation": false,
             "readOnlyRootFilesystem": true,
             "runAsNonRoot": true,
-            "runAsUser": 65532,
             "capabilities": { "drop": ["ALL"] },
             "seccompProfile": { "type": "RuntimeDefault" },
         },

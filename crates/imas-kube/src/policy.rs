@@ -9,6 +9,10 @@
 //! so `digits.cel` takes the first key of a map: the apiserver iterates over a map in an order that differs
 //! each time (the language that it is written in promises no order and starts anywhere). Twelve equal digits
 //! mean that this is no longer so, and then every pod is left alone.
+//!
+//! The init container is what the pod is: its user is the pod's, which a namespace may give, and `copier.cel` names one
+//! where the pod's is root alone. `bounds.cel` states ephemeral storage where all containers of the pod do: a LimitRange
+//! may ask it of each. Where they do not, a limit of ours would be the limit of the whole pod, and kubelet would evict it.
 
 use std::collections::BTreeSet;
 
@@ -76,6 +80,7 @@ fn policy(args: &PolicyArgs, environments: &Environments, held: &BTreeSet<&str>)
         ("place", include_str!("policy/place.cel").to_owned()),
         ("chosen", include_str!("policy/chosen.cel").to_owned()),
         ("own", include_str!("policy/own.cel").to_owned()),
+        ("bounds", include_str!("policy/bounds.cel").to_owned()),
         ("why", include_str!("policy/why.cel").to_owned()),
     ];
     let variable = |(name, expression)| json!({ "name": name, "expression": expression });
