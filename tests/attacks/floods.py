@@ -211,41 +211,16 @@ for number in range(160):
 print("ready", flush=True)
 time.sleep(1000)
 """
-# Two threads that sleep, and 60 MB of which all but every hundredth block is free.
-HOLDER = """
-import ctypes, threading, time
-libc = ctypes.CDLL(None)
-libc.malloc.restype = ctypes.c_void_p
-libc.memset.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t]
-libc.malloc.argtypes = [ctypes.c_size_t]
-libc.free.argtypes = [ctypes.c_void_p]
-[threading.Thread(target=time.sleep, args=(1e6,), daemon=True).start() for _ in range(2)]
-blocks = [libc.malloc(1000) for _ in range(60000)]
-for block in blocks: libc.memset(block, 1, 1000)
-for at, block in enumerate(blocks):
-    if at % 100: libc.free(block)
-print("ready", flush=True)
-time.sleep(1000)
-"""
 GIVES_BACK = {"LD_PRELOAD": "/usr/lib/imas/libimas-giveback.so:/usr/lib/imas/libimas-guard.so", "IMAS_UNSET": "LD_PRELOAD"}
-
-
-def begin_ready(world, user, script, **more):
-    """A process of the user that has done what the script does before it says so."""
-    output = pathlib.Path(f"/tmp/ready-{user}-{time.monotonic_ns()}")
-    with open(output, "wb") as written:
-        process = world.as_user(user, "/usr/bin/python3", "-c", script, stdout=written, stderr=written, **more)
-    world.wait("it is ready", lambda: "ready" in output.read_text())
-    return process
 
 
 def large_processes_where_memory_is_short(world):
     """They are the largest of the machine, and none can answer; four others of the same user can, and hold more than
     alice's. She is asked in the first round all the same."""
-    begin_ready(world, "mallory", LARGE)
+    world.ready("mallory", "/usr/bin/python3", "-c", LARGE)
     for _ in range(4):
-        begin_ready(world, "mallory", HOLDER.replace("60000", "90000"), env=GIVES_BACK)
-    alices = begin_ready(world, "alice", HOLDER, env=GIVES_BACK)
+        world.holds_free("mallory", 90000, env=GIVES_BACK)
+    alices = world.holds_free("alice", env=GIVES_BACK)
     CONFIG.write_text(SETTINGS + "short_at = 0.0\n")
     world.daemon.send_signal(signal.SIGHUP)
     begin = time.monotonic()

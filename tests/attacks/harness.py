@@ -34,6 +34,8 @@ START_S = 5
 MOST_MB = 20
 # Real users of the namespace. Mallory attacks; Alice only works.
 USERS = {"mallory": 2001, "alice": 2002, "bob": 2003}
+# A program that holds free memory: the real root is not reachable later.
+HOLDS_FREE = (ROOT / "tests/programs/holds_free.py").read_text()
 # Programs are noticed at once, and each has one trial of one candidate.
 SETTINGS = """policy = "paper"
 worth_cpu_s = 0.0
@@ -211,6 +213,18 @@ class World:
                                    start_new_session=True, **more)
         self.others.append(process)
         return process
+
+    def ready(self, user, *words, **more):
+        """A process of the user that has done what it does before it says "ready"."""
+        output = pathlib.Path(f"/tmp/ready-{user}-{time.monotonic_ns()}")
+        with open(output, "wb") as written:
+            process = self.as_user(user, *words, stdout=written, stderr=written, **more)
+        self.wait("it is ready", lambda: "ready" in output.read_text())
+        return process
+
+    def holds_free(self, user, blocks=60000, **more):
+        """A process of the user with so many kilobytes in glibc's heap, nearly all of them free."""
+        return self.ready(user, "/usr/bin/python3", "-c", HOLDS_FREE, "threads", blocks, stdin=subprocess.PIPE, **more)
 
     def run_as(self, user, *words, **more):
         """The same, and waits for the end: exit status, output, errors."""

@@ -6,7 +6,7 @@ import pathlib
 import subprocess
 import time
 
-from harness import CONFIG, MOST_MB, ROOT, SETTINGS, STATE, TIMEOUT_S, run
+from harness import CONFIG, MOST_MB, ROOT, SETTINGS, STATE, TIMEOUT_S, fields_of, run
 from imas_testing import peaks, watched
 
 PROGRAMS = {"many_mappings": (ROOT / "tests/programs/many_mappings.c").read_text()}
@@ -29,6 +29,8 @@ LARGE_REPLICAS = 3
 # /proc is searched every two seconds here, and what is new is looked at when it has lived for 0.1 s: without an attack a
 # program is noticed within 0.1 to 2.1 s, as the searches happen to fall. During one that may take so much longer.
 QUIET_S, DELAY_S = 2.1, 2.0
+# A trial is looked at for hangs from three seconds on, once a second.
+OLD_S = 4
 THREADS = """
 import threading, time
 lock = threading.Lock()
@@ -54,6 +56,12 @@ def often(world):
 def soon(world, name):
     """How long others may take to be noticed during an attack, from how long they take now."""
     return max(world.serves(name), QUIET_S) + DELAY_S
+
+
+def age_s(pid):
+    """How long the process has lived."""
+    started = int(fields_of(pathlib.Path(f"/proc/{pid}/stat"))[19]) / os.sysconf("SC_CLK_TCK")
+    return float(pathlib.Path("/proc/uptime").read_text().split()[0]) - started
 
 
 def begin_large(world):
@@ -82,7 +90,7 @@ def threads_without_number(world):
     program = world.program("mallory", "threads", "/usr/bin/python3")
     trial = world.under_trial("mallory", program, "-c", THREADS)
     world.wait("there are threads", lambda: len(os.listdir(f"/proc/{trial.pid}/task")) > 4000)
-    time.sleep(4)  # a trial of three seconds is looked at
+    world.wait("the trial is old enough to be looked at", lambda: age_s(trial.pid) > OLD_S)
     world.expect_soon([world.serves(f"many-threads-{round}") for round in range(3)], soon_s)
 
 
@@ -150,9 +158,11 @@ def connections_of_mallory(world):
           "for _ in range(900):\n    one = socket.socket()\n    one.settimeout(1)\n" \
           "    try:\n        one.connect(('127.0.0.1', 4627))\n    except OSError:\n        continue\n" \
           "    held.append(one)\nprint('held', flush=True)\ntime.sleep(1000)\n"
-    for _ in range(3):
-        world.as_user("mallory", "/usr/bin/python3", "-c", hog)
-    time.sleep(2)
+    output = pathlib.Path("/tmp/held")
+    with open(output, "wb") as written:
+        for _ in range(3):
+            world.as_user("mallory", "/usr/bin/python3", "-c", hog, stdout=written)
+    world.wait("mallory holds them", lambda: output.read_text().count("held") == 3)
     took = answered_s(world)
     print(f"  connections: root was answered five times within {took:.1f} s beside 2,700 of mallory's, within {quiet_s:.1f} s before", flush=True)
     # Starts of Python are most of it on a busy machine.

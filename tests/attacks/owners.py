@@ -170,7 +170,7 @@ def a_page_named_after_roots_trial(world):
     before = dropped(world)
     world.shell("mallory", 'cat ~/stale >"$1/$2.page"', folder, token)
     world.wait("the page is dropped", lambda: dropped(world) > before)
-    time.sleep(1.5)
+    world.notice("root", "after-the-page")
     world.expect("root's trial goes on", token_of(world, path) == token, token_of(world, path))
     world.kill(taken)
 
@@ -205,7 +205,7 @@ def root_in_a_container_without_a_user_namespace(world):
     path = everywhere("in-container")
     contained = world.as_user("root", "unshare", "--pid", "--fork", "--mount-proc", path, "1000")
     outside, _ = world.notice("root", "outside")
-    time.sleep(3)
+    world.notice("root", "later")  # what came before it was looked at
     world.expect("what its root runs decides nothing for this machine", str(path) not in world.known())
     process = world.as_user("root", path, "1000")
     world.wait("the same program outside is known", lambda: str(path) in world.known())
@@ -221,7 +221,7 @@ def a_set_user_id_program(world):
     world.shell("mallory", "mkdir -p ~/run/state")
     process = world.as_user("mallory", path, "1000", env=hostile)
     world.wait("it runs as root", lambda: re.search(r"^Uid:\s+\d+\s+0\s", pathlib.Path(f"/proc/{process.pid}/status").read_text(), re.M))
-    time.sleep(3)
+    world.notice("root", "later")  # what came before it was looked at
     maps = pathlib.Path(f"/proc/{process.pid}/maps").read_text()
     world.expect("nothing but the preload stub is in it", not re.search(r"libimas(-guard)?\.so|/allocators/|mallory", maps), maps)
     world.expect("it is not known", str(path) not in world.known())

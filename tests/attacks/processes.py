@@ -104,9 +104,10 @@ def memory_of(words):
 
 def a_lock_on_the_folder_that_everybody_may_open(world):
     """Whoever can open a file can lock it; the lock is to be had whenever imasd restarts."""
-    for path in [STATE, STATE / "index", STATE / "status.json", STATE / "lock", STATE / "lock/imasd"]:
-        world.as_user("mallory", "/usr/bin/flock", path, "sleep", "1000")
-    time.sleep(1)  # those that cannot open it have ended
+    paths = [STATE, STATE / "index", STATE / "status.json", STATE / "lock", STATE / "lock/imasd"]
+    locks = [world.as_user("mallory", "/usr/bin/flock", path, "sleep", "1000") for path in paths]
+    holds = lambda lock: pathlib.Path(f"/proc/{lock.pid}/task/{lock.pid}/children").read_text()
+    world.wait("each has its lock or has ended", lambda: all(lock.poll() is not None or holds(lock) for lock in locks))
     for _ in range(3):
         world.expect("imasd ends", world.stop() == 0)
         time.sleep(0.2)

@@ -16,8 +16,6 @@ PLACES = [f"{MANAGER}/app.slice/cron.service", f"{MANAGER}/cron.service", f"{MAN
           f"{MANAGER}/app.slice/a.scope/cron.service", "user.slice/user-2001.slice/session-1.scope/cron.service",
           "system.slice/docker-1.scope/system.slice/cron.service", "system.slice/a.service/cron.service"]
 SYSTEM = "system.slice/cron.service"
-# 100 MB in glibc's heap are free, below a block that is not.
-HOLDS_FREE = "import time\nheld = [bytes(1000) for _ in range(100000)]\nlast = bytes(1000)\ndel held\nprint('ready', flush=True)\ntime.sleep(1000)"
 # What the service manager says, which does not run in these namespaces; tests/machine has the real one.
 SYSTEMCTL = """#!/bin/sh
 echo "$*" >>/tmp/systemctl.log
@@ -54,11 +52,8 @@ def groups(names):
 
 def begin(world, top, user, group):
     """A process of the user in that group, which holds much free memory."""
-    output = pathlib.Path(f"/tmp/holds-{group.replace('/', '-')}")
-    with open(output, "wb") as written:
-        process = world.as_user(user, "/usr/bin/python3", "-c", HOLDS_FREE, stdout=written, stderr=written)
+    process = world.holds_free(user, 100000)
     (top / group / "cgroup.procs").write_text(str(process.pid))
-    world.wait("it holds free memory", lambda: "ready" in output.read_text())
     return process
 
 

@@ -14,35 +14,8 @@ use crate::support::{
     wait_until,
 };
 
-/// Fills 60 MB in blocks of 1000 bytes and frees all but every hundredth, so that the free pages lie between blocks in use.
-/// Then it waits: two threads that sleep ("threads"), one thread in poll that wakes ten times a second ("poll") or when
-/// something comes ("blocked"), or the same in a child of fork ("fork", which prints the child's number).
-const HOLDER: &str = r"
-import ctypes, os, select, sys, threading, time
-libc = ctypes.CDLL(None)
-libc.malloc.restype = ctypes.c_void_p
-libc.memset.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t]
-libc.malloc.argtypes = [ctypes.c_size_t]
-libc.free.argtypes = [ctypes.c_void_p]
-how = sys.argv[1]
-def fill():
-    blocks = [libc.malloc(1000) for _ in range(60000)]
-    for block in blocks: libc.memset(block, 1, 1000)
-    for at, block in enumerate(blocks):
-        if at % 100: libc.free(block)
-if how == 'threads':
-    [threading.Thread(target=time.sleep, args=(1e6,), daemon=True).start() for _ in range(2)]
-fill()
-child = os.fork() if how == 'fork' else 0
-if how == 'fork' and not child: fill() # what it has of its parent is shared, and nothing to give back
-if how == 'fork' and child: print(child, flush=True)
-elif how != 'fork': print('x', flush=True)
-waiting = select.poll(); waiting.register(0)
-if child: os.waitpid(child, 0)
-while True:
-    if waiting.poll(None if how == 'blocked' else 100):
-        if not os.read(0, 1): os._exit(0)
-";
+/// 60 MB with free pages between blocks in use, and a way to wait.
+const HOLDER: &str = include_str!("../../../tests/programs/holds_free.py");
 
 fn held(world: &World, candidate: &str, how: &str) -> Child {
     let python = real("python3");

@@ -5,22 +5,8 @@ use std::process::Child;
 
 use crate::support::{World, lib_dir, piped, python};
 
-/// Two threads that sleep, and 60 MB of which all but every hundredth block is free. Prints a letter, and ends when its
-/// standard input is closed.
-const HOLDER: &str = r"
-import ctypes, sys, threading, time
-libc = ctypes.CDLL(None)
-libc.malloc.restype = ctypes.c_void_p
-libc.memset.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t]
-libc.malloc.argtypes = [ctypes.c_size_t]
-libc.free.argtypes = [ctypes.c_void_p]
-[threading.Thread(target=time.sleep, args=(1e6,), daemon=True).start() for _ in range(2)]
-blocks = [libc.malloc(1000) for _ in range(60000)]
-for block in blocks: libc.memset(block, 1, 1000)
-for at, block in enumerate(blocks):
-    if at % 100: libc.free(block)
-print('x', flush=True); sys.stdin.read()
-";
+/// Two threads that sleep, and 60 MB of which all but every hundredth block is free.
+const HOLDER: &str = include_str!("../../../tests/programs/holds_free.py");
 
 /// A process under a candidate that gives back, or under the guard alone.
 fn holder(world: &World, gives_back: bool) -> Child {
@@ -28,7 +14,10 @@ fn holder(world: &World, gives_back: bool) -> Child {
     let libraries = own.into_iter().chain([lib_dir().join("libimas-guard.so")]);
     let preload: Vec<String> = libraries.map(|library| library.to_string_lossy().into_owned()).collect();
     let mut command = world.command(&python());
-    command.args(["-c", HOLDER]).env("LD_PRELOAD", preload.join(":")).env("IMAS_UNSET", "LD_PRELOAD");
+    command
+        .args(["-c", HOLDER, "threads"])
+        .env("LD_PRELOAD", preload.join(":"))
+        .env("IMAS_UNSET", "LD_PRELOAD");
     piped::start(&mut command)
 }
 
