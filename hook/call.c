@@ -5,6 +5,7 @@
 
 #include "boot.h"
 #include "full.h"
+#include "libc.h"
 #include "lineage.h"
 #include "live.h"
 #include "next.h"
@@ -122,6 +123,12 @@ static void *boot_call(struct call *call) {
     else if (refused)
         errno = ENOMEM;
     return block;
+}
+
+/* From an IFUNC resolver of a library that was relocated before us. */
+static NOINLINE void *call_in_relocation(struct call *call) {
+    next_note_call_in_relocation();
+    return boot_call(call);
 }
 
 /* ---- counting ------------------------------------------------------------------------------------------ */
@@ -351,6 +358,8 @@ static void *first_call(struct thread *thread, struct call *call) {
 
 NOINLINE void *call_overdrawn(struct call *call) {
     struct thread *thread = &thread_self;
+    if (unlikely(!libc_is_reached()))
+        return call_in_relocation(call);
     switch (thread->mode) {
     case THREAD_OWN:
         return sampled_call(thread, call);
@@ -366,7 +375,7 @@ NOINLINE void *call_overdrawn(struct call *call) {
 
 NOINLINE void *call_make(struct call *call) {
     struct thread *thread = &thread_self;
-    if (overdraw64(&thread->gap, call->bytes + thread->toll))
+    if (unlikely(!libc_is_reached()) || overdraw64(&thread->gap, call->bytes + thread->toll))
         return call_overdrawn(call);
     count_own(thread->slot, call);
     return perform_untimed(call);
@@ -411,6 +420,8 @@ static void free_unmarked(void *block) {
 
 NOINLINE void call_free_overdrawn(void *block) {
     struct thread *thread = &thread_self;
+    if (unlikely(!libc_is_reached()))
+        return; /* no block of ours: see below */
     switch (thread->mode) {
     case THREAD_OWN:
         thread->slot->calls[IMAS_OP_FREE]++;

@@ -41,6 +41,12 @@ void disposition_prepare(void) {
         find_next();
 }
 
+/* What the calls below are made of, as libc makes them of sigaction. */
+static handler_call *set_handler(int signal, handler_call *handler, int flags) {
+    struct sigaction action = {.sa_handler = handler, .sa_flags = flags}, before;
+    return sigaction(signal, &action, &before) == 0 ? before.sa_handler : SIG_ERR;
+}
+
 /* ---- sigaction and signal ------------------------------------------------------------------------------ */
 
 /* Whether our handler is to be set where the program asks for `handler`. In a child it would note nothing. */
@@ -54,6 +60,8 @@ static void before_change(int signal) {
 }
 
 EXPORT int sigaction(int signal, const struct sigaction *action, struct sigaction *before) {
+    if (unlikely(!libc_is_reached()))
+        return fatal_set_by_kernel(signal, action, before);
     disposition_prepare();
     if (!fatal_watches(signal))
         return next_sigaction(signal, action, before);
@@ -79,6 +87,8 @@ static handler_call *set_default(int signal) {
 }
 
 EXPORT handler_call *signal(int signal, handler_call *handler) {
+    if (unlikely(!libc_is_reached()))
+        return set_handler(signal, handler, SA_RESTART);
     disposition_prepare();
     if (!fatal_watches(signal))
         return next_signal(signal, handler);
@@ -94,11 +104,6 @@ EXPORT handler_call *bsd_signal(int number, handler_call *handler) {
 }
 
 /* ---- older calls, made of sigaction as libc makes them ------------------------------------------------- */
-
-static handler_call *set_handler(int signal, handler_call *handler, int flags) {
-    struct sigaction action = {.sa_handler = handler, .sa_flags = flags}, before;
-    return sigaction(signal, &action, &before) == 0 ? before.sa_handler : SIG_ERR;
-}
 
 #define FLAG_INTERRUPT 0x20000000 /* SA_INTERRUPT: without a meaning to Linux, but a program may read it */
 

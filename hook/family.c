@@ -12,6 +12,7 @@
 #include "call.h"
 #include "free_forms.h"
 #include "full.h"
+#include "libc.h"
 #include "live.h"
 #include "next.h"
 #include "sys.h"
@@ -36,7 +37,7 @@ static NOINLINE void *malloc_slowly(size_t size) {
 
 EXPORT void *malloc(size_t size) {
     struct thread *thread = &thread_self;
-    if (unlikely(overdraws(thread, size)))
+    if (unlikely(!libc_is_reached() || overdraws(thread, size)))
         return malloc_slowly(size);
     count(thread, IMAS_OP_MALLOC, size);
     return full_call(IMAS_OP_MALLOC, NULL, size, next.malloc(size));
@@ -52,7 +53,7 @@ EXPORT void *calloc(size_t number, size_t size) {
     size_t bytes;
     if (unlikely(__builtin_mul_overflow(number, size, &bytes)))
         bytes = PTRDIFF_MAX; /* refused by every allocator */
-    if (unlikely(overdraws(thread, bytes)))
+    if (unlikely(!libc_is_reached() || overdraws(thread, bytes)))
         return calloc_slowly(number, size, bytes);
     count(thread, IMAS_OP_MALLOC, bytes);
     return full_call(IMAS_OP_MALLOC, NULL, bytes, next.calloc(number, size));
@@ -72,7 +73,7 @@ EXPORT void *realloc(void *block, size_t size) {
     struct thread *thread = &thread_self;
     if (unlikely(live_maybe(block)))
         return realloc_marked(block, size);
-    if (unlikely(overdraws(thread, size)))
+    if (unlikely(!libc_is_reached() || overdraws(thread, size)))
         return realloc_slowly(block, size);
     count(thread, IMAS_OP_REALLOC, size);
     return full_call(IMAS_OP_REALLOC, block, size, next.realloc(block, size));
@@ -84,7 +85,7 @@ EXPORT void free(void *block) {
         call_free_marked(block);
         return;
     }
-    if (unlikely(overdraw32(&thread->free_gap))) {
+    if (unlikely(!libc_is_reached() || overdraw32(&thread->free_gap))) {
         call_free_overdrawn(block);
         return;
     }

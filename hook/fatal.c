@@ -157,3 +157,18 @@ void fatal_withdraw(int signal) {
     if (fatal_is_handler(now.handler))
         action_swap(signal, &shown[index_of(signal)], NULL);
 }
+
+int fatal_set_by_kernel(int signal, const struct sigaction *action, struct sigaction *before) {
+    struct kernel_action next = {.flags = 0}, last = {.flags = 0};
+    if (action != NULL) {
+        next = (struct kernel_action){.handler = (void *)action->sa_sigaction,
+                                      .flags = (unsigned)action->sa_flags | ACTION_RESTORER,
+                                      .restorer = return_from_signal};
+        __builtin_memcpy(&next.mask, &action->sa_mask, sizeof next.mask);
+    }
+    if (sys4(SYS_rt_sigaction, signal, action != NULL ? &next : NULL, &last, sizeof last.mask) != 0)
+        return -1;
+    if (before != NULL)
+        show(&last, before);
+    return 0;
+}

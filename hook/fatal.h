@@ -35,4 +35,7 @@ void fatal_show_default(int signal, struct sigaction *action);
 /* Takes our handler away if it is set for `signal`, a watched one. */
 void fatal_withdraw(int signal);
 
+/* sigaction by the kernel alone, where libc cannot be reached yet. Without errno. */
+int fatal_set_by_kernel(int signal, const struct sigaction *action, struct sigaction *before);
+
 #endif

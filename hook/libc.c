@@ -16,6 +16,8 @@ static union {
     void *function[sizeof(struct libc) / sizeof(void *)];
 } own;
 
+void *const volatile libc_relocated = (void *)&libc_relocated;
+
 static bool is_of_libc(const struct loaded *tables) {
     static const char sonames[] = "libc.so.6\0libdl.so.2\0libpthread.so.0\0";
     for (const char *name = sonames; tables->soname != NULL && *name != '\0'; name += text_length(name) + 1) {

@@ -13,7 +13,10 @@
 #define IMAS_HOOK_LIBC_H
 
 #include <link.h>
+#include <stdbool.h>
 #include <stddef.h>
+
+#include "sys.h"
 
 /* What is referred to by name all the same is bound to the oldest version: one that the running libc does not have makes
  * ld.so refuse the program. */
@@ -68,6 +71,13 @@ const struct libc *libc_own(void);
 /* By other names than sigaction and signal, which we define ourselves. */
 #define libc_sigaction (libc_own()->sigaction)
 #define libc_signal (libc_own()->signal)
+
+/* Whether ld.so has relocated us. A library that binds at once is relocated before us, and its IFUNC resolvers may call what
+ * we define: then nothing of libc can be reached, errno and thread-local variables neither. */
+HIDDEN extern void *const volatile libc_relocated;
+static inline bool libc_is_reached(void) {
+    return libc_relocated == (void *)&libc_relocated;
+}
 
 /* ld.so's list of loaded objects (link.h); weak, so that ld.so itself does not become a library we need. */
 #pragma weak _r_debug

@@ -75,6 +75,10 @@ bool next_serves_early(void) {
     return environ != NULL;
 }
 
+void next_note_call_in_relocation(void) {
+    set_relaxed(called_in_relocation, true);
+}
+
 bool next_was_called_in_relocation(void) {
     return get_relaxed(called_in_relocation);
 }

@@ -60,6 +60,9 @@ bool next_serves_early(void);
 /* Whether there was such a call. In production the allocator would have had to serve it. */
 bool next_was_called_in_relocation(void);
 
+/* Notes such a call that came even before ld.so relocated us. */
+void next_note_call_in_relocation(void);
+
 /* malloc_usable_size of anything. */
 size_t next_ask_whose(void *block);
 

@@ -51,6 +51,23 @@ def too_early(allocators):
               f"{left['state']} {left['pass_reason']} {left['served']}")
 
 
+def binds_now(allocators):
+    """The same in a library that is relocated before ours: a handler can be set under every candidate, and where it
+    allocates, a trial of libc's malloc goes on."""
+    if not wanted("binds now"):
+        return
+    for name, flags in ("sets", []), ("allocates", ["-DALLOCATES"]):
+        library = WORK / f"libbinds-{name}.so"
+        source = HERE / "programs/binds_now.c"
+        subprocess.run(["gcc", "-std=gnu11", "-shared", "-fPIC", "-fno-builtin", "-Wl,-z,now", *flags, "-o", library, source], check=True)
+        compile_program(f"binds-{name}", "-DPROGRAM", f"-L{WORK}", f"-lbinds-{name}", f"-Wl,-rpath,{WORK}", "-Wl,-z,now", source=source)
+        for allocator in allocators if name == "sets" else ["system"]:
+            for mode in ALL_MODES:
+                outcome, left = under(mode, allocator, [WORK / f"binds-{name}"])
+                check(f"binds now {name} {mode} {allocator}", (outcome.returncode, outcome.stdout) == (0, b"42 1\n"), outcome)
+                check(f"binds now {name} {mode} {allocator} served", left["state"] == RUNNING[mode], left["state"])
+
+
 def shell(allocators):
     """bash has a getenv of its own, which only libraries of the distribution reach."""
     command = ["bash", "-c", "for i in 1 2 3; do echo $i | cat; done; ls / | wc -l"]
@@ -172,6 +189,7 @@ def wrapped(allocators):
     patched(allocators)
     stub(allocators)
     too_early(allocators)
+    binds_now(allocators)
     shell(allocators)
     for function in [*BOUND, *CALLED]:
         if wanted(f"wrapped {function}"):
