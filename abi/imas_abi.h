@@ -131,8 +131,8 @@ struct imas_page_header {
     uint32_t state;       /* enum imas_state */
     uint32_t pass_reason; /* enum imas_pass_reason */
     /* A process that becomes another program by exec, is killed, or overflows a stack notes neither an exit nor a signal. A
-     * fatal signal outweighs a clean exit: it may come in a destructor, and under the guard a vfork child's _exit is
-     * taken for its parent's until that ends. */
+     * fatal signal outweighs a clean exit: it may come in a destructor, and under the guard a vfork child's _exit is, but
+     * for one whose exec failed, taken for its parent's until that ends. */
     uint32_t clean_exit;  /* 1: exit handlers ran, or _exit was called */
     int32_t exit_status;  /* with clean_exit: the status, -1 after quick_exit; -1 before */
     uint32_t fatal_signal; /* SIGSEGV, SIGABRT, SIGBUS, SIGILL, SIGSYS or SIGFPE that is ending the process; else 0 */

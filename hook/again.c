@@ -119,66 +119,115 @@ static bool look_at(int folder, const char *path, int flags, struct stat *about)
     return sys4(SYS_newfstatat, folder, path, about, flags) == 0;
 }
 
-/* Larger texts, in memory of their own: small stacks have no room for them. */
-struct room {
-    char line[256 + 1];
-    char path[FITTING_PATH_BYTES];
-};
-
 /* Whether `other` is at the path that this process's file had. */
-static bool is_in_its_place(struct room *room, const struct stat *other) {
+static bool is_in_its_place(struct again_script *room, const struct stat *other) {
     struct stat there;
-    long length = sys4(SYS_readlinkat, AT_FDCWD, SELF, room->path, sizeof room->path - 1);
+    long length = sys4(SYS_readlinkat, AT_FDCWD, SELF, room->program, sizeof room->program - 1);
     long end = length - (long)(sizeof DELETED - 1);
     if (end <= 0)
         return false;
-    room->path[length] = '\0';
-    if (!text_equal(room->path + end, DELETED))
+    room->program[length] = '\0';
+    if (!text_equal(room->program + end, DELETED))
         return false;
-    room->path[end] = '\0';
-    return look_at(AT_FDCWD, room->path, 0, &there) && same_file(&there, other);
+    room->program[end] = '\0';
+    return look_at(AT_FDCWD, room->program, 0, &there) && same_file(&there, other);
 }
 
-static bool is_script_of(struct room *room, int fd, const struct stat *own) {
-    struct stat interpreter;
+/* The program that env is asked for in a script's first line. The kernel gives it all that follows as one word: options and
+ * assignments are left to env. */
+static bool is_asked_of_env(struct again_script *room) {
+    if (!text_equal(text_base_name(room->program), "env"))
+        return false;
+    const char *at = room->line;
+    while (text_after(at, room->program) == NULL)
+        at++;
+    at = text_after(at, room->program);
+    while (*at == ' ' || *at == '\t')
+        at++;
+    size_t length = 0;
+    while (at[length] > ' ' && at[length] != '=')
+        length++;
+    const char *end = at + length;
+    while (*end == ' ' || *end == '\t')
+        end++;
+    if (length == 0 || *at == '-' || *end != '\n')
+        return false;
+    text_copy(room->name, length + 1, at);
+    return true;
+}
+
+static bool is_found_by_env(struct again_script *room, char **environment) {
+    if (!is_asked_of_env(room))
+        return false;
+    if (!text_contains(room->name, "/"))
+        return fitting_find(environment_value(environment, "PATH"), room->name, room->program);
+    text_copy(room->program, sizeof room->program, room->name);
+    return true;
+}
+
+static bool is_own_program(const struct again_script *room, const struct stat *own) {
+    struct stat program;
+    return look_at(AT_FDCWD, room->program, 0, &program) && same_file(&program, own);
+}
+
+static enum again script_of(struct again_script *room, int fd, const struct stat *own, char **environment) {
     long got = sys4(SYS_pread64, fd, room->line, sizeof room->line - 1, 0);
     room->line[got > 0 ? got : 0] = '\0';
-    return fitting_interpreter(room->line, room->path) && look_at(AT_FDCWD, room->path, 0, &interpreter) &&
-           same_file(&interpreter, own);
+    if (!fitting_interpreter(room->line, room->program))
+        return AGAIN_OTHER;
+    if (is_own_program(room, own))
+        return AGAIN_SAME;
+    return is_found_by_env(room, environment) && is_own_program(room, own) ? AGAIN_BY_ENV : AGAIN_OTHER;
 }
 
-static enum again look_closer(int fd, const struct stat *own, const struct stat *other) {
-    struct room *room = sys_anonymous(sizeof *room);
+static void drop(struct again_script *script) {
+    sys2(SYS_munmap, script, sizeof *script);
+}
+
+/* What is started, by which file, and in what environment. */
+struct start {
+    int folder;
+    const char *path;
+    int flags;
+    char **environment;
+};
+
+static enum again look_closer(const struct start *start, int fd, const struct stat *own, const struct stat *other,
+                              struct again_script **script) {
+    struct again_script *room = sys_anonymous(sizeof *room);
     if (room == NULL)
         return AGAIN_OTHER;
-    enum again found = AGAIN_OTHER;
-    if (own->st_nlink == 0 && is_in_its_place(room, other))
-        found = AGAIN_REPLACED;
-    else if (is_script_of(room, fd, own))
-        found = AGAIN_SAME;
-    sys2(SYS_munmap, room, sizeof *room);
+    bool is_replaced = own->st_nlink == 0 && is_in_its_place(room, other);
+    enum again found = is_replaced ? AGAIN_REPLACED : script_of(room, fd, own, start->environment);
+    if (found != AGAIN_BY_ENV) {
+        drop(room);
+        return found;
+    }
+    text_copy(room->path, sizeof room->path, start->path);
+    *script = room;
     return found;
 }
 
 /* Most programs are neither a script, nor is this process's file gone: they are to cost little. */
-static enum again other_file(const char *path, const struct stat *own, const struct stat *other) {
+static enum again other_file(const struct start *start, const struct stat *own, const struct stat *other,
+                             struct again_script **script) {
     char begin[2] = {0};
-    int fd = S_ISREG(other->st_mode) ? sys_open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0) : -1;
+    int fd = S_ISREG(other->st_mode) ? sys_open(start->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0) : -1;
     if (fd < 0)
         return AGAIN_OTHER;
     bool is_script = sys4(SYS_pread64, fd, begin, sizeof begin, 0) == sizeof begin && begin[0] == '#' && begin[1] == '!';
-    enum again found = is_script || own->st_nlink == 0 ? look_closer(fd, own, other) : AGAIN_OTHER;
+    enum again found = is_script || own->st_nlink == 0 ? look_closer(start, fd, own, other, script) : AGAIN_OTHER;
     sys_close(fd);
     return found;
 }
 
-static enum again own_file(int folder, const char *path, int flags) {
+static enum again own_file(const struct start *start, struct again_script **script) {
     struct stat own, other;
-    if (!look_at(AT_FDCWD, SELF, 0, &own) || !look_at(folder, path, flags, &other))
+    if (!look_at(AT_FDCWD, SELF, 0, &own) || !look_at(start->folder, start->path, start->flags, &other))
         return AGAIN_OTHER;
     if (same_file(&own, &other))
         return AGAIN_SAME;
-    return *path != '\0' ? other_file(path, &own, &other) : AGAIN_OTHER;
+    return *start->path != '\0' ? other_file(start, &own, &other, script) : AGAIN_OTHER;
 }
 
 /* ---- whether it may have the candidate ----------------------------------------------------------------- */
@@ -224,15 +273,43 @@ static bool libraries_are_there(void) {
     return all;
 }
 
-enum again again_look(int folder, const char *path, int flags, char *const *environment, enum again_place place) {
+enum again again_look(int folder, const char *path, int flags, char *const *environment, enum again_place place,
+                      struct again_script **script) {
     if (!again_is_possible() || path == NULL || environment == NULL || has_ours((char **)environment))
         return AGAIN_OTHER;
     if (has_runtime && (place == AGAIN_AS_CHILD || sys0(SYS_getpid) != process))
         return AGAIN_OTHER;
     if (count_of(environment) > MOST_VARIABLES || again_bytes(environment) > MOST_TEXT)
         return AGAIN_OTHER;
-    enum again found = own_file(folder, path, flags);
-    return found == AGAIN_OTHER || libraries_are_there() ? found : AGAIN_OTHER;
+    enum again found = own_file(&(struct start){folder, path, flags, (char **)environment}, script);
+    if (found == AGAIN_OTHER || libraries_are_there())
+        return found;
+    if (found == AGAIN_BY_ENV)
+        drop(*script);
+    return AGAIN_OTHER;
+}
+
+/* ---- a script by way of env ---------------------------------------------------------------------------- */
+
+size_t again_script_bytes(const struct again_script *script) {
+    return text_length(script->program) + text_length(script->name) + text_length(script->path) + 3;
+}
+
+static char *copied(char **text, const char *from) {
+    char *start = *text;
+    *text = text_append(start, from) + 1;
+    return start;
+}
+
+const char *again_script_words(struct again_script *script, char *text, char **words, char *const *arguments) {
+    const char *program = copied(&text, script->program);
+    *words++ = copied(&text, script->name);
+    *words++ = copied(&text, script->path);
+    drop(script);
+    while (*arguments != NULL && *++arguments != NULL)
+        *words++ = *arguments;
+    *words = NULL;
+    return program;
 }
 
 /* ---- the environment ----------------------------------------------------------------------------------- */

@@ -17,10 +17,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "fitting.h"
+
 /* How a file is that of this process. */
 enum again {
     AGAIN_OTHER,    /* it is not, or starts without the candidate for another reason */
     AGAIN_SAME,     /* the same file, or a script of it */
+    AGAIN_BY_ENV,   /* a script whose first line lets env find it */
     AGAIN_REPLACED, /* the one at the path of this process's, which is gone: another version */
 };
 
@@ -33,8 +36,25 @@ bool again_is_possible(void);
 /* What is started: in the place of the caller, which may be a child by now, or as a child. */
 enum again_place { AGAIN_IN_PLACE, AGAIN_AS_CHILD };
 
-/* `folder`, `path` and `flags` are those of fstatat. Calls nothing of libc, and takes little of the stack. */
-enum again again_look(int folder, const char *path, int flags, char *const *environment, enum again_place place);
+/* A script, and what env would start for it. In memory of its own: small stacks have no room for it. */
+struct again_script {
+    char line[256 + 1];
+    char name[256 + 1];
+    char program[FITTING_PATH_BYTES];
+    char path[FITTING_PATH_BYTES];
+};
+
+/* `folder`, `path` and `flags` are those of fstatat. `script` receives what AGAIN_BY_ENV found. Calls nothing of libc, and
+ * takes little of the stack. */
+enum again again_look(int folder, const char *path, int flags, char *const *environment, enum again_place place,
+                      struct again_script **script);
+
+/* How many bytes its texts have. */
+size_t again_script_bytes(const struct again_script *script);
+
+/* The program to be started, and in `words` the arguments that env would give it, the first of `arguments` replaced by
+ * two. Their texts are copied to `text`, and the script's memory is given back. */
+const char *again_script_words(struct again_script *script, char *text, char **words, char *const *arguments);
 
 /* The entry that names the page, or NULL. */
 const char *again_page(void);

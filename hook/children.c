@@ -9,6 +9,7 @@
 #include "again.h"
 #include "clean_environment.h"
 #include "environment.h"
+#include "exit_note.h"
 #include "fitting.h"
 #include "next_found.h"
 #include "page.h"
@@ -27,6 +28,7 @@ typedef int spawn_call(pid_t *child, const char *path, const void *actions, cons
 
 static bool inherited; /* children inherit the candidate */
 static bool watching;  /* which programs are started matters */
+static bool by_shell;  /* what is no program is started by a shell */
 
 /* ---- the definitions after ours ------------------------------------------------------------------------ */
 
@@ -39,11 +41,16 @@ static struct {
 
 #define REAL(name) NEXT_FOUND(real.name, #name)
 
+/* Of this version posix_spawn lets a shell run what is neither a program nor begins with #!; since 2.15 it refuses it.
+ * Ours is without a version, and what it passes on to is libc's newest. */
+#define SPAWNS_BY_SHELL "GLIBC_2.2.5"
+
 void children_begin(char **environment) {
     /* Now: a child of vfork that searched would take ld.so's lock with its parent's memory. */
     REAL(execve), REAL(execvpe), REAL(execv), REAL(execvp), REAL(posix_spawn), REAL(posix_spawnp);
     REAL(fexecve);
     inherited = environment_flag(environment, IMAS_ENV_FOLLOW) || environment_flag(environment, IMAS_ENV_TREE);
+    by_shell = fitting_program_asks_for("posix_spawn", SPAWNS_BY_SHELL) || fitting_program_asks_for("posix_spawnp", SPAWNS_BY_SHELL);
     if (inherited)
         fitting_begin();
     else
@@ -56,38 +63,9 @@ void children_begin(char **environment) {
 /* A larger environment is passed on as it is: its copy is on the stack. */
 #define MOST_VARIABLES 4096
 
-static bool is_program(const char *path) {
-    struct stat about;
-    return sys3(SYS_faccessat, AT_FDCWD, path, 1 /* X_OK */) == 0 &&
-           sys4(SYS_newfstatat, AT_FDCWD, path, &about, 0) == 0 && S_ISREG(about.st_mode);
-}
-
-/* Writes to `path` where execvp finds `file`; false if it is not known. */
-static bool search(const char *file, char *path) {
-    const char *folders = environ != NULL ? environment_value(environ, "PATH") : NULL;
-    for (const char *at = folders != NULL ? folders : "/bin:/usr/bin";; at++) {
-        const char *end = at;
-        while (*end != ':' && *end != '\0')
-            end++;
-        size_t length = (size_t)(end - at);
-        if (length + text_length(file) + 2 < FITTING_PATH_BYTES) {
-            for (size_t i = 0; i < length; i++)
-                path[i] = at[i];
-            if (length != 0)
-                path[length++] = '/'; /* an empty folder is the current one */
-            text_copy(path + length, FITTING_PATH_BYTES - length, file);
-            if (is_program(path))
-                return true;
-        }
-        at = end;
-        if (*at == '\0')
-            return false;
-    }
-}
-
 static bool write_path(const char *file, bool by_path, char *path) {
     if (by_path && !text_contains(file, "/"))
-        return search(file, path);
+        return fitting_find(environ != NULL ? environment_value(environ, "PATH") : NULL, file, path);
     text_copy(path, FITTING_PATH_BYTES, file);
     return text_length(file) < FITTING_PATH_BYTES;
 }
@@ -138,19 +116,21 @@ static __attribute__((noinline)) int spawn_clean(spawn_call *next, pid_t *child,
 
 /* ---- the own file once more ---------------------------------------------------------------------------- */
 
-static enum again look_by_path(const char *file, strings environment, enum again_place place) {
+static enum again look_by_path(const char *file, strings environment, enum again_place place, struct again_script **script) {
     char *path = sys_anonymous(FITTING_PATH_BYTES);
     if (path == NULL)
         return AGAIN_OTHER;
-    enum again found = write_path(file, true, path) ? again_look(AT_FDCWD, path, 0, environment, place) : AGAIN_OTHER;
+    bool is_found = write_path(file, true, path);
+    enum again found = is_found ? again_look(AT_FDCWD, path, 0, environment, place, script) : AGAIN_OTHER;
     sys2(SYS_munmap, path, FITTING_PATH_BYTES);
     return found;
 }
 
-static enum again look(const char *file, bool by_path, strings environment, enum again_place place) {
+static enum again look(const char *file, bool by_path, strings environment, enum again_place place, struct again_script **script) {
     if (inherited || !watching || file == NULL)
         return AGAIN_OTHER;
-    return by_path ? look_by_path(file, environment, place) : again_look(AT_FDCWD, file, 0, environment, place);
+    return by_path ? look_by_path(file, environment, place, script)
+                   : again_look(AT_FDCWD, file, 0, environment, place, script);
 }
 
 /* The environment of such a start; on the stack, as that of CLEAN. */
@@ -188,10 +168,26 @@ static __attribute__((noinline)) int exec_again(const struct exec *exec, strings
     return result;
 }
 
+/* What env would start for a script; on the stack, as the environment. */
+#define BY_ENV(script, arguments)                                                                                      \
+    char text[again_script_bytes(script)], *words[count_of(arguments) + 3];                                            \
+    const char *program = again_script_words(script, text, words, arguments);
+
+static __attribute__((noinline)) int exec_script(strings arguments, strings environment, struct again_script *script) {
+    BY_ENV(script, arguments)
+    return exec_again(&(struct exec){.by_name = REAL(execve), .file = program, .arguments = words}, environment, AGAIN_SAME);
+}
+
 static __attribute__((noinline)) int spawn_again(spawn_call *next, pid_t *child, const char *file, const void *actions,
                                                  const void *attributes, strings arguments, strings environment) {
     AGAIN(environment, NULL)
     return next(child, file, actions, attributes, arguments, own);
+}
+
+static __attribute__((noinline)) int spawn_script(pid_t *child, const void *actions, const void *attributes, strings arguments,
+                                                  strings environment, struct again_script *script) {
+    BY_ENV(script, arguments)
+    return spawn_again(REAL(posix_spawn), child, program, actions, attributes, words, environment);
 }
 
 /* ---- the functions ------------------------------------------------------------------------------------- */
@@ -201,15 +197,37 @@ static int not_there(void) {
     return -1;
 }
 
+/* What an exec comes back with. */
+static int failed(int answer) {
+    exit_note_exec_failed();
+    return answer;
+}
+
 static int exec_by(execve_call *next, const char *file, bool by_path, strings arguments, strings environment) {
     if (unlikely(next == NULL))
         return not_there();
     if (unlikely(inherited) && must_be_clean(file, by_path, environment))
-        return exec_clean(next, file, arguments, environment);
-    enum again found = look(file, by_path, environment, AGAIN_IN_PLACE);
+        return failed(exec_clean(next, file, arguments, environment));
+    struct again_script *script = NULL;
+    enum again found = look(file, by_path, environment, AGAIN_IN_PLACE, &script);
+    if (unlikely(found == AGAIN_BY_ENV))
+        return failed(exec_script(arguments, environment, script));
     if (unlikely(found != AGAIN_OTHER))
-        return exec_again(&(struct exec){.by_name = next, .file = file, .arguments = arguments}, environment, found);
-    return next(file, arguments, environment);
+        return failed(exec_again(&(struct exec){.by_name = next, .file = file, .arguments = arguments}, environment, found));
+    return failed(next(file, arguments, environment));
+}
+
+/* As libc does it: the shell is given the name, not where that was found. */
+static __attribute__((noinline)) int spawn_by_shell(pid_t *child, const char *file, const void *actions, const void *attributes,
+                                                    strings arguments, strings environment) {
+    static char shell[] = "/bin/sh";
+    char *words[count_of(arguments) + 3], **to = words;
+    *to++ = shell;
+    *to++ = (char *)file;
+    while (*arguments != NULL && *++arguments != NULL)
+        *to++ = *arguments;
+    *to = NULL;
+    return REAL(posix_spawn)(child, shell, actions, attributes, words, environment);
 }
 
 static int spawn_by(spawn_call *next, bool by_path, pid_t *child, const char *file, const void *actions,
@@ -218,9 +236,16 @@ static int spawn_by(spawn_call *next, bool by_path, pid_t *child, const char *fi
         return ENOSYS;
     if (unlikely(inherited) && must_be_clean(file, by_path, environment))
         return spawn_clean(next, child, file, actions, attributes, arguments, environment);
-    if (unlikely(look(file, by_path, environment, AGAIN_AS_CHILD) != AGAIN_OTHER))
+    struct again_script *script = NULL;
+    enum again found = look(file, by_path, environment, AGAIN_AS_CHILD, &script);
+    if (unlikely(found == AGAIN_BY_ENV))
+        return spawn_script(child, actions, attributes, arguments, environment, script);
+    if (unlikely(found != AGAIN_OTHER))
         return spawn_again(next, child, file, actions, attributes, arguments, environment);
-    return next(child, file, actions, attributes, arguments, environment);
+    int error = next(child, file, actions, attributes, arguments, environment);
+    if (unlikely(error == ENOEXEC && by_shell))
+        return spawn_by_shell(child, file, actions, attributes, arguments, environment);
+    return error;
 }
 
 EXPORT int execve(const char *path, strings arguments, strings environment) {
@@ -235,24 +260,25 @@ EXPORT int fexecve(int fd, strings arguments, strings environment) {
     fexecve_call *next = REAL(fexecve);
     if (unlikely(next == NULL))
         return not_there();
-    enum again found = inherited ? AGAIN_OTHER : again_look(fd, "", AT_EMPTY_PATH, environment, AGAIN_IN_PLACE);
+    struct again_script *script = NULL;
+    enum again found = inherited ? AGAIN_OTHER : again_look(fd, "", AT_EMPTY_PATH, environment, AGAIN_IN_PLACE, &script);
     if (unlikely(found != AGAIN_OTHER))
-        return exec_again(&(struct exec){.by_descriptor = next, .fd = fd, .arguments = arguments}, environment, found);
-    return next(fd, arguments, environment);
+        return failed(exec_again(&(struct exec){.by_descriptor = next, .fd = fd, .arguments = arguments}, environment, found));
+    return failed(next(fd, arguments, environment));
 }
 
 EXPORT int execv(const char *path, strings arguments) {
     if (unlikely(watching))
         return exec_by(REAL(execve), path, false, arguments, environ);
     execv_call *next = REAL(execv);
-    return likely(next != NULL) ? next(path, arguments) : not_there();
+    return likely(next != NULL) ? failed(next(path, arguments)) : not_there();
 }
 
 EXPORT int execvp(const char *file, strings arguments) {
     if (unlikely(watching))
         return exec_by(REAL(execvpe), file, true, arguments, environ);
     execv_call *next = REAL(execvp);
-    return likely(next != NULL) ? next(file, arguments) : not_there();
+    return likely(next != NULL) ? failed(next(file, arguments)) : not_there();
 }
 
 EXPORT int posix_spawn(pid_t *child, const char *path, const void *actions, const void *attributes, strings arguments,

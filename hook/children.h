@@ -20,4 +20,7 @@
 /* Called once at the start. */
 void children_begin(char **environment);
 
+/* As libc declares it, whose header declares syscall in another form than ours (sandbox.c). */
+int execve(const char *path, char *const arguments[], char *const environment[]);
+
 #endif

@@ -4,18 +4,28 @@
 #include "libc.h"
 #include "next_found.h"
 #include "page.h"
+#include "sandbox.h"
 #include "sys.h"
 
 extern void *__dso_handle;
 
 static bool (*before_note)(void);
-static bool installed;
+static bool installed, exec_failed;
 
 static void note_exit(int status) {
     if (!installed || !page_is_ours() || (before_note != NULL && !before_note()))
         return;
     set_relaxed(page_header->exit_status, status);
     set_relaxed(page_header->clean_exit, 1);
+}
+
+void exit_note_exec_failed(void) {
+    exec_failed = true;
+}
+
+/* Whether this may be such a child: it has its parent's memory. */
+static bool is_of_vfork(void) {
+    return unlikely(exec_failed) && !sandbox_entered() && (long)page_header->pid != sys0(SYS_getpid);
 }
 
 static void on_exit_call(int status, void *argument) {
@@ -49,7 +59,8 @@ void exit_note_prepare(void) {
 
 /* Handed on: a library that watches the process may have its own. */
 static _Noreturn void leave(exit_call *next, int status) {
-    note_exit(status & 0xff);
+    if (!is_of_vfork())
+        note_exit(status & 0xff);
     if (likely(next != NULL))
         next(status);
     for (;;)

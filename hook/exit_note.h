@@ -13,4 +13,8 @@ void exit_note_prepare(void);
  * made by vfork, which shares our memory). */
 void exit_note_install(bool (*before)(void));
 
+/* An exec has failed: perhaps in a child of vfork, whose _exit is not to be noted. Only then is the kernel asked who ends: a
+ * filter of system calls may forbid that, but hardly one that allows exec. */
+void exit_note_exec_failed(void);
+
 #endif

@@ -69,6 +69,41 @@ void fitting_begin(void) {
     }
 }
 
+/* ---- what this program asks for ------------------------------------------------------------------------ */
+
+/* What `index` stands for in the versions that the object asks other objects for, or NULL. */
+static const char *version_at(const struct link_map *object, const struct loaded *tables, unsigned index) {
+    const ElfW(Verneed) *library = NULL;
+    for (const ElfW(Dyn) *entry = object->l_ld; entry->d_tag != DT_NULL; entry++) {
+        if (entry->d_tag == DT_VERNEED)
+            library = loaded_address(object, entry->d_un.d_ptr);
+    }
+    while (library != NULL) {
+        const ElfW(Vernaux) *version = (const void *)((const char *)library + library->vn_aux);
+        for (int i = 0; i < library->vn_cnt; i++) {
+            if (version->vna_other == index)
+                return tables->strings + version->vna_name;
+            version = (const void *)((const char *)version + version->vna_next);
+        }
+        library = library->vn_next != 0 ? (const void *)((const char *)library + library->vn_next) : NULL;
+    }
+    return NULL;
+}
+
+bool fitting_program_asks_for(const char *name, const char *version) {
+    const struct link_map *program = &_r_debug != NULL ? _r_debug.r_map : NULL;
+    if (program == NULL)
+        return false;
+    struct loaded tables = loaded_read(program);
+    for (uint32_t i = 1; tables.versions != NULL && i < loaded_references(&tables); i++) {
+        if (tables.symbols[i].st_shndx != SHN_UNDEF || !text_equal(tables.strings + tables.symbols[i].st_name, name))
+            continue;
+        const char *needed = version_at(program, &tables, tables.versions[i]);
+        return needed != NULL && text_equal(needed, version);
+    }
+    return false;
+}
+
 /* ---- what the program has ------------------------------------------------------------------------------ */
 
 #define MOST_SEGMENTS 64
@@ -87,6 +122,33 @@ bool fitting_interpreter(const char *line, char *path) {
         path[length++] = *at++;
     path[length] = '\0';
     return length != 0;
+}
+
+static bool is_program(const char *path) {
+    struct stat about;
+    return sys3(SYS_faccessat, AT_FDCWD, path, 1 /* X_OK */) == 0 &&
+           sys4(SYS_newfstatat, AT_FDCWD, path, &about, 0) == 0 && S_ISREG(about.st_mode);
+}
+
+bool fitting_find(const char *folders, const char *file, char *path) {
+    for (const char *at = folders != NULL ? folders : "/bin:/usr/bin";; at++) {
+        const char *end = at;
+        while (*end != ':' && *end != '\0')
+            end++;
+        size_t length = (size_t)(end - at);
+        if (length + text_length(file) + 2 < FITTING_PATH_BYTES) {
+            for (size_t i = 0; i < length; i++)
+                path[i] = at[i];
+            if (length != 0)
+                path[length++] = '/'; /* an empty folder is the current one */
+            text_copy(path + length, FITTING_PATH_BYTES - length, file);
+            if (is_program(path))
+                return true;
+        }
+        at = end;
+        if (*at == '\0')
+            return false;
+    }
 }
 
 static bool is_elf64(const ElfW(Ehdr) *header) {

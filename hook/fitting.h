@@ -18,4 +18,10 @@ bool fitting_can_load(char *path, char **environment);
  * script's. */
 bool fitting_interpreter(const char *line, char *path);
 
+/* The file that execvp finds in these folders (PATH's value, or NULL), written to `path`; false if there is none. */
+bool fitting_find(const char *folders, const char *file, char *path);
+
+/* Whether this process's program refers to the function of that version. */
+bool fitting_program_asks_for(const char *name, const char *version);
+
 #endif

@@ -32,6 +32,7 @@ struct loaded loaded_read(const struct link_map *object) {
         case DT_JMPREL: tables.calls = at; break;
         case DT_PLTRELSZ: tables.call_bytes = entry->d_un.d_val; break;
         case DT_RELA: tables.data = at; break;
+        case DT_VERSYM: tables.versions = at; break;
         case DT_RELASZ: tables.data_bytes = entry->d_un.d_val; break;
         case DT_SONAME: soname = entry->d_un.d_val; break;
         }

@@ -19,6 +19,7 @@ struct loaded {
     const char *strings;
     const uint32_t *gnu_hash;
     const uint32_t *hash; /* the older table, for objects that have only that */
+    const uint16_t *versions; /* of the symbols */
     const ElfW(Rela) *calls, *data;
     size_t call_bytes, data_bytes;
     const char *soname; /* or NULL */

@@ -7,7 +7,7 @@ import shutil
 import page
 from harness import ALL_MODES, PAGE, RUNNING, WORK, check, compile_program, launch_command, run, under, wanted
 
-IN_PLACE = ["execve", "execv", "execvp", "execvpe", "execl", "fexecve", "fail"]
+IN_PLACE = ["execve", "execv", "execvp", "execvpe", "execl", "fexecve", "syscall", "fail"]
 AS_CHILD = ["child-execve", "child-execvp", "child-vfork", "child-fexecve", "posix_spawn", "posix_spawnp"]
 # Each image allocates that much.
 BLOCKS = 3000
@@ -148,6 +148,49 @@ def scripts(allocators):
             check(f"again other {mode} {allocator}", images(outcome)[0] == ["libc"], outcome)
 
 
+BY_ENV = """#!/usr/bin/env {interpreter}
+import os, re, sys
+maps = open("/proc/self/maps").read()
+print(sys.argv[0], sys.argv[1:], sorted(set(re.findall(r"lib[a-z]+\\.so", maps)) & {{sys.argv[1]}}),
+      sorted(name for name in os.environ if "IMAS" in name or name == "LD_PRELOAD"), flush=True)
+way, left = sys.argv[2], int(sys.argv[3])
+words = ["shown as", sys.argv[1], way, str(left - 1)]
+if left and way == "execve":
+    os.execve(sys.argv[0], words, os.environ)
+if left and way == "execvp":
+    os.execvp(os.path.basename(sys.argv[0]), words)
+if left and way == "posix_spawn":
+    os.waitpid(os.posix_spawn(sys.argv[0], words, os.environ), 0)
+if left and way == "vfork":
+    import subprocess
+    subprocess.run(words, executable=sys.argv[0])
+"""
+
+
+def scripts_by_env(allocators):
+    """A script whose interpreter env finds, and finds to be the own file: the same words, and the candidate."""
+    script, other = WORK / "again-by-env", WORK / "again-by-env-options"
+    script.write_text(BY_ENV.format(interpreter="python3 "))
+    other.write_text(BY_ENV.format(interpreter="-S python3"))
+    variables = {**os.environ, "PATH": f"{WORK}:{os.environ['PATH']}"}
+    for path in script, other:
+        path.chmod(0o755)
+    python = shutil.which("python3")
+    for allocator in allocators:
+        library = "libc.so" if allocator == "system" else f"lib{allocator}.so"
+        for mode in ALL_MODES:
+            for way in "execve", "execvp", "posix_spawn", "vfork":
+                command = [python, script, library, way, "2"]
+                outcome = run(launch_command(mode, allocator, command, SETTINGS), env=variables)
+                plain = run([python, script, "libc.so", way, "2"], env=variables)
+                expected = plain.stdout.replace(b"libc.so", library.encode())
+                check(f"again by env {way} {mode} {allocator}", outcome.stdout == expected and expected.count(b"\n") == 3, f"{outcome}\n{plain}")
+            outcome = run(launch_command(mode, allocator, [python, other, library, "execve", "1"]), env=variables)
+            alone = [f"['{library}'] []", f"['{library}'] []" if allocator == "system" else "[] []"]
+            check(f"again by env with options {mode} {allocator}",
+                  [line.endswith(end) for line, end in zip(outcome.stdout.decode().splitlines(), alone)] == [True] * 2, outcome)
+
+
 def again(allocators):
     compile_program("again", "-D_GNU_SOURCE")
     os.chdir(WORK)
@@ -165,3 +208,5 @@ def again(allocators):
         replaced(allocators)
     if wanted("again script"):
         scripts(allocators)
+    if wanted("again by env"):
+        scripts_by_env(allocators)

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import tomllib
 
-from harness import ALL_MODES, HERE, LIB, LOADER, WORK, check, compile_program, launch_command, run, wanted
+from harness import ALL_MODES, HERE, LIB, LOADER, WORK, check, compile_program, launch_command, run, skipped, wanted
 
 WAYS = ["execve", "execv", "execvp", "execvpe", "execl", "execlp", "execle", "posix_spawn", "posix_spawnp", "vfork"]
 # What libpthread and libdl had before glibc 2.34. A program without those libraries does not find them.
@@ -130,6 +130,25 @@ def needs_more():
         check(f"followed old newer {mode}", (outcome.returncode, outcome.stdout, outcome.stderr) == (0, b"untouched\n", b""), outcome)
 
 
+def old_spawns(allocators):
+    """A file without #!, by posix_spawn of the version that lets a shell run it, and of today's."""
+    if os.uname().machine != "x86_64":
+        skipped("old spawn", "this architecture is younger than that version")
+        return
+    script = WORK / "without-first-line"
+    script.write_text('echo "$0 $1 $2 $#"\n')
+    script.chmod(0o755)
+    for name, flags, runs in ("old-spawn", ["-DOLD"], 2), ("new-spawn", [], 0):
+        compile_program(name, *flags, source=HERE / "programs/old_spawn.c")
+        command = [WORK / name, script, f"../{WORK.name}/{script.name}"]
+        plain = run(command, cwd=WORK)
+        check(f"old spawn {name} untouched", plain.stdout.count(b"second word 2") == runs, plain)
+        for allocator in allocators:
+            for mode in ALL_MODES:
+                outcome = run(launch_command(mode, allocator, command), cwd=WORK)
+                check(f"old spawn {name} {mode} {allocator}", outcome == plain, f"{outcome}\n{plain}")
+
+
 def children_that_cannot_load(built):
     allocators = default_allocators(built)
     if wanted("followed audit"):
@@ -137,6 +156,8 @@ def children_that_cannot_load(built):
         keeps_and_leaves_nothing(["system", *allocators])
     if wanted("followed small stack"):
         small_stacks(["system", *allocators])
+    if wanted("old spawn"):
+        old_spawns(["system", *allocators[:1]])
     if wanted("followed old"):
         everyone = [name for name in built if name != "system"]
         in_old_folder("old", [], everyone)

@@ -41,7 +41,7 @@ BOTH = {"dlopen", "dlmopen", "_exit", "_Exit", "__register_atfork", *DISPOSITION
 THREADS = "pthread_create pthread_join pthread_tryjoin_np pthread_timedjoin_np pthread_clockjoin_np pthread_exit".split()
 WAITS = """poll ppoll epoll_wait epoll_pwait epoll_pwait2 select pselect accept accept4 nanosleep clock_nanosleep""".split()
 IDENTITIES = "setuid setgid seteuid setegid setreuid setregid setresuid setresgid setgroups initgroups".split()
-EXPORTS = {HOOK: {*FAMILY, *BOTH, "prctl", "syscall"}, GUARD: BOTH,
+EXPORTS = {HOOK: {*FAMILY, *BOTH, "prctl", "syscall"}, GUARD: {*BOTH, "syscall"},
            SETTINGS: {"getenv", "secure_getenv"},
            GIVE_BACK: {*THREADS, *WAITS, *IDENTITIES, "unshare", "setns", "prctl", "syscall", "imas_give_back_settings"}}
 # Of the program or of libc, whichever comes first; of the compiler; and those that the guard and the hook look for.
@@ -50,7 +50,7 @@ NAMES = {"environ", "__environ", "_environ", "_r_debug", "malloc", "free", "__er
 
 
 # On arm64 what is to become read-only, and what may be written, begin at 64 KiB: the largest page that there is.
-MOST_BYTES = {"x86_64": 104 << 10, "aarch64": (104 + 3 * 64) << 10}[MACHINE]
+MOST_BYTES = {"x86_64": 110 << 10, "aarch64": (110 + 3 * 64) << 10}[MACHINE]
 
 
 def tool(*command):
@@ -273,7 +273,7 @@ def environment(allocators):
 
 SIGNALS = {"segv": signal.SIGSEGV, "fpe": signal.SIGFPE, "ill": signal.SIGILL, "bus": signal.SIGBUS, "kill": signal.SIGSEGV,
            "abort": signal.SIGABRT, "reset": signal.SIGABRT}
-QUIET_ENDS = {"stack": signal.SIGSEGV, "term": signal.SIGTERM}
+QUIET_ENDS = {"stack": signal.SIGSEGV, "term": signal.SIGTERM, "in-vain": signal.SIGKILL}
 EXITS = {"handled": 33, "ignored": 6, "child": int(signal.SIGABRT), "exit": 21, "quick": 22, "_exit": 23, "_Exit": 24}
 
 

@@ -57,6 +57,16 @@ static void vforked(void) {
     waitpid(pid, NULL, 0);
     raise(SIGKILL);
 }
+/* The usual one: what it was to start is not there. */
+static void vforked_in_vain(void) {
+    pid_t pid = vfork();
+    if (pid == 0) {
+        execl("/nowhere", "nowhere", NULL);
+        _exit(127);
+    }
+    waitpid(pid, NULL, 0);
+    raise(SIGKILL);
+}
 static void reset(void) {
     signal(SIGABRT, SIG_DFL);
     abort();
@@ -67,7 +77,7 @@ int main(int argc, char **argv) {
         {"segv", segv}, {"fpe", fpe}, {"ill", ill}, {"kill", killed_by_itself}, {"stack", stack},
         {"handled", handled}, {"ignored", ignored}, {"bus", bus}, {"child", child_dies}, {"exit", plain_exit},
         {"quick", quick}, {"_exit", under_exit}, {"_Exit", big_exit}, {"term", terminated}, {"abort", abort},
-        {"reset", reset}, {"vforked", vforked},
+        {"reset", reset}, {"vforked", vforked}, {"in-vain", vforked_in_vain},
     };
     free(malloc(10));
     for (size_t i = 0; argc > 1 && i < sizeof ways / sizeof *ways; i++)
