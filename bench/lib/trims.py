@@ -65,10 +65,10 @@ def write(options, row):
 
 
 class Trimming:
-    """Within `with`: one process after the other of a server is trimmed, at most so many a second, until `most` were."""
+    """Within `with`: one process after the other of a server is trimmed, at most so many a second."""
 
-    def __init__(self, place, server, into, rate, most):
-        self.place, self.server, self.into, self.most, self.between_s = place, server, into, most, 1 / rate
+    def __init__(self, place, server, into, rate):
+        self.place, self.server, self.into, self.between_s = place, server, into, 1 / rate
         self.over = threading.Event()
         self.thread = threading.Thread(target=self._run)
 
@@ -82,7 +82,7 @@ class Trimming:
     def _run(self):
         for turn in itertools.count():
             processes = self.server.processes()
-            if self.into.done >= self.most or self.over.is_set():
+            if self.over.is_set():
                 return
             begun = time.monotonic()
             # With 0 a process that has nothing to give back is disturbed as well.

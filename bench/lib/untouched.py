@@ -4,6 +4,7 @@
 Two of each are started. Each pass of the load goes to one of them, then to the other one, in turns. So what differs is the
 trims, and both see the same noise of the machine."""
 
+import math
 import os
 import shutil
 import statistics
@@ -13,45 +14,36 @@ import time
 from server import Refused, Server
 from trims import Sum, Trimming, reasons, trim, write
 
-# Passes after which a server of which no process was trimmed is called left alone.
-ENOUGH = 2
-HEADER = ("server | trims, a second | requests, failed | failed, processes lost, end: untouched | MiB back | stood ms, median, p99 and "
-          "most | MiB after passes, untouched | rate, trimmed by untouched [spread] | back in use | difference")
+# Passes at least: the first one warms up. A server of which no process was trimmed by then is left alone.
+LEAST = 3
+HEADER = ("server | trims, a second | requests | failed, lines failed, processes lost, end: of both | MiB back | stood ms, median, p99 and "
+          "most | MiB after passes, untouched | rate by untouched, median [quartiles] | back in use | difference")
 
 
 class Side:
-    """One of the two, and what became of its load."""
+    """One of the two, and what became of its load: a record for each pass, and for each that only one of them had."""
 
     def __init__(self, server):
         self.server = server
-        self.passes_s, self.mib, self.requests, self.failed, self.broken, self.answered = [], [], 0, 0, [], []
+        self.passes, self.later = [], []
 
     def start(self):
         self.server.start()
         self.first = set(self.server.processes())
 
-    def go(self):
+    def go(self, into):
         """A pass of the load."""
-        begun, answered = time.monotonic(), []
-        for line in self.server.recipe["load"]:
-            ended = self.server.line(line)
-            failed = ended.failed()
-            if failed is None:
-                self.broken.append(f"{line[:60]}: {ended.text[-200:]}")
-            self.requests += ended.requests()
-            self.failed += failed or 0
-            answered.append(ended.answered())
-        self.answered.append(answered)
-        self.passes_s.append(time.monotonic() - begun)
-        self.mib.append(self.server.memory())
+        lines = [self.server.line(line) for line in self.server.recipe["load"]]
+        failures = [ended.failed() for ended in lines]
+        into.append({"seconds": [ended.seconds for ended in lines], "mib": self.server.memory(),
+                     "requests": sum(ended.requests() for ended in lines), "failed": sum(filter(None, failures)),
+                     "broken": failures.count(None), "answered": [ended.answered() for ended in lines],
+                     "said": next((ended.text[-400:] for ended, failed in zip(lines, failures) if failed != 0), None)})
 
     def end(self):
         """Figures at the end. A worker that fell is started anew by its master: so those of the beginning are counted."""
-        lost = len(self.first - set(self.server.processes()))
-        is_alive = self.server.is_alive()
-        status = self.server.end()
-        return {"passes_s": self.passes_s, "requests": self.requests, "failed": self.failed, "broken": self.broken, "lost": lost,
-                "alive": is_alive, "status": status, "mib": self.mib, "answered": self.answered}
+        lost, is_alive = len(self.first - set(self.server.processes())), self.server.is_alive()
+        return {"passes": self.passes, "later": self.later, "lost": lost, "alive": is_alive, "status": self.server.end()}
 
 
 def compared(place, name, options):
@@ -67,12 +59,12 @@ def compared(place, name, options):
         for number in range(10_000):
             for side in (untouched, trimmed) if number % 2 == 0 else (trimmed, untouched):
                 if side is untouched:
-                    side.go()
+                    side.go(side.passes)
                     continue
-                with Trimming(place, side.server, came, options.rate, options.trims):
-                    side.go()
-                seconds += side.passes_s[-1]
-            if came.done >= options.trims or (number + 1 >= ENOUGH and not came.done) or time.monotonic() > until:
+                with Trimming(place, side.server, came, options.rate):
+                    side.go(side.passes)
+                seconds += sum(side.passes[-1]["seconds"])
+            if number + 1 >= LEAST and (came.done >= options.trims or not came.done or time.monotonic() > until):
                 break
         if came.done and options.after:
             again = back_in_use(place, trimmed, options.after)
@@ -88,32 +80,41 @@ def compared(place, name, options):
 
 
 def back_in_use(place, side, seconds):
-    """What one trim of each process gives back, and how much of it is in use again after so many seconds of the same load."""
+    """What one trim of each process gives back, and how much of it is in use again after so many seconds of the same load.
+    A pass without trims comes first."""
+    side.go(side.later)
     before = side.server.memory()
     for pid in side.server.processes():
         trim(place, pid)
-    after, begun, passes = side.server.memory(), time.monotonic(), len(side.passes_s)
+    after, begun = side.server.memory(), time.monotonic()
     while time.monotonic() - begun < seconds and side.server.is_alive():
-        side.go()
-    took, now = time.monotonic() - begun, side.server.memory()
-    del side.passes_s[passes:], side.mib[passes:]  # the other one has none to compare them with
-    return {"before_mib": before, "after_mib": after, "then_mib": now, "seconds": took}
+        side.go(side.later)
+    return {"before_mib": before, "after_mib": after, "then_mib": side.server.memory(), "seconds": time.monotonic() - begun}
+
+
+def total(side, key):
+    return sum(one[key] for one in side["passes"])
+
+
+def is_more(trimmed, untouched):
+    """Whether a count is larger by more than chance, where the untouched one has any."""
+    return trimmed > untouched + (3 * math.sqrt(trimmed + untouched) if untouched else 0)
 
 
 def differences(untouched, trimmed):
     """What the trimmed one did otherwise than the untouched one, in words."""
     found = [f"{what}: {trimmed[key]} in place of {untouched[key]}" for key, what in (("status", "end status"), ("alive", "is alive"))
              if trimmed[key] != untouched[key]]
-    for key, what in (("failed", "failed requests"), ("lost", "processes lost")):
-        if trimmed[key] > untouched[key]:
-            found.append(f"{what}: {trimmed[key]} in place of {untouched[key]}")
-    if len(trimmed["broken"]) > len(untouched["broken"]):
-        found.append(f"lines of load failed: {trimmed['broken'][0]}")
+    counts = [("processes lost", trimmed["lost"], untouched["lost"])]
+    counts += [(what, total(trimmed, key), total(untouched, key)) for key, what in (("failed", "failed requests"), ("broken", "failed lines"))]
+    found.extend(f"{what}: {more} in place of {less}" for what, more, less in counts if is_more(more, less))
+    found.extend(["a pass failed after a trim"] if any(one["broken"] for one in trimmed["later"]) else [])
     # Answers can be compared where none failed, and where they are the same in each pass of the untouched one.
-    for place, expected in enumerate(untouched["answered"][0] if not untouched["failed"] + trimmed["failed"] else []):
-        if all(answered[place] == expected for answered in untouched["answered"][1:]):
-            other = [answered[place] for answered in trimmed["answered"] if answered[place] != expected]
-            found.extend([f"bytes of answers: {other[0]} in place of {expected}"] if other else [])
+    if total(trimmed, "failed") + total(untouched, "failed") == 0:
+        for place, expected in enumerate(untouched["passes"][0]["answered"]):
+            other = [one["answered"][place] for one in trimmed["passes"] if one["answered"][place] != expected]
+            if other and all(one["answered"][place] == expected for one in untouched["passes"]):
+                found.append(f"bytes of answers: {other[0]} in place of {expected}")
     return found
 
 
@@ -124,14 +125,20 @@ def line_of(row):
     reason = f" | left alone: {reasons(row['left_alone'])}" if row["left_alone"] else ""
     if not row["done"]:
         return f"{row['server']} | none{reason} | difference: {difference}"
-    # The first pass of each warms it up.
-    ratios = [a / b for a, b in zip(untouched["passes_s"][1:] or untouched["passes_s"], trimmed["passes_s"][1:] or trimmed["passes_s"])]
-    ends = " and ".join(f"{side['failed'] + len(side['broken'])}, {side['lost']}, {side['status']}" for side in (trimmed, untouched))
+    low, median, high = quartiles(untouched["passes"], trimmed["passes"])
+    failed = " and ".join(f"{total(side, 'failed')}, {total(side, 'broken')}, {side['lost']}, {side['status']}" for side in (trimmed, untouched))
+    mib = ", ".join(f"{statistics.mean(one['mib'] for one in side['passes']):.0f}" for side in (trimmed, untouched))
     stood = row["stood_ms"]
-    return (f"{row['server']} | {row['done']}, {row['a_second']:.1f} | {trimmed['requests']}, {trimmed['failed']} | {ends} | "
+    return (f"{row['server']} | {row['done']}, {row['a_second']:.1f} | {total(trimmed, 'requests')} | {failed} | "
             f"{row['returned_mib']:.1f} of {row['promised_mib']:.1f} | {stood['median']:.2f}, {stood['p99']:.1f}, {stood['most']:.1f} | "
-            f"{statistics.mean(trimmed['mib']):.0f}, {statistics.mean(untouched['mib']):.0f} | {statistics.mean(ratios):.2f} [{min(ratios):.2f}, {max(ratios):.2f}] | "
-            f"{in_use_again(row['back_in_use'])} | {difference}{reason}")
+            f"{mib} | {median:.2f} [{low:.2f}, {high:.2f}] | {in_use_again(row['back_in_use'])} | "
+            f"{difference}{reason}")
+
+
+def quartiles(untouched, trimmed):
+    """Of the rate of the trimmed one by the other one's, a pair for each line of each pass; the first pass warms both up."""
+    pairs = [pair for one, other in list(zip(untouched, trimmed))[1:] for pair in zip(one["seconds"], other["seconds"])]
+    return statistics.quantiles([one / other for one, other in pairs], method="inclusive")
 
 
 def in_use_again(again):
