@@ -12,6 +12,7 @@ pub mod config;
 pub mod context;
 pub mod daemon_status;
 pub mod difference;
+pub mod drop_in;
 pub mod entry;
 pub mod exclusions;
 pub mod flags;

@@ -6,3 +6,4 @@ pub mod candidate;
 pub mod census;
 pub mod chooser;
 pub mod injected;
+pub mod wanted;

@@ -50,7 +50,7 @@ impl Theme {
         match state {
             ProcessState::Trial { .. } => self.coloured(Color::Yellow),
             ProcessState::Settled { .. } | ProcessState::Pinned { .. } => self.coloured(Color::Green),
-            ProcessState::Quarantined { .. } => self.coloured(Color::Red),
+            ProcessState::Quarantined { .. } | ProcessState::Lost { .. } => self.coloured(Color::Red),
             ProcessState::Testing { .. } => self.coloured(Color::Cyan),
             ProcessState::LeftAlone { .. } | ProcessState::Excluded | ProcessState::Unknown => {
                 Style::default()

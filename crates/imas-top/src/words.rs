@@ -47,6 +47,7 @@ fn unit(name: &ServiceUnit) -> String {
 pub(crate) fn state(process: &LiveProcess) -> String {
     let text = match &process.state {
         ProcessState::Trial { candidate, number, of } => format!("trial {number} of {of}: {candidate}"),
+        ProcessState::Lost { candidate } => format!("lost: {candidate}"),
         ProcessState::Settled { candidate, since_unix_s } => match since_unix_s {
             Some(since) => format!("settled: {candidate} since {}", day(*since)),
             None => format!("settled: {candidate}"),

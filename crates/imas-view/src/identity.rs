@@ -14,6 +14,7 @@ use imas_linux::program::Program;
 use imas_linux::running::{self, Running};
 use imas_linux::serving::candidate::RealCandidates;
 use imas_linux::serving::injected::Injected;
+use imas_linux::serving::wanted::asked_in_vain;
 
 use crate::trial_page;
 
@@ -40,6 +41,8 @@ pub(crate) struct Identity {
     pub(crate) candidate: Option<String>,
     pub(crate) settings: Option<BTreeMap<String, String>>,
     pub(crate) injected: Injected,
+    /// The library that its environment asks for and that it lacks.
+    pub(crate) lost: Option<String>,
     /// The page of the process's trial.
     pub(crate) page: Option<PathBuf>,
 }
@@ -76,6 +79,7 @@ fn of(running: &Running, candidates: &RealCandidates) -> Option<Identity> {
         candidate: running.name_of_candidate(candidates).map(str::to_owned),
         settings: settings(running),
         injected: running.injected(),
+        lost: asked_in_vain(running.pid),
         page: trial_page::mapped_page(running),
     })
 }

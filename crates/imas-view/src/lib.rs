@@ -26,7 +26,7 @@
 //! ```text
 //! reading, identity -> tracked ------------+
 //! restart -> program_facts -> program_source -> observer -> snapshot
-//! followed_store, program_cache --^         unfit_files, machine, memory_point --^
+//! followed_store, program_cache --^         unfit_files, lost, machine, memory_point --^
 //! ```
 //!
 //! # What a look costs
@@ -36,6 +36,8 @@
 //!   A program is worked out anew when something about it was stored, and every five minutes.
 //! - The heaps of a process of 16 MiB and more are read once a minute at most, and one that took long less often:
 //!   all looks at heaps together have a third of a per cent of the time.
+//! - Every ten seconds the drop-ins of `imas apply` are read, and of each service that has one the files of the process
+//!   that holds the most memory.
 //! - All this work is bounded by a share of the time since the last look (`budget`): what does not fit is done
 //!   at one of the next looks. The first look does everything.
 
@@ -46,6 +48,7 @@ mod identity;
 pub mod keeps_away;
 mod latency;
 pub mod lives;
+pub mod lost;
 pub mod machine;
 pub mod memory_point;
 pub mod observer;

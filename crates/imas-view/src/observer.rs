@@ -19,6 +19,7 @@ use imas_store::samples::StoredProgram;
 use crate::budget::Budget;
 use crate::identity::Identity;
 use crate::keeps_away;
+use crate::lost::LostByServices;
 use crate::machine;
 use crate::memory_point::MemoryPoint;
 use crate::program_facts::ProgramFacts;
@@ -43,6 +44,7 @@ pub struct ProcessObserver {
     processes: HashMap<u32, Tracked>,
     unfit: UnfitFiles,
     daemon: Daemon,
+    lost: LostByServices,
     first: Option<Instant>,
     last: Option<Instant>,
     point: Option<(u32, Instant, MemoryPoint)>,
@@ -96,6 +98,7 @@ impl ProcessObserver {
             processes: HashMap::new(),
             unfit: UnfitFiles::default(),
             daemon: Daemon::default(),
+            lost: LostByServices::default(),
             first: None,
             last: None,
             point: None,
@@ -114,6 +117,7 @@ impl ProcessObserver {
         self.read_processes(at);
         self.identify(&mut Budget::after(since_last));
         self.daemon.refresh(&self.run_dir);
+        self.lost.refresh(self.processes.values().filter_map(member));
         self.sources.iter_mut().for_each(ProgramSource::refresh);
         let mut problems = self.work_out(&mut Budget::after(since_last));
         self.read_pages(&mut Budget::after(since_last));
@@ -253,7 +257,7 @@ impl ProcessObserver {
             returnable_bytes: tracked.returnable_bytes,
             growth_bytes_per_hour: tracked.growth_per_hour(),
             cpu_share: tracked.cpu_share,
-            state: self.state(identity, facts),
+            state: self.state(tracked, identity, facts),
             quarantined: facts.map(|facts| facts.quarantined.clone()).unwrap_or_default(),
             gain: self.gain(tracked, identity, facts),
         })
@@ -291,7 +295,10 @@ impl ProcessObserver {
         })
     }
 
-    fn state(&self, identity: &Identity, facts: Option<&ProgramFacts>) -> ProcessState {
+    fn state(&self, tracked: &Tracked, identity: &Identity, facts: Option<&ProgramFacts>) -> ProcessState {
+        if let Some(candidate) = self.lost.of(tracked.now.pid).or_else(|| tracked.lost()) {
+            return ProcessState::Lost { candidate: candidate.to_owned() };
+        }
         let path = identity.program.path.to_string_lossy();
         match (facts, identity.candidate.as_deref()) {
             (Some(facts), on) if identity.injected == Injected::Hook => {
@@ -310,6 +317,11 @@ impl ProcessObserver {
 fn found(sources: &[ProgramSource], identity: &Identity) -> Option<(usize, StoredProgram)> {
     let mut known = sources.iter().enumerate();
     known.find_map(|(at, source)| Some((at, source.program_of(identity)?.clone())))
+}
+
+/// The service of the system's manager that a process is of.
+fn member(tracked: &Tracked) -> Option<(&str, u32)> {
+    Some((tracked.identity.as_ref()?.unit.as_ref()?.system_name()?, tracked.now.pid))
 }
 
 fn named(identity: &Identity, stored: Option<&StoredProgram>) -> String {

@@ -109,6 +109,11 @@ pub enum ProcessState {
         /// The most trials of a candidate; fewer may do.
         of: u32,
     },
+    /// The candidate that it was started with, or that its service was given, does not serve.
+    Lost {
+        /// The candidate, or its library.
+        candidate: String,
+    },
     /// The tests are done.
     Settled {
         /// The candidate of the next starts.

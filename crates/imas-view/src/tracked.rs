@@ -95,12 +95,14 @@ impl Tracked {
         match identify(self.now.pid, candidates) {
             Identified::Known(identity) => {
                 let is_same = self.identity.as_ref().is_some_and(|known| *known == *identity);
+                // Right after an exec its libraries are not loaded yet.
+                let is_settled = is_old && identity.lost.is_none();
                 if !is_same {
                     // They were of what it executed before.
                     (self.live_bytes, self.returnable_bytes) = (None, None);
                 }
                 (self.identity, self.is_hidden) = (Some(*identity), false);
-                self.identified = Some((Instant::now(), is_old || is_same));
+                self.identified = Some((Instant::now(), is_settled || is_same));
             }
             Identified::Hidden => {
                 (self.identity, self.is_hidden) = (None, true);
@@ -109,6 +111,12 @@ impl Tracked {
             Identified::NotNow => {}
         }
         self.is_unseen = self.is_among_unseen();
+    }
+
+    /// The library that it asked for and lacks, at two looks.
+    pub(crate) fn lost(&self) -> Option<&str> {
+        let is_final = self.identified.is_some_and(|(_, is_final)| is_final);
+        self.identity.as_ref()?.lost.as_deref().filter(|_| is_final)
     }
 
     fn is_among_unseen(&self) -> bool {

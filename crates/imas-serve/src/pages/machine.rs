@@ -188,6 +188,7 @@ fn state(state: &ProcessState) -> String {
         ProcessState::Trial { candidate, number, of } => {
             format!("trial {number} of at most {of} of {candidate}")
         }
+        ProcessState::Lost { candidate } => format!("lost: {} does not serve", printable::name(candidate)),
         ProcessState::Settled { candidate, .. } => format!("settled on {candidate}"),
         ProcessState::Testing { trials, next } => {
             format!("testing: {} made, {next} next", counted(*trials, "trial"))

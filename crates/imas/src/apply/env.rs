@@ -15,14 +15,14 @@ use imas_linux::environment::{Libraries, Reach, Variables};
 
 use serde_json::json;
 
-use crate::apply::{choice, drop_in};
+use crate::apply::choice;
 use crate::command_line::cli::Places;
 use crate::command_line::service_args::{EnvArgs, Format};
 use crate::stored::profile::find;
 use imas_cli::message::Hinted;
 use imas_cli::{message, output};
 use imas_engine::context::Context;
-use imas_engine::{lasting, lasting_settings};
+use imas_engine::{drop_in, lasting, lasting_settings};
 use imas_view::program_view::state;
 
 pub(crate) fn run(args: &EnvArgs, places: &Places, context: &Context) -> Result<ExitCode> {

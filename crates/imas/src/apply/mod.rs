@@ -5,7 +5,6 @@
 pub(crate) mod applied;
 pub(crate) mod bundle;
 pub(crate) mod choice;
-pub(crate) mod drop_in;
 pub(crate) mod env;
 mod held_free;
 pub(crate) mod of_runtime;
@@ -32,7 +31,6 @@ use imas_linux::trust;
 use imas_store::domain::Domain;
 
 use self::applied::Applied;
-use self::drop_in::Found;
 use self::unit::{Unit, below, systemctl};
 use self::watch::WatchRecord;
 use crate::command_line::service_args::{ApplyArgs, WriteArgs};
@@ -40,6 +38,7 @@ use imas_cli::message::{self, Hinted};
 use imas_cli::output;
 use imas_cli::when::span;
 use imas_engine::context::Context;
+use imas_engine::drop_in::{self, Found};
 use imas_engine::lasting_settings;
 use imas_view::program_view::state;
 use imas_view::settled;

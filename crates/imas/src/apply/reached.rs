@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::elf::Unfit;
-use imas_linux::environment::GUARD;
 use imas_linux::in_time::ROOT;
 use imas_linux::program::{Command, Program, is_privileged};
-use imas_linux::{foreign_file, process, running};
+use imas_linux::serving::wanted::WantedLibraries;
+use imas_linux::{foreign_file, running};
 
 use crate::apply::unit::Unit;
 use imas_cli::message::{self, Hinted};
@@ -98,33 +98,8 @@ pub(super) fn warn_if_unserved(name: &str, preload: &str) {
 /// The process of the unit that holds the most memory, where it lacks what is preloaded; `None` where it has that, where
 /// nothing of ours is preloaded, and where no process can be looked into.
 pub(super) fn unserved(unit: &Unit, preload: &str) -> Option<String> {
-    let wanted = loaded_by(preload)?;
+    let wanted = WantedLibraries::of_preload(preload)?;
     let processes = running::all().into_iter().filter(|process| unit.has(process));
-    let sized = processes.filter_map(|process| Some((process::resident_bytes(process.pid)?, process)));
-    let (_, largest) = sized.max_by_key(|(bytes, _)| *bytes)?;
-    let has_all = wanted.iter().all(|name| largest.files().named(name).is_some());
-    (!has_all).then(|| format!("process {} ({})", largest.pid, largest.program))
-}
-
-/// The names of the guard and of what follows it, which is the allocator where the candidate has one.
-fn loaded_by(preload: &str) -> Option<Vec<&str>> {
-    let entries = preload.split([':', ' ']).filter(|entry| !entry.is_empty());
-    let names: Vec<&str> = entries.map(|entry| entry.rsplit('/').next().unwrap_or(entry)).collect();
-    let guard = names.iter().position(|name| *name == GUARD)?;
-    Some(names[guard..].iter().take(2).copied().collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_guard_and_what_follows_it_have_to_be_there() {
-        assert_eq!(
-            loaded_by("/l/libimas-guard.so:/l/$LIB/libje.so:/u/own.so"),
-            Some(vec![GUARD, "libje.so"])
-        );
-        assert_eq!(loaded_by("/l/libimas-giveback.so:/l/libimas-guard.so"), Some(vec![GUARD]));
-        assert_eq!(loaded_by("/u/own.so"), None, "settings alone load nothing");
-    }
+    let largest = running::one(wanted.missed_by(processes.map(|process| process.pid))?)?;
+    Some(format!("process {} ({})", largest.pid, largest.program))
 }

@@ -10,10 +10,10 @@ use imas_cli::message::{self, Hinted};
 use imas_cli::output;
 use imas_linux::trust;
 
-use super::drop_in::{self, Found};
 use super::unit::{self, Unit, systemctl};
 use super::{LEFT_ALONE, left_alone};
 use crate::command_line::service_args::{TrimArgs, TrimEvery};
+use imas_engine::drop_in::{self, Found};
 
 /// Least pages that are worth a thread's pause again and again, MiB.
 const LEAST_MIB: u64 = 32;

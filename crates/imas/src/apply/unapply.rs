@@ -8,9 +8,9 @@ use anyhow::Result;
 use imas_cli::message;
 
 use super::applied::{self, Applied};
-use super::drop_in::{self, Found};
 use super::{LEFT_ALONE, end_watch, left_alone, root_of, take_effect, unit};
 use crate::command_line::service_args::{UnapplyArgs, WriteArgs};
+use imas_engine::drop_in::{self, Found};
 
 pub(crate) fn unapply(args: &UnapplyArgs) -> Result<ExitCode> {
     let names = match &args.unit {

@@ -12,8 +12,8 @@ use imas_linux::program::{Command, Program};
 use imas_linux::running::Running;
 use imas_linux::undone::undone;
 
-use super::drop_in::{self, Found};
 use super::unit_files;
+use imas_engine::drop_in::{self, Found};
 
 use crate::command_line::wrapper;
 use imas_cli::message::Hinted;

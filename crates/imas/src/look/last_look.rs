@@ -56,7 +56,7 @@ impl LastLook {
     /// Writes the file for the next look. If that fails, the next look shows no growth.
     pub(crate) fn keep(&self) {
         if let Ok(text) = serde_json::to_string(&self.now) {
-            let _ = crate::apply::drop_in::write(&self.file, &text);
+            let _ = imas_engine::drop_in::write(&self.file, &text);
         }
     }
 }

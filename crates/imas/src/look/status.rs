@@ -25,6 +25,7 @@ use crate::command_line::cli::{RulesArgs, StatusArgs};
 use imas_cli::output;
 use imas_cli::when::when;
 use imas_engine::context::Context;
+use imas_view::lost::{LostCandidate, lost_candidates};
 use imas_view::sharing;
 
 /// Exit status for "the daemon does not run".
@@ -68,6 +69,8 @@ struct Report {
     ineligible: Vec<IneligibleProgram>,
     /// Services that `imas apply --watch` changed.
     watched: Vec<WatchRecord>,
+    /// Processes that lack the candidate they should have.
+    lost: Vec<LostCandidate>,
 }
 
 pub(crate) fn run(args: &StatusArgs, context: &Context) -> Result<ExitCode> {
@@ -119,6 +122,7 @@ impl Report {
             serving: ProcessCensus::now(&LibraryNames::of(context.catalogue.candidates()), SYSTEM).serving,
             ineligible: IneligibleProgram::read_all(&args.run_dir),
             watched: crate::apply::watch::records(),
+            lost: lost_candidates(),
         })
     }
 
@@ -133,6 +137,7 @@ impl Report {
             "serving": self.serving,
             "ineligible": self.ineligible,
             "watched": self.watched,
+            "lost": self.lost,
         })
     }
 
@@ -154,6 +159,7 @@ impl Report {
         }
         text + &program_table(&self.programs)
             + &serving_table(&self.serving)
+            + &lost_table(&self.lost)
             + &watched_table(&self.watched)
             + &ineligible_table(&self.ineligible)
     }
@@ -198,6 +204,19 @@ fn serving_table(serving: &[Serving]) -> String {
         ]
     });
     table(&["running now", "served by", "", "processes"], rows.collect())
+}
+
+fn lost_table(lost: &[LostCandidate]) -> String {
+    let rows = lost.iter().map(|one| {
+        let process = format!("{} ({})", one.pid, printable::name(&one.program));
+        vec![printable::name(&one.candidate).into_owned(), one.unit.clone().unwrap_or_default(), process]
+    });
+    let table = table(&["does not serve", "service", "process"], rows.collect());
+    if table.is_empty() {
+        table
+    } else {
+        table + "\nit was lost, or never there: 'imas explain --pid PID' says what serves"
+    }
 }
 
 fn watched_table(watched: &[WatchRecord]) -> String {

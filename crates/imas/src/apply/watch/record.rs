@@ -139,7 +139,7 @@ impl WatchRecord {
     }
 
     pub(super) fn write(&self) -> Result<()> {
-        crate::apply::drop_in::write(&file(&self.unit), &serde_json::to_string(self)?)
+        imas_engine::drop_in::write(&file(&self.unit), &serde_json::to_string(self)?)
     }
 
     /// One line for `imas status`.

@@ -37,7 +37,7 @@ fn text(unit: &str, imas: &str) -> String {
 /// Writes the unit's file and enables it, so that it starts now and at each boot.
 pub(super) fn start(unit: &str) -> Result<()> {
     let imas = std::env::current_exe().context("the path of imas")?;
-    crate::apply::drop_in::write(&file(unit), &text(unit, &imas.to_string_lossy()))?;
+    imas_engine::drop_in::write(&file(unit), &text(unit, &imas.to_string_lossy()))?;
     systemctl(&["daemon-reload"])?;
     systemctl(&["enable", "--quiet", "--", &name(unit)])?;
     systemctl(&["restart", "--", &name(unit)])?;

@@ -12,10 +12,10 @@ use imas_linux::clock::now_unix_s;
 use super::figures::{self, UnitState};
 use super::record::{self, After, GoingBack, MemoryPoint, Outcome, WatchRecord};
 use super::{journal, judge, watch_unit, way_back};
-use crate::apply::drop_in::{self, Found};
 use crate::apply::reached;
 use crate::apply::unit::{Unit, systemctl};
 use imas_cli::message;
+use imas_engine::drop_in::{self, Found};
 
 /// Most failures come within this time after the start. Meanwhile the pauses are the shortest.
 const FIRST_S: f64 = 300.0;

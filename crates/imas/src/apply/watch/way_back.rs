@@ -8,8 +8,8 @@ use anyhow::{Result, bail};
 
 use super::figures::UnitState;
 use super::record::WatchRecord;
-use crate::apply::drop_in::{self, Found};
 use crate::apply::unit::systemctl;
+use imas_engine::drop_in::{self, Found};
 
 const POLL: Duration = Duration::from_millis(200);
 /// Time for the unit to end and to begin to start again.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The files that imas writes for systemd: the drop-in of `imas apply`, the timer of `imas trim`. A mark and a check sum identify it, so that only an unedited
-//! file of imas is ever removed.
+//! The files that imas writes for systemd: the drop-in of `imas apply`, the timer of `imas trim`. A mark and a check sum
+//! identify it, so that only an unedited file of imas is ever removed.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -9,14 +9,14 @@ use anyhow::{Context as _, Result};
 use imas_cli::message::{self, Hinted};
 
 /// Name of the file in `UNIT.d`.
-pub(crate) const NAME: &str = "50-imas.conf";
+pub const NAME: &str = "50-imas.conf";
 /// Beginning of a line that says what the unit itself sets.
-pub(crate) const WAS: &str = "# was ";
+pub const WAS: &str = "# was ";
 const MARK: &str = "# Made by imas, check sum ";
 
 /// File at a drop-in's place.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Found {
+pub enum Found {
     /// No file.
     Nothing,
     /// Text that we wrote, unchanged.
@@ -26,12 +26,14 @@ pub(crate) enum Found {
 }
 
 /// Path of the unit's drop-in below the root.
-pub(crate) fn path(root: &Path, unit: &str) -> PathBuf {
+#[must_use]
+pub fn path(root: &Path, unit: &str) -> PathBuf {
     root.join("etc/systemd/system").join(format!("{unit}.d")).join(NAME)
 }
 
 /// The file's whole text. `replaced` has the values that the unit sets itself and that no variable notes.
-pub(crate) fn text(
+#[must_use]
+pub fn text(
     unit: &str,
     candidate: &str,
     variables: &[(String, String)],
@@ -50,23 +52,27 @@ pub(crate) fn text(
 }
 
 /// The text with the mark and the check sum in front, by which [`find`] knows it.
-pub(crate) fn marked(body: &str) -> String {
+#[must_use]
+pub fn marked(body: &str) -> String {
     format!("{MARK}{:016x}\n{body}", check_sum(body))
 }
 
 /// The candidate in a text of ours.
-pub(crate) fn candidate(text: &str) -> Option<&str> {
+#[must_use]
+pub fn candidate(text: &str) -> Option<&str> {
     let line = text.lines().nth(1)?.strip_prefix("# ")?;
     line.split_once(" for ").map(|(candidate, _)| candidate)
 }
 
 /// The preloaded libraries in a text of ours.
-pub(crate) fn preload(text: &str) -> Option<&str> {
+#[must_use]
+pub fn preload(text: &str) -> Option<&str> {
     text.lines().find_map(|line| line.strip_prefix("Environment=\"LD_PRELOAD=")?.strip_suffix('"'))
 }
 
 /// One `Environment=` line. Quoted as systemd.syntax(7) has it; `%` begins a specifier.
-pub(crate) fn line(name: &str, value: &str) -> String {
+#[must_use]
+pub fn line(name: &str, value: &str) -> String {
     let mut quoted = String::new();
     for sign in value.chars() {
         match sign {
@@ -80,7 +86,10 @@ pub(crate) fn line(name: &str, value: &str) -> String {
 }
 
 /// Looks at the file.
-pub(crate) fn find(file: &Path) -> Result<Found> {
+///
+/// # Errors
+/// When the file cannot be read.
+pub fn find(file: &Path) -> Result<Found> {
     let text = match std::fs::read_to_string(file) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Found::Nothing),
@@ -95,7 +104,10 @@ pub(crate) fn find(file: &Path) -> Result<Found> {
 }
 
 /// Refuses a file that a link leads out of the root: the link of an image is meant for the image.
-pub(crate) fn check_below(root: &Path, file: &Path) -> Result<()> {
+///
+/// # Errors
+/// For such a file.
+pub fn check_below(root: &Path, file: &Path) -> Result<()> {
     let Ok(root) = std::fs::canonicalize(root) else { return Ok(()) }; // nothing is below it
     let folder = file.ancestors().skip(1).find_map(|folder| std::fs::canonicalize(folder).ok());
     match folder {
@@ -108,7 +120,10 @@ pub(crate) fn check_below(root: &Path, file: &Path) -> Result<()> {
 }
 
 /// Writes it in one step: a file beside it, then a rename. The manager reads such files at any time.
-pub(crate) fn write(file: &Path, text: &str) -> Result<()> {
+///
+/// # Errors
+/// When its folder or the file cannot be written.
+pub fn write(file: &Path, text: &str) -> Result<()> {
     let shown = || file.display().to_string();
     let folder = file.parent().with_context(shown)?;
     std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
@@ -122,7 +137,10 @@ pub(crate) fn write(file: &Path, text: &str) -> Result<()> {
 }
 
 /// Removes it, and its folder when that is empty then.
-pub(crate) fn remove(file: &Path) -> Result<()> {
+///
+/// # Errors
+/// When it cannot be removed.
+pub fn remove(file: &Path) -> Result<()> {
     std::fs::remove_file(file).with_context(|| file.display().to_string())?;
     if let Some(folder) = file.parent() {
         let _ = std::fs::remove_dir(folder); // other drop-ins keep it there
@@ -131,7 +149,8 @@ pub(crate) fn remove(file: &Path) -> Result<()> {
 }
 
 /// The error, with the way out where that is root's right.
-pub(crate) fn advised(error: anyhow::Error) -> anyhow::Error {
+#[must_use]
+pub fn advised(error: anyhow::Error) -> anyhow::Error {
     match message::is_denied(&error) {
         true => Hinted::error(format!("{error:#}"), "root may change services: the same with sudo"),
         false => error,
