@@ -56,6 +56,15 @@ fn version_behind<'a>(name: &'a str, begin: &str) -> Option<&'a str> {
     is_sound.then_some(version)
 }
 
+/// Returns the name of a library up to the first number of its version, by which the loader looks for it:
+/// `libx.so.2` of `libx.so.2.0`. `None` where the name has no version.
+pub(crate) fn release(file: &Path) -> Option<&str> {
+    let name = file_name(file);
+    let version = name.find(".so.")? + ".so.".len();
+    let digits = name[version..].bytes().take_while(u8::is_ascii_digit).count();
+    (digits > 0).then(|| &name[..version + digits])
+}
+
 /// Returns the last part of a path without what the kernel adds; empty where it is not UTF-8.
 #[must_use]
 pub fn file_name(file: &Path) -> &str {

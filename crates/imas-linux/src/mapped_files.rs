@@ -14,7 +14,7 @@ use procfs::process::{MMapPath, MemoryMap};
 
 use crate::environment::GUARD;
 use crate::foreign_process::{self, Finding, MOST_OF_MAPPED_FILES as MOST_BYTES};
-use crate::library_name::{CLibrary, file_name, former_path};
+use crate::library_name::{CLibrary, file_name, former_path, release};
 use crate::living_thread;
 use crate::mapping_text::of_task;
 use crate::replaced_libraries::{ReplacedLibraries, may_be_replaced};
@@ -90,6 +90,13 @@ impl MappedFiles {
     /// memory does not say.
     pub(crate) fn replaced_defines_malloc(&self, file: &Path) -> Option<bool> {
         self.replaced.get(file).copied().flatten()
+    }
+
+    /// Whether an earlier version of the library is mapped, whose file an upgrade has removed.
+    pub(crate) fn has_earlier(&self, library: &Path) -> bool {
+        let is_earlier =
+            |file: &PathBuf| file.parent() == library.parent() && release(file) == release(library);
+        release(library).is_some() && self.replaced.keys().any(is_earlier)
     }
 
     /// Returns the C library; `None` where none is mapped, as in a static program.

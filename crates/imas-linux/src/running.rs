@@ -189,10 +189,13 @@ impl Running {
         variables
     }
 
-    /// Whether the library is mapped, from its own place or from beside the guard, where a bundle has it.
+    /// Whether the library is mapped: from its own place, as it was there before an upgrade, or from beside the guard,
+    /// where a bundle has it.
     pub(crate) fn maps(&self, library: &Path) -> bool {
         let beside = || Some(self.mapped.folder_of_guard()?.join(library.file_name()?));
-        self.mapped.contains(library) || beside().is_some_and(|file| self.mapped.contains(&file))
+        self.mapped.contains(library)
+            || self.mapped.has_earlier(library)
+            || beside().is_some_and(|file| self.mapped.contains(&file))
     }
 }
 

@@ -8,6 +8,7 @@ use crate::library_name::{is_of_glibc, version_in_name};
 use crate::serving::candidate::RealCandidates;
 use crate::serving::chooser::{Choice, Chooser};
 use crate::serving::injected::Injected;
+use crate::serving::wanted::WantedLibraries;
 
 /// A program that loads libraries by their paths, and waits.
 const LOADS: &str = "import ctypes, sys\nfor path in sys.argv[1:]: ctypes.CDLL(path)\n\
@@ -22,6 +23,8 @@ enum Fate {
     /// It has another name, under which a server of files keeps what a client has open.
     KeptByServer,
     FolderMoved,
+    /// Its name is a link, behind which another version lies now.
+    Upgraded,
 }
 
 struct Loaded {
@@ -36,7 +39,12 @@ impl Loaded {
         std::fs::create_dir(&place).unwrap();
         for (name, source) in libraries {
             let soname = format!("-Wl,-soname,{name}");
+            let file = place.join(name);
             imas_testing::compiled(&place, name, source, &["-shared", "-fPIC", &soname]);
+            if matches!(fate, Fate::Upgraded) && is_versioned(name) {
+                std::fs::rename(&file, version(&file, 0)).unwrap();
+                std::os::unix::fs::symlink(version(&file, 0), &file).unwrap();
+            }
         }
         let mut command = Command::new("python3");
         command.args(["-c", LOADS]).args(libraries.iter().map(|(name, _)| place.join(name)));
@@ -51,6 +59,13 @@ impl Loaded {
                     std::fs::rename(place.join("new"), &file).unwrap();
                 }
                 Fate::Removed => std::fs::remove_file(&file).unwrap(),
+                Fate::Upgraded if !is_versioned(name) => {}
+                Fate::Upgraded => {
+                    std::fs::copy(version(&file, 0), version(&file, 1)).unwrap();
+                    std::fs::remove_file(version(&file, 0)).unwrap();
+                    std::fs::remove_file(&file).unwrap();
+                    std::os::unix::fs::symlink(version(&file, 1), &file).unwrap();
+                }
                 Fate::KeptByServer => std::fs::rename(&file, place.join(format!(".nfs0000{at}"))).unwrap(),
             }
         }
@@ -63,6 +78,15 @@ impl Loaded {
     fn running(&self) -> crate::running::Running {
         crate::running::one(self.child.id()).unwrap()
     }
+}
+
+fn is_versioned(name: &str) -> bool {
+    name.contains(".so.")
+}
+
+/// The file of that version behind the link.
+fn version(link: &Path, number: u8) -> PathBuf {
+    PathBuf::from(format!("{}.{number}", link.display()))
 }
 
 impl Drop for Loaded {
@@ -97,7 +121,36 @@ fn what_serves_is_known_whatever_becomes_of_its_files() {
         let is_gone = matches!(fate, Fate::Replaced | Fate::Removed | Fate::KeptByServer);
         assert_eq!(running.files().is_replaced("libjemalloc.so"), is_gone, "{fate:?}");
         assert_eq!(running.files().has_replaced_library(), is_gone, "{fate:?}");
+        let wanted = |list| WantedLibraries::of_preload(list).unwrap().is_in(running.files());
+        assert!(wanted("/i/libimas-guard.so:/l/libjemalloc.so"), "{fate:?}");
+        assert!(!wanted("/i/libimas-guard.so:/l/libhoard.so"), "{fate:?}");
     }
+}
+
+/// A library of the distribution has its version in its name: an upgrade puts another file behind the link.
+#[test]
+fn what_serves_is_known_after_an_upgrade_of_the_distribution() {
+    let loaded =
+        Loaded::with(&[("libimas-guard.so", "int of_guard;"), ("libx.so.2", MALLOC)], Fate::Upgraded);
+    let link = loaded.folder.path().canonicalize().unwrap().join("lib/libx.so.2");
+    let named = |name: &str, library: PathBuf| crate::catalogue::CatalogueCandidate {
+        name: name.into(),
+        allocator: name.into(),
+        library: Some(library),
+        ..Default::default()
+    };
+    let candidates = [named("distro-x", link.clone()), named("other", link.with_file_name("libx.so.20"))];
+    let candidates = RealCandidates::of(&candidates);
+    let running = loaded.running();
+    assert!(running.mapped().all(|file| file_name(file) != "libx.so.2.1"), "the new one is not loaded");
+    assert_eq!(running.name_of_candidate(&candidates), Some("distro-x"));
+    assert_eq!(running.allocator(&candidates), "distro-x");
+    assert!(
+        WantedLibraries::of_preload(&format!("/i/libimas-guard.so:{}", link.display()))
+            .unwrap()
+            .is_in(running.files())
+    );
+    assert!(running.files().has_replaced_library());
 }
 
 /// A library with a malloc whose file nobody knows by its name.

@@ -2,6 +2,7 @@
 //! What the runs of `imas bench` brought, by candidate.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use anyhow::Result;
 use imas_cli::format::counted;
@@ -11,6 +12,7 @@ use imas_core::run::RawRun;
 use imas_core::sample::{Ended, is_crash_signal};
 use imas_engine::compared::ComparedCandidate;
 use imas_linux::catalogue::CatalogueCandidate;
+use imas_linux::library_name::CLibrary;
 use imas_linux::measure::RunOutcome;
 use imas_runs::executor::Execution;
 use imas_runs::record::last_line;
@@ -215,7 +217,7 @@ impl<'a> Collector<'a> {
     /// Warns if `system` is not glibc's malloc for this program.
     pub(super) fn system_note(&self) -> Option<String> {
         let served = &self.system()?.counted.iter().find_map(|run| run.sample.as_ref())?.served;
-        (!served.is_empty() && served != "libc.so.6")
+        (!served.is_empty() && CLibrary::of_file(Path::new(served)) != Some(CLibrary::Glibc))
             .then(|| format!("under system, {served} serves this program"))
     }
 }
