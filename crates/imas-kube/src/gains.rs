@@ -34,6 +34,8 @@ pub(crate) struct Gain {
     pub(crate) free: Option<u64>,
     /// Containers with heaps of glibc that could not be read.
     pub(crate) not_readable: usize,
+    /// Containers whose largest process lacks the candidate with which it was started.
+    pub(crate) lost: usize,
     pub(crate) oom_kills: u64,
     /// Number of times that kubelet started them anew.
     pub(crate) restarts: u64,
@@ -84,6 +86,7 @@ impl Gain {
             resident: rows.iter().map(|row| row.resident).sum(),
             free: (!free.is_empty()).then(|| free.iter().sum()),
             not_readable: rows.iter().filter(is_closed).count(),
+            lost: rows.iter().filter(|row| row.lost.is_some()).count(),
             oom_kills: rows.iter().filter_map(|row| row.group.oom_kills).sum(),
             restarts: rows.iter().filter_map(|row| row.restarts).map(u64::from).sum(),
             cpu_s: rows.iter().filter_map(|row| row.group.cpu_s).reduce(|sum, more| sum + more),
@@ -146,6 +149,7 @@ pub(crate) mod tests {
             libc: Libc::Glibc,
             glibc: None,
             library: None,
+            lost: None,
             resident,
             memory: Kinds { anonymous: resident, ..Kinds::default() },
             free,

@@ -20,7 +20,7 @@ type Labels = Vec<(&'static str, String)>;
 type Figure = fn(&Gain) -> Option<f64>;
 
 /// Name, help and value of what each workload has.
-const FIGURES: [(&str, &str, Figure); 8] = [
+const FIGURES: [(&str, &str, Figure); 9] = [
     ("containers", "Containers of the workload on this node", |gain| Some(gain.containers as f64)),
     ("resident_bytes", "Resident memory of their processes", |gain| Some(gain.resident as f64)),
     ("returnable_bytes", "Free pages in glibc's heaps that malloc_trim(0) would return", |gain| {
@@ -28,6 +28,9 @@ const FIGURES: [(&str, &str, Figure); 8] = [
     }),
     ("unreadable_containers", "Containers whose heaps of glibc could not be read", |gain| {
         Some(gain.not_readable as f64)
+    }),
+    ("lost_containers", "Containers whose largest process lacks the candidate it was started with", |gain| {
+        Some(gain.lost as f64)
     }),
     (
         "oom_kills",

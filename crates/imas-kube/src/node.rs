@@ -87,7 +87,12 @@ fn cells(row: &Row) -> Vec<String> {
         shown(row.name.as_ref(), &row.id),
         row.program.display().to_string(),
         format!("{} {}", row.libc, row.glibc.as_deref().unwrap_or_default()).trim_end().to_owned(),
-        or_dash(row.library.clone()),
+        or_dash(
+            row.lost
+                .as_ref()
+                .map(|name| format!("lost: {}", printable::name(name)))
+                .or_else(|| row.library.clone()),
+        ),
         bytes(row.resident),
         or_dash(row.free.map(bytes)),
         or_dash(row.group.nearness().map(percent)),

@@ -8,6 +8,7 @@ use imas_linux::container::Container;
 use imas_linux::living_thread;
 use imas_linux::mapped_files::MappedFiles;
 use imas_linux::resident::ResidentMemory;
+use imas_linux::serving::wanted::asked_in_vain;
 use imas_linux::{process, process_heaps};
 use serde::Serialize;
 
@@ -38,6 +39,8 @@ pub(crate) struct Row {
     pub(crate) glibc: Option<String>,
     /// Library of a candidate that it runs with.
     pub(crate) library: Option<String>,
+    /// Library that the environment of its largest process asks for and that this lacks.
+    pub(crate) lost: Option<String>,
     pub(crate) resident: u64,
     /// Resident bytes by kind.
     pub(crate) memory: Kinds,
@@ -101,6 +104,7 @@ impl Row {
             libc: Libc::of(&files),
             glibc: libc::glibc_version(&files).or(sum.glibc),
             library: candidate_library(&files),
+            lost: asked_in_vain(largest),
             program: inside(largest, program),
             resident: sum.memory.total(),
             memory: sum.memory,
