@@ -4,6 +4,7 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use crate::away::{Away, Next};
 use crate::filter;
 use crate::frame::{self, Before, Laid};
 use crate::memory::Memory;
@@ -37,7 +38,12 @@ pub(crate) fn by_a_thread(pid: u32, site: &TrimSite, bounds: TrimTime) -> Result
         std::thread::Builder::new().name("trim".to_owned()).spawn(move || Procedure::run(pid, site, bounds));
     let ended = traced.map(std::thread::JoinHandle::join);
     match ended {
-        Ok(Ok(done)) => done,
+        Ok(Ok(Ok((done, target)))) => {
+            let resident =
+                done.resident.zip(target.anonymous_bytes()).map(|((before, _), after)| (before, after));
+            Ok(Done { resident, ..done })
+        }
+        Ok(Ok(Err(refusal))) => Err(refusal),
         Ok(Err(_)) => Err(LeftAlone::Kernel("the tracing thread failed".to_owned())),
         Err(error) => Err(LeftAlone::Kernel(error.to_string())),
     }
@@ -79,28 +85,28 @@ struct Judged {
     laid: Laid,
     memory: Memory,
     arenas: usize,
+    next: Next,
 }
 
 impl Procedure {
-    fn run(pid: u32, site: TrimSite, bounds: TrimTime) -> Result<Done, LeftAlone> {
+    fn run(pid: u32, site: TrimSite, bounds: TrimTime) -> Result<(Done, Target), LeftAlone> {
         let target = Target::of(pid)?;
         if target.has_shadow_stack() {
             return Err(LeftAlone::ShadowStack);
         }
         let mut procedure = Self { target, site, until: Instant::now() + bounds.find, tries: 0 };
         let before = procedure.target.anonymous_bytes();
-        let (mut done, laid) = procedure.find()?;
+        let (mut done, away) = procedure.find()?;
         let begun = Instant::now();
-        if procedure.wait_until_back(done.thread, &laid, begun + bounds.end) {
+        if away.was_seen_back(&procedure.target, begun + bounds.end) {
             done.trim_ms = Some(begun.elapsed().as_secs_f64() * 1e3);
         }
-        done.resident = before.zip(procedure.target.anonymous_bytes());
-        Ok(done)
+        done.resident = before.map(|before| (before, before)); // the second one is read once the thread is not traced
+        Ok((done, procedure.target))
     }
 
-    /// Tries threads, the best ones first, until one was let go into malloc_trim. Returns the lowest address of its
-    /// frame and its stack pointer as well.
-    fn find(&mut self) -> Result<(Done, Range), LeftAlone> {
+    /// Tries threads, the best ones first, until one was sent into malloc_trim.
+    fn find(&mut self) -> Result<(Done, Away), LeftAlone> {
         let mut why = "all of them run, or wait elsewhere".to_owned();
         loop {
             for waiting in self.target.waiting() {
@@ -123,7 +129,7 @@ impl Procedure {
         }
     }
 
-    fn attempt(&self, waiting: &Waiting) -> Result<(Done, Range), Failed> {
+    fn attempt(&self, waiting: &Waiting) -> Result<(Done, Away), Failed> {
         let tid = waiting.tid;
         if self.target.is_frozen(tid) {
             return Err(LeftAlone::Standing.into());
@@ -152,23 +158,21 @@ impl Procedure {
             }
             Err(failed) => (None, Err(failed)),
         };
-        let Judged { laid, memory, arenas } = match judged {
+        let Judged { laid, memory, arenas, next } = match judged {
             Ok(judged) => judged,
             Err(failed) => {
                 // A call that EINTR would end is made again all the same.
-                if let Some(next) = next.filter(|next| next.is_again) {
+                if let Some(next) = next.filter(|next| next.for_a_handler.is_some()) {
                     tracee.set_registers(&next.registers)?;
                 }
                 let _ = tracee.let_go(0); // it has ended, perhaps
                 return Err(failed);
             }
         };
-        let range = Range { begin: laid.address, end: laid.address + laid.bytes.len() as u64 };
         let written =
             memory.write(laid.address, &laid.bytes).and_then(|()| tracee.set_registers(&laid.registers));
         // A handler that allocates must not run on top of malloc_trim. The frame has the thread's own mask.
-        let let_go_of = written.and_then(|()| tracee.block(ALL_SIGNALS)).and_then(|()| tracee.let_go(0));
-        let_go_of?;
+        written.and_then(|()| tracee.block(ALL_SIGNALS)).and_then(|()| tracee.go_on())?;
         let done = Done {
             thread: tid,
             call: waiting.call.number,
@@ -178,7 +182,7 @@ impl Procedure {
             tries: self.tries,
             resident: None,
         };
-        Ok((done, range))
+        Ok((done, Away::of(tracee, tid, &laid, next)))
     }
 
     /// Waits until the thread begins its wait anew.
@@ -213,12 +217,13 @@ impl Procedure {
         if result == RESTART_BLOCK && waiting.wait == Wait::ToItsEnd {
             let registers = self.at_its_end(tracee)?;
             *begun = Instant::now();
-            return Ok(Next { registers: frame::behind(&registers), is_again: false });
+            return Ok(Next { registers: frame::behind(&registers), for_a_handler: None });
         }
         if waiting.wait == Wait::ToItsEnd {
             return Err(Unfit::TimeLimit.into());
         }
-        Ok(Next { registers: frame::again(&registers), is_again: true })
+        let for_a_handler = Some(frame::for_a_handler(&registers));
+        Ok(Next { registers: frame::again(&registers), for_a_handler })
     }
 
     /// The registers where the thread leaves its call.
@@ -269,7 +274,7 @@ impl Procedure {
     ) -> Result<Judged, Failed> {
         let memory = Memory::of_thread(self.target.pid)?;
         self.is_same_program(&memory)?;
-        if next.is_again {
+        if next.for_a_handler.is_some() {
             let mut instruction = [0; frame::SYSCALL.len()];
             memory
                 .read(frame::program_counter(&next.registers), &mut instruction)
@@ -300,7 +305,7 @@ impl Procedure {
         let before = Before { registers: next.registers, extended: &extended, blocked: tracee.blocked()? };
         let laid =
             frame::lay(&before, self.site.malloc_trim.0, self.site.sigreturn.0).ok_or(Unfit::NoRoom)?;
-        Ok(Judged { laid, memory, arenas })
+        Ok(Judged { laid, memory, arenas, next: *next })
     }
 
     /// Whether the process still has the code that was found.
@@ -352,24 +357,6 @@ impl Procedure {
             }
         }
     }
-
-    /// Whether the thread was seen in a system call outside of its frame, in time.
-    fn wait_until_back(&self, tid: i32, laid: &Range, until: Instant) -> bool {
-        while Instant::now() < until {
-            match self.target.call(tid) {
-                Some(call) if call.stack >= laid.end => return true,
-                _ => sleep(BETWEEN_LOOKS),
-            }
-        }
-        false
-    }
-}
-
-/// How a thread that stands still goes on after malloc_trim.
-struct Next {
-    registers: Registers,
-    /// Whether its system call is made again.
-    is_again: bool,
 }
 
 /// Lets the thread go with this signal, as it was.

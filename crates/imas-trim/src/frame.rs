@@ -33,6 +33,7 @@ pub(crate) use x86_64::*;
 #[cfg(target_arch = "x86_64")]
 mod x86_64 {
     use super::{Before, Laid, RED_ZONE, Registers};
+    use crate::waits::{EINTR, RESTART_BLOCK, RESTART_UNLESS_HANDLED};
 
     /// Bytes of `rt_sigframe` without the extended registers: return address, context, mask, information.
     const FRAME: usize = 440;
@@ -82,6 +83,21 @@ mod x86_64 {
             orig_rax: u64::MAX,
             ..*registers
         }
+    }
+
+    /// The registers of an interrupted call, so that the kernel ends it if a handler runs that ends such a call, and else
+    /// makes it again. It has forgotten how to continue one, and makes one again that a stop alone would have ended.
+    pub(crate) fn for_a_handler(registers: &Registers) -> Registers {
+        let result = match registers.rax.cast_signed() {
+            EINTR | RESTART_BLOCK => RESTART_UNLESS_HANDLED,
+            result => result,
+        };
+        Registers { rax: result.cast_unsigned(), ..*registers }
+    }
+
+    /// Numbers by which a thread that makes its call again is known: it is in no call, and at its instruction.
+    pub(crate) fn goes_on_at(registers: &Registers) -> (u64, u64, u64) {
+        (registers.rip, registers.rsp, registers.orig_rax)
     }
 
     /// The registers with which the thread goes on behind its call.

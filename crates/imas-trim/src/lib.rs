@@ -8,13 +8,15 @@
 //!
 //! **The tracer may die at any instruction.** All is written below the thread's stack pointer before its registers
 //! are set. They are set so that malloc_trim returns into a signal frame (`frame`), from which the kernel restores
-//! every register, whoever lives. The tracer lets go before malloc_trim begins.
+//! every register, whoever lives. While malloc_trim runs the tracer only watches for a signal (`away`).
 //!
 //! This crate has the only `unsafe` code of the product, in `trace`: calls of ptrace(2). Where the C library is, and
 //! where its arenas are, `imas_linux` finds out. Nothing here opens a path that the process names.
 //!
 //! Frames and registers are those of x86-64. On other machines every process is left alone.
 
+#[cfg(target_arch = "x86_64")]
+mod away;
 #[cfg(target_arch = "x86_64")]
 mod call;
 #[cfg(target_arch = "x86_64")]

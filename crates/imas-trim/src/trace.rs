@@ -88,6 +88,12 @@ impl Tracee {
         done(unsafe { libc::ptrace(libc::PTRACE_SYSCALL, self.0, 0usize, 0usize) })
     }
 
+    /// Lets the thread go on. It stays traced, and stands still for each signal.
+    pub(crate) fn go_on(&self) -> Result<()> {
+        // SAFETY: the request reads no memory of ours.
+        done(unsafe { libc::ptrace(libc::PTRACE_CONT, self.0, 0usize, 0usize) })
+    }
+
     /// Lets the thread go on with this signal, and asks it to stand still again; returns when it does.
     pub(crate) fn hand_on(&self, signal: i32) -> Result<()> {
         // SAFETY: the request reads no memory of ours.

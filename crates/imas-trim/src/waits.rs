@@ -105,12 +105,15 @@ impl Call {
 
 /// Results by which the kernel says that a call was interrupted (`linux/errno.h`, no part of what programs see).
 const INTERRUPTED: [i64; 5] = [
-    -(libc::EINTR as i64),
+    EINTR,
     -512, // ERESTARTSYS
     -513, // ERESTARTNOINTR
-    -514, // ERESTARTNOHAND
+    RESTART_UNLESS_HANDLED,
     RESTART_BLOCK,
 ];
+pub(crate) const EINTR: i64 = -(libc::EINTR as i64);
+/// `ERESTARTNOHAND`: the call is made again unless a handler runs.
+pub(crate) const RESTART_UNLESS_HANDLED: i64 = -514;
 /// The kernel alone knows what is left of its limit.
 pub(crate) const RESTART_BLOCK: i64 = -516;
 

@@ -158,10 +158,10 @@ fn imas_may_be_killed_at_any_moment() {
         return skipped("trims from outside are for x86-64");
     }
     let world = World::new();
-    let (killer, holder) =
-        (compiled(&world, "../../tests/programs/killer.c"), compiled(&world, "../imas-trim/tests/holder.c"));
-    for how in ["read", "poll-limit"] {
-        let mut child = piped::start(world.command(&holder).arg(how));
+    let (killer, waits) =
+        (compiled(&world, "../../tests/programs/killer.c"), compiled(&world, "../imas-trim/tests/waits.c"));
+    for (how, limit_ms) in [("read", "0"), ("poll", "300")] {
+        let mut child = piped::start(world.command(&waits).args([how, limit_ms]));
         let pid = child.id().to_string();
         let (mut killed, begun) = (0, Instant::now());
         loop {
@@ -189,7 +189,10 @@ fn imas_may_be_killed_at_any_moment() {
         drop(child.stdin.take());
         let mut said = String::new();
         std::io::Read::read_to_string(&mut child.stdout.take().unwrap(), &mut said).unwrap();
+        let is_as_ever = |line: &str| ["0 77 ", "1 77 "].iter().any(|wait| line.starts_with(wait));
         assert!(child.wait().unwrap().success() && said.ends_with("as before\n"), "{how}: {said}");
+        let mut waits_seen = said.lines().skip(1).filter(|line| *line != "as before");
+        assert!(waits_seen.all(is_as_ever), "{how}: {said}");
     }
 }
 
