@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A thread on its way through malloc_trim. It is traced until it is back.
 //!
-//! Signals are blocked meanwhile. One that comes is delivered behind the signal frame, before the interrupted call is made
-//! again, and the thread would then wait although a handler has run that ends the call. So the thread gets its call back as
-//! it was interrupted, and the kernel ends it or makes it again, as the handler wants it.
+//! Signals are blocked meanwhile. One that comes is delivered behind the signal frame, before the interrupted call
+//! is made again, and the thread would then wait although a handler has run that ends the call. So the thread gets
+//! its call back as it was interrupted, and the kernel ends it or makes it again, as the handler wants it.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -13,8 +13,8 @@ use crate::process::Target;
 use crate::stack::Range;
 use crate::trace::{Registers, Stop, Tracee};
 
-/// Time between two looks whether the thread is back.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
+/// Time between two looks at the threads of a process.
+pub(crate) const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 
 /// Registers with which a thread goes on after malloc_trim.
 #[derive(Debug, Clone, Copy)]
@@ -39,8 +39,8 @@ impl Away {
         Self { tracee: Some(tracee), tid, frame, next }
     }
 
-    /// Whether the thread was seen in a system call outside of its frame, in time. It may be traced until our thread
-    /// ends.
+    /// Whether the thread was seen in a system call outside of its frame, in time. It may be traced until our
+    /// thread ends.
     pub(crate) fn was_seen_back(mut self, target: &Target, until: Instant) -> bool {
         while Instant::now() < until {
             self.hand_signal_on();

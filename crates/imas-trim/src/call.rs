@@ -4,7 +4,7 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::away::{Away, Next};
+use crate::away::{Away, BETWEEN_LOOKS, Next};
 use crate::filter;
 use crate::frame::{self, Before, Laid};
 use crate::memory::Memory;
@@ -21,8 +21,6 @@ const LONGEST_STOP: Duration = Duration::from_millis(200);
 const LONGEST_LOCKS: Duration = Duration::from_millis(20);
 /// Time between two looks at a lock that is held.
 const BETWEEN_LOCKS: Duration = Duration::from_micros(20);
-/// Time between two looks at the threads.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 /// A thread that has begun its wait no longer ago than this may be made to begin it again.
 const JUST_BEGUN: Duration = Duration::from_millis(5);
 /// Most arenas whose locks are looked at.
@@ -101,7 +99,8 @@ impl Procedure {
         if away.was_seen_back(&procedure.target, begun + bounds.end) {
             done.trim_ms = Some(begun.elapsed().as_secs_f64() * 1e3);
         }
-        done.resident = before.map(|before| (before, before)); // the second one is read once the thread is not traced
+        // The second number is read once the thread is not traced.
+        done.resident = before.map(|before| (before, before));
         Ok((done, procedure.target))
     }
 

@@ -85,8 +85,8 @@ mod x86_64 {
         }
     }
 
-    /// The registers of an interrupted call, so that the kernel ends it if a handler runs that ends such a call, and else
-    /// makes it again. It has forgotten how to continue one, and makes one again that a stop alone would have ended.
+    /// The registers of an interrupted call, so that the kernel ends it if a handler runs that ends such a call,
+    /// and else makes it again: also one that it cannot continue by now, or that a stop alone has ended.
     pub(crate) fn for_a_handler(registers: &Registers) -> Registers {
         let result = match registers.rax.cast_signed() {
             EINTR | RESTART_BLOCK => RESTART_UNLESS_HANDLED,

@@ -147,13 +147,17 @@ impl Program {
         self.child.stdin.as_mut().unwrap().write_all(&[letter]).unwrap();
     }
 
+    /// Whether a wait is over that was not read, or is within so many seconds.
+    pub(crate) fn has_seen(&self, seconds: i64) -> bool {
+        let mut input = [PollFd::new(self.answers.get_ref(), PollFlags::IN)];
+        let longest = Timespec { tv_sec: seconds, tv_nsec: 0 };
+        !self.answers.buffer().is_empty() || poll(&mut input, Some(&longest)).unwrap() > 0
+    }
+
     /// The next wait that is over.
     pub(crate) fn seen(&mut self) -> Seen {
+        assert!(self.has_seen(60), "its wait does not end: {self:?}");
         let mut line = String::new();
-        let mut input = [PollFd::new(self.answers.get_ref(), PollFlags::IN)];
-        let longest = Timespec { tv_sec: 60, tv_nsec: 0 };
-        let has_come = !self.answers.buffer().is_empty() || poll(&mut input, Some(&longest)).unwrap() > 0;
-        assert!(has_come, "its wait does not end: {self:?}");
         self.answers.read_line(&mut line).unwrap();
         let words: Vec<i64> = line.split_whitespace().map(|word| word.parse().expect(&line)).collect();
         let [result, code, took, trims] = words[..] else { panic!("{line}") };
