@@ -12,7 +12,7 @@ use crate::process::{Target, Waiting};
 use crate::refusal::{LeftAlone, Unfit};
 use crate::stack::{self, Range, Standing};
 use crate::trace::{Registers, Stop, Tracee};
-use crate::waits::{RESTART_BLOCK, Wait, is_interrupted};
+use crate::waits::Wait;
 use crate::{Done, TrimSite, TrimTime};
 
 /// Time in which a thread stands still once it was asked to. A frozen one does not.
@@ -206,27 +206,24 @@ impl Procedure {
     /// that only the kernel knows, it is waited for first; `begun` is then the time of its end.
     fn goes_on_with(&self, tracee: &Tracee, waiting: &Waiting, begun: &mut Instant) -> Result<Next, Failed> {
         let registers = tracee.registers()?;
-        let Some(result) = frame::result(&registers) else { return Err(Unfit::WentOn.into()) };
-        if !is_interrupted(result) || frame::call_number(&registers) != waiting.call.number {
-            return Err(Unfit::WentOn.into());
-        }
+        let interrupted = frame::interrupted(&registers, &waiting.call).ok_or(Unfit::WentOn)?;
         if frame::stack_pointer(&registers) != waiting.call.stack {
             return Err(Unfit::WentOn.into());
         }
-        if result == RESTART_BLOCK && waiting.wait == Wait::ToItsEnd {
-            let registers = self.at_its_end(tracee)?;
-            *begun = Instant::now();
-            return Ok(Next { registers: frame::behind(&registers), for_a_handler: None });
+        if waiting.wait != Wait::ToItsEnd {
+            let for_a_handler = Some(interrupted.for_a_handler);
+            return Ok(Next { registers: interrupted.again, for_a_handler });
         }
-        if waiting.wait == Wait::ToItsEnd {
+        if !interrupted.may_be_continued {
             return Err(Unfit::TimeLimit.into());
         }
-        let for_a_handler = Some(frame::for_a_handler(&registers));
-        Ok(Next { registers: frame::again(&registers), for_a_handler })
+        let registers = self.at_its_end(tracee, &registers)?;
+        *begun = Instant::now();
+        Ok(Next { registers, for_a_handler: None })
     }
 
-    /// The registers where the thread leaves its call.
-    fn at_its_end(&self, tracee: &Tracee) -> Result<Registers, Failed> {
+    /// The registers with which the thread goes on behind its call, where it leaves it.
+    fn at_its_end(&self, tracee: &Tracee, interrupted: &Registers) -> Result<Registers, Failed> {
         // The first stop is where it enters the call that continues the interrupted one.
         for _ in 0..2 {
             tracee.go_on_to_call()?;
@@ -248,11 +245,7 @@ impl Procedure {
                 }
             }
         }
-        let registers = tracee.registers()?;
-        match frame::result(&registers) {
-            Some(result) if !is_interrupted(result) => Ok(registers),
-            _ => Err(Unfit::WentOn.into()),
-        }
+        Ok(frame::left(&tracee.registers()?, interrupted).ok_or(Unfit::WentOn)?)
     }
 
     /// Lets the thread have the signal that came meanwhile.
@@ -282,8 +275,13 @@ impl Procedure {
                 return Err(Unfit::OtherEntry.into());
             }
         }
-        let thread = frame::thread_pointer(&next.registers);
-        let record = words(&memory, thread, stack::RECORD).ok_or(Unfit::UnknownStack)?;
+        if frame::has_shadow_stack(tracee) {
+            return Err(LeftAlone::ShadowStack.into());
+        }
+        let thread = frame::thread_pointer(tracee, &next.registers)?;
+        let record =
+            if is_first { Some(vec![]) } else { words(&memory, frame::record(thread), frame::RECORD) };
+        let record = record.ok_or(Unfit::UnknownStack)?;
         let pointer = frame::stack_pointer(&next.registers);
         let standing = Standing { pointer, thread, record: &record, mapping, is_first };
         let stack = standing.stack()?;

@@ -13,26 +13,17 @@
 //! This crate has the only `unsafe` code of the product, in `trace`: calls of ptrace(2). Where the C library is, and
 //! where its arenas are, `imas_linux` finds out. Nothing here opens a path that the process names.
 //!
-//! Frames and registers are those of x86-64. On other machines every process is left alone.
+//! What differs between x86-64 and aarch64 is in `frame`, a file for each. There is no other processor.
 
-#[cfg(target_arch = "x86_64")]
 mod away;
-#[cfg(target_arch = "x86_64")]
 mod call;
-#[cfg(target_arch = "x86_64")]
 mod filter;
-#[cfg(target_arch = "x86_64")]
 mod frame;
-#[cfg(target_arch = "x86_64")]
 mod memory;
-#[cfg(target_arch = "x86_64")]
 mod process;
 mod refusal;
-#[cfg(target_arch = "x86_64")]
 mod stack;
-#[cfg(target_arch = "x86_64")]
 mod trace;
-#[cfg(target_arch = "x86_64")]
 mod waits;
 
 use std::time::Duration;
@@ -89,11 +80,5 @@ pub struct Done {
 /// # Errors
 /// When the process must be left alone, with the reason. Nothing was changed then.
 pub fn trim(pid: u32, site: &TrimSite, bounds: TrimTime) -> Result<Done, LeftAlone> {
-    #[cfg(target_arch = "x86_64")]
-    return call::by_a_thread(pid, site, bounds);
-    #[cfg(not(target_arch = "x86_64"))]
-    {
-        let _ = (pid, site, bounds);
-        Err(LeftAlone::Processor)
-    }
+    call::by_a_thread(pid, site, bounds)
 }

@@ -29,8 +29,6 @@ pub enum LeftAlone {
     NoThread(String),
     #[error("the kernel refused: {0}")]
     Kernel(String),
-    #[error("IMAS can do this on x86-64 processors alone")]
-    Processor,
 }
 
 impl LeftAlone {
@@ -40,7 +38,6 @@ impl LeftAlone {
         matches!(self, Self::NoThread(_) | Self::Standing)
     }
 
-    #[cfg(target_arch = "x86_64")]
     pub(crate) fn of_errno(error: &std::io::Error) -> Self {
         match error.raw_os_error() {
             Some(libc::ESRCH | libc::ENOENT) => Self::Ended,
@@ -51,7 +48,6 @@ impl LeftAlone {
 }
 
 /// Why one thread was let go; another one may do.
-#[cfg(target_arch = "x86_64")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unfit {
     /// It went on before it stood still.
@@ -70,7 +66,6 @@ pub(crate) enum Unfit {
     OtherEntry,
 }
 
-#[cfg(target_arch = "x86_64")]
 impl Unfit {
     pub(crate) fn words(self) -> &'static str {
         match self {

@@ -3,20 +3,14 @@
 //!
 //! What lies below a stack pointer is free only on a stack: a goroutine, a fiber or a coroutine may have its stack
 //! between other data, and in a signal handler the stack may be an array of the program. Two stacks are known: the
-//! kernel's own for the first thread (`[stack]`), and the one that glibc's record of the thread names. The record lies
-//! at the thread pointer, and has the stack's begin, size and guard side by side.
+//! kernel's own for the first thread (`[stack]`), and the one that glibc's record of the thread names. The record
+//! begins or ends at the thread pointer, and has the stack's begin, size and guard side by side.
 
+use crate::frame::{RED_ZONE, SIGN};
 use crate::refusal::Unfit;
 
 /// Room that malloc_trim itself may use. It has a few small frames.
 const FOR_TRIM: u64 = 16 << 10;
-/// Bytes below the stack pointer that belong to the program.
-#[cfg(target_arch = "x86_64")]
-pub(crate) const RED_ZONE: u64 = 128;
-#[cfg(target_arch = "aarch64")]
-pub(crate) const RED_ZONE: u64 = 0;
-/// Bytes around the thread pointer where glibc's record of the thread lies (`struct pthread`).
-pub(crate) const RECORD: usize = 0xb00;
 /// Most bytes from the thread pointer to the end of its stack: the record, variables of threads, an alignment.
 const MOST_ABOVE: u64 = 4 << 20;
 /// Most bytes of a stack that are searched for a signal frame.
@@ -90,10 +84,6 @@ impl Standing<'_> {
 /// Whether words of a stack have a signal frame, so that the thread may be in a handler. A handler may have
 /// interrupted malloc, and a process of one thread takes no lock in malloc.
 pub(crate) fn has_signal_frame(words: &[u64]) -> bool {
-    #[cfg(target_arch = "x86_64")]
-    const SIGN: u64 = 0x002b_0000_0000_0033; // code and stack segment of 64 bits, side by side
-    #[cfg(target_arch = "aarch64")]
-    const SIGN: u64 = 0x0000_0210_4650_8001; // FPSIMD_MAGIC and the size of its record
     words.contains(&SIGN)
 }
 
@@ -111,7 +101,7 @@ mod tests {
 
     #[test]
     fn the_stack_is_the_one_that_the_record_of_the_thread_names() {
-        let guard = 0x1000;
+        let guard = rustix::param::page_size() as u64;
         let begin = MAPPING.begin - guard;
         let record = [7, 0, begin, MAPPING.end - begin, guard, guard];
         let pointer = THREAD - 0x2000;
@@ -129,7 +119,7 @@ mod tests {
     #[test]
     fn a_signal_frame_is_seen() {
         assert!(!has_signal_frame(&[1, 2, 3]));
-        assert!(has_signal_frame(&[1, 0x002b_0000_0000_0033, 3]), "its segments");
+        assert!(has_signal_frame(&[1, SIGN, 3]));
     }
 
     proptest! {

@@ -17,6 +17,10 @@ const GENERAL: usize = 1; // NT_PRSTATUS
 const EXTENDED: usize = 0x202; // NT_X86_XSTATE
 #[cfg(target_arch = "aarch64")]
 const EXTENDED: usize = 2; // NT_PRFPREG
+#[cfg(target_arch = "aarch64")]
+const THREAD_POINTER: usize = 0x401; // NT_ARM_TLS
+#[cfg(target_arch = "aarch64")]
+const GUARDED_STACK: usize = 0x410; // NT_ARM_GCS
 /// Most bytes of extended registers: 11 KiB with AMX.
 const MOST_EXTENDED: usize = 64 << 10;
 /// Most instructions of a filter (`BPF_MAXINSNS`).
@@ -133,6 +137,27 @@ impl Tracee {
         let got = unsafe { self.set_of_registers(EXTENDED, bytes.as_mut_ptr(), bytes.len()) }?;
         bytes.truncate(got);
         Ok(bytes)
+    }
+
+    /// The thread pointer.
+    #[cfg(target_arch = "aarch64")]
+    pub(crate) fn thread_pointer(&self) -> Result<u64> {
+        self.first_of(THREAD_POINTER)
+    }
+
+    /// What of its guarded stack the thread has enabled; an error where the kernel or the processor has none.
+    #[cfg(target_arch = "aarch64")]
+    pub(crate) fn guarded_stack(&self) -> Result<u64> {
+        self.first_of(GUARDED_STACK)
+    }
+
+    /// The first number of a set of registers.
+    #[cfg(target_arch = "aarch64")]
+    fn first_of(&self, set: usize) -> Result<u64> {
+        let mut words = [0u64; 8];
+        // SAFETY: the pointer is to that many bytes of ours.
+        let got = unsafe { self.set_of_registers(set, words.as_mut_ptr().cast(), size_of_val(&words)) }?;
+        if got >= 8 { Ok(words[0]) } else { Err(Error::other("an empty set of registers")) }
     }
 
     /// Reads a set of registers; returns its size.

@@ -27,6 +27,8 @@ pub(crate) struct Call {
     pub(crate) arguments: [u64; 6],
     /// Stack pointer.
     pub(crate) stack: u64,
+    /// Address behind the instruction for system calls.
+    pub(crate) instruction: u64,
 }
 
 impl Call {
@@ -39,7 +41,7 @@ impl Call {
         for argument in &mut arguments {
             *argument = numbers.next()??;
         }
-        Some(Self { number, arguments, stack: numbers.next()?? })
+        Some(Self { number, arguments, stack: numbers.next()??, instruction: numbers.next()?? })
     }
 
     /// How the call bears an interruption; None for one that malloc may make, and for any that is not judged here.
@@ -128,7 +130,7 @@ mod tests {
     use proptest::prelude::{any, proptest};
 
     fn call(number: c_long, arguments: [u64; 6]) -> Call {
-        Call { number, arguments, stack: 0 }
+        Call { number, arguments, stack: 0, instruction: 0 }
     }
 
     #[test]
@@ -184,8 +186,8 @@ mod tests {
     fn the_text_of_the_kernel_is_read() {
         let read = Call::parsed("0 0x3 0x7ffd10 0x1000 0x0 0x0 0x5 0x7ffd00 0x7f01\n").unwrap();
         assert_eq!(
-            (read.number, read.arguments, read.stack),
-            (0, [3, 0x7f_fd10, 0x1000, 0, 0, 5], 0x7f_fd00)
+            (read.number, read.arguments, read.stack, read.instruction),
+            (0, [3, 0x7f_fd10, 0x1000, 0, 0, 5], 0x7f_fd00, 0x7f01)
         );
         for text in ["running\n", "-1 0x7ffd 0x7f\n", "", "0 0x3", "0 3 4 5 6 7 8 9 10"] {
             assert_eq!(Call::parsed(text), None, "{text}");

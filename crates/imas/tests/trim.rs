@@ -155,7 +155,7 @@ fn compiled(world: &World, source: &str) -> std::path::PathBuf {
 #[test]
 fn imas_may_be_killed_at_any_moment() {
     if cfg!(not(target_arch = "x86_64")) {
-        return skipped("trims from outside are for x86-64");
+        return skipped("the killer reads registers of x86-64");
     }
     let world = World::new();
     let (killer, waits) =

@@ -17,9 +17,13 @@ use super::memory::Memory;
 use super::process_memory::ProcessMemory;
 use crate::library_name::CLibrary;
 
-/// `mov $15,%rax; syscall`: the instructions to which glibc lets signal handlers return (`__restore_rt`). The kernel
-/// and unwinders know them as well.
+/// The instructions to which signal handlers return, and which the kernel and unwinders know as well: on x86-64 `mov
+/// $15,%rax; syscall` of glibc (`__restore_rt`), on aarch64 `mov x8, #139; svc #0` of the vdso
+/// (`__kernel_rt_sigreturn`).
+#[cfg(target_arch = "x86_64")]
 const SIGRETURN: &[u8] = &[0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
+#[cfg(target_arch = "aarch64")]
+const SIGRETURN: &[u8] = &[0x68, 0x11, 0x80, 0xd2, 0x01, 0, 0, 0xd4];
 /// Bytes of code that are compared again while the thread is stopped.
 const CODE: usize = 16;
 /// Most mappings of code.
@@ -59,7 +63,7 @@ fn site_in(
     let base = InMemory::at(memory, code.base).ok_or_else(|| missing("a table of symbols"))?;
     let malloc_trim = base.symbol(b"malloc_trim").filter(|address| code.has(*address));
     let malloc_trim = malloc_trim.and_then(|address| code_at(memory, address));
-    let sigreturn = code.ranges.iter().find_map(|range| sigreturn_in(memory, *range));
+    let sigreturn = code.of_sigreturn().iter().find_map(|range| sigreturn_in(memory, *range));
     Ok(TrimSite {
         malloc_trim: malloc_trim.ok_or_else(|| missing("malloc_trim"))?,
         sigreturn: sigreturn.ok_or_else(|| missing("the return of signal handlers"))?,
@@ -77,11 +81,16 @@ struct CodeOf {
     base: u64,
     /// First address, and the one after the last, of each mapping that may be executed.
     ranges: Vec<(u64, u64)>,
+    /// The kernel's code in the process.
+    vdso: Option<(u64, u64)>,
     has_two: bool,
 }
 
 impl CodeOf {
     fn add(&mut self, map: &MemoryMap) {
+        if map.pathname == MMapPath::Vdso {
+            self.vdso = Some(map.address);
+        }
         let MMapPath::Path(file) = &map.pathname else { return };
         if CLibrary::of_file(file) != Some(CLibrary::Glibc) {
             return;
@@ -104,6 +113,11 @@ impl CodeOf {
             (_, true) => Err(NotReadable::because("it has two C libraries")),
             _ => Ok(()),
         }
+    }
+
+    /// Mappings that may have the return of signal handlers.
+    fn of_sigreturn(&self) -> &[(u64, u64)] {
+        if cfg!(target_arch = "aarch64") { self.vdso.as_slice() } else { &self.ranges }
     }
 
     fn has(&self, address: u64) -> bool {
@@ -131,7 +145,7 @@ fn sigreturn_in(memory: &dyn Memory, (begin, end): (u64, u64)) -> Option<(u64, [
     None
 }
 
-#[cfg(all(test, target_arch = "x86_64", target_env = "gnu"))]
+#[cfg(all(test, target_env = "gnu"))]
 mod tests {
     use super::*;
     use crate::mapping_text::mappings;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Programs that know nothing of IMAS are trimmed in each kind of wait, many times, and notice nothing.
-#![cfg(target_arch = "x86_64")]
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 #![allow(clippy::print_stdout, reason = "figures of the tests")]
 

@@ -62,7 +62,21 @@ const WITH_LIMIT: [&str; 19] = [
 ];
 /// A handler with SA_RESTART lets these go on.
 const RESTARTED: [&str; 6] = ["read", "recv", "accept", "wait4", "waitid", "mq_receive"];
+/// The oldest calls: x86-64 alone has them.
+const OLDEST: [&str; 4] = ["poll", "select", "epoll_wait", "pause"];
 const NOT_JUDGED: [&str; 2] = ["io_getevents", "futex"];
+
+/// Those that there are on this processor.
+fn here(kinds: &'static [&'static str]) -> impl Iterator<Item = &'static str> {
+    kinds.iter().copied().filter(|kind| cfg!(target_arch = "x86_64") || !OLDEST.contains(kind))
+}
+
+/// Whether a signal that comes while malloc_trim runs ends the wait even where the handler has no SA_RESTART. On aarch64 the
+/// kernel has decided that before a tracer may say anything: there such calls are made again.
+fn is_ended_by_a_handler(kind: &str) -> bool {
+    let has_flag = ["read", "recv", "accept", "wait", "mq_"].iter().any(|begin| kind.starts_with(begin));
+    cfg!(target_arch = "x86_64") || !has_flag
+}
 
 /// A program in one kind of wait, and another one that nobody touches.
 fn pair(waits: &Path, kind: &str, limit_ms: u32, flags: &str) -> (Program, Program) {
@@ -77,7 +91,7 @@ fn a_wait_without_a_limit_goes_on() {
     }
     let folder = tempfile::tempdir().unwrap();
     let waits = compiled(folder.path(), "waits");
-    for (kind, flags) in WITHOUT_LIMIT.iter().flat_map(|kind| [(kind, ""), (kind, "t")]) {
+    for (kind, flags) in here(&WITHOUT_LIMIT).flat_map(|kind| [(kind, ""), (kind, "t")]) {
         let (mut program, mut twin) = pair(&waits, kind, 0, flags);
         for _ in 0..3 {
             program.waits();
@@ -105,8 +119,9 @@ fn a_signal_that_comes_while_malloc_trim_runs_is_no_less_than_one_in_the_wait() 
     }
     let folder = tempfile::tempdir().unwrap();
     let waits = compiled(folder.path(), "waits");
-    let restarted = RESTARTED.iter().map(|kind| (kind, "sr"));
-    let ended = WITHOUT_LIMIT.iter().flat_map(|kind| [(kind, "s"), (kind, "st")]);
+    let restarted = RESTARTED.iter().map(|kind| (*kind, "sr"));
+    let ended = here(&WITHOUT_LIMIT).filter(|kind| is_ended_by_a_handler(kind));
+    let ended = ended.flat_map(|kind| [(kind, "s"), (kind, "st")]);
     for (kind, flags) in ended.chain(restarted) {
         let (mut program, mut twin) = pair(&waits, kind, 0, flags);
         for _ in 0..2 {
@@ -167,7 +182,7 @@ fn a_wait_with_a_limit_ends_in_time() {
     }
     let folder = tempfile::tempdir().unwrap();
     let waits = compiled(folder.path(), "waits");
-    for (kind, flags, must) in WITH_LIMIT.iter().flat_map(|kind| [(kind, "", 8), (kind, "t", 3)]) {
+    for (kind, flags, must) in here(&WITH_LIMIT).flat_map(|kind| [(kind, "", 8), (kind, "t", 3)]) {
         let (mut program, mut twin) = pair(&waits, kind, LIMIT_MS, flags);
         let (is_over, pid, site) = (AtomicBool::new(false), program.pid, program.site.clone());
         let (of_twin, trimmed) = std::thread::scope(|scope| {
@@ -200,7 +215,7 @@ fn a_wait_that_the_kernel_has_continued_ends_as_ever() {
     }
     let folder = tempfile::tempdir().unwrap();
     let waits = compiled(folder.path(), "waits");
-    for kind in ["poll", "nanosleep", "clock_nanosleep"] {
+    for kind in here(&["poll", "nanosleep", "clock_nanosleep"]) {
         let program = Program::start(Command::new(&waits).args([kind, "400"]));
         let was_continued = (0..20).any(|_| {
             program.waits();
