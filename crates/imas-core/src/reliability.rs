@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How far predictions by replay were off, measured: mean and standard deviation of ln(live / predicted), by
-//! figure, candidate and class of program. The one table for all who predict: intervals of `imas replay`, the choice
-//! of `imas bench --quick`, the prior of the policy.
+//! figure, candidate and class of program. The one table for all who predict: intervals of `imas replay`, the prior of
+//! the policy.
 //!
 //! A cell with few programs borrows from the candidate's programs of all classes, and these from all
 //! candidates: each level counts as `BORROWED` programs in the level below. A host's own predictions, once live

@@ -142,7 +142,7 @@ fn looks_that_may_end_the_rounds_share_the_error() {
                     .iter()
                     .map(|one| CandidateRuns { name: one.name.clone(), runs: one.runs[..rounds].to_vec() })
                     .collect();
-                let (comparison, outcome) = look(&so_far, &CountedExits::new(), &options, None);
+                let (comparison, outcome) = look(&so_far, &CountedExits::new(), &options);
                 (outcome != LookOutcome::Open || rounds == 30).then(|| is_any(&comparison.picks))
             }) == Some(true)
         });

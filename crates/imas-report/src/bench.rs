@@ -5,7 +5,6 @@ mod checks;
 mod colour;
 mod column;
 mod layout;
-mod quick;
 mod rounds;
 mod verdict;
 
@@ -26,7 +25,6 @@ pub use checks::check_text;
 pub use colour::coloured;
 pub use column::{BenchColumn, USUAL};
 pub use layout::BenchLayout;
-pub use quick::{PredictedCandidate, QuickReport, RecordedReport, fallback_text};
 pub use rounds::{RoundsEnd, RoundsMade};
 
 use imas_core::printable;
@@ -160,9 +158,6 @@ pub struct BenchReport<Host> {
     /// How many rounds were made, and why no more; None in results from before it was written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rounds: Option<RoundsMade>,
-    /// What `--quick` predicted; None without it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub quick: Option<QuickReport>,
     /// What came of the rules against a baseline.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checks: Vec<BaselineCheck>,
@@ -217,9 +212,6 @@ impl<Host: Serialize> BenchReport<Host> {
         let rows = self.sorted(layout.sort).into_iter().map(|one| self.row(one, attempt));
         text.push_str(&table::markdown(&heads(&attempt.columns), rows));
         text.push_str(&format!("\n{}\n", self.sentence()));
-        if let Some(quick) = &self.quick {
-            text.push_str(&format!("\n{}", quick.markdown(&self.candidates)));
-        }
         for check in &self.checks {
             text.push_str(&format!("\n- {}", check_text(check)));
         }

@@ -75,8 +75,6 @@ pub struct CommandExecutor<'a> {
     pub show_output: bool,
     /// When runs are kept on one CPU.
     pub one_cpu: OneCpuRule,
-    /// Every warm-up is recorded with this.
-    pub recorder: Option<Recorder>,
     /// The CPU that runs are kept on, once it is known whether they are.
     cpu: Cell<Option<usize>>,
 }
@@ -99,7 +97,6 @@ impl<'a> CommandExecutor<'a> {
             input: None,
             show_output: false,
             one_cpu: OneCpuRule::Never,
-            recorder: None,
             cpu: Cell::new(None),
         }
     }
@@ -108,11 +105,6 @@ impl<'a> CommandExecutor<'a> {
     #[must_use]
     pub fn kept_on(&self) -> Option<usize> {
         self.cpu.get()
-    }
-
-    /// Keeps the runs on the CPU that an earlier session chose, until a warm-up decides anew.
-    pub fn keep_on(&self, cpu: Option<usize>) {
-        self.cpu.set(cpu);
     }
 
     fn counted(&self, candidate: &CatalogueCandidate, limits: &RunLimits) -> Result<Execution> {
@@ -172,12 +164,7 @@ impl<'a> CommandExecutor<'a> {
     /// Every warm-up may use all CPUs: of one that is kept on one CPU already nothing can be learnt.
     fn warm_up(&self, candidate: &CatalogueCandidate, limits: &RunLimits) -> Result<Execution> {
         let kept = if self.one_cpu == OneCpuRule::Auto { self.cpu.take() } else { self.cpu.get() };
-        let outcome = match &self.recorder {
-            None => self.plain(candidate, limits)?,
-            Some(recorder) => {
-                self.once(candidate, &recorder.variables(candidate, &inherited(), self.libraries)?, limits)?
-            }
-        };
+        let outcome = self.plain(candidate, limits)?;
         let is_kept = self.one_cpu == OneCpuRule::Auto && outcome.is_serial();
         self.cpu.set(if is_kept { steady_cpu() } else { kept });
         Ok(self.execution(outcome, None))

@@ -9,7 +9,6 @@ mod advise_heaps;
 mod bad_input;
 mod bench;
 mod bench_habits;
-mod bench_quick;
 mod bench_server;
 mod children;
 mod crash;

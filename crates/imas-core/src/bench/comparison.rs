@@ -12,7 +12,6 @@ use super::options::Options;
 use super::outlook::{Outlook, outlook};
 use super::pairs::{Criterion, common_spread, more_runs, pairs, ratio};
 use super::picks::{BenchPicks, Entrant, PassedOver, passed_over, picks};
-use super::quick_goal::QuickGoal;
 use super::run::{CandidateRuns, MedianRun};
 use super::verdict::{Verdict, Word, word};
 use super::warning::{TOO_NOISY, TOO_SHORT_S, TOO_UNSURE, Warning};
@@ -122,16 +121,14 @@ pub fn compare_counted(
     counted: &CountedExits,
     options: &Options,
 ) -> Comparison {
-    look(candidates, counted, options, None).0
+    look(candidates, counted, options).0
 }
 
-/// Comparison as of [`compare_counted`], and whether more rounds would change the answer, or only the answer
-/// to `goal`.
+/// Comparison as of [`compare_counted`], and whether more rounds would change the answer.
 pub fn look(
     candidates: &[CandidateRuns],
     counted: &CountedExits,
     options: &Options,
-    goal: Option<&QuickGoal>,
 ) -> (Comparison, LookOutcome) {
     let system = candidates.iter().find(|c| c.name == SYSTEM).map_or(&[][..], |c| &c.runs);
     let exits = |name: &str| counted.get(name).map_or(&[][..], Vec::as_slice);
@@ -148,8 +145,7 @@ pub fn look(
     let picks = picks(&proven, options);
     let passed_over = passed_over(&proven, &picks, options);
     let outlook = outlook(&entrants, &picks, options);
-    let general = LookOutcome::of(&entrants, &outlook, system.len(), options);
-    let outcome = goal.map_or(general, |goal| goal.outcome(&entrants, &picks, general, options));
+    let outcome = LookOutcome::of(&entrants, &outlook, system.len(), options);
     let comparison = Comparison {
         outlook,
         picks,

@@ -13,8 +13,6 @@ pub enum LookOutcome {
     Settled,
     /// The rounds that are left are far too few to settle it.
     Hopeless,
-    /// No candidate is likely to gain much, by predictions and rounds.
-    Unlikely,
     /// More rounds may settle it.
     Open,
 }
@@ -40,7 +38,7 @@ impl LookOutcome {
 
     /// Outcome for an answer that takes about `more_rounds` further rounds after `rounds`. None: any number
     /// is too few. It is open, or hopeless where far fewer rounds are left.
-    pub(super) fn unless_hopeless(more_rounds: Option<u32>, rounds: usize, options: &Options) -> Self {
+    fn unless_hopeless(more_rounds: Option<u32>, rounds: usize, options: &Options) -> Self {
         let most = options.looks.map_or(usize::MAX, |looks| looks.most as usize);
         let left = most.saturating_sub(rounds);
         let is_too_many = |more: u32| more as usize > left.saturating_mul(FAR_TOO_MANY);

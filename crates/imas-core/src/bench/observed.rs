@@ -6,7 +6,6 @@ use super::eligibility::IneligibleCandidate;
 use super::look_outcome::LookOutcome;
 use super::options::Options;
 use super::prepare::prepare;
-use super::quick_goal::QuickGoal;
 use super::run::CandidateRuns;
 
 /// The runs of one program under all candidates, and what is known beside the measured ones.
@@ -37,12 +36,11 @@ impl Observed {
         (runs, comparison)
     }
 
-    /// What the runs so far say, and whether more rounds would change the answer, or only the answer to
-    /// `goal`.
+    /// What the runs so far say, and whether more rounds would change the answer.
     #[must_use]
-    pub fn look(self, options: &Options, goal: Option<&QuickGoal>) -> (Comparison, LookOutcome) {
+    pub fn look(self, options: &Options) -> (Comparison, LookOutcome) {
         let Self { mut runs, counted, .. } = self;
         prepare(&mut runs);
-        look(&runs, &counted, options, goal)
+        look(&runs, &counted, options)
     }
 }

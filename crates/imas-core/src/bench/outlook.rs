@@ -109,7 +109,7 @@ fn largest_gain(entrants: &[Entrant<'_>]) -> Option<f64> {
 }
 
 /// Rough number of further rounds that would prove the ratio: at least as many as the full confidence takes.
-pub(super) fn rounds_to_be_sure(ratio: PairedRatio, of: usize, options: &Options) -> Option<u32> {
+fn rounds_to_be_sure(ratio: PairedRatio, of: usize, options: &Options) -> Option<u32> {
     const FULL_CONFIDENCE: usize = 6;
     let missing = FULL_CONFIDENCE.max(options.min_runs).saturating_sub(ratio.rounds);
     let missing = u32::try_from(missing).unwrap_or(u32::MAX);

@@ -15,9 +15,6 @@ pub struct Looks {
 impl Looks {
     /// Looks of `imas bench -n auto`.
     pub const AUTO: Self = Self { first: 5, most: 30 };
-    /// Looks of `imas bench -n auto --quick`: predictions may settle the answer sooner.
-    pub const QUICK: Self = Self { first: 3, most: 30 };
-
     /// Looks of `imas bench -n auto` of a server, whose runs take minutes. An interval of five rounds cannot reach 95 %.
     pub const SERVER: Self = Self { first: 6, most: 12 };
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How many rounds a benchmark made, and why no more.
 
-use imas_core::bench::WORTHWHILE;
 use imas_core::plural::counted;
 use serde::{Deserialize, Serialize};
 
@@ -15,8 +14,6 @@ pub enum RoundsEnd {
     Settled,
     /// The rounds that were left would have been far too few to settle it.
     Hopeless,
-    /// No candidate is likely to gain [`WORTHWHILE`], as predictions and rounds show.
-    Unlikely,
     /// The time was up.
     MaxTime,
     /// A signal ended the benchmark.
@@ -43,19 +40,10 @@ impl RoundsMade {
             RoundsEnd::AllMade => return None,
             RoundsEnd::Settled => "more would not change the answer",
             RoundsEnd::Hopeless => "all of them would not settle what is open",
-            RoundsEnd::Unlikely => {
-                let share = WORTHWHILE * 100.0;
-                let why = format!("by them and the predictions no candidate is likely to gain {share:.0} %");
-                return Some(Self::sentence(made, most, &why));
-            }
             RoundsEnd::MaxTime => "the time was up",
             RoundsEnd::Interrupted => "interrupted",
         };
-        Some(Self::sentence(made, most, why))
-    }
-
-    fn sentence(made: u32, most: u32, why: &str) -> String {
         let were = if made == 1 { "was" } else { "were" };
-        format!("{made} of at most {} {were} made: {why}", counted(most, "round"))
+        Some(format!("{made} of at most {} {were} made: {why}", counted(most, "round")))
     }
 }

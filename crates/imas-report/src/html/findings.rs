@@ -135,7 +135,6 @@ impl ProgramFindings {
             kept_on_cpu: None,
             parameters: BTreeMap::new(),
             rounds: None,
-            quick: None,
             checks: vec![],
             warnings: comparison.warnings,
             notes: vec![],

@@ -12,8 +12,7 @@ use imas_report::bench::BenchColumn;
 
 use crate::command_line::complete;
 use crate::command_line::lines_args::LinesArgs;
-use crate::command_line::server_args::{ServerArgs, ServerObjective};
-use crate::command_line::trace_args;
+use crate::command_line::server_args::ServerArgs;
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
@@ -25,7 +24,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "SECONDS", value_parser = imas_engine::seconds::parse_above_0)]
     pub(crate) max_time: Option<f64>,
     /// Counted runs per candidate, which give the paper's figures (ns per operation, fragmentation); not for a
-    /// server [default: 1, with --quick 0]
+    /// server [default: 1]
     #[arg(long, value_name = "N")]
     pub(crate) trials: Option<u32>,
     /// Candidates to compare with system, separated by commas; or `all`. With settings:
@@ -59,8 +58,6 @@ pub(crate) struct BenchArgs {
     #[command(flatten)]
     pub(crate) cost: CostArgs,
     #[command(flatten)]
-    pub(crate) quick: QuickArgs,
-    #[command(flatten)]
     pub(crate) commands: CommandsArgs,
     #[command(flatten)]
     pub(crate) lines: LinesArgs,
@@ -88,7 +85,7 @@ impl BenchArgs {
 
     /// How many counted runs of each candidate of a command.
     pub(crate) fn counted_runs(&self) -> u32 {
-        self.trials.unwrap_or_else(|| u32::from(!self.quick.quick))
+        self.trials.unwrap_or(1)
     }
 }
 
@@ -119,55 +116,6 @@ impl CostArgs {
     pub(crate) fn limits(&self) -> CostLimits {
         let usual = CostLimits::USUAL;
         CostLimits { cpu: self.max_cpu.unwrap_or(usual.cpu), memory: self.max_memory.unwrap_or(usual.memory) }
-    }
-}
-
-/// The answer after fewer runs.
-#[derive(Debug, Args)]
-pub(crate) struct QuickArgs {
-    /// Record one run, replay it under every candidate, and measure only `system` and the two that look best
-    #[arg(long)]
-    pub(crate) quick: bool,
-    /// Stop recording when the raw files take so much; then every candidate is measured
-    #[arg(long, value_name = "SIZE", default_value = "1G", requires = "quick", value_parser = trace_args::size)]
-    pub(crate) trace_limit: u64,
-}
-
-/// What the candidates of `--quick` are chosen by.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum QuickObjective {
-    Cpu,
-    Memory,
-    #[default]
-    Balanced,
-}
-
-impl QuickObjective {
-    /// None: it has no meaning for a command.
-    pub(crate) fn of(given: Option<ServerObjective>) -> Option<Self> {
-        match given {
-            None | Some(ServerObjective::Balanced) => Some(Self::Balanced),
-            Some(ServerObjective::Cpu) => Some(Self::Cpu),
-            Some(ServerObjective::Memory) => Some(Self::Memory),
-            Some(ServerObjective::Latency) => None,
-        }
-    }
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Cpu => "cpu",
-            Self::Memory => "memory",
-            Self::Balanced => "balanced",
-        }
-    }
-
-    /// Weight of CPU in the score, 0 to 1.
-    pub(crate) fn cpu_weight(self) -> f64 {
-        match self {
-            Self::Cpu => 1.0,
-            Self::Memory => 0.0,
-            Self::Balanced => 0.5,
-        }
     }
 }
 

@@ -37,8 +37,7 @@ pub(crate) struct ServerArgs {
     /// All of this from a file
     #[arg(long, value_name = "FILE.toml", value_hint = ValueHint::FilePath, conflicts_with = "ready")]
     pub(crate) service: Option<PathBuf>,
-    /// What the server's pick is to be best at [default: memory]; with --quick what the candidates are
-    /// chosen by: cpu, memory or balanced [default: balanced]
+    /// What the server's pick is to be best at [default: memory]
     #[arg(long, value_enum, value_name = "WHAT")]
     pub(crate) objective: Option<ServerObjective>,
     /// What the server's pick may cost against system, such as 'p99+5%' or 'cpu+2%' [default: both of these]
@@ -75,13 +74,13 @@ impl ServerArgs {
     }
 
     /// An option of a server that is given although no server is; such an option would do nothing.
-    pub(crate) fn stray(&self, is_quick: bool) -> Option<&'static str> {
+    pub(crate) fn stray(&self) -> Option<&'static str> {
         let given = [
             ("--cycles", self.cycles.is_some()),
             ("--idle", self.idle.is_some()),
             ("--day", self.day),
             ("--stop", self.stop.is_some()),
-            ("--objective", self.objective.is_some() && !is_quick),
+            ("--objective", self.objective.is_some()),
             ("--at-most", !self.at_most.is_empty()),
             ("--html", self.html.is_some()),
         ];

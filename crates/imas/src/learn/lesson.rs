@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result, bail};
 use imas_core::reliability::RecordedRunFacts;
 use imas_core::replay_prior::PredictedDifference;
 use imas_engine::compared::{DefaultComparison, compared};
@@ -12,15 +12,13 @@ use imas_engine::replay_knowledge::shipped;
 use imas_linux::catalogue::SYSTEM;
 use imas_linux::clock::now_unix_s;
 use imas_replay::process;
-use imas_replay::replayed::replay;
+use imas_replay::replayed::{ReplayedCandidate, ReplayedCandidates, replay};
 use imas_replay::trace::file::{TraceHeader, TraceProcess};
 use imas_replay::trace::raw::Stop;
-use imas_report::bench::PredictedCandidate;
 use imas_store::predictions::StoredPredictions;
 use imas_store::samples::StoredProgram;
 
 use super::Learner;
-use crate::measure::bench::quick::ratios_of_all;
 use crate::measure::trace_file;
 use imas_cli::message::Hinted;
 
@@ -68,15 +66,14 @@ pub(super) fn learn(
     let answer = replay(&mut trace, process, &compared, args.runs, context, interruption)
         .with_context(|| source.trace.display().to_string())
         .map_err(trace_file::advised)?;
-    let predicted = ratios_of_all(&answer, &shipped()).map_err(|why| anyhow!("{}", why.0))?;
     let version = |name: &str| {
         let found = known.candidates().iter().find(|one| one.name == name);
         found.map(|one| one.version.clone()).unwrap_or_default()
     };
-    let differences = differences(&predicted, version);
+    let differences = differences(&answer, version)?;
     let facts = answer.facts();
     let facts = RecordedRunFacts { allocator_share: facts.allocator_share.min(1.0), ..facts };
-    let lesson = Lesson { calls, processes, candidates: differences.len(), failed: failures(&predicted) };
+    let lesson = Lesson { calls, processes, candidates: differences.len(), failed: failures(&answer) };
     store.set_predictions(
         program.id,
         &StoredPredictions {
@@ -123,23 +120,33 @@ fn representative(header: &TraceHeader, is_window: bool) -> Result<TraceProcess>
 }
 
 fn differences(
-    predicted: &[PredictedCandidate],
+    answer: &ReplayedCandidates<'_>,
     version: impl Fn(&str) -> String,
-) -> Vec<PredictedDifference> {
-    let of = |one: &PredictedCandidate| {
-        let ratio = one.ratio.as_ref()?;
-        let logarithm = |ratio: f64| ratio.max(LEAST).ln();
+) -> Result<Vec<PredictedDifference>> {
+    let recorded = answer.recorded();
+    if recorded.cpu_s <= 0.0 || recorded.mean_bytes <= 0.0 {
+        bail!("the recorded run was too short");
+    }
+    let logarithm = |ratio: f64| ratio.max(LEAST).ln();
+    let predictions = answer.predictions(&shipped()).into_iter();
+    let others = predictions.filter(|(one, _)| !one.candidate.candidate.is_system());
+    let predicted = others.filter_map(|(one, prediction)| {
+        let prediction = prediction?;
         Some(PredictedDifference {
-            candidate: one.name.clone(),
-            version: version(&one.name),
-            cpu: logarithm(ratio.cpu.mid),
-            memory: logarithm(ratio.memory.mid),
+            candidate: one.name().to_owned(),
+            version: version(one.name()),
+            cpu: logarithm(prediction.cpu_s.value / recorded.cpu_s),
+            memory: logarithm(prediction.mean_bytes.value / recorded.mean_bytes),
         })
-    };
-    predicted.iter().filter_map(of).collect()
+    });
+    let predicted: Vec<_> = predicted.collect();
+    if predicted.is_empty() {
+        bail!("no replay succeeded");
+    }
+    Ok(predicted)
 }
 
-fn failures(predicted: &[PredictedCandidate]) -> Vec<(String, String)> {
-    let of = |one: &PredictedCandidate| Some((one.name.clone(), one.failure.clone()?));
-    predicted.iter().filter(|one| one.ratio.is_none()).filter_map(of).collect()
+fn failures(answer: &ReplayedCandidates<'_>) -> Vec<(String, String)> {
+    let of = |one: &ReplayedCandidate<'_>| Some((one.name().to_owned(), one.failure.clone()?));
+    answer.candidates.iter().filter_map(of).collect()
 }

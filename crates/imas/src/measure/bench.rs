@@ -8,7 +8,6 @@ mod input;
 mod junit;
 mod overview;
 mod progress;
-pub(crate) mod quick;
 mod result;
 mod service;
 mod service_report;
@@ -45,11 +44,10 @@ const NO: u8 = 1;
 pub(crate) fn run(args: &BenchArgs, context: &Context) -> Result<ExitCode> {
     args.look.style.choose_colours();
     typed::refuse_late_options(args)?;
-    quick::refuse(args)?;
     if args.server.is_given() {
         return service::run(args, context);
     }
-    if let Some(option) = args.server.stray(args.quick.quick) {
+    if let Some(option) = args.server.stray() {
         return Err(Hinted::error(
             format!("{option} is for a server, and none is described"),
             "give --ready and --load, or --service FILE.toml; docs/services.md shows how",

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a choice by prediction costs against the live best.
 
-use imas_core::bench::{PredictedRatios, promising};
 use imas_core::plural;
 use imas_core::reliability::{PredictedFigure, ReliabilityTable};
 use imas_core::stats::{Interval, more};
 
 use super::judged::{JudgedCandidate, JudgedProgram};
+use super::promising::{PredictedRatios, promising};
 use crate::mean::mean;
 
 /// Objective of a choice: what counts.
@@ -54,8 +54,7 @@ const UNKNOWN: Interval = Interval { lo: 0.5, mid: 1.0, hi: 2.0 };
 /// Candidates that are measured live.
 const MEASURED: usize = 2;
 
-/// Loss of each choice in one program, by the rule of `bench --quick`: the two best predictions are measured.
-/// `table` has the intervals of predictions.
+/// Loss of each choice in one program. `table` has the intervals of predictions.
 pub(crate) fn loss(
     program: &JudgedProgram,
     table: &ReliabilityTable,
@@ -81,7 +80,6 @@ fn ratios(one: &JudgedCandidate, program: &JudgedProgram, table: &ReliabilityTab
     PredictedRatios {
         cpu: around(PredictedFigure::Cpu, one.predicted.cpu),
         memory: around(PredictedFigure::Memory, one.predicted.memory),
-        peak: around(PredictedFigure::Peak, one.predicted_peak.unwrap_or(0.0)),
     }
 }
 

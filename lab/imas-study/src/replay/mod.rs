@@ -14,6 +14,7 @@ mod judged;
 mod live;
 #[cfg(test)]
 mod made_up;
+mod promising;
 mod reason;
 mod tables;
 
@@ -149,7 +150,8 @@ impl ReplayJudgement {
              time normalised (docs/decisions/0012). The live runs were made at another time than the recording."
                 .to_owned(),
             "The first choice is the candidate with the best predicted score, or system where none is predicted to \
-             gain. The first two are those that 'imas bench --quick' would measure. A loss is how much the live \
+             gain. The second is left out where even the good ends of its intervals promise less than 3 %, or less \
+             than the first. A loss is how much the live \
              score is above that of the live best; the live best is chosen by the same runs that judge it, so every \
              loss includes noise of live runs. Both: CPU time and mean memory with the same weight."
                 .to_owned(),

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::Result;
 use imas_cli::format::counted;
 use imas_core::Sample;
-use imas_core::bench::{CandidateRuns, Observed, Options, QuickGoal};
+use imas_core::bench::{CandidateRuns, Observed, Options};
 use imas_core::run::RawRun;
 use imas_core::sample::{Ended, is_crash_signal};
 use imas_engine::compared::ComparedCandidate;
@@ -102,8 +102,6 @@ pub(super) struct Collector<'a> {
     begun: u32,
     /// Options for the looks at the runs.
     options: Options,
-    /// Goal of the looks; None: all picks.
-    pub(super) goal: Option<QuickGoal>,
 }
 
 /// Intervals of looks need not be as exact as those that are printed.
@@ -128,7 +126,6 @@ impl<'a> Collector<'a> {
             stop,
             begun: 0,
             options: Options { resamples: RESAMPLES_OF_LOOKS, ..options },
-            goal: None,
         }
     }
 
@@ -147,7 +144,7 @@ impl<'a> Collector<'a> {
             return;
         }
         let options = Options { output_varies: self.output_varies, ..self.options };
-        let (comparison, outcome) = self.observed().look(&options, self.goal.as_ref());
+        let (comparison, outcome) = self.observed().look(&options);
         self.progress.looked(&comparison);
         self.stop.looked(outcome);
     }

@@ -63,7 +63,6 @@ pub(super) fn report(collector: &Collector<'_>, around: Context) -> BenchReport<
         kept_on_cpu: around.kept_on_cpu,
         parameters: around.parameters,
         rounds: Some(around.rounds),
-        quick: None,
         checks: vec![],
         warnings,
         notes,

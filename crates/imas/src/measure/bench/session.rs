@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
-use imas_core::bench::{Floor, Looks, Options, QuickGoal};
+use imas_core::bench::{Floor, Looks, Options};
 use imas_core::raw_runs::data::DataHeader;
 use imas_core::sample::{Ended, PageKind};
 use imas_core::{Conditions, Sample, TrialRecord};
@@ -24,7 +24,7 @@ use imas_linux::program::Command;
 use imas_linux::user_preloads::own_malloc;
 use imas_linux::variables::Variables;
 use imas_linux::{conditions, page};
-use imas_report::bench::{BenchReport, QuickReport, RoundsEnd, RoundsMade};
+use imas_report::bench::{BenchReport, RoundsEnd, RoundsMade};
 use imas_runs::around::{Around, ShellLine};
 use imas_runs::command::{CommandExecutor, OneCpuRule};
 use imas_runs::executor::Executor;
@@ -62,34 +62,8 @@ pub(super) enum SessionOutcome {
     Measured { report: Box<BenchReport<Host>>, signal: Option<i32> },
 }
 
-impl SessionOutcome {
-    /// This outcome with what was predicted before the runs.
-    pub(super) fn with_quick(mut self, quick: QuickReport) -> Self {
-        if let Self::Measured { report, .. } = &mut self {
-            report.quick = Some(quick);
-        }
-        self
-    }
-}
-
-/// Figures that the recorded run leaves to the measured ones.
-pub(super) struct Warm {
-    /// Subject with the cost of the recorded run: the limits of the next runs follow from it.
-    pub(super) subject: Subject,
-    /// The CPU that the program is kept on.
-    pub(super) cpu: Option<usize>,
-}
-
-/// Plan that a quick bench has made before its rounds.
-pub(super) struct QuickPlan {
-    pub(super) warm: Warm,
-    /// Goal of the rounds.
-    pub(super) goal: QuickGoal,
-}
-
 pub(super) struct CommandSession<'a> {
-    pub(super) args: &'a BenchArgs,
-    pub(super) context: &'a Context,
+    args: &'a BenchArgs,
     store: Option<&'a Store>,
     input: &'a Input,
     variant: &'a Variant,
@@ -134,8 +108,7 @@ impl<'a> CommandSession<'a> {
         let command = typed::command(&variant.words)?;
         let executable = imas_engine::inspect::command(&command, store)?;
         refuse_preloads()?;
-        // A replay shows nothing of a heap that is not malloc's.
-        let names = if args.quick.quick { vec![imas_core::SYSTEM.to_owned()] } else { args.with() };
+        let names = args.with();
         let environment = Variables::inherited();
         let of_command = RuntimeCommand {
             command: &command,
@@ -160,7 +133,6 @@ impl<'a> CommandSession<'a> {
         let conditions = conditions::now().ok();
         Ok(Self {
             args,
-            context,
             store,
             input,
             variant,
@@ -188,38 +160,29 @@ impl<'a> CommandSession<'a> {
         let lines = &self.args.lines;
         let compared = &self.of_runtime.join(compared, &self.executable);
         self.line("--setup", &lines.setup).map_or(Ok(()), |line| line.run())?;
-        let measured = if self.args.quick.quick {
-            self.measure_quickly(compared, interruption)
-        } else {
-            self.measure(compared, None, interruption)
-        };
+        let measured = self.measure(compared, interruption);
         let cleaned = self.line("--cleanup", &lines.cleanup).map_or(Ok(()), |line| line.run());
         // What was measured is not lost where the cleanup fails.
         let _ = cleaned.inspect_err(message::error);
         measured
     }
 
-    /// Measures the candidates. With `plan`, a recorded run has taken the place of one warm-up.
-    pub(super) fn measure(
+    fn measure(
         &self,
         compared: &[ComparedCandidate<'_>],
-        plan: Option<QuickPlan>,
         interruption: &Interruption,
     ) -> Result<SessionOutcome> {
         let args = self.args;
-        let (warm, goal) = plan.map(|QuickPlan { warm, goal }| (warm, goal)).unzip();
-        let looks = self.looks(goal.is_some());
-        let steps = self.steps(compared, looks, args.warmup.saturating_sub(u32::from(warm.is_some())));
+        // After which rounds the runs are looked at.
+        let looks = args.runs.looks();
+        let steps = self.steps(compared, looks);
         let progress = Progress::start(steps.len(), looks.is_some(), args.look.style.has_live_line());
         let stop = StopRule::new(looks, args.max_time, self.began);
         let options = Options { looks, ..self.options() };
         let mut collector = Collector::new(compared, progress, stop, options);
-        collector.goal = goal;
         collector.ignores_failure = args.ignore_failure;
         let mut executor = self.executor(compared);
-        executor.keep_on(warm.as_ref().and_then(|warm| warm.cpu));
-        let subject = warm.map_or_else(|| self.subject(), |warm| warm.subject);
-        let mut runner = self.runner(compared, subject, interruption);
+        let mut runner = self.runner(compared, self.subject(), interruption);
         runner.journal = self.journal(compared)?;
         let ended = runner.run(steps, &mut self.around(&mut executor), &mut collector);
         collector.progress.finish();
@@ -246,7 +209,7 @@ impl<'a> CommandSession<'a> {
     }
 
     /// The executor with the lines around each run.
-    pub(super) fn around<'b>(&self, executor: &'b mut dyn Executor) -> Around<'b> {
+    fn around<'b>(&self, executor: &'b mut dyn Executor) -> Around<'b> {
         Around {
             inner: executor,
             before: self.line("--prepare", &self.args.lines.prepare),
@@ -260,7 +223,7 @@ impl<'a> CommandSession<'a> {
     }
 
     /// Counted runs come in the middle of the rounds that are made in any case.
-    fn steps(&self, compared: &[ComparedCandidate<'_>], looks: Option<Looks>, warmup: u32) -> Vec<Step> {
+    fn steps(&self, compared: &[ComparedCandidate<'_>], looks: Option<Looks>) -> Vec<Step> {
         let usable: Vec<usize> = (0..compared.len()).filter(|&i| compared[i].obstacle.is_none()).collect();
         let args = self.args;
         let most = args.runs.most();
@@ -271,14 +234,9 @@ impl<'a> CommandSession<'a> {
             most,
             // Nothing can be counted in a program into which nothing can be loaded.
             if self.executable.unfit.is_some() { 0 } else { args.counted_runs() },
-            warmup,
+            args.warmup,
             args.seed,
         )
-    }
-
-    /// After which rounds the runs are looked at.
-    fn looks(&self, is_predicted: bool) -> Option<Looks> {
-        self.args.runs.looks().map(|looks| if is_predicted { Looks::QUICK } else { looks })
     }
 
     fn options(&self) -> Options {
@@ -325,7 +283,7 @@ impl<'a> CommandSession<'a> {
         Ok(SessionOutcome::Stopped(ExitCode::from(code)))
     }
 
-    pub(super) fn executor<'b>(&'b self, compared: &[ComparedCandidate<'b>]) -> CommandExecutor<'b> {
+    fn executor<'b>(&'b self, compared: &[ComparedCandidate<'b>]) -> CommandExecutor<'b> {
         let candidates = compared.iter().map(|compared| compared.candidate).collect();
         let libraries = &self.libraries;
         let mut executor = CommandExecutor::new(&self.command, &self.build_id, candidates, libraries);
@@ -343,7 +301,7 @@ impl<'a> CommandSession<'a> {
     }
 
     /// The command before its first run.
-    pub(super) fn subject(&self) -> Subject {
+    fn subject(&self) -> Subject {
         let timeout = match (self.args.timeout, self.args.max_time) {
             (Some(seconds), _) => Timeout::After(Duration::from_secs_f64(seconds)),
             (None, Some(all)) => Timeout::FirstWithin(Duration::from_secs_f64(all).max(LEAST_TIMEOUT)),
@@ -354,7 +312,7 @@ impl<'a> CommandSession<'a> {
         subject
     }
 
-    pub(super) fn runner<'b>(
+    fn runner<'b>(
         &self,
         compared: &[ComparedCandidate<'_>],
         subject: Subject,

@@ -40,10 +40,6 @@ fn text(args: &BenchArgs, report: &BenchReport<Host>, command: &Command) -> Resu
         print_for_people(args, &format!("\n{}", report.command.join(" ")))?;
     }
     tell_table(args, &format!("\n{}", report.table(&layout(args))))?;
-    // The reason of a fallback was printed before the runs.
-    if let Some(quick) = report.quick.as_ref().filter(|quick| quick.fallback.is_none()) {
-        print_for_people(args, &format!("\n{}", quick.text(&report.candidates)))?;
-    }
     print_for_people(args, &format!("\n{}", report.sentence()))?;
     if args.look.where_memory_was {
         print_for_people(args, &format!("\n{}", where_memory_was(args, report)))?;

@@ -33,7 +33,6 @@ impl StopRule {
             LookOutcome::Open => None,
             LookOutcome::Settled => Some(RoundsEnd::Settled),
             LookOutcome::Hopeless => Some(RoundsEnd::Hopeless),
-            LookOutcome::Unlikely => Some(RoundsEnd::Unlikely),
         };
     }
 

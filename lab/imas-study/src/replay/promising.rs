@@ -1,23 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which candidates of a prediction are worth live runs.
 
-use serde::{Deserialize, Serialize};
-
-use crate::stats::Interval;
+use imas_core::stats::Interval;
 
 /// Predicted figures of a candidate, as ratios to `system`. The intervals are those of earlier predictions.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct PredictedRatios {
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct PredictedRatios {
     /// CPU time.
-    pub cpu: Interval,
+    pub(crate) cpu: Interval,
     /// Mean of resident memory.
-    pub memory: Interval,
-    /// Peak of resident memory. Nothing is decided by it.
-    pub peak: Interval,
+    pub(crate) memory: Interval,
 }
 
 /// A smaller gain in the score is not worth a search: as a part of 1.
-pub const WORTHWHILE: f64 = 0.03;
+const WORTHWHILE: f64 = 0.03;
 /// Below this a predicted ratio says no more than "very small".
 const LEAST: f64 = 1e-3;
 
@@ -28,7 +24,7 @@ fn score(cpu: f64, memory: f64, cpu_weight: f64) -> f64 {
 
 impl PredictedRatios {
     /// The score, a logarithm: below 0 is better than `system`.
-    pub(super) fn score(&self, cpu_weight: f64) -> f64 {
+    fn score(&self, cpu_weight: f64) -> f64 {
         score(self.cpu.mid, self.memory.mid, cpu_weight)
     }
 
@@ -36,19 +32,13 @@ impl PredictedRatios {
     fn best_score(&self, cpu_weight: f64) -> f64 {
         score(self.cpu.lo, self.memory.lo, cpu_weight)
     }
-
-    /// From the good ends of the intervals to the bad ones.
-    pub(super) fn width(&self, cpu_weight: f64) -> f64 {
-        score(self.cpu.hi, self.memory.hi, cpu_weight) - self.best_score(cpu_weight)
-    }
 }
 
 /// The places of at most `most` candidates with the best predicted scores, best first.
 ///
 /// The first is always among them: a prediction alone excludes nothing. A further one is left out when even at
 /// the good ends of its intervals it would gain less than [`WORTHWHILE`], or be worse than the first.
-#[must_use]
-pub fn promising(predicted: &[PredictedRatios], cpu_weight: f64, most: usize) -> Vec<usize> {
+pub(crate) fn promising(predicted: &[PredictedRatios], cpu_weight: f64, most: usize) -> Vec<usize> {
     let scores = predicted.iter().map(|ratios| ratios.score(cpu_weight)).enumerate();
     let mut by_score: Vec<(usize, f64)> = scores.collect();
     by_score.sort_by(|a, b| a.1.total_cmp(&b.1)); // stable: the catalogue's order decides between equals
@@ -67,7 +57,7 @@ mod tests {
     }
 
     fn ratios(cpu: f64, memory: f64) -> PredictedRatios {
-        PredictedRatios { cpu: around(cpu), memory: around(memory), peak: around(memory) }
+        PredictedRatios { cpu: around(cpu), memory: around(memory) }
     }
 
     #[test]
