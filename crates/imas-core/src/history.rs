@@ -7,7 +7,6 @@ use crate::candidate::Candidate;
 use crate::fleet_prior::FleetPrior;
 use crate::paper::Limits;
 use crate::record::{TrialRecord, in_order_of_time};
-use crate::replay_prior::ReplayPrior;
 use crate::sample::PageKind;
 use crate::service_life::UntouchedLife;
 
@@ -35,8 +34,6 @@ pub struct History<'a> {
     pub machine: &'a str,
     /// What other hosts measured; None without a fleet.
     pub fleet: Option<&'a FleetPrior>,
-    /// What replays of a recorded run predict; None where none was recorded.
-    pub replay: Option<&'a ReplayPrior>,
     /// Replicas that were left untouched, as they lived: they show how much processes under one and the same
     /// allocator differ.
     pub untouched: &'a [UntouchedLife],
@@ -58,7 +55,6 @@ impl<'a> History<'a> {
             now_unix_s: 0.0,
             machine: "",
             fleet: None,
-            replay: None,
             untouched: &[],
         }
     }

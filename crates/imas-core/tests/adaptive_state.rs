@@ -4,14 +4,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use imas_core::ReplayPrior;
 use imas_core::adaptive::board::JudgedTrial;
 use imas_core::adaptive::{AdaptiveState, Board, Expired, HostTurn, Point, Proof, Role, Settings, Status};
 use imas_core::candidate::Candidate;
 use imas_core::compare::Answer;
 use imas_core::fleet_prior::{FleetCandidate, FleetPrior, GroupDifference};
 use imas_core::paper::Limits;
-use imas_core::replay_prior::{CandidateForecast, Forecast, PredictedDifference};
 use imas_core::sample::{MemoryFigures, OpFigures, Sample, Usage};
 use imas_core::{Conditions, Decision, History, Policy, ProfileView, TrialRecord, decide};
 
@@ -26,7 +24,6 @@ struct Life {
     build_id: &'static str,
     machine: &'static str,
     fleet: Option<FleetPrior>,
-    replay: Option<ReplayPrior>,
     turn: Option<HostTurn>,
     retest_s: f64,
     now_s: f64,
@@ -45,7 +42,6 @@ impl Life {
             build_id: "b1",
             machine: HERE,
             fleet: None,
-            replay: None,
             turn: None,
             retest_s: 0.0,
             now_s: 1e9,
@@ -131,7 +127,6 @@ impl Life {
             now_unix_s: self.now_s,
             machine: self.machine,
             fleet: self.fleet.as_ref(),
-            replay: self.replay.as_ref(),
             ..History::of(&self.records, &self.candidates)
         })
     }
@@ -558,33 +553,4 @@ fn what_a_host_proved_itself_it_checks_each_week_itself() {
     assert_eq!(life.next(), None);
     life.look(80.0);
     assert_eq!(life.next(), None);
-}
-
-/// Predictions of the present versions decide which candidates are tried; those of other versions none.
-#[test]
-fn predictions_hold_for_the_versions_they_were_made_with() {
-    let of = |versions: [&str; 2]| {
-        let forecast = |(candidate, version, memory): (&str, &str, f64)| {
-            let sure = |mean| Forecast { mean, deviation: 0.02 };
-            let (candidate, version) = (candidate.to_owned(), version.to_owned());
-            let predicted = PredictedDifference { candidate, version, cpu: 0.0, memory };
-            CandidateForecast { predicted, cpu: sure(0.0), memory: sure(memory) }
-        };
-        let both = [("lean", versions[0], -0.2), ("fat", versions[1], 0.3)];
-        Some(ReplayPrior { forecasts: both.map(forecast).into() })
-    };
-    let tried = |replay| {
-        let mut life = Life { replay, ..Life::new() };
-        let mut tried = std::collections::BTreeSet::new();
-        while let Some(next) = life.next() {
-            life.trial(next, [100.0, 80.0, 130.0][next]);
-            tried.insert(next);
-            assert!(life.records.len() < 30, "no answer");
-        }
-        assert_eq!(life.pick(), 1);
-        tried.into_iter().collect::<Vec<_>>()
-    };
-    assert_eq!(tried(of(["1", "1"])), [0, 1], "fat is spared");
-    assert_eq!(tried(of(["1", "2"])), [0, 1, 2], "another version of fat");
-    assert_eq!(tried(None), [0, 1, 2]);
 }

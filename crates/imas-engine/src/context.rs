@@ -333,7 +333,7 @@ impl Context {
 
 fn store_error(error: &StoreError) -> anyhow::Error {
     let hint = match (error.is_damage(), error) {
-        (true, _) | (_, StoreError::Foreign(_)) => {
+        (true, _) | (_, StoreError::Foreign(_) | StoreError::OtherVersion { .. }) => {
             "it is left as it is; name another file with --store FILE, or move it away and a new store is begun"
         }
         _ => "name another place with --store FILE or IMAS_STORE",

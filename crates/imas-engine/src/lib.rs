@@ -32,7 +32,6 @@ pub mod outside;
 pub mod pending;
 pub mod probe;
 pub mod profile;
-pub mod replay_knowledge;
 pub mod runtime_command;
 pub mod seconds;
 pub mod start_plan;

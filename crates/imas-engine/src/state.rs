@@ -20,7 +20,6 @@ use crate::candidates::{CandidateRules, is_service};
 use crate::fleet_turn::{FleetKnowledge, TrialSharing, TurnQuestion};
 use crate::inspect::{ExecutableFacts, known_facts};
 use crate::outside;
-use crate::replay_knowledge::ReplayKnowledge;
 use crate::runtime_command::{is_served_by_settings, served_runtime};
 use crate::wrapped;
 
@@ -41,8 +40,6 @@ pub struct ProgramState {
     unblocked_at: BTreeMap<String, f64>,
     /// What this host has of its fleet about the program.
     fleet: Option<FleetKnowledge>,
-    /// What replays of a recorded run predicted.
-    replay: Option<ReplayKnowledge>,
     /// Replicas of this build that were left untouched, as they lived.
     untouched: Vec<UntouchedLife>,
     /// For each of `candidates`, whether no other host knows it.
@@ -84,7 +81,6 @@ impl ProgramState {
             |one: &Candidate| rules.catalogue.find(&one.name).is_none_or(|of_catalogue| of_catalogue.added);
         let machine = imas_linux::host::machine_state();
         Ok(Self {
-            replay: ReplayKnowledge::read(store, program.id, build_id, &machine)?,
             untouched: store.untouched_lives(program.id, build_id, &machine)?,
             is_own: candidates.iter().map(is_own).collect(),
             records,
@@ -133,23 +129,6 @@ impl ProgramState {
         host_evidence(&self.history(limits, now_unix_s), settings, is_last_complete)
     }
 
-    /// What replays of a recorded run of this build predicted.
-    #[must_use]
-    pub fn replay(&self) -> Option<&ReplayKnowledge> {
-        self.replay.as_ref()
-    }
-
-    /// Stores what its own trials say of the predictions, once that is anything new: it corrects the predictions for
-    /// other programs.
-    ///
-    /// # Errors
-    /// When the store refuses.
-    pub fn note_checks(&self, store: &Store, profile: &ProfileView) -> Result<(), StoreError> {
-        let Some(known) = &self.replay else { return Ok(()) };
-        store.set_checks(self.program.id, &known.checks(profile))?;
-        Ok(())
-    }
-
     /// Candidates of the program, in the order of the indices of [`Self::evidence`].
     #[must_use]
     pub fn candidates(&self) -> &[Candidate] {
@@ -174,7 +153,6 @@ impl ProgramState {
             now_unix_s,
             machine: &self.machine,
             fleet: self.fleet.as_ref().and_then(FleetKnowledge::prior),
-            replay: self.replay.as_ref().and_then(|known| known.prior(now_unix_s)),
             untouched: &self.untouched,
         }
     }

@@ -6,6 +6,7 @@
 pub mod process;
 pub mod range;
 pub mod recording;
+pub mod reliability;
 pub mod replayed;
 pub mod replayer;
 pub mod trace;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Predicted figures with their intervals, which follow from how far predictions were off so far.
 
+use crate::reliability::{PredictedFigure, RecordedRunFacts, ReliabilityTable};
 use crate::trace::prediction::Figures;
-use imas_core::reliability::{PredictedFigure, RecordedRunFacts, ReliabilityTable};
 use imas_core::stats::Interval;
 use serde::Serialize;
 

@@ -39,11 +39,10 @@ pub struct RecordedRun {
     pub exit: i32,
 }
 
-/// A hidden folder, for the raw files. It is deleted with this value, unless it is kept.
+/// A hidden folder, for the raw files. It is deleted with this value.
 #[derive(Debug)]
 pub struct Recording {
-    folder: PathBuf,
-    temporary: Option<tempfile::TempDir>,
+    folder: tempfile::TempDir,
     began_unix_s: f64,
 }
 
@@ -56,8 +55,7 @@ impl Recording {
         let absolute = beside.canonicalize().with_context(|| beside.display().to_string())?;
         let folder = tempfile::Builder::new().prefix(".imas-record-").tempdir_in(&absolute);
         let folder = folder.with_context(|| format!("{}: no folder can be made", absolute.display()))?;
-        let path = folder.path().to_owned();
-        let recording = Self { folder: path, temporary: Some(folder), began_unix_s: now_unix_s() };
+        let recording = Self { folder, began_unix_s: now_unix_s() };
         recording.make_control(limits)?;
         if nix::unistd::geteuid().is_root() {
             recording.open_to_other_users()?;
@@ -73,29 +71,17 @@ impl Recording {
             std::fs::set_permissions(path, permissions).with_context(|| path.display().to_string())
         };
         set(&self.control(), 0o666)?;
-        set(&self.folder, 0o1733)
-    }
-
-    /// A recording that was kept: its folder stays where it is.
-    #[must_use]
-    pub fn reopen(folder: PathBuf, began_unix_s: f64) -> Self {
-        Self { folder, temporary: None, began_unix_s }
-    }
-
-    /// Keeps the folder. Returns its path.
-    #[must_use]
-    pub fn keep(self) -> PathBuf {
-        self.temporary.map_or(self.folder, tempfile::TempDir::keep)
+        set(self.folder(), 0o1733)
     }
 
     /// Where the raw files are.
     #[must_use]
     pub fn folder(&self) -> &Path {
-        &self.folder
+        self.folder.path()
     }
 
     fn control(&self) -> PathBuf {
-        self.folder.join(CONTROL)
+        self.folder().join(CONTROL)
     }
 
     fn make_control(&self, limits: RecordingLimits) -> Result<()> {
@@ -138,10 +124,7 @@ impl Recording {
             processes: vec![],
         };
         let named = || out.display().to_string();
-        // A folder that was kept may be another user's.
-        let scratch = self.temporary.as_ref().map(tempfile::TempDir::path).or_else(|| out.parent());
-        let scratch = scratch.unwrap_or(&self.folder);
-        let mut whole = tempfile::NamedTempFile::new_in(scratch).with_context(named)?;
+        let mut whole = tempfile::NamedTempFile::new_in(self.folder()).with_context(named)?;
         let header = self.writer()?.write(header, BufWriter::new(&mut whole)).with_context(named)?;
         whole.persist(out).map_err(|error| error.error).with_context(named)?;
         Ok(header)
@@ -149,7 +132,7 @@ impl Recording {
 
     fn writer(&self) -> Result<TraceWriter> {
         let mut writer = TraceWriter::default();
-        for entry in std::fs::read_dir(&self.folder)? {
+        for entry in std::fs::read_dir(self.folder())? {
             let path = entry?.path();
             if path.extension().is_some_and(|extension| extension == "raw")
                 && let Err(error) = writer.add(open(&path)?)

@@ -3,12 +3,12 @@
 
 use std::io::{Read, Seek};
 
+use crate::reliability::{RecordedRunFacts, ReliabilityTable};
 use crate::trace::file::{Trace, TraceProcess};
 use crate::trace::prediction::{Figures, least_cpu, middle, predict, recorded};
 use crate::trace::program::Look;
 use crate::trace::result::Replay;
 use anyhow::Result;
-use imas_core::reliability::{RecordedRunFacts, ReliabilityTable};
 use imas_engine::compared::ComparedCandidate;
 use imas_engine::context::Context;
 use imas_linux::catalogue::SYSTEM;

@@ -13,8 +13,6 @@ pub mod fleet;
 pub mod lives;
 pub mod memory;
 pub mod overrides;
-pub mod predictions;
-pub mod recordings;
 pub mod revision;
 pub mod samples;
 mod schema;
@@ -25,7 +23,6 @@ use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OptionalExtension, Params, Row};
-use rusqlite_migration::MigrationDefinitionError;
 
 /// A row's number.
 pub type RowId = i64;
@@ -53,24 +50,15 @@ pub enum StoreError {
     /// A statement failed.
     #[error("the store refused: {0}")]
     Sql(#[from] rusqlite::Error),
-    /// The schema could not be brought up to date, or is of a later IMAS.
-    #[error("{}", schema_error(.0))]
-    Schema(#[from] rusqlite_migration::Error),
+    /// The tables are those of another version of IMAS.
+    #[error(
+        "the store's schema does not fit this version of imas: its number is {found}, and here it is {}",
+        schema::VERSION
+    )]
+    OtherVersion { found: i64 },
     /// A stored value could not be written as or read from JSON.
     #[error("a stored value cannot be read: {0}")]
     Json(#[from] serde_json::Error),
-}
-
-/// The reason why the schema could not be brought up to date. A full disk must not be reported as a wrong
-/// version.
-fn schema_error(error: &rusqlite_migration::Error) -> String {
-    match error {
-        rusqlite_migration::Error::RusqliteError { err, .. } => format!("its tables cannot be made: {err}"),
-        rusqlite_migration::Error::MigrationDefinition(MigrationDefinitionError::DatabaseTooFarAhead) => {
-            "the store's schema does not fit this version of imas: a later one has opened it".to_owned()
-        }
-        other => format!("the store's schema does not fit this version of imas: {other}"),
-    }
 }
 
 /// Number of log pages at which SQLite writes the log back: 400 KiB. The next opening reads the log again.
@@ -83,7 +71,7 @@ impl Store {
     /// a new one created: see [`Store::set_aside`].
     ///
     /// # Errors
-    /// When the file cannot be opened, or belongs to a later version.
+    /// When the file cannot be opened, or belongs to another version.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         Self::open_within(path, BUSY)
     }
@@ -116,23 +104,17 @@ impl Store {
         Self::try_open(path, timeout)
     }
 
-    /// Opens an existing store for reading alone. A store of an earlier version is copied into memory and
-    /// migrated there: see [`Store::view`].
+    /// Opens an existing store for reading alone.
     ///
     /// # Errors
     /// When there is none or it cannot be read.
     pub fn open_read_only(path: &Path) -> Result<Self, StoreError> {
         let connection = view::reader(path)?;
-        let version = connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0));
         // A file without a version is empty or belongs to another program.
-        if version.map_err(|error| StoreError::Open { path: path.to_owned(), error })? == 0 {
-            return Err(StoreError::Foreign(path.to_owned()));
+        match schema::is_current(&connection)? {
+            true => Ok(Self { connection, set_aside: None }),
+            false => Err(StoreError::Foreign(path.to_owned())),
         }
-        // A file that is only read is not migrated. Its statements expect the newest tables.
-        if schema::is_older(&connection)? {
-            return Self::view(path);
-        }
-        Ok(Self { connection, set_aside: None })
     }
 
     fn try_open(path: &Path, timeout: Duration) -> Result<Self, StoreError> {
@@ -153,8 +135,7 @@ impl Store {
         // program. So the log stays. The process that fills it writes it back.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(open)?;
         connection.pragma_update(None, "wal_autocheckpoint", LOG_PAGES).map_err(open)?;
-        connection.pragma_update(None, "foreign_keys", false).map_err(open)?;
-        schema::migrate(&mut connection)?;
+        schema::prepare(&mut connection)?;
         connection.pragma_update(None, "foreign_keys", true).map_err(open)?;
         Ok(Self { connection, set_aside: None })
     }
@@ -288,7 +269,6 @@ impl StoreError {
         use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
         let code = match self {
             Self::Open { error, .. } | Self::Sql(error) => error.sqlite_error_code(),
-            Self::Schema(rusqlite_migration::Error::RusqliteError { err, .. }) => err.sqlite_error_code(),
             _ => None,
         };
         matches!(code, Some(DatabaseCorrupt | NotADatabase))
@@ -387,17 +367,6 @@ mod tests {
         for (text, aside) in kept {
             assert!(std::fs::read_to_string(&aside).unwrap().starts_with(text), "{}", aside.display());
         }
-    }
-
-    #[test]
-    fn a_store_of_a_later_version_is_refused_and_left_alone() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("imas.db");
-        let store = Store::open(&path).unwrap();
-        store.connection().pragma_update(None, "user_version", 9999).unwrap();
-        drop(store);
-        assert!(matches!(Store::open(&path), Err(StoreError::Schema(_))));
-        assert!(path.exists());
     }
 
     #[test]

@@ -71,30 +71,6 @@ impl Store {
         made.ok_or(StoreError::Sql(rusqlite::Error::QueryReturnedNoRows))
     }
 
-    /// The row of a program that is started now, in the store of `domain`. An earlier version kept one history for all
-    /// names of a file: the name by which it is started first has that history from now on.
-    ///
-    /// # Errors
-    /// When SQLite returns an error.
-    pub fn started_program_in(
-        &self,
-        domain: Domain,
-        path: &str,
-        detail: &str,
-        is_by_name: bool,
-    ) -> Result<StoredProgram, StoreError> {
-        const OF_FILE: &str = "domain = ?1 AND path = ?2 AND detail = '' AND by_file_alone = 1";
-        let is_own_name = detail.is_empty() || is_by_name;
-        let asks = format!("SELECT EXISTS (SELECT 1 FROM program WHERE {OF_FILE})");
-        let mut statement = self.connection().prepare_cached(&asks)?;
-        if is_own_name && statement.query_row(params![domain, path], |row| row.get(0))? {
-            let takes =
-                format!("UPDATE OR IGNORE program SET detail = ?3, by_file_alone = 0 WHERE {OF_FILE}");
-            self.run(&takes, params![domain, path, detail])?;
-        }
-        self.program_in(domain, path, detail)
-    }
-
     /// The program of exactly that domain, path and detail.
     ///
     /// # Errors

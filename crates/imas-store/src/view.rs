@@ -9,10 +9,10 @@ use rusqlite::{Connection, OpenFlags, params_from_iter};
 use crate::{BUSY, Store, StoreError, believe_nothing, check_kind, is_foreign, schema};
 
 impl Store {
-    /// A copy of the file in memory, with the newest schema. Empty if there is no file.
+    /// A copy of the file in memory, with its tables. Empty if there is no file.
     ///
     /// # Errors
-    /// When the file cannot be read, is damaged, is not a store, or is of a later version.
+    /// When the file cannot be read, is damaged, is not a store, or is of another version.
     pub fn view(path: &Path) -> Result<Self, StoreError> {
         let open = |error| StoreError::Open { path: path.to_owned(), error };
         let mut copy = Connection::open_in_memory().map_err(open)?;
@@ -23,7 +23,7 @@ impl Store {
             Err(error) => return Err(StoreError::Io { path: path.to_owned(), error }),
             Ok(_) => copy_all(&reader(path)?, &copy)?,
         }
-        schema::migrate(&mut copy)?;
+        schema::prepare(&mut copy)?;
         copy.pragma_update(None, "foreign_keys", true).map_err(open)?;
         Ok(Self { connection: copy, set_aside: None })
     }

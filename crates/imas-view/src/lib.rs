@@ -43,7 +43,6 @@
 
 mod budget;
 pub mod followed_store;
-pub mod forecast;
 mod identity;
 pub mod keeps_away;
 mod latency;

@@ -18,7 +18,6 @@ use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::clock::now_unix_s;
 use imas_linux::program::{Command, Program};
 use imas_store::Store;
-use imas_store::recordings::ProgramRecording;
 use imas_store::samples::StoredProgram;
 
 use imas_engine::conditions::conditions;
@@ -42,8 +41,6 @@ pub struct ProgramView {
     pub weight: f64,
     /// How the fleet shares out its trials, where imasd takes part in one.
     pub sharing: Option<TrialSharing>,
-    /// The recording that is asked for, or waits for its replay.
-    pub recording: Option<ProgramRecording>,
     /// Nothing may be preloaded into the program as it is on disk now, and nothing is measured from outside.
     pub unfit: bool,
 }
@@ -111,7 +108,6 @@ pub fn state_where(
     let policy = context.config.policy(rules, &known.program.path, &known.program.detail);
     let sharing = known.sharing(&policy, now_unix_s()).filter(|_| unfit.is_none());
     Ok(ProgramView {
-        recording: store.recording(known.program.id)?,
         known,
         profile,
         decision,

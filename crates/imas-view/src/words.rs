@@ -44,7 +44,6 @@ fn words(view: &CandidateView, status: Status) -> &'static str {
         Status::NoBetter => "no better than the best",
         Status::NotProvable => "cannot be proven better",
         Status::Regressed => "was better, now worse",
-        Status::Unpromising => "no trial: promises too little",
         Status::Void => "its trials yield no figures",
         Status::Ineligible if hung(view) => "quarantined: hung",
         Status::Ineligible if view.quarantine.is_some() => "quarantined",

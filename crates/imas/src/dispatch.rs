@@ -12,7 +12,7 @@ use crate::command_line::cli::{Cli, Command};
 use crate::command_line::external;
 use crate::look::{advise, doctor, explain, list, report, show, status};
 use crate::measure::{bench, record, replay};
-use crate::{apply, learn, start, system};
+use crate::{apply, start, system};
 use imas_cli::message::Hinted;
 use imas_engine::context::Context;
 
@@ -24,7 +24,6 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Bench(args) => bench::run(&args, &Context::new(places)?),
         Command::Record(args) => record::run(&args, &Context::new(places)?),
         Command::Replay(args) => replay::run(&args, &Context::new(places)?),
-        Command::Learn(args) => learn::run(&args, places),
         Command::List(args) => list::run(&args, &Context::new(places)?),
         Command::Show(args) => show::run(&args, places, &Context::new(places)?),
         Command::Explain(args) => explain::run(&args, &Context::new(places)?),

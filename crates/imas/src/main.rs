@@ -7,7 +7,6 @@
 mod apply;
 mod command_line;
 mod dispatch;
-mod learn;
 mod look;
 mod measure;
 mod start;

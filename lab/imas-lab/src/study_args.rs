@@ -100,7 +100,7 @@ pub(crate) struct ReplayStudyArgs {
     /// A sentence on the conditions, for the header of the predictions
     #[arg(long, value_name = "TEXT")]
     pub(crate) note: Option<String>,
-    /// Write how far predictions were off, by candidate and class, as crates/imas-engine/replay-reliability.json has it
+    /// Write how far predictions were off, by candidate and class, as crates/imas-replay/replay-reliability.json has it
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) reliability: Option<PathBuf>,
     /// Folder for inputs, tools and work of the suite [default: $XDG_CACHE_HOME/imas/suite]
@@ -154,17 +154,10 @@ pub(crate) struct SimulateArgs {
     /// A store was named on the command line, not only in the environment.
     #[arg(skip)]
     pub(crate) store_named: bool,
-    /// Predictions by replay, as `imas-lab study replay` writes them. Programs without any are left out. Each
-    /// program has the reliability that the predictions for the other programs have
-    #[arg(long, value_name = "FILE", requires = "data", value_hint = ValueHint::FilePath)]
-    pub(crate) replay: Option<PathBuf>,
     /// Policies to compare: adaptive, paper, all (everything is tried in every round), once (everything once,
-    /// then the best without proof), always:CANDIDATE; with --replay also replay (adaptive with predictions),
-    /// others (adaptive with what the candidates did to other programs), half (replay on a host of half of the
-    /// programs, with the reliability of the other half) and host (the same, corrected by the host's own trials); always stands for `system` with
-    /// programs that have no runs of it [default: adaptive, paper, all, always:system, and jemalloc,
-    /// glibc:arena1 and glibc:arena2 for all, where the data has them; with --replay: adaptive, replay,
-    /// others, once, all, always:system]
+    /// then the best without proof), always:CANDIDATE; always stands for `system` with programs that have no
+    /// runs of it [default: adaptive, paper, all, always:system, and jemalloc, glibc:arena1 and glibc:arena2 for
+    /// all, where the data has them]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub(crate) policy: Vec<String>,
     /// Weight of CPU in the score: 1 the fastest, 0 the leanest
@@ -183,7 +176,7 @@ pub(crate) struct SimulateArgs {
     #[arg(long)]
     pub(crate) details: bool,
     /// Fleets of 1 to 100,000 hosts that learn these programs together
-    #[arg(long, conflicts_with_all = ["policy", "splits", "details", "json", "replay"])]
+    #[arg(long, conflicts_with_all = ["policy", "splits", "details", "json"])]
     pub(crate) fleet: bool,
     /// Print JSON
     #[arg(long)]

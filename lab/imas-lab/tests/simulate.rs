@@ -46,64 +46,6 @@ fn the_laboratory_replays_data_and_reports_what_it_leaves_out() {
     assert!((detail(1, "memory") + 0.5).abs() < 1e-9, "half the memory: {result}");
 }
 
-/// Predictions beside runs: fewer trials for the same gain, and what is missing is named.
-#[test]
-fn predictions_spare_trials_and_programs_without_are_left_out() {
-    let world = World::new();
-    let (data, replay) = (world.work().join("runs.jsonl"), world.work().join("replay.jsonl"));
-    let (mut runs, mut lines) = (String::new(), String::from("{\"imas\":\"replay\",\"schema\":1}\n"));
-    for number in 0..6 {
-        for round in 0..8 {
-            for (candidate, memory) in [("system", 200), ("good", 100), ("bad", 300), ("worse", 400)] {
-                let memory = memory * 100 + (round * 7 + number * 3) % 5;
-                runs += &format!(
-                    "{{\"program\":\"p{number}\",\"candidate\":\"{candidate}\",\"round\":{round},\"ok\":true,\"user_s\":1,\"mean_bytes\":{memory}}}\n"
-                );
-            }
-        }
-        for (candidate, ratio) in [("good", 0.5), ("bad", 1.5), ("worse", 2.0)] {
-            lines += &format!(
-                "{{\"program\":\"p{number}\",\"candidate\":\"{candidate}\",\"cpu_ratio\":1.0,\"mean_ratio\":{ratio}}}\n"
-            );
-        }
-    }
-    runs += &runs
-        .lines()
-        .filter(|line| line.contains("\"p0\""))
-        .map(|line| line.replace("p0", "unknown") + "\n")
-        .collect::<String>();
-    std::fs::write(&data, runs).unwrap();
-    std::fs::write(&replay, lines).unwrap();
-    let (data, replay) = (data.to_str().unwrap(), replay.to_str().unwrap());
-    let simulate =
-        |more: &[&str]| world.lab(["simulate", "--data", data].iter().chain(more)).output().unwrap();
-    let output = simulate(&["--replay", replay, "--json", "--splits", "2"]);
-    let errors = stderr(&output);
-    assert!(errors.contains("1 of 7 programs have no predictions"), "{errors}");
-    let result = json(&output);
-    let policies = result["policies"].as_array().unwrap();
-    let names: Vec<_> = policies.iter().map(|one| one["policy"].as_str().unwrap()).collect();
-    let wanted = [
-        "adaptive",
-        "adaptive + replay",
-        "adaptive + others",
-        "one run of each",
-        "best of all seen",
-        "always system",
-    ];
-    assert_eq!(names, wanted, "{result}");
-    let of = |i: usize, key: &str| policies[i][key].as_f64().unwrap();
-    assert!(of(1, "trials") < of(0, "trials") && of(1, "gain") >= of(0, "gain") - 1e-9, "{result}");
-    assert_eq!((of(3, "trials"), of(1, "harmed"), result["programs"].as_u64()), (4.0, 0.0, Some(6)));
-    let named = json(&simulate(&["--replay", replay, "--policy", "replay,once", "--json", "--splits", "2"]));
-    assert_eq!(named["policies"][0]["policy"], "adaptive + replay");
-    let alone = simulate(&["--policy", "replay"]);
-    assert!(stderr(&alone).contains("replay: no such policy"));
-    let nothing = simulate(&["--replay", data]);
-    assert_eq!(nothing.status.code(), Some(2));
-    support::assert_hinted(&nothing, "no prediction for any of the 7 programs");
-}
-
 #[test]
 fn a_policy_that_is_not_there_is_an_error_with_a_hint() {
     for (policy, wanted) in [

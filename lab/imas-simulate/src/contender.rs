@@ -1,30 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The policies that are compared, each as it would run: asking for trials until it has its answer.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
 use crate::cost::best;
 use crate::program::SimulatedProgram;
-use imas_core::adaptive::{self, Board, Point, Role, Settings, board::JudgedTrial};
-use imas_core::candidate::{Candidate, CountedSample};
+use imas_core::adaptive::{self, Board, Role, Settings, board::JudgedTrial};
+use imas_core::candidate::CountedSample;
 use imas_core::paper::{self, Limits, TrialSummary};
-use imas_core::replay_prior::{ReplayEvidence, ReplayPrior};
 
 /// A policy in the laboratory.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Contender {
     /// The default policy.
     Adaptive(Settings),
-    /// The default policy with a prior for each program.
-    WithPrior {
-        /// Name in tables and JSON.
-        name: String,
-        /// Settings of the policy.
-        settings: Settings,
-        /// Priors by the program's name. A program without a prior is settled without one.
-        priors: Arc<BTreeMap<String, ReplayPrior>>,
-    },
     /// Algorithms 8 to 10 of the paper, and its balanced pick.
     Paper(Limits),
     /// One candidate for every program; `system` where it does not run.
@@ -49,7 +36,6 @@ impl Contender {
     pub fn name(&self) -> String {
         match self {
             Self::Adaptive(_) => "adaptive".to_owned(),
-            Self::WithPrior { name, .. } => name.clone(),
             Self::Paper(_) => "paper".to_owned(),
             Self::Always(candidate) => format!("always {candidate}"),
             Self::All => "best of all seen".to_owned(),
@@ -68,15 +54,7 @@ impl Contender {
         seed: u64,
     ) -> Option<ContenderOutcome> {
         match self {
-            Self::Adaptive(settings) => {
-                Some(tried(program, seen, w, &Settings { seed, ..*settings }, None).0)
-            }
-            Self::WithPrior { settings, priors, .. } => {
-                let candidates: Vec<Candidate> =
-                    program.candidates.iter().map(|name| Candidate::new(name, "", &[])).collect();
-                let prior = priors.get(&program.name).map(|prior| prior.evidence(&candidates));
-                Some(tried(program, seen, w, &Settings { seed, ..*settings }, prior.as_ref()).0)
-            }
+            Self::Adaptive(settings) => Some(tried(program, seen, w, &Settings { seed, ..*settings })),
             Self::Paper(limits) => paper(program, seen, limits, seed),
             Self::Always(name) => {
                 let pick = program.candidates.iter().position(|candidate| candidate == name).unwrap_or(0);
@@ -94,28 +72,8 @@ fn everything(program: &SimulatedProgram, seen: &[usize], w: f64) -> Option<Cont
     Some(ContenderOutcome { trials: u32::try_from(made).ok()?, pick: best(program, seen, w)? })
 }
 
-/// What the trials of the default policy with this prior say of its predictions, all rounds being seen.
-pub(crate) fn checks_of(program: &SimulatedProgram, prior: &ReplayPrior, seed: u64) -> Vec<(String, Point)> {
-    let rounds: Vec<usize> = (0..program.rounds.len()).collect();
-    let candidates: Vec<Candidate> =
-        program.candidates.iter().map(|name| Candidate::new(name, "", &[])).collect();
-    let settings = Settings { seed, ..Settings::default() };
-    let evidence = prior.evidence(&candidates);
-    let (_, board) = tried(program, &rounds, 0.5, &settings, Some(&evidence));
-    let roles = vec![Role::Tested; program.candidates.len()];
-    let judgement = adaptive::judge(&board, &roles, 0, 0.5, &settings);
-    adaptive::checked_predictions(&board, &judgement.standings)
-}
-
-/// Outcome of the default policy, and the board at its end. Each trial takes the candidate's run of the policy's
-/// current round. When no rounds are left, the policy has to decide by the trials so far.
-fn tried(
-    program: &SimulatedProgram,
-    seen: &[usize],
-    w: f64,
-    settings: &Settings,
-    prior: Option<&ReplayEvidence>,
-) -> (ContenderOutcome, Board) {
+/// Outcome of the default policy. Each trial takes the candidate's run of the policy's current round. When no rounds are left, the policy has to decide by the trials so far.
+fn tried(program: &SimulatedProgram, seen: &[usize], w: f64, settings: &Settings) -> ContenderOutcome {
     let len = program.candidates.len();
     let roles = vec![Role::Tested; len];
     // There are no more rounds than these: a policy that kept some of its error for later ones would not be
@@ -124,13 +82,13 @@ fn tried(
     let settings = &Settings { max_rounds: most, ..*settings };
     let mut trials: Vec<JudgedTrial> = vec![];
     loop {
-        let board = Board { replay: prior.cloned(), ..Board::new(&trials, len, 0) };
+        let board = Board::new(&trials, len, 0);
         let judgement = adaptive::judge(&board, &roles, 0, w, settings);
         let outcome = ContenderOutcome { trials: board.trials(), pick: judgement.pick };
-        let Some(candidate) = judgement.next else { return (outcome, board) };
+        let Some(candidate) = judgement.next else { return outcome };
         let again = board.in_round.contains(&candidate) || trials.is_empty();
         let round = (board.rounds as usize + usize::from(again)).saturating_sub(1);
-        let Some(&round) = seen.get(round) else { return (outcome, board) };
+        let Some(&round) = seen.get(round) else { return outcome };
         trials.push(JudgedTrial { candidate, point: program.rounds[round][candidate] });
     }
 }

@@ -22,6 +22,7 @@ mod freelist;
 mod mean;
 mod mobile;
 mod page;
+pub mod predictions;
 mod program;
 mod progress;
 mod replay;

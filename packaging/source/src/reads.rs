@@ -29,7 +29,7 @@ const CRATES: [&str; 11] = [
 /// Folders and modules of `imas` that look at everybody's processes.
 const VERBS: [&str; 5] = ["apply/held_free", "apply/of_runtime", "apply/trim", "apply/unit", "look/"];
 /// Folders of `imas` where paths are looked up that others may have named.
-const NAMING_VERBS: [&str; 4] = ["apply/", "learn/", "look/", "stored/"];
+const NAMING_VERBS: [&str; 3] = ["apply/", "look/", "stored/"];
 
 /// A kind of call, with its table in docs/trust.md.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

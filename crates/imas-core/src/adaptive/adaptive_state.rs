@@ -75,7 +75,6 @@ impl AdaptiveState {
             board.in_round = (0..len).collect(); // closed: a newcomer begins one of its own
         }
         board.fleet = history.fleet.map(|fleet| fleet.evidence(history.candidates));
-        board.replay = history.replay.map(|replay| replay.evidence(history.candidates));
         Self {
             board,
             settings: *settings,
@@ -100,11 +99,6 @@ impl AdaptiveState {
     /// The change from candidate `from` to candidate `to` at weight `w`, by the judge that makes the pick.
     pub fn change(&self, from: usize, to: usize, w: f64) -> CandidateChange {
         change(&self.board, &self.roles, (from, to), w, &self.settings)
-    }
-
-    /// What the trials say of the predictions, at equal weights ([`super::checked_predictions`]).
-    pub fn checked_predictions(&self) -> Vec<(String, Point)> {
-        super::checked_predictions(&self.board, &self.judge_at_leisure(0.5).standings)
     }
 
     /// The next trial at weight `w`, due now or later; None where the answer is settled and nothing is to be

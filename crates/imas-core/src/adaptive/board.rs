@@ -4,7 +4,6 @@
 use crate::compare::Residue;
 use crate::compare::residue::ResidueRun;
 use crate::fleet_prior::FleetEvidence;
-use crate::replay_prior::ReplayEvidence;
 use crate::stats::Moments;
 
 use super::Point;
@@ -46,8 +45,6 @@ pub struct Board {
     /// How much untouched replicas differ in memory. None where none was seen, or that is not what the trials
     /// are measured by.
     pub untouched: Option<Untouched>,
-    /// What replays predict. None where no run was recorded.
-    pub replay: Option<ReplayEvidence>,
 }
 
 impl Board {
@@ -80,7 +77,6 @@ impl Board {
             residue: residue(&rounds),
             fleet: None,
             untouched: None,
-            replay: None,
         };
         for (round, reference) in rounds.iter().zip(references(&rounds, &apart, system)) {
             for trial in *round {

@@ -6,10 +6,8 @@ use rand::{RngExt, SeedableRng};
 use serde::{Deserialize, Serialize};
 
 mod beside;
-mod promise;
 mod proof;
 
-use self::promise::{ErrorShares, misprediction};
 use self::proof::{Direction, SURE, directions};
 use super::board::RECENT;
 use super::noise::{Noise, Spread};
@@ -17,7 +15,6 @@ use super::worth::Belief;
 use super::{Board, Settings};
 use crate::compare::Answer;
 use crate::fleet_prior::FleetCandidate;
-use crate::replay_prior::Forecast;
 use crate::stats::{Interval, Moments};
 
 pub(crate) use self::beside::{Asked, side_by_side};
@@ -68,9 +65,6 @@ pub enum Status {
     /// The candidate's expected gain is below the cost of the rounds that could still prove it better than
     /// the incumbent.
     NotProvable,
-    /// Not tried: the gain that the candidate's replay predicts is below a trial's cost, beside those that
-    /// are tried.
-    Unpromising,
     /// The candidate's trials yield no figures.
     Void,
     /// Ineligible: quarantined, not loadable on this machine, or above the memory limit.
@@ -156,8 +150,7 @@ pub(crate) fn change(
     })
 }
 
-/// Judges on the host's own trials; and where anything else is known on both together, with the former for
-/// proofs.
+/// Judges on the host's own trials; and where a fleet knows more on both together, with the former for proofs.
 fn with_judge<T>(
     board: &Board,
     roles: &[Role],
@@ -166,18 +159,11 @@ fn with_judge<T>(
     settings: &Settings,
     judged: impl FnOnce(&Judge<'_>) -> T,
 ) -> T {
-    let shares = ErrorShares::of(board, roles, incumbent, w);
-    let question = Question { roles, incumbent, w, settings, shares: shares.as_ref() };
-    if board.fleet.is_none() && board.replay.is_none() {
-        return judged(&Judge::new(board, question, None));
-    }
-    let alone = Board { fleet: None, replay: None, ..board.clone() };
+    let question = Question { roles, incumbent, w, settings };
+    let Some(fleet) = &board.fleet else { return judged(&Judge::new(board, question, None)) };
+    let alone = Board { fleet: None, ..board.clone() };
     let own = Judge::new(&alone, question, None);
-    let pairs = match &board.fleet {
-        Some(fleet) => fleet.joined(&board.pairs),
-        None => board.pairs.clone(),
-    };
-    let joined = Board { pairs, ..board.clone() };
+    let joined = Board { pairs: fleet.joined(&board.pairs), ..board.clone() };
     judged(&Judge::new(&joined, question, Some(&own)))
 }
 
@@ -189,8 +175,6 @@ struct Question<'a> {
     /// Weight of CPU.
     w: f64,
     settings: &'a Settings,
-    /// Shares of the allowed error that the candidates may spend, where they are not equal.
-    shares: Option<&'a ErrorShares>,
 }
 
 struct Judge<'a> {
@@ -214,17 +198,11 @@ struct Judge<'a> {
     apart: [f64; 2],
     /// The usable candidate with the highest posterior mean among those with rounds.
     best: usize,
-    shares: Option<&'a ErrorShares>,
-    /// Factor for CPU and for memory, in variance: how many times as far off this program's predictions are
-    /// as usual.
-    mispredicted: [f64; 2],
-    /// Whether each candidate is worth a trial where it had none.
-    promising: Vec<bool>,
 }
 
 impl<'a> Judge<'a> {
     fn new(board: &'a Board, question: Question<'a>, own: Option<&'a Judge<'a>>) -> Self {
-        let Question { roles, incumbent, w, settings, shares } = question;
+        let Question { roles, incumbent, w, settings } = question;
         let may: Vec<bool> = roles.iter().map(|role| *role != Role::Ineligible).collect();
         let challengers = may.iter().enumerate().filter(|&(i, &may)| may && i != incumbent).count();
         let incumbent = if incumbent == board.system || may[incumbent] { incumbent } else { board.system };
@@ -244,20 +222,14 @@ impl<'a> Judge<'a> {
             challengers: challengers.max(1) as f64,
             apart: USUAL,
             best: incumbent,
-            shares,
-            mispredicted: [1.0; 2],
-            promising: vec![true; roles.len()],
         };
         judge.apart = [judge.apart(0), judge.apart(1)];
-        judge.mispredicted = [0, 1].map(|axis| misprediction(board, axis, judge.axes[axis]));
         // A candidate that left unproven can never be the pick; compared with it, others would be eliminated
         // wrongly.
         let stays = |i: usize| roles[i] != Role::Kept || i == incumbent || judge.is_proven(i);
         let usable = (0..roles.len()).map(|i| judge.usable[i] && stays(i)).collect();
         judge.usable = usable;
         judge.best = judge.find_best();
-        judge.promising = judge.find_promising();
-        judge.promising = judge.without_hopeless();
         judge
     }
 
@@ -306,18 +278,9 @@ impl<'a> Judge<'a> {
         self.belief(i, self.board.system).mean
     }
 
-    /// What is expected of a candidate's difference to `system` on an axis before its first round: the usual
-    /// spread, and what the replays predict.
+    /// What is expected of a candidate's difference to `system` on an axis before its first round.
     fn prior(&self, i: usize, axis: usize) -> Belief {
-        if i == self.board.system {
-            return Belief { mean: 0.0, variance: 0.0 };
-        }
-        let usual = Belief::usual(self.apart[axis]);
-        let forecast = self.board.replay.as_ref().and_then(|replay| replay.of(i));
-        forecast.map_or(usual, |forecast| {
-            let Forecast { mean, deviation } = forecast.axis(axis);
-            usual.after(1, mean, deviation * self.mispredicted[axis].sqrt())
-        })
+        Belief::usual(if i == self.board.system { 0.0 } else { self.apart[axis] })
     }
 
     /// Posterior of how much candidate `i` is better than `other`. Each axis is shrunk towards what was
@@ -325,11 +288,8 @@ impl<'a> Judge<'a> {
     /// rounds.
     fn belief(&self, i: usize, other: usize) -> Belief {
         let rounds = self.common_rounds(i, other);
-        if i == other || (rounds == 0 && self.board.replay.is_none()) {
+        if i == other || rounds == 0 {
             return Belief { mean: 0.0, variance: f64::MIN_POSITIVE };
-        }
-        if rounds == 0 && i != self.board.system && other != self.board.system {
-            return self.belief(i, self.board.system).less(self.belief(other, self.board.system));
         }
         let [cpu, memory] = [(0, 1.0), (1, 0.0)].map(|(axis, a)| {
             let mean =
@@ -377,11 +337,7 @@ impl<'a> Judge<'a> {
             return Status::Incumbent;
         }
         if i != self.board.system && self.rounds(i) == 0 {
-            return match () {
-                () if self.is_void(i) => Status::Void,
-                () if !self.promising[i] => Status::Unpromising,
-                () => Status::Open,
-            };
+            return if self.is_void(i) { Status::Void } else { Status::Open };
         }
         if let Some(out) = self.out(i) {
             return out;

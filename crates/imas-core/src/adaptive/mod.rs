@@ -22,9 +22,6 @@
 //! What other hosts measured ([`crate::fleet_prior`]) joins the beliefs with a limited weight, and may prove
 //! a candidate by a robust figure of its own.
 //!
-//! What replays of a recorded run predict ([`crate::replay_prior`]) is where the beliefs begin. Candidates
-//! that promise less than a trial costs beside those that are tried get none ([`mod@judge`]'s `promise`).
-//!
 //! The prior from other programs decides which candidates are eliminated. It is never used to prove a
 //! difference.
 //!
@@ -33,7 +30,6 @@
 
 pub mod adaptive_state;
 pub mod board;
-mod checked;
 pub mod evidence;
 pub mod expected;
 pub mod judge;
@@ -53,7 +49,6 @@ pub mod worth;
 pub use crate::compare::Residue;
 pub use adaptive_state::{AdaptiveState, Due, Expired};
 pub use board::Board;
-pub use checked::checked_predictions;
 pub use evidence::{HostEvidence, Shown, TrialEvidence, host_evidence};
 pub use expected::{ExpectedGain, expected};
 pub use judge::{CandidateChange, Judgement, Proof, Role, Standing, Status, judge};

@@ -39,25 +39,6 @@ impl Belief {
         Self { mean: self.mean - other.mean, variance: self.variance + other.variance }
     }
 
-    /// Belief about the greater of the two, taken to be normal again: C. E. Clark, "The greatest of a finite
-    /// set of random variables", Operations Research 9, 1961.
-    #[must_use]
-    pub fn greater(self, other: Self) -> Self {
-        let lead = self.less(other);
-        let spread = lead.variance.sqrt();
-        if spread <= 0.0 {
-            return if lead.mean >= 0.0 { self } else { other };
-        }
-        let (normal, z) = (Normal::standard(), lead.mean / spread);
-        let (first, second) = (normal.cdf(z), normal.cdf(-z));
-        let bulge = spread * normal.pdf(z);
-        let mean = self.mean * first + other.mean * second + bulge;
-        let square = (self.mean.powi(2) + self.variance) * first
-            + (other.mean.powi(2) + other.variance) * second
-            + (self.mean + other.mean) * bulge;
-        Self { mean, variance: (square - mean.powi(2)).max(f64::MIN_POSITIVE) }
-    }
-
     /// Expected value of the positive part: the expected loss when a candidate with this lead over the best
     /// is eliminated.
     pub fn upside(&self) -> f64 {
@@ -103,18 +84,6 @@ mod tests {
         let of = |mean: f64| Belief { mean, variance: 0.01 }.upside();
         assert!((of(0.0) - 0.1 * 0.398_942_280_4).abs() < 1e-9);
         assert!(of(-1.0) < 1e-12 && (of(1.0) - 1.0).abs() < 1e-9);
-    }
-
-    /// The greater of two alike beliefs is higher by the standard deviation over the root of pi. A belief far
-    /// behind counts for nothing.
-    #[test]
-    fn the_greater_of_two_worked_by_hand() {
-        let of = |mean: f64| Belief { mean, variance: 0.01 };
-        let alike = of(0.2).greater(of(0.2));
-        assert!((alike.mean - (0.2 + 0.1 / std::f64::consts::PI.sqrt())).abs() < 1e-9, "{alike:?}");
-        assert!((alike.variance - 0.01 * (1.0 - 1.0 / std::f64::consts::PI)).abs() < 1e-9, "{alike:?}");
-        let apart = of(5.0).greater(of(-5.0));
-        assert!((apart.mean - 5.0).abs() < 1e-9 && (apart.variance - 0.01).abs() < 1e-9);
     }
 
     #[test]

@@ -130,7 +130,7 @@ pub(crate) fn unblock(args: &UnblockArgs, context: &Context) -> Result<ExitCode>
     answer(args.json, done, line, json!({ "allocator": name }))
 }
 
-/// A pin and a lesson may come before the first start.
+/// A pin may come before the first start.
 pub(crate) fn find_or_make(context: &Context, store: &Store, word: &OsStr) -> Result<StoredProgram> {
     let known = find(store, word);
     if known.is_ok() || !store.programs_at(&resolved(word)?)?.is_empty() {

@@ -11,7 +11,6 @@ pub(crate) use imas_engine::flags::{JsonArgs, Places, RulesArgs};
 
 use crate::command_line::bench_args::BenchArgs;
 use crate::command_line::complete;
-use crate::command_line::learn_args::LearnArgs;
 use crate::command_line::service_args::{ApplyArgs, EnvArgs, TrimArgs, UnapplyArgs};
 use crate::command_line::trace_args::{RecordArgs, ReplayArgs};
 
@@ -54,8 +53,6 @@ pub(crate) enum Command {
     Record(RecordArgs),
     /// Make the calls of a trace again under every candidate and say what each would take
     Replay(ReplayArgs),
-    /// Record a run of a program and replay it, so that its trials test only what is promising
-    Learn(LearnArgs),
     /// The candidates of this machine, and why those that cannot be used cannot
     List(ListArgs),
     /// What is known of a program, or of all
@@ -160,9 +157,6 @@ pub(crate) struct RunArgs {
     /// Use this candidate once, whatever was decided; nothing is learned. With settings: 'jemalloc?narenas:1', as 'imas bench --with' takes them
     #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(complete::candidates))]
     pub(crate) candidate: Option<String>,
-    /// Record the calls of this start, under system, for 'imas learn'
-    #[arg(long, conflicts_with_all = ["candidate", "dry_run"])]
-    pub(crate) record: bool,
     /// Say on standard error what was decided and why
     #[arg(short, long)]
     pub(crate) verbose: bool,

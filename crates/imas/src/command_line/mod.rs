@@ -6,7 +6,6 @@ pub(crate) mod cli;
 pub(crate) mod complete;
 pub(crate) mod examples;
 pub(crate) mod external;
-pub(crate) mod learn_args;
 pub(crate) mod lines_args;
 pub(crate) mod man;
 pub(crate) mod program_names;

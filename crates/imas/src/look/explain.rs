@@ -21,12 +21,11 @@ use serde_json::json;
 use crate::command_line::cli::ExplainArgs;
 use crate::look::again::again;
 use crate::look::runtime::{self, RuntimeView};
-use crate::look::show::{next_line, recording_json, splits, table};
+use crate::look::show::{next_line, splits, table};
 use crate::stored::profile::find;
 use imas_cli::output;
 use imas_cli::when::when;
 use imas_engine::context::Context;
-use imas_view::forecast;
 use imas_view::lives;
 use imas_view::picks;
 use imas_view::program_view::{ProgramView, state};
@@ -69,8 +68,6 @@ fn of_program(program: &OsStr, args: &ExplainArgs, context: &Context) -> Result<
             "looked_at_again": again(&state),
             "sharing": state.sharing,
             "lives": lives::lives(&state),
-            "predictions": forecast::forecasts(&state),
-            "recording": recording_json(&state),
             "workers": forked_workers(&state),
             "expired": expired(&state),
             "quarantined": quarantines,
@@ -121,9 +118,6 @@ fn page(
     }
     if let Some(sharing) = &state.sharing {
         writeln!(text, "  fleet: {}", imas_view::sharing::words(sharing))?;
-    }
-    if let Some(predicted) = forecast::words(state) {
-        writeln!(text, "  predicted: {predicted}")?;
     }
     if let Some(undo) = undo(state, context) {
         writeln!(text, "  to change it: {undo}")?;

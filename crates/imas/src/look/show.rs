@@ -9,9 +9,7 @@ use imas_core::ProfileView;
 use imas_core::adaptive::Judgement;
 use imas_core::candidate::NotCounted;
 use imas_store::Store;
-use imas_store::recordings::ProgramRecording;
 use imas_store::samples::StoredProgram;
-use imas_view::forecast;
 use imas_view::lives;
 use imas_view::words::{PAPER_HEAD, paper_rows, standing_words, trials};
 use serde_json::{Value, json};
@@ -94,36 +92,12 @@ fn why_not(why: &NotCounted) -> String {
     }
 }
 
-/// Line about the next start, and further lines: what keeps it from being a trial, and a recording that is
-/// asked for.
+/// Line about the next start, and a line with what keeps it from being a trial.
 pub(crate) fn next_line(state: &ProgramView) -> String {
     let ProgramView { decision, under_way, .. } = state;
     let kind = if decision.trial { "a trial of" } else { "under" };
     let next = format!("next start: {kind} {}: {}\n", decision.candidate, decision.reason.sentence());
-    let next = under_way.iter().fold(next, |next, under_way| format!("{next}now: {}\n", under_way.words()));
-    recording_words(state).iter().fold(next, |next, words| format!("{next}{words}\n"))
-}
-
-/// The recording of the program that is asked for, or waits for its replay.
-fn recording_words(state: &ProgramView) -> Option<String> {
-    let recording = state.recording.as_ref()?;
-    let number = state.known.program.id;
-    let when = imas_cli::when::when;
-    Some(match (&recording.refused, &recording.begun) {
-        (Some(refused), _) => format!(
-            "recording: nothing was learned from it ({}): {}; again: imas learn {number}",
-            when(refused.at_s),
-            refused.why.trim_end().replace('\n', "; ")
-        ),
-        (None, None) => format!(
-            "recording: the next start by 'imas run' is recorded instead; undo: imas learn --cancel {number}"
-        ),
-        (None, Some(begun)) => format!(
-            "recording: process {} was recorded from {} on; when it has ended, 'imas learn {number}' replays it",
-            begun.pid,
-            when(begun.at_s)
-        ),
-    })
+    under_way.iter().fold(next, |next, under_way| format!("{next}now: {}\n", under_way.words()))
 }
 
 /// Table of what is known of every candidate, as the policy in force sees it.
@@ -145,7 +119,6 @@ pub(crate) fn splits(state: &ProgramView) -> String {
 
 /// Differences to `system` over the rounds, and where each candidate stands.
 fn adaptive_table(state: &ProgramView, judgement: &Judgement, picks: &[StoredPick]) -> String {
-    let forecasts = forecast::by_candidate(state);
     let rows =
         state.profile.candidates.iter().zip(&judgement.standings).enumerate().map(|(i, (view, standing))| {
             let is_known = standing.rounds > 0 && standing.within > 0.0;
@@ -153,27 +126,17 @@ fn adaptive_table(state: &ProgramView, judgement: &Judgement, picks: &[StoredPic
             let figure = |text: String| if is_known { text } else { "-".to_owned() };
             let in_force = (i == judgement.pick).then_some("pick now");
             let marks: Vec<_> = picks::marks(picks, &view.name).into_iter().chain(in_force).collect();
-            let forecast = forecasts.get(i).map(|forecast| {
-                let predicted = forecast.as_ref().map(|forecast| &forecast.predicted);
-                predicted.map_or_else(
-                    || "-".to_owned(),
-                    |one| format!("{}, {}", percent(one.cpu), percent(one.memory)),
-                )
-            });
-            let measured = [
+            vec![
+                view.name.clone(),
                 standing.rounds.to_string(),
                 figure(percent(standing.cpu)),
                 figure(percent(standing.memory)),
                 figure(format!("{} +- {:.1}", percent(-standing.gain), standing.within * 100.0)),
                 standing_words(view, standing.status),
                 marks.join(", "),
-            ];
-            std::iter::once(view.name.clone()).chain(forecast).chain(measured).collect::<Vec<_>>()
+            ]
         });
-    let measured = ["rounds", "CPU", "memory", "together", "standing", "picks"];
-    let predicted = (!forecasts.is_empty()).then_some("predicted CPU, memory");
-    let head: Vec<&str> = std::iter::once("candidate").chain(predicted).chain(measured).collect();
-    imas_cli::table::plain(&head, rows)
+    imas_cli::table::plain(&["candidate", "rounds", "CPU", "memory", "together", "standing", "picks"], rows)
 }
 
 /// Tables 2 and 3 of the paper: ns per operation, fragmentation, heap, picks marked.
@@ -200,19 +163,7 @@ fn one_json(state: &ProgramView) -> Value {
         "next": state.decision,
         "under_way": state.under_way,
         "lives": lives::lives(state),
-        "predictions": forecast::forecasts(state),
-        "recording": recording_json(state),
     })
-}
-
-/// "asked", "begun" or "refused"; null without a recording.
-pub(crate) fn recording_json(state: &ProgramView) -> Value {
-    let word = |recording: &ProgramRecording| match (&recording.refused, &recording.begun) {
-        (Some(_), _) => "refused",
-        (None, Some(_)) => "begun",
-        (None, None) => "asked",
-    };
-    json!(state.recording.as_ref().map(word))
 }
 
 fn all(args: &ShowArgs, context: &Context, store: &Store) -> Result<ExitCode> {

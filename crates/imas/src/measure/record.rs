@@ -32,8 +32,7 @@ use imas_engine::unstartable;
 /// run.
 const STILL_RUNS: &str = "the command has ended, and a process that it left behind still runs: its calls from \
      here on are not in the trace\n\
-     hint: give the program its option for the foreground, or start it by 'imas run --record' and replay it \
-     with 'imas learn --pending' when it has ended";
+     hint: give the program its option for the foreground";
 
 pub(crate) fn run(args: &RecordArgs, context: &Context) -> Result<ExitCode> {
     let command = match Command::resolve(&args.command, std::env::var_os("PATH").as_deref()) {

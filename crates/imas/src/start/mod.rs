@@ -41,28 +41,21 @@ use imas_engine::outside;
 use imas_engine::profile;
 use imas_engine::runtime_command::RuntimeCommand;
 use imas_engine::start_plan::{StartPlan, decided};
-use imas_engine::state::ProgramState;
 use imas_engine::store_place;
 use imas_engine::wrapped;
 use imas_linux::catalogue::{CatalogueCandidate, SYSTEM};
-use imas_linux::clock::now_unix_s;
 use imas_linux::environment::{Injection, Mode, Reach, Variables};
 use imas_linux::page::{self, PageFileError, Ticket};
 use imas_linux::program::{Command, CommandError, Program};
 use imas_linux::runtime_start::{Fitted, with_arguments};
 use imas_linux::start_program::ProgramStart;
-use imas_linux::started_name::name_of_detail;
 use imas_linux::user_preloads;
-use imas_store::decisions::Decided;
-use imas_store::domain::Domain;
-use imas_store::recordings::AskedRecording;
 use imas_store::samples::StoredProgram;
 use imas_store::{RowId, Store};
 
 use self::settled::{Kept, SettledStart};
 use crate::command_line::cli::{Places, RunArgs};
 use crate::command_line::wrapper::{self, Unwrapped};
-use crate::learn::recordings;
 use crate::start::settled::basis::{Asked, Basis, Pressure};
 use imas_cli::message;
 use imas_engine::context::Context;
@@ -324,14 +317,8 @@ fn decided_anew(
             && of_runtime.fitted_unasked(candidate, Some(&store)).is_ok()
     };
     let known = profile::state_where(context, &store, program, &executable.build_id, &is_usable)?;
-    if !is_outside && let Some(start) = recorded(request, (context, &store), &known) {
-        return Ok(start);
-    }
     let conditions = imas_engine::conditions::conditions()?;
     let profile = profile::profile(&known, context, &args.rules);
-    if !args.dry_run {
-        known.note_checks(&store, &profile)?;
-    }
     let trial_id = page::new_trial_id()?;
     let mut settles = None;
     let mut plan = StartPlan::of(&profile, &conditions);
@@ -382,57 +369,7 @@ fn decided_anew(
 }
 
 fn started_program(store: &Store, program: &Program) -> Result<StoredProgram> {
-    let is_by_name = name_of_detail(&program.detail).is_some();
-    let path = program.path.to_string_lossy();
-    Ok(store.started_program_in(Domain::Own, &path, &program.detail, is_by_name)?)
-}
-
-/// The start whose calls are recorded, where that is asked for. Where it cannot be, the program starts as
-/// usual.
-fn recorded(
-    request: Request<'_>,
-    (context, store): (&Context, &Store),
-    known: &ProgramState,
-) -> Option<Start> {
-    let Request { args, environment } = request;
-    if args.dry_run {
-        return None;
-    }
-    let program = known.program.id;
-    let begun = || -> Result<Option<Variables>> {
-        if args.record {
-            let limit_bytes = crate::command_line::learn_args::DEFAULT_LIMIT_BYTES;
-            store.ask_recording(
-                program,
-                &AskedRecording { at_s: now_unix_s(), limit_bytes, window_s: None },
-            )?;
-        }
-        let begun = recordings::begin((context, store), program, &known.build_id, environment)?;
-        match begun {
-            Some(_) => store.record(program, &decided_to_record())?,
-            None if args.record => {
-                message::warning("it is not recorded: an earlier recording waits for 'imas learn --pending'");
-            }
-            None => {}
-        }
-        Ok(begun)
-    };
-    let because = "its calls are recorded for 'imas learn'".to_owned();
-    let start =
-        |variables| Start { candidate: SYSTEM.to_owned(), because, words: None, variables, page: None };
-    let warn = |error: &anyhow::Error| message::warning(&format!("it is not recorded: {error:#}"));
-    begun().inspect_err(warn).ok().flatten().map(start)
-}
-
-fn decided_to_record() -> Decided {
-    Decided {
-        at_s: now_unix_s(),
-        candidate: SYSTEM.to_owned(),
-        trial: false,
-        begun: None,
-        reason: "recorded".to_owned(),
-        because: "Its calls were recorded for 'imas learn'.".to_owned(),
-    }
+    Ok(store.program(&program.path.to_string_lossy(), &program.detail)?)
 }
 
 /// Prints once that nothing can be learned about the programs that this one starts.

@@ -9,7 +9,7 @@ use anyhow::{Error, Result};
 use imas_engine::inspect;
 use imas_engine::runtime_command::unfit_reason;
 use imas_linux::elf;
-use imas_linux::index::{Detail, Executable};
+use imas_linux::index::Executable;
 use imas_linux::program::is_privileged;
 use imas_linux::program_file::executable_at;
 use imas_store::domain::Domain;
@@ -52,9 +52,8 @@ impl Learner {
         if is_new && !self.make_room(domain, in_use) {
             return;
         }
-        let is_by_name = matches!(process.detail, Detail::Name(_));
         let store = self.parts.store.get();
-        let program = store.started_program_in(domain, &path, &process.detail_text, is_by_name);
+        let program = store.program_in(domain, &path, &process.detail_text);
         if let Some(program) = self.stored(program) {
             self.know(program, process);
         }

@@ -59,7 +59,6 @@ impl Learner {
         let state = installation.state_of(store, program, rules.candidates.as_deref(), disabled)?;
         let now_s = now_unix_s();
         let profile = state.profile(&self.parts.config.policy(&known.program), self.limits(), now_s);
-        state.note_checks(store, &profile)?;
         log_quarantines(known, &profile);
         let Some(known) = self.programs.get_mut(id) else { return Ok(()) };
         known.look_again_s = Some(valid_until_s(&profile, now_s));

@@ -24,7 +24,7 @@ use imas_runs::executor::RunLimits;
 use imas_runs::interruption::{InterruptedBy, Interruption};
 use imas_runs::journal::Journal;
 use imas_runs::schedule;
-use imas_simulate::{PredictionLine, Predictions};
+use imas_study::predictions::{PredictionLine, Predictions};
 use imas_suite::{Place, Suite, SuiteProgram};
 
 use super::{SEED, write};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How well predicted and live ratios agree.
 
-use imas_core::reliability::{PredictedFigure, ReliabilityTable};
 use imas_core::stats::Moments;
+use imas_replay::reliability::{PredictedFigure, ReliabilityTable};
 
 use super::judged::{JudgedCandidate, JudgedProgram, reliability};
 use crate::correlation::correlation;
@@ -84,7 +84,7 @@ pub(crate) fn coverage(
 
 #[cfg(test)]
 mod tests {
-    use imas_core::reliability::RecordedRunFacts;
+    use imas_replay::reliability::RecordedRunFacts;
 
     use super::*;
     use crate::replay::made_up::program;

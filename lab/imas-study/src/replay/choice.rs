@@ -2,8 +2,8 @@
 //! What a choice by prediction costs against the live best.
 
 use imas_core::plural;
-use imas_core::reliability::{PredictedFigure, ReliabilityTable};
 use imas_core::stats::{Interval, more};
+use imas_replay::reliability::{PredictedFigure, ReliabilityTable};
 
 use super::judged::{JudgedCandidate, JudgedProgram};
 use super::promising::{PredictedRatios, promising};
@@ -123,7 +123,7 @@ impl ChoiceSummary {
 
 #[cfg(test)]
 mod tests {
-    use imas_core::reliability::RecordedRunFacts;
+    use imas_replay::reliability::RecordedRunFacts;
 
     use super::*;
     use crate::replay::made_up::{MadeUpCandidate, program};

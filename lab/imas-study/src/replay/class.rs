@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use imas_core::reliability::{PredictedFigure, ProgramClass};
+use imas_replay::reliability::{PredictedFigure, ProgramClass};
 
 use super::judged::JudgedProgram;
 

@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use imas_cli::table::Table;
-use imas_core::reliability::PredictedFigure;
 use imas_core::stats::{Interval, more};
+use imas_replay::reliability::PredictedFigure;
 use imas_report::chart::{Axis, BarRow, Bars, Distribution, DistributionRow};
 
 use super::agreement::pairs;

@@ -3,11 +3,12 @@
 
 use std::collections::BTreeMap;
 
+use super::learned::learned;
+use crate::predictions::{PredictionLine, Predictions};
 use imas_core::adaptive::Point;
 use imas_core::raw_runs::data::Data;
-use imas_core::reliability::{CheckedPrediction, PredictedFigure, RecordedRunFacts, ReliabilityTable};
-use imas_simulate::reliability::learned;
-use imas_simulate::{PredictionLine, Predictions, programs};
+use imas_replay::reliability::{CheckedPrediction, PredictedFigure, RecordedRunFacts, ReliabilityTable};
+use imas_simulate::programs;
 
 use super::live::{LiveFigures, live_figures};
 

@@ -2,7 +2,7 @@
 //! Programs with known predictions and live figures, for tests.
 
 use imas_core::adaptive::Point;
-use imas_core::reliability::RecordedRunFacts;
+use imas_replay::reliability::RecordedRunFacts;
 
 use super::judged::{JudgedCandidate, JudgedProgram};
 use super::live::LiveFigures;

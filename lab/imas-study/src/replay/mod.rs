@@ -11,6 +11,7 @@ mod choice;
 mod class;
 mod figures;
 mod judged;
+mod learned;
 mod live;
 #[cfg(test)]
 mod made_up;
@@ -20,10 +21,10 @@ mod tables;
 
 use std::path::PathBuf;
 
+use crate::predictions::Predictions;
 use imas_core::plural::counted;
 use imas_core::raw_runs::data::{self, Data};
-use imas_core::reliability::{PredictedFigure, ReliabilityTable};
-use imas_simulate::Predictions;
+use imas_replay::reliability::{PredictedFigure, ReliabilityTable};
 
 use crate::error::{StudyError, StudyResult};
 use crate::study::Study;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Why a prediction may have failed, from what was recorded of the program and its replay.
 
-use imas_core::reliability::PredictedFigure;
+use imas_replay::reliability::PredictedFigure;
 
 use super::judged::{JudgedCandidate, JudgedProgram};
 
@@ -60,7 +60,7 @@ impl FailureReason {
 #[cfg(test)]
 mod tests {
     use imas_core::adaptive::Point;
-    use imas_core::reliability::RecordedRunFacts;
+    use imas_replay::reliability::RecordedRunFacts;
 
     use super::*;
     use crate::replay::made_up::program;

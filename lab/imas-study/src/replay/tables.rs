@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use imas_cli::table::Table;
-use imas_core::reliability::{PredictedFigure, ProgramClass, ReliabilityEntry};
 use imas_core::stats::more;
+use imas_replay::reliability::{PredictedFigure, ProgramClass, ReliabilityEntry};
 
 use super::agreement::{Agreement, coverage, pairs};
 use super::choice::{ChoiceObjective, ChoiceSummary};

@@ -132,9 +132,10 @@ impl Judge<'_> {
         let freedom = direction.noise.shown(pairs).freedom + f64::from(more) * self.freedom_a_round();
         let then = Spread { freedom, ..direction.noise.expected(pairs) };
         let bound = then.bound(self.tail(i, direction, most), most);
+        let is_measured = self.common_rounds(i, self.incumbent) > 0;
         match direction.proof {
             Proof::Score | Proof::Fleet => bound,
-            Proof::Memory if self.lead_so_far(i, direction.w) > bound => 0.0,
+            Proof::Memory if is_measured && self.lead(i, direction.w) > bound => 0.0,
             Proof::Memory => f64::INFINITY,
         }
     }
@@ -142,10 +143,7 @@ impl Judge<'_> {
     /// Degrees of freedom that one more round adds: one for each candidate in it except `system`.
     fn freedom_a_round(&self) -> f64 {
         let may_come = |&i: &usize| i != self.board.system && self.may(i) && !self.is_void(i);
-        let is_in = |&i: &usize| match self.rounds(i) {
-            0 => self.promising[i],
-            _ => self.out(i).is_none(),
-        };
+        let is_in = |&i: &usize| self.rounds(i) == 0 || self.out(i).is_none();
         (0..self.board.pairs.len()).filter(may_come).filter(is_in).count().max(1) as f64
     }
 
@@ -156,24 +154,11 @@ impl Judge<'_> {
         over_system(i) - over_system(self.incumbent)
     }
 
-    /// The measured lead, or what is expected of it before the first round.
-    fn lead_so_far(&self, i: usize, a: f64) -> f64 {
-        match self.common_rounds(i, self.incumbent) {
-            0 => a * self.expected_lead(i, 0) + (1.0 - a) * self.expected_lead(i, 1),
-            _ => self.lead(i, a),
-        }
-    }
-
-    fn expected_lead(&self, i: usize, axis: usize) -> f64 {
-        self.prior(self.incumbent, axis).mean - self.prior(i, axis).mean
-    }
-
-    /// Number of candidates that could replace the incumbent; they share the error, more of it those that the
-    /// replays promise most of ([`super::promise`]). One that left the set was
+    /// Number of candidates that could replace the incumbent; they share the error. One that left the set was
     /// proven among the candidates of that time: later ones do not weaken its proof.
     fn rivals(&self, i: usize) -> f64 {
         if self.roles[i] != Role::Kept {
-            return self.shares.map_or(self.challengers, |shares| shares.rivals(i));
+            return self.challengers;
         }
         let came_after = &self.board.came_after;
         let was_there = |&j: &usize| {

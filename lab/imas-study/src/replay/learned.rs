@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use imas_core::reliability::{
+use imas_replay::reliability::{
     BORROWED, CheckedPrediction, PredictedFigure, PredictionSpread, ProgramClass, RecordedRunFacts,
     ReliabilityEntry, ReliabilityTable,
 };
 
 /// The table of these predictions, of `programs` programs.
-pub fn learned(source: &str, programs: u32, checked: &[CheckedPrediction]) -> ReliabilityTable {
+pub(super) fn learned(source: &str, programs: u32, checked: &[CheckedPrediction]) -> ReliabilityTable {
     let entries = PredictedFigure::ALL.into_iter().flat_map(|figure| entries_of(figure, checked));
     ReliabilityTable { schema: 1, source: source.to_owned(), programs, entries: entries.collect() }
 }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use imas_core::raw_runs::dropped::{Dropped, NotRun};
-use imas_core::reliability::RecordedRunFacts;
+use imas_replay::reliability::RecordedRunFacts;
 
 /// The `imas` key of a header.
 pub const REPLAY: &str = "replay";

@@ -1,22 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How far predictions by replay were off, measured: mean and standard deviation of ln(live / predicted), by
-//! figure, candidate and class of program. The one table for all who predict: intervals of `imas replay`, the prior of
-//! the policy.
+//! figure, candidate and class of program. Intervals of predictions are made from it.
 //!
 //! A cell with few programs borrows from the candidate's programs of all classes, and these from all
-//! candidates: each level counts as `BORROWED` programs in the level below. A host's own predictions, once live
-//! trials have judged them, correct the table ([`ReliabilityTable::corrected_by`]).
-
-use std::collections::BTreeSet;
+//! candidates: each level counts as `BORROWED` programs in the level below.
 
 use serde::{Deserialize, Serialize};
 
-use crate::stats::{Interval, Moments, mad, median, t_quantile};
+use imas_core::stats::{Interval, Moments, mad, median, t_quantile};
 
+/// Table of reliability as `imas-lab study replay --reliability` wrote it.
+const SHIPPED: &str = include_str!("../replay-reliability.json");
 /// Number of programs that the wider group counts as.
 pub const BORROWED: f64 = 4.0;
-/// Number of programs of the host that a cell of the table counts as, where the host's own correct it.
-const STUDIED: f64 = 8.0;
 /// The part of the live figures that an interval is made for: four of five.
 pub const COVERAGE: f64 = 0.8;
 /// Largest error that counts, in robust standard deviations of its group; a larger one is cut to it.
@@ -24,7 +20,7 @@ const LIMIT: f64 = 4.0;
 /// Factor from the median absolute deviation to the standard deviation, for normal noise.
 const TO_SIGMA: f64 = 1.4826;
 /// Least standard deviation: no prediction is better known.
-pub(crate) const LEAST: f64 = 0.005;
+const LEAST: f64 = 0.005;
 /// A program whose recorded peak is below this is small, bytes.
 const SMALL_BYTES: f64 = 16.0 * 1024.0 * 1024.0;
 /// Parts of CPU time that the allocator takes: below the first one little, below the second one some.
@@ -203,16 +199,7 @@ impl ReliabilityTable {
     /// How far off predictions of the figure are, for the candidate and such a run.
     #[must_use]
     pub fn of(&self, figure: PredictedFigure, candidate: &str, run: &RecordedRunFacts) -> PredictionSpread {
-        self.of_class(figure, candidate, Some(figure.class(run)))
-    }
-
-    /// How far off predictions of the figure are, for the candidate and a class of runs. None: for any class.
-    fn of_class(
-        &self,
-        figure: PredictedFigure,
-        candidate: &str,
-        class: Option<ProgramClass>,
-    ) -> PredictionSpread {
+        let class = Some(figure.class(run));
         let fits = |one: &&ReliabilityEntry| one.fits(figure, candidate, class);
         self.entries.iter().rfind(fits).map_or_else(|| unknown(figure), |one| one.error)
     }
@@ -236,38 +223,13 @@ impl ReliabilityTable {
         // The predicted figure itself stays in its interval.
         Some(Interval { lo: lo.min(1.0), mid: 1.0, hi: hi.max(1.0) })
     }
-
-    /// The table with what a host's own trials said of its own predictions. Each cell of a candidate counts as
-    /// `STUDIED` programs beside the host's. The cell of all candidates stays: the errors of one program's
-    /// candidates go together, and would count as many programs.
-    #[must_use]
-    pub fn corrected_by(&self, own: &[CheckedPrediction]) -> Self {
-        let mut table = self.clone();
-        let keys: BTreeSet<_> = own.iter().flat_map(cells).collect();
-        // The cell of a candidate comes before those of its classes, as `of` needs it.
-        for (figure, candidate, class) in keys {
-            let of_cell = own.iter().filter(|one| cells(one).contains(&(figure, candidate, class)));
-            let offs: Vec<f64> = of_cell.map(|one| one.off).filter(|off| off.is_finite()).collect();
-            let count = u32::try_from(offs.len()).unwrap_or(u32::MAX);
-            let error = PredictionSpread::of(offs, self.of_class(figure, candidate, class), STUDIED);
-            let is_it = |one: &&mut ReliabilityEntry| {
-                one.figure == figure && one.candidate.as_deref() == Some(candidate) && one.class == class
-            };
-            match table.entries.iter_mut().find(is_it) {
-                Some(entry) => (entry.count, entry.error) = (entry.count.saturating_add(count), error),
-                None => {
-                    let candidate = Some(candidate.to_owned());
-                    table.entries.push(ReliabilityEntry { figure, candidate, class, count, error });
-                }
-            }
-        }
-        table
-    }
 }
 
-/// The cells of its candidate that a prediction belongs to, from the general to the special.
-fn cells(one: &CheckedPrediction) -> [(PredictedFigure, &str, Option<ProgramClass>); 2] {
-    [None, Some(one.figure.class(&one.run))].map(|class| (one.figure, one.candidate.as_str(), class))
+/// Returns the table of the program itself.
+#[must_use]
+pub fn shipped() -> ReliabilityTable {
+    // The test below reads it; without one all predictions have the same.
+    ReliabilityTable::parse(SHIPPED).unwrap_or_default()
 }
 
 impl PredictionSpread {
@@ -299,12 +261,6 @@ mod tests {
     const LARGE: RecordedRunFacts = RecordedRunFacts { allocator_share: 0.05, peak_bytes: 1e9, threads: 1 };
     const SMALL: RecordedRunFacts = RecordedRunFacts { allocator_share: 0.01, peak_bytes: 1e6, threads: 1 };
     const THREADED: RecordedRunFacts = RecordedRunFacts { allocator_share: 0.5, peak_bytes: 1e6, threads: 4 };
-
-    /// Predictions of memory, `count` of them, each off by this.
-    fn errors(candidate: &str, off: f64, count: usize) -> Vec<CheckedPrediction> {
-        let (figure, candidate) = (PredictedFigure::Memory, candidate.to_owned());
-        vec![CheckedPrediction { figure, candidate, run: LARGE, off }; count]
-    }
 
     /// Memory of these candidates: mean and deviation, from a hundred programs.
     fn table(memory: &[(&str, f64, f64)]) -> ReliabilityTable {
@@ -350,19 +306,9 @@ mod tests {
         assert_eq!(table.factors(PredictedFigure::Peak, "a", &SMALL), None, "nothing is known of peaks");
     }
 
-    /// On this host the predictions for one candidate are a tenth too low; the study knows nothing of that.
     #[test]
-    fn a_hosts_own_predictions_correct_their_cells_alone() {
-        let shipped = table(&[("a", 0.0, 0.02), ("b", 0.0, 0.02)]);
-        let of = |table: &ReliabilityTable, candidate| table.of(PredictedFigure::Memory, candidate, &LARGE);
-        assert_eq!(shipped.corrected_by(&[]), shipped);
-        let few = shipped.corrected_by(&errors("a", 0.1, 2));
-        let many = shipped.corrected_by(&errors("a", 0.1, 80));
-        assert!(of(&few, "a").mean > 0.01 && of(&few, "a").mean < 0.03, "{:?}", of(&few, "a"));
-        assert!(of(&few, "a").deviation > of(&shipped, "a").deviation, "they disagree: less is sure");
-        assert!((of(&many, "a").mean - 0.1).abs() < 0.015, "{:?}", of(&many, "a"));
-        assert_eq!(of(&many, "b"), of(&shipped, "b"));
-        let new = shipped.corrected_by(&errors("new", 0.3, 40));
-        assert!(of(&new, "new").mean > 0.2 && of(&shipped, "new").mean < 0.01);
+    fn the_shipped_table_is_sound() {
+        let table = ReliabilityTable::parse(SHIPPED).unwrap();
+        assert!(table.schema == 1 && table.programs > 60, "{} programs", table.programs);
     }
 }
