@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * imas_record.h - what libimas-record.so and `imas record` share: the control file of a recording, and the raw file
+ * imas_record.h - what libimas-record.so and `imas-lab record` share: the control file of a recording, and the raw file
  * that each recorded process writes.
  *
  * crates/imas-replay reads both. All integers are in the machine's byte order: raw files have addresses of the program
- * and never leave the machine; `imas record` makes a trace of them (docs/trace-format.md) and removes them.
+ * and never leave the machine; `imas-lab record` makes a trace of them (docs/trace-format.md) and removes them.
  */
 #ifndef IMAS_RECORD_H
 #define IMAS_RECORD_H
@@ -21,7 +21,7 @@
 #define IMAS_RECORD_BUFFER_BYTES 65536u
 
 /*
- * Made by `imas record` and `imas learn`, at the path in IMAS_PAGE; raw files lie beside it.
+ * Made by `imas-lab record`, at the path in IMAS_PAGE; raw files lie beside it.
  */
 struct imas_record_control {
     uint64_t magic;

@@ -40,7 +40,7 @@ PARTS = {
     "tarball": "cd unpacked && sh ../tests/arm/smoke ./*/bin/imas",
     # The libraries and tools in C, compiled there by the same make; IMAS_BUILD is that of arch.mk.
     "native": f"make hook record tools && sh tests/arm/smoke {IMAS}",
-    "record": f"python3 tests/record/run.py {IMAS}",
+    "record": f"python3 tests/record/run.py {IMAS}-lab",
     "musl": f"python3 tests/musl/run.py {IMAS}",
     "conformance": "tests/conformance/run --mode short",
     "hook": "python3 tests/hook/run.py -a jemalloc -a mimalloc",

@@ -124,7 +124,7 @@ default = true
 """
 # Everything that a verb reads before it begins. Each ends by itself.
 VERBS = [["list"], ["show"], ["pin", "/usr/bin/sleep", "system"], ["harvest"], ["explain", "/usr/bin/sleep"], ["advise"], ["env", "jemalloc"],
-         ["bench", "-n", "1", "--", "/bin/true"], ["record", "--", "/bin/true"], ["top", "--once"]]
+         ["bench", "-n", "1", "--", "/bin/true"], ["top", "--once"]]
 
 
 def settings_of(world, user, home):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""tests/record/run.py [-k PART] IMAS: whole programs recorded, read back and replayed."""
+"""tests/record/run.py [-k PART] IMAS-LAB: whole programs recorded, read back and replayed."""
 
 import json
 import os
@@ -23,18 +23,18 @@ KNOWN = WORK / "known"
 TRACE = WORK / "a.trace"
 PAGE = WORK / "page.html"
 ENVIRONMENT = {**os.environ, "HOME": str(WORK), "XDG_CONFIG_HOME": str(WORK), "XDG_DATA_HOME": str(WORK), "PATH": "/usr/bin:/bin"}
-IMAS = ""
+LAB = ""
 # Whether the kernel gives huge pages to all, as Debian's own does.
 HUGE_PAGES = "[always]" in Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text()
 
 
-def imas(*words, **more):
-    return run(IMAS, *words, env=ENVIRONMENT, **more)
+def lab(*words, **more):
+    return run(LAB, *words, env=ENVIRONMENT, **more)
 
 
 def record(*command, options=()):
-    """The finished process and the answer of `imas record`; what the program prints comes before the JSON."""
-    ended = imas("record", "--json", "-o", str(TRACE), *options, "--", *map(str, command))
+    """The finished process and the answer of `imas-lab record`; what the program prints comes before the JSON."""
+    ended = lab("record", "--json", "-o", str(TRACE), *options, "--", *map(str, command))
     at = ended.stdout.rfind('{\n  "bytes"')
     at = at if at >= 0 else ended.stdout.find("{")
     assert at >= 0, ended.stderr
@@ -169,7 +169,7 @@ def test_a_malloc_of_the_dynamic_linker_is_no_other():
 
 def test_a_static_program_is_reported():
     program = compiled("static", "#include <stdlib.h>\nint main(void) { free(malloc(9)); return 0; }", "-static")
-    ended = imas("record", "-o", str(TRACE), "--", str(program))
+    ended = lab("record", "-o", str(TRACE), "--", str(program))
     assert ended.returncode == 2 and "statically linked" in ended.stderr and "hint: " in ended.stderr, ended
     # The shell is recorded up to its exec, and then nothing.
     _, trace, _ = record("sh", "-c", f"exec {program}")
@@ -264,7 +264,7 @@ def test_a_shell_that_forks():
 
 
 def replay(*options):
-    ended = imas("replay", str(TRACE), "--json", "-n", "1", *options)
+    ended = lab("replay", str(TRACE), "--json", "-n", "1", *options)
     assert ended.returncode == 0, ended.stderr
     return json.loads(ended.stdout)
 
@@ -345,22 +345,22 @@ def test_a_damaged_trace_is_refused():
     whole = TRACE.read_bytes()
     for bytes_, word in [(whole[:-5], "cut off"), (b"no trace" * 10, "not a trace"), (whole[:8] + b"\x63" + whole[9:], "version 99")]:
         TRACE.write_bytes(bytes_)
-        ended = imas("replay", str(TRACE))
+        ended = lab("replay", str(TRACE))
         assert ended.returncode != 0 and word in ended.stderr, ended.stderr
 
 
 def test_nothing_stays_behind():
     folder = WORK / "alone"
     folder.mkdir()
-    imas("record", "-o", str(folder / "one.trace"), "--", str(KNOWN), "pairs", "10")
+    lab("record", "-o", str(folder / "one.trace"), "--", str(KNOWN), "pairs", "10")
     assert sorted(os.listdir(folder)) == ["one.trace"], os.listdir(folder)
 
 
 def main():
-    global IMAS
+    global LAB
     arguments = Arguments(__doc__)
-    arguments.add_argument("imas", type=Path)
-    IMAS = str(arguments.parse_args().imas.resolve())
+    arguments.add_argument("lab", type=Path)
+    LAB = str(arguments.parse_args().lab.resolve())
     run("cc", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", "-Werror", "-fno-builtin", "-pthread", "-o", KNOWN, ROOT / "tests/record/known.c", must=True)
     for name, test in list(globals().items()):
         if name.startswith("test_"):

@@ -11,7 +11,7 @@ use crate::apply::{bundle, env, overrides, trim, watch};
 use crate::command_line::cli::{Cli, Command};
 use crate::command_line::external;
 use crate::look::{advise, doctor, explain, list, report, show, status};
-use crate::measure::{bench, record, replay};
+use crate::measure::bench;
 use crate::{apply, start, system};
 use imas_cli::message::Hinted;
 use imas_engine::context::Context;
@@ -22,8 +22,6 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Run(args) => start::run(&args, places),
         Command::Bench(args) => bench::run(&args, &Context::new(places)?),
-        Command::Record(args) => record::run(&args, &Context::new(places)?),
-        Command::Replay(args) => replay::run(&args, &Context::new(places)?),
         Command::List(args) => list::run(&args, &Context::new(places)?),
         Command::Show(args) => show::run(&args, places, &Context::new(places)?),
         Command::Explain(args) => explain::run(&args, &Context::new(places)?),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A program that is started by `imas run` or `imas record` finds what it would find without: its environment
+//! A program that is started by `imas run` finds what it would find without: its environment
 //! entry by entry, its signals, a start under tight limits, and the malloc that its user preloads.
 
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -48,16 +48,10 @@ fn the_environment_is_as_it_was() {
         &["run", "--candidate", "glibc:arena1", "--"],
         &["run", "--"],
         &["run", "--", "/usr/bin/nice", "-n", "0"],
-        &["record", "-o", "trace", "--"],
     ] {
         let words: Vec<&str> = std::iter::once(imas.as_str()).chain(how.iter().copied()).collect();
         let under = started(&words);
-        let (under, is): (Vec<_>, Vec<_>) = match how[0] {
-            // Children of a recorded program are recorded too: its environment has what they need.
-            "record" => (not_ours(&under), not_ours(&untouched)),
-            _ => (under.lines().collect(), untouched.lines().collect()),
-        };
-        assert_eq!(under, is, "{how:?}");
+        assert_eq!(under, untouched, "{how:?}");
     }
 }
 
@@ -206,8 +200,6 @@ fn a_malloc_that_the_user_preloads_is_left_alone() {
         assert!(said.contains("nothing can be compared"), "{said}");
         assert!(said.contains(&format!("env -u {name}")), "{said}");
     }
-    let recorded = output(&mut world.imas(["record", "-o", "trace", "--", "env", &preload, "/bin/ls", "/"]));
-    assert!(stderr(&recorded).contains("checker\n"), "{}", describe(&recorded));
     let bench = output(world.imas(["bench", "--runs", "1", "--", "/bin/ls"]).env("LD_PRELOAD", &checker));
     let said = stderr(&bench);
     assert!(!bench.status.success() && said.contains("env -u LD_PRELOAD"), "{}", describe(&bench));
@@ -223,48 +215,6 @@ print "ready\n";
 sleep 1 for 1 .. 120;
 print "nobody told me\n";
 "#;
-
-/// Starts the words, sends `imas` the signal once the listener is ready, and returns its exit status and what
-/// it printed then.
-fn signalled(world: &World, words: &[&str], signal: &str) -> (Option<i32>, String) {
-    let mut child = world.imas(words).stdout(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap());
-    let mut line = String::new();
-    lines.read_line(&mut line).unwrap();
-    assert_eq!(line, "ready\n");
-    let pid = child.id().to_string();
-    assert!(Command::new("/bin/kill").args(["-s", signal, &pid]).status().unwrap().success());
-    let mut said = String::new();
-    lines.read_to_string(&mut said).unwrap();
-    (child.wait().unwrap().code(), said)
-}
-
-/// Whether this process ignores the signal: SIGHUP under nohup, SIGINT and SIGQUIT in a job that a shell started in the
-/// background.
-fn is_ignored(signal: &str) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
-    let bit = ["HUP", "INT", "QUIT"].iter().position(|name| *name == signal);
-    bit.is_some_and(|bit| u64::from_str_radix(mask.trim(), 16).unwrap() & (1 << bit) != 0)
-}
-
-#[test]
-fn a_signal_to_record_reaches_the_program() {
-    let perl = real("perl").display().to_string();
-    for signal in ["TERM", "HUP", "INT", "QUIT", "USR1", "USR2", "WINCH", "ALRM", "40"] {
-        let name = if signal == "40" { "NUM40" } else { signal };
-        if is_ignored(signal) {
-            continue; // what is ignored stays so in every program
-        }
-        let world = World::new();
-        let words = ["record", "-o", "trace", "--", &perl, "-e", LISTENER];
-        let (status, said) = signalled(&world, &words, signal);
-        assert_eq!((status, said.as_str()), (Some(7), format!("got {name}\n").as_str()), "{signal}");
-        let left: Vec<_> =
-            std::fs::read_dir(world.work()).unwrap().flatten().map(|one| one.file_name()).collect();
-        assert_eq!(left, ["trace"], "{signal}");
-    }
-}
 
 #[test]
 fn a_signal_to_bench_reaches_the_program_that_runs() {
@@ -286,21 +236,6 @@ fn a_signal_to_bench_reaches_the_program_that_runs() {
     }
     let status = child.wait().unwrap();
     assert!(got > 0 && status.code().is_some(), "{got} {status}");
-}
-
-#[test]
-fn record_says_that_a_daemon_is_left_behind() {
-    let world = World::new();
-    let left = "sleep 1000 >/dev/null 2>&1 & echo $!";
-    let recorded = output(&mut world.imas(["record", "-o", "trace", "--", "/bin/sh", "-c", left]));
-    let pid = stdout(&recorded).lines().next().unwrap_or_default().to_owned();
-    assert!(Command::new("/bin/kill").arg(pid).status().unwrap().success(), "{}", describe(&recorded));
-    let said = stderr(&recorded);
-    assert!(said.contains("a process that it left behind still runs"), "{said}");
-    let waited =
-        output(&mut world.imas(["record", "-o", "trace", "--", "/bin/sh", "-c", "sleep 0.1 & wait"]));
-    let said = stderr(&waited);
-    assert!(!said.contains("left behind"), "{said}");
 }
 
 /// Before a start, a helper of ours looks at the programs that run.

@@ -8,6 +8,7 @@ use imas_engine::flags::{self, Places};
 
 use crate::services::ServicesArgs;
 use crate::study_args::{SimulateArgs, StudyArgs, SuiteArgs};
+use crate::trace::args::{RecordArgs, ReplayArgs};
 
 /// The laboratory of IMAS: measures real programs under memory allocators, and judges what chooses among
 /// them.
@@ -17,7 +18,7 @@ use crate::study_args::{SimulateArgs, StudyArgs, SuiteArgs};
     version,
     about,
     max_term_width = 100,
-    after_help = "Examples:\n  imas-lab suite run --set quick                     ten real programs under every candidate\n  imas-lab study selector --data lab/data/first.jsonl    the selector beside every single allocator\n  imas-lab simulate --data lab/data/first.jsonl          which policy would have chosen best"
+    after_help = "Examples:\n  imas-lab suite run --set quick                     ten real programs under every candidate\n  imas-lab study selector --data lab/data/first.jsonl    the selector beside every single allocator\n  imas-lab simulate --data lab/data/first.jsonl          which policy would have chosen best\n  imas-lab record -o work.trace -- python3 work.py       every malloc call of one run\n  imas-lab replay work.trace                             what each candidate would take for them"
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -36,6 +37,10 @@ pub(crate) enum Command {
     Study(StudyArgs),
     /// Replay runs through policies and judge their picks on runs they did not see
     Simulate(SimulateArgs),
+    /// Run a command under system and write every malloc call of it into a trace
+    Record(RecordArgs),
+    /// Make the calls of a trace again under every candidate and say what each would take
+    Replay(ReplayArgs),
     /// Print shell completions
     Completions { shell: clap_complete::Shell },
     /// Write the man pages into a folder

@@ -14,6 +14,7 @@ mod simulate;
 mod study;
 mod study_args;
 mod suite;
+mod trace;
 mod with_list;
 
 use std::process::ExitCode;
@@ -23,6 +24,7 @@ use clap::CommandFactory;
 use cli::{Cli, Command};
 use imas_cli::manual;
 use imas_cli::message;
+use imas_engine::context::Context;
 use imas_engine::entry;
 use imas_runs::interruption::InterruptedBy;
 
@@ -45,6 +47,8 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Services(args) => return services::run(&args, places),
         Command::Study(args) => return study::run(&args, places),
         Command::Simulate(args) => return simulate::run(&args, places),
+        Command::Record(args) => return trace::record::run(&args, &Context::new(places)?),
+        Command::Replay(args) => return trace::replay::run(&args, &Context::new(places)?),
         Command::Completions { shell } => manual::completions(Cli::command(), shell)?,
         Command::Manpages { folder } => manual::manpages(Cli::command(), &folder)?,
     }

@@ -56,9 +56,7 @@ pub struct TraceProcess {
     pub number: u32,
     /// The number of the process that forked this one. None after exec and for the first process.
     pub parent: Option<u32>,
-    /// When the process began: nanoseconds since the begin of the process that began first. 0 in traces of an
-    /// older IMAS.
-    #[serde(default)]
+    /// When the process began: nanoseconds since the begin of the process that began first.
     pub began_ns: u64,
     /// The reason why recording ended before the process did.
     pub stop: Stop,
@@ -79,7 +77,7 @@ pub struct TraceProcess {
 pub enum TraceError {
     #[error("cannot be read: {0}")]
     Io(#[from] std::io::Error),
-    #[error("not a trace: it was not written by 'imas record'")]
+    #[error("not a trace: it was not written by 'imas-lab record'")]
     Foreign,
     #[error("a trace of version {0}; this imas reads version {VERSION}")]
     Version(u32),

@@ -33,7 +33,7 @@ pub enum RecordingEnd {
     After(u64),
 }
 
-/// The control file of a recording, as `imas record` and imasd make it.
+/// The control file of a recording, as `imas-lab record` makes it.
 #[must_use]
 pub fn control(limit_bytes: u64, end: RecordingEnd) -> Vec<u8> {
     let (end_ns, window_ns) = match end {

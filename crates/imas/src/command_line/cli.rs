@@ -12,7 +12,6 @@ pub(crate) use imas_engine::flags::{JsonArgs, Places, RulesArgs};
 use crate::command_line::bench_args::BenchArgs;
 use crate::command_line::complete;
 use crate::command_line::service_args::{ApplyArgs, EnvArgs, TrimArgs, UnapplyArgs};
-use crate::command_line::trace_args::{RecordArgs, ReplayArgs};
 
 /// Finds the memory allocator that suits a program, and starts the program on it.
 #[derive(Debug, Parser)]
@@ -49,10 +48,6 @@ pub(crate) enum Command {
     Bench(BenchArgs),
     /// Start a program under the candidate decided for it; a trial when one is due
     Run(RunArgs),
-    /// Run a command under system and write every malloc call of it into a trace
-    Record(RecordArgs),
-    /// Make the calls of a trace again under every candidate and say what each would take
-    Replay(ReplayArgs),
     /// The candidates of this machine, and why those that cannot be used cannot
     List(ListArgs),
     /// What is known of a program, or of all

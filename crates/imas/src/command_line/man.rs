@@ -46,7 +46,6 @@ const EXIT_STATUS: &[(&str, &str)] = &[
         "imas run",
         "the program's own; 125: imas failed; 126: the program cannot be executed; 127: it was not found",
     ),
-    ("imas record", "the same, but 2: imas failed"),
     ("0", "of every other command: done"),
     ("1", "done, and the answer is no"),
     ("2", "could not be done"),

@@ -11,5 +11,4 @@ pub(crate) mod man;
 pub(crate) mod program_names;
 pub(crate) mod server_args;
 pub(crate) mod service_args;
-pub(crate) mod trace_args;
 pub(crate) mod wrapper;

@@ -69,7 +69,7 @@ pub(crate) fn check(args: &BenchArgs) -> Result<()> {
 }
 
 /// The folder of a file that is named as the user typed it.
-pub(crate) fn folder_of(file: &Path) -> &Path {
+fn folder_of(file: &Path) -> &Path {
     file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."))
 }
 

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The verbs that measure a command or a server: `bench`, `record`, `replay`, `doctor --noise`.
+//! The verbs that measure a command or a server: `bench`, `doctor --noise`.
 
 pub(crate) mod bench;
 pub(crate) mod export;
 pub(crate) mod noise;
-pub(crate) mod record;
-pub(crate) mod replay;
 pub(crate) mod ticker;
-pub(crate) mod trace_file;

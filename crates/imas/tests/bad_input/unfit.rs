@@ -101,7 +101,6 @@ fn a_small_stack_is_enough() {
             &["nonsense"],
             &["run", "-v", "--candidate", "glibc:arena1", "--", program.to_str().unwrap()],
             &["bench", "-n", "1", "--with", "glibc:arena1", "--", "true"],
-            &["record", "-o", "trace", "--", "true"],
         ] {
             let shell = |limit: &str| {
                 let mut shell = world.command("sh");

@@ -39,10 +39,6 @@ fn unknown_words_are_refused() {
         (&["report", "--html", "/no/such/page.html"], "nothing to report"),
         (&["report", "--html", "/no/such/page.html", "--data", "/no/such/runs.jsonl"], "/no/such/runs.jsonl"),
         (&["report", "--html", "/no/such/page.html", "no-such-program"], "no-such-program: not found"),
-        (&["replay", "/no/such.trace"], "/no/such.trace"),
-        (&["replay", "/etc/passwd"], "not a trace"),
-        (&["record", "-o", "/", "--", "true"], "/: is a folder"),
-        (&["record", "-o", "/no/such/trace", "--", "true"], "/no/such"),
         (&["bundle", "glibc:lean", "--out", "/etc/passwd"], "/etc/passwd"),
         (&["bench", "--ready", "tcp:99999", "--load", "true", "--", "true"], "tcp:99999"),
     ] {

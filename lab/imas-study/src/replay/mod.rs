@@ -86,7 +86,7 @@ impl ReplayJudgement {
         Study {
             id: "replay".to_owned(),
             title: "One recorded run, replayed under every candidate".to_owned(),
-            paper: "Predictions of 'imas replay' beside live runs of the suite".to_owned(),
+            paper: "Predictions of 'imas-lab replay' beside live runs of the suite".to_owned(),
             result: self.result(),
             picture: figures.first().and_then(|figure| figure.chart.clone()),
             method: self.method(),

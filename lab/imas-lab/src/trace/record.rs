@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `imas record`: runs a command under `system` and writes its malloc calls into a trace.
+//! `imas-lab record`: runs a command under `system` and writes its malloc calls into a trace.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
@@ -21,8 +21,7 @@ use imas_runs::handing_on::HandingOn;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike as _;
 
-use crate::command_line::trace_args::RecordArgs;
-use crate::measure::export::folder_of;
+use super::args::RecordArgs;
 use imas_cli::message::{self, Hinted};
 use imas_cli::output;
 use imas_engine::context::Context;
@@ -64,11 +63,13 @@ fn begin(trace: &Path, limits: RecordingLimits) -> Result<Recording> {
     if trace.is_dir() {
         return Err(unwritable(format!("{}: is a folder", trace.display())));
     }
-    Recording::begin(folder_of(trace), limits).map_err(|error| unwritable(message::text(&error)))
+    let folder = trace.parent().filter(|folder| !folder.as_os_str().is_empty());
+    Recording::begin(folder.unwrap_or_else(|| Path::new(".")), limits)
+        .map_err(|error| unwritable(message::text(&error)))
 }
 
 /// Runs the command under the recorder and writes the trace.
-pub(crate) fn recorded(
+fn recorded(
     command: &Command,
     recording: &Recording,
     trace: &Path,
@@ -83,7 +84,7 @@ pub(crate) fn recorded(
 }
 
 /// The environment of a recorded start.
-pub(crate) fn variables(recorder: &Recorder, inherited: &Variables, context: &Context) -> Result<Variables> {
+fn variables(recorder: &Recorder, inherited: &Variables, context: &Context) -> Result<Variables> {
     recorder.variables(context.candidate(SYSTEM)?, inherited, &context.libraries)
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The output of `imas replay`.
+//! The output of `imas-lab replay`.
 
 use anyhow::Result;
 use imas_cli::format::counted;
@@ -10,9 +10,9 @@ use imas_replay::replayed::{ReplayedCandidate, ReplayedCandidates};
 use imas_replay::trace::prediction::Figures;
 use serde_json::{Value, json};
 
-use crate::command_line::trace_args::ReplayArgs;
-use crate::measure::export;
-use imas_cli::output;
+use super::args::ReplayArgs;
+use imas_cli::message::Hinted;
+use imas_cli::{output, output_file};
 
 const MIB: f64 = (1 << 20) as f64;
 
@@ -23,7 +23,13 @@ pub(crate) fn show(
 ) -> Result<()> {
     let (recorded, rows) = (answer.recorded(), answer.predictions(reliability));
     if let Some(file) = &args.export_html {
-        export::to(file, &super::page::page(answer, &recorded, &rows).render())?;
+        let page = super::page::page(answer, &recorded, &rows).render();
+        output_file::write(file, page.as_bytes()).map_err(|error| {
+            Hinted::error(
+                format!("{} cannot be written: {error}", file.display()),
+                "name a file in a folder that is there and yours",
+            )
+        })?;
     }
     if args.json.json {
         return output::json(&as_json(answer, &recorded, &rows, reliability));

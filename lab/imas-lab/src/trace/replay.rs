@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `imas replay`: repeats the calls of a trace under every candidate and predicts the program's figures.
-
-mod page;
-mod shown;
+//! `imas-lab replay`: repeats the calls of a trace under every candidate and predicts the program's figures.
 
 use std::process::ExitCode;
 
@@ -14,13 +11,13 @@ use imas_replay::replayed::replay;
 use imas_replay::trace::file::TraceProcess;
 use imas_runs::interruption::{InterruptedBy, Interruption};
 
-use crate::command_line::trace_args::ReplayArgs;
-use crate::measure::trace_file;
+use super::args::ReplayArgs;
+use super::{file, shown};
 use imas_cli::message::{self, Hinted};
 use imas_engine::context::Context;
 
 pub(crate) fn run(args: &ReplayArgs, context: &Context) -> Result<ExitCode> {
-    let mut trace = trace_file::open(&args.trace)?;
+    let mut trace = file::open(&args.trace)?;
     let process = chosen(args, &trace.header.processes)?;
     let reliability = shipped();
     let interruption = Interruption::watch()?;
@@ -31,7 +28,7 @@ pub(crate) fn run(args: &ReplayArgs, context: &Context) -> Result<ExitCode> {
         Ok(replayed) => shown::show(args, &replayed, &reliability)?,
         Err(error) => {
             let Some(interrupted) = error.downcast_ref::<InterruptedBy>() else {
-                return Err(trace_file::advised(error));
+                return Err(file::advised(error));
             };
             return Ok(ExitCode::from(interrupted.exit_status()));
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `imas replay --export-html`: the predicted memory of each candidate over time, and all figures.
+//! `imas-lab replay --export-html`: the predicted memory of each candidate over time, and all figures.
 
 use imas_cli::format::counted;
 use imas_cli::table::Table;
@@ -28,7 +28,7 @@ pub(super) fn page(
     let figures = vec![Block::Table(table(rows))];
     let memory = curves(answer).draw();
     ResultPage {
-        title: "imas replay".to_owned(),
+        title: "imas-lab replay".to_owned(),
         subtitle: format!(
             "{} of {}, {:.2} s of CPU as recorded",
             counted(counts.calls, "call"),

@@ -30,5 +30,5 @@ pub(crate) fn advised(error: Error) -> Error {
 }
 
 fn hinted(error: &Error) -> Error {
-    Hinted::error(message::text(error), "a trace is made by: imas record -o FILE -- COMMAND")
+    Hinted::error(message::text(error), "a trace is made by: imas-lab record -o FILE -- COMMAND")
 }
