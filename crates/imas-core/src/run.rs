@@ -53,7 +53,7 @@ pub struct RawRun {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     /// The last message of the program or of its load, when the run does not count.
-    #[serde(skip_serializing_if = "Option::is_none", alias = "said")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// Digest of what it wrote; None where it was not recorded, or it was not written down.
     #[serde(skip_serializing_if = "Option::is_none")]

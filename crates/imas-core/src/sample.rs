@@ -214,8 +214,8 @@ pub struct Sample {
     /// Trial or production flight.
     pub kind: PageKind,
     /// Last observed activity of the process before it was killed; None when it was not recorded, and where
-    /// the process ended by itself. `sighting` is the field's earlier name, still read for one release.
-    #[serde(alias = "sighting", skip_serializing_if = "Option::is_none")]
+    /// the process ended by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub activity: Option<ProcessActivity>,
     /// Page size, transparent huge pages and CPUs of the machine as one text; it is compared, not parsed.
     /// Empty when it was not recorded.
@@ -337,15 +337,5 @@ mod tests {
         assert_eq!((sample.usage.as_ref(), sample.activity), (None, None));
         let text = serde_json::to_string(&sample).unwrap();
         assert_eq!(serde_json::from_str::<Sample>(&text).unwrap(), sample);
-    }
-
-    #[test]
-    fn the_activity_is_read_by_its_old_name_and_written_by_its_new_one() {
-        let old = r#"{"sighting":{"lived_s":65.0,"still_s":60.0,"locked":true}}"#;
-        let sample: Sample = serde_json::from_str(old).unwrap();
-        let activity = ProcessActivity { lived_s: 65.0, still_s: 60.0, locked: true, ..Default::default() };
-        assert_eq!(sample.activity, Some(activity));
-        let text = serde_json::to_string(&sample).unwrap();
-        assert!(text.contains("\"activity\":{") && !text.contains("sighting"), "{text}");
     }
 }

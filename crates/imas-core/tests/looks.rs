@@ -43,7 +43,7 @@ fn session(ratios: &[(f64, f64)], seed: u64) -> (usize, bool, Outlook) {
         if made < 5 {
             continue;
         }
-        let (comparison, progress) = look(&candidates, &CountedExits::new(), &options, None);
+        let (comparison, progress) = look(&candidates, &CountedExits::new(), &options);
         if progress != LookOutcome::Open || made == 30 {
             let picks = &comparison.picks;
             let picked =

@@ -23,7 +23,7 @@ use crate::seconds;
 const DAEMONS_FILE: &str = "/etc/imas/imasd.toml";
 
 /// The keys of [`Config`]; the daemon's file has others beside them.
-const KEYS: [&str; 7] = ["policy", "retest_s", "max_tests", "candidates", "overrides", "wishes", "program"];
+const KEYS: [&str; 6] = ["policy", "retest_s", "max_tests", "candidates", "overrides", "program"];
 
 /// The settings that decisions depend on, of `imas` and of `imasd` alike. A flag wins over an environment
 /// variable, that over a file.
@@ -39,7 +39,7 @@ pub struct Config {
     /// The rules to decide by.
     pub policy: Option<PolicyName>,
     /// What matters, for every program that has no settings of its own.
-    #[serde(default, alias = "wishes")]
+    #[serde(default)]
     pub overrides: Overrides,
     /// What matters for single programs, by path of the program or its script, or by unit.
     #[serde(default)]

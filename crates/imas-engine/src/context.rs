@@ -151,18 +151,6 @@ impl Context {
         page::place_of_store(&store_place::real(&self.store_path))
     }
 
-    /// Every folder with pages of this store: its own, and the one in which an earlier version left pages without the
-    /// mark of a store. Pages without a mark belong to the default store of the user's home folder, as the system's
-    /// list of users names it, whatever `HOME` is now.
-    #[must_use]
-    pub fn page_places(&self) -> Vec<PathBuf> {
-        let unmarked = page::place();
-        let has_pages = page::list(&unmarked).is_ok_and(|pages| !pages.is_empty());
-        let is_theirs = || store_place::of_the_users_home() == Some(store_place::real(&self.store_path));
-        let unmarked = Some(unmarked).filter(|_| has_pages && is_theirs());
-        std::iter::once(self.page_place()).chain(unmarked).collect()
-    }
-
     /// What the store holds, in memory: for commands that only read. Empty where there is none.
     ///
     /// # Errors

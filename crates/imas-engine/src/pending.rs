@@ -2,7 +2,7 @@
 //! Pages of starts that have ended and are not stored yet. Commands that only read see them beside what the
 //! store holds, and leave them where they are.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use crate::context::Context;
@@ -35,8 +35,10 @@ impl PendingView {
     /// When the store cannot be read.
     pub fn read(context: &Context) -> Result<Self> {
         // The pages first: what is stored meanwhile is then there twice, and counts once.
-        let places = if context.of_the_system { vec![] } else { context.page_places() };
-        let pending = Pending::of(&places);
+        let pending = match context.of_the_system {
+            true => Pending::default(),
+            false => Pending::of(&context.page_place()),
+        };
         let store = context.view_store()?;
         for (page, seen) in &pending.finished {
             keep(context, &store, page, *seen)?;
@@ -57,13 +59,13 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// Reads the pages in these folders and changes none. A folder that is not this user's alone has none.
+    /// Reads the pages in this folder and changes none. A folder that is not this user's alone has none.
     #[must_use]
-    pub fn of(folders: &[PathBuf]) -> Self {
+    pub fn of(folder: &Path) -> Self {
         let mut pending = Self::default();
         let expected = expected();
-        let list = |folder: &PathBuf| page::check_private(folder).and_then(|()| page::list(folder));
-        for path in folders.iter().flat_map(|folder| list(folder).unwrap_or_default()) {
+        let pages = page::check_private(folder).and_then(|()| page::list(folder));
+        for path in pages.unwrap_or_default() {
             pending.add(&path, &expected);
         }
         pending
@@ -101,26 +103,29 @@ impl Pending {
 /// Pages of production starts that ended cleanly are stored when there are as many: they change no decision.
 const MOST_UNEVENTFUL: usize = 32;
 
-/// Whether pages of these folders are to be stored now: a trial, a crash or an unexplained death among them changes
+/// Whether pages of this folder are to be stored now: a trial, a crash or an unexplained death among them changes
 /// decisions, a running process is to be observed, or there are many.
 #[must_use]
-pub fn is_harvest_due(folders: &[PathBuf]) -> bool {
+pub fn is_harvest_due(folder: &Path) -> bool {
     let expected = expected();
     let mut uneventful = 0;
     let mut is_one_too_many = || {
         uneventful += 1;
         uneventful >= MOST_UNEVENTFUL
     };
-    let pages = folders.iter().flat_map(|folder| page::list(folder).unwrap_or_default());
-    pages.into_iter().any(|path| match imas_linux::ingest::read_page_file(&path, &expected) {
-        Ok(page) if is_uneventful(&page) => is_one_too_many(),
-        Ok(page) if process::is_running(page.pid, page.process_start_ticks) => activity::is_due(&path, &page),
-        Ok(page) => match outside::with_account(page) {
-            Some(page) if is_uneventful(&page) => is_one_too_many(),
-            Some(_) => true,
-            None => false,
-        },
-        Err(_) => path.exists() && !is_young(&path),
+    page::list(folder).unwrap_or_default().into_iter().any(|path| {
+        match imas_linux::ingest::read_page_file(&path, &expected) {
+            Ok(page) if is_uneventful(&page) => is_one_too_many(),
+            Ok(page) if process::is_running(page.pid, page.process_start_ticks) => {
+                activity::is_due(&path, &page)
+            }
+            Ok(page) => match outside::with_account(page) {
+                Some(page) if is_uneventful(&page) => is_one_too_many(),
+                Some(_) => true,
+                None => false,
+            },
+            Err(_) => path.exists() && !is_young(&path),
+        }
     })
 }
 

@@ -40,10 +40,3 @@ pub fn real(store: &Path) -> PathBuf {
     let real = || Some(std::fs::canonicalize(store.parent()?).ok()?.join(store.file_name()?));
     real().unwrap_or_else(|| store.to_owned())
 }
-
-/// The default store below the home folder that the system's list of users has for this user, whatever `HOME` is.
-#[must_use]
-pub fn of_the_users_home() -> Option<PathBuf> {
-    let user = nix::unistd::User::from_uid(nix::unistd::getuid()).ok()??;
-    Some(real(&user.dir.join(".local/share").join(FILE)))
-}

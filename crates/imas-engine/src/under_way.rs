@@ -95,8 +95,8 @@ fn begun(
 /// The process of a trial, from its page. None if the process has ended.
 fn process_of(context: &Context, trial_id: &str) -> Option<u32> {
     let expected = ExpectedPage { uid: nix::unistd::getuid().as_raw(), now_unix_s: now_unix_s() };
-    let files = context.page_places().into_iter().map(|place| place.join(format!("{trial_id}.page")));
-    let page = files.flat_map(|file| imas_linux::ingest::read_page_file(&file, &expected)).next()?;
+    let file = context.page_place().join(format!("{trial_id}.page"));
+    let page = imas_linux::ingest::read_page_file(&file, &expected).ok()?;
     process::is_running(page.pid, page.process_start_ticks).then_some(page.pid)
 }
 

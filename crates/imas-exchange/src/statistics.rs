@@ -38,8 +38,7 @@ pub struct FleetStatistics {
     pub upto_seq: u64,
     /// Aggregates that are contained.
     pub folded: u64,
-    /// What hosts have sent today; mergers of earlier versions wrote nothing.
-    #[serde(default)]
+    /// Messages that hosts have sent today.
     pub spent: SpentToday,
     /// Hosts that sent them, roughly.
     pub hosts: HostSketch,
@@ -67,8 +66,7 @@ pub struct CandidateStatistics {
     pub void: GroupSet,
     /// Groups with a host on which it crashed or hung the program.
     pub crashed: GroupSet,
-    /// The strongest gains that its figures have shown; mergers of earlier versions wrote none.
-    #[serde(default)]
+    /// The strongest gains that its figures have shown.
     pub strongest: StrongestGains,
 }
 

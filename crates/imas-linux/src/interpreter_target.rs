@@ -14,8 +14,7 @@ pub enum InterpreterTarget {
     /// No target: not an interpreter, or one that reads its standard input.
     Nothing,
     /// Code on the command line: the option and the hash of the text after it, `-c #af63dc4c8601ec8c`. The
-    /// text itself is not kept: it may hold secrets. A store of an earlier version has
-    /// the option alone.
+    /// text itself is not kept: it may hold secrets.
     Code(OsString),
     /// An option that names the program, and the name: `-m http.server`, `-jar app.jar`.
     Named(OsString, OsString),

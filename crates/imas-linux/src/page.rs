@@ -49,7 +49,7 @@ pub enum PageFileError {
 }
 
 /// The folder of this user, on tmpfs: `$XDG_RUNTIME_DIR/imas`, else `/dev/shm/imas-UID`. Each store has a folder for
-/// its pages in it. An earlier version put the pages of the user's own store directly into it.
+/// its pages in it.
 ///
 /// # Errors
 /// When it cannot be made, or what is there is not this user's alone.

@@ -233,8 +233,7 @@ fn store_facts(context: &Context, store: Option<&Store>) -> StoreFacts {
         name.push(ending);
         std::fs::metadata(name).map_or(0, |about| about.len())
     };
-    let count = |place: &PathBuf| imas_linux::page::list(place).map_or(0, |pages| pages.len());
-    let pages = context.page_places().iter().map(count).sum();
+    let pages = imas_linux::page::list(&context.page_place()).map_or(0, |pages| pages.len());
     let offers = store.and_then(|store| store.offers().ok()).map_or(0, |offers| offers.len());
     let witnesses = store.and_then(|store| store.witnesses().ok()).map_or(0, |witnesses| witnesses.len());
     let obstacle = store.is_none().then(|| match path.exists() {

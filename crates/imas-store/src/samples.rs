@@ -111,27 +111,6 @@ impl Store {
         self.rows("SELECT id, domain, path, detail FROM program ORDER BY id", [], program_of)
     }
 
-    /// The programs whose detail has more than that many bytes.
-    ///
-    /// # Errors
-    /// When SQLite returns an error.
-    pub fn programs_longer_than(&self, bytes: usize) -> Result<Vec<RowId>, StoreError> {
-        let sql = "SELECT id FROM program WHERE length(CAST(detail AS BLOB)) > ?1 ORDER BY id";
-        self.rows(sql, [i64::try_from(bytes).unwrap_or(i64::MAX)], |row| row.get(0))
-    }
-
-    /// Gives a program another detail. If its domain has a program of that name already, this one is deleted.
-    ///
-    /// # Errors
-    /// When SQLite returns an error.
-    pub fn rename_detail(&mut self, program: RowId, detail: &str) -> Result<(), StoreError> {
-        let sql = "UPDATE OR IGNORE program SET detail = ?2 WHERE id = ?1";
-        if self.run(sql, params![program, detail])? == 0 {
-            self.forget(program)?;
-        }
-        Ok(())
-    }
-
     /// Appends a trial and commits. Returns `false` if that trial is stored already.
     ///
     /// # Errors
@@ -288,20 +267,6 @@ pub(crate) mod tests {
         assert_eq!(store.programs_at("/bin/python").unwrap().len(), 2);
         assert_eq!(store.programs_at("/b.py").unwrap(), std::slice::from_ref(&other));
         assert_eq!(store.program_numbered(other.id).unwrap().unwrap().to_string(), "/bin/python /b.py");
-    }
-
-    #[test]
-    fn a_long_detail_is_found_and_replaced() {
-        let (_folder, mut store) = temporary();
-        let long = store.program("/bin/python", &"é".repeat(600)).unwrap().id;
-        let other = store.program("/bin/python", &"x".repeat(1025)).unwrap().id;
-        store.program("/bin/python", &"x".repeat(1024)).unwrap();
-        assert_eq!(store.programs_longer_than(1024).unwrap(), [long, other], "the length is in bytes");
-        store.rename_detail(long, "short").unwrap();
-        assert_eq!(store.program_numbered(long).unwrap().unwrap().detail, "short");
-        store.rename_detail(other, "short").unwrap();
-        assert_eq!(store.program_numbered(other).unwrap(), None, "the name was taken already");
-        assert_eq!(store.programs().unwrap().len(), 2);
     }
 
     #[test]

@@ -152,7 +152,7 @@ impl ProgramSource {
         let path = identity.program.path.to_string_lossy();
         let unit = identity.unit.as_ref().and_then(ServiceUnit::system_name).map(detail_of_unit);
         let detail = identity.program.detail.clone();
-        // imasd, and an earlier version, know it by its file alone.
+        // imasd knows it by its file alone.
         let by_file = name_of_detail(&detail).map(|_| String::new());
         let details = unit.into_iter().chain([detail]).chain(by_file);
         let mut found = details.filter_map(|detail| self.by_name.get(&(path.clone().into_owned(), detail)));
@@ -206,9 +206,7 @@ impl ProgramSource {
 fn files_of(context: &Context) -> Vec<(u64, i64, i64)> {
     let mut wal = context.store_path.clone().into_os_string();
     wal.push("-wal");
-    let (wal, pages) = (PathBuf::from(wal), context.page_places());
-    let files = [&context.store_path, &wal].into_iter().chain(&pages);
-    files.map(|path| changed(path)).collect()
+    [&context.store_path, &PathBuf::from(wal), &context.page_place()].map(|path| changed(path)).into()
 }
 
 /// Length and time of the last change; zeros where there is no such file.

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From a command to the module that does it.
 
-use std::ffi::OsString;
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use imas_cli::manual;
 
 use crate::apply::{bundle, env, overrides, trim, watch};
@@ -13,7 +12,6 @@ use crate::command_line::external;
 use crate::look::{advise, doctor, explain, list, report, show, status};
 use crate::measure::bench;
 use crate::{apply, start, system};
-use imas_cli::message::Hinted;
 use imas_engine::context::Context;
 
 /// Does what was asked.
@@ -34,12 +32,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Status(args) => {
             status::run(&args, &Context::beside(&places.of_the_system(), &args.run_dir)?)
         }
-        Command::Advise(args) if args.pods => {
-            let json = args.json.json.then_some("--json");
-            let words: Vec<_> = ["node", "--advise"].into_iter().chain(json).map(OsString::from).collect();
-            match external::run("imas-kube", places, &words)? {}
-        }
-        Command::Advise(args) => advise::run(args.json, &Context::new(places)?),
+        Command::Advise(args) => advise::run(args, &Context::new(places)?),
         Command::Apply(args) => apply::apply(&args, &Context::new(places)?),
         Command::Unapply(args) => apply::unapply::unapply(&args),
         Command::Trim(args) => trim::run(&args, &Context::new(places)?),
@@ -50,7 +43,6 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
             crate::measure::noise::run(&args.command, args.pairs, args.json.json)
         }
         Command::Doctor(args) => doctor::run(args.json, &cli.places),
-        Command::Suite(_) => moved("suite"),
         Command::System(args) => system::run(&args, places),
         Command::Report(args) => report::run(&args, places),
         Command::Top(args) => match external::run("imas-top", places, &args.words)? {},
@@ -59,9 +51,6 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
         }
         Command::Serve(args) => match external::run("imas-serve", places, &args.words)? {},
         Command::Kube(args) => match external::run("imas-kube", places, &args.words)? {},
-        Command::Study(_) => moved("study"),
-        Command::Simulate(_) => moved("simulate"),
-        Command::Tune(_) => Err(tune_is_gone()),
         Command::Completions { shell } => completions(shell),
         Command::Manpages { folder } => manpages(&folder),
     }
@@ -76,17 +65,4 @@ fn manpages(folder: &std::path::Path) -> Result<ExitCode> {
     manual::manpages(Cli::definition(), folder)?;
     crate::command_line::man::write(folder)?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Error for `imas tune`. By its own benchmark it found better settings for 1 program of 22.
-fn tune_is_gone() -> anyhow::Error {
-    Hinted::error(
-        "tune is no longer part of imas",
-        "measure settings of your own with the bench: imas bench --with 'jemalloc?narenas:1' -- COMMAND",
-    )
-}
-
-/// Prints the new place of a verb that was moved out of this program.
-fn moved(verb: &str) -> Result<ExitCode> {
-    bail!("{verb} moved to imas-lab: run 'imas-lab {verb} ...'")
 }

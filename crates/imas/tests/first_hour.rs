@@ -303,7 +303,7 @@ fn a_bundle_that_needs_libstdcxx_says_so() {
     assert!(std::fs::read_to_string(out.join("README")).unwrap().contains("with libstdc++ and glibc 2."));
 }
 
-/// An entry point that is a script executes the server, which is reached. `--follow` of earlier versions is taken.
+/// An entry point that is a script executes the server, which is reached.
 #[test]
 fn settings_for_containers_reach_what_an_entry_point_executes() {
     let world = World::new();
@@ -311,8 +311,6 @@ fn settings_for_containers_reach_what_an_entry_point_executes() {
     for format in ["dockerfile", "compose", "kubernetes"] {
         let plain = succeeded(output(world.imas(env).arg(format)));
         assert!(stdout(&plain).contains("IMAS_FOLLOW"), "{format}: {}", describe(&plain));
-        let follows = output(world.imas(env).args([format, "--follow"]));
-        assert_eq!(stdout(&follows), stdout(&plain), "{format}");
     }
     let out = world.work().join("bundle");
     succeeded(output(world.imas(["bundle", "jemalloc", "--out"]).arg(&out)));

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Several stores of one user: a page belongs to the store that decided its start, and to no other.
 
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::support::{World, build, json, list, output, real, succeeded, wait_until};
@@ -88,31 +87,4 @@ fn a_store_that_is_named_has_pages_of_its_own_however_it_is_named() {
             [who.as_str()]
         );
     }
-}
-
-/// The page that an earlier version left: in the folder above those of the stores.
-fn leave_unmarked_page(world: &World, home: &str) -> PathBuf {
-    let store = world.work().join(home).join(".local/share/imas/imas.db");
-    let page = std::fs::read_dir(world.pages_of(&store)).unwrap().flatten();
-    let page =
-        page.map(|entry| entry.path()).find(|path| path.extension().is_some_and(|e| e == "page")).unwrap();
-    let unmarked = world.runtime().join("imas").join(page.file_name().unwrap());
-    std::fs::rename(&page, &unmarked).unwrap();
-    unmarked
-}
-
-#[test]
-fn a_page_of_an_earlier_version_belongs_to_the_users_own_home() {
-    let world = World::new();
-    world.tests_six("");
-    let who = build::program("who", &world.work()).display().to_string();
-    start(&world, "a", &who);
-    let unmarked = leave_unmarked_page(&world, "a");
-    let harvested = json(&output(&mut at_home(&world, "b", &["harvest", "--json"])));
-    assert_eq!((&harvested["stored"], unmarked.exists()), (&0.into(), true), "any other home leaves it");
-    // Without HOME, the system's list of users names the home. This reads alone: nothing of the user's is changed.
-    let mut without_home = at_home(&world, "b", &["show", "--json"]);
-    let known = known_to(without_home.env_remove("HOME"));
-    assert!(known.contains(&who), "{known:?}");
-    assert!(Path::new(&unmarked).exists());
 }

@@ -151,26 +151,6 @@ fn a_program_that_starts_others_is_pointed_out_once() {
     assert!(!stderr(&world.start([&who])).contains("starts other programs"), "the program does its own work");
 }
 
-/// An earlier version stored all code on the command line as one program.
-#[test]
-fn programs_that_an_earlier_version_knew_stay_readable() {
-    let world = World::new();
-    let perl = std::fs::canonicalize(crate::support::real("perl")).unwrap().to_string_lossy().into_owned();
-    std::fs::create_dir_all(world.store_path().parent().unwrap()).unwrap();
-    let store = imas_store::Store::open(&world.store_path()).unwrap();
-    let id = store.program(&perl, "-e").unwrap().id.to_string();
-    drop(store);
-    for command in [
-        vec!["show", &id],
-        vec!["explain", &id],
-        vec!["show"],
-        vec!["pin", &id, "system"],
-        vec!["forget", &id],
-    ] {
-        world.check(&command).success();
-    }
-}
-
 /// A minimal version manager like pyenv and rbenv, with only the part that starts a program.
 fn manager(world: &World, who: &str) -> PathBuf {
     let root = world.work().join("managed");

@@ -7,7 +7,7 @@ use imas_linux::index::Detail;
 
 /// Kept as it is up to this length in bytes; what is shortened is longer, so that neither is taken for the
 /// other.
-pub(crate) const LONGEST: usize = 1024;
+const LONGEST: usize = 1024;
 
 /// Between the beginning and the rest of a shortened text.
 const CUT: &str = "... [";

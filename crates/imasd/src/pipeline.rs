@@ -41,8 +41,6 @@ pub(crate) struct Pipeline {
 impl Pipeline {
     /// Goes on where an earlier daemon stopped: with its programs, its pages, and the pages written since.
     pub(crate) fn resume(&mut self, however_long: bool) -> Result<()> {
-        self.learner.shorten_names();
-        self.learner.join_instances();
         self.learner.load_programs()?;
         self.resume_watches();
         self.learner.judge_all();

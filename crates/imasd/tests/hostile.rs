@@ -13,7 +13,6 @@ use std::process::Stdio;
 
 use crate::support::{WORKER, World, me};
 use imas_abi::page_kind;
-use imas_store::domain::Domain;
 use imas_store::samples::StoredProgram;
 use imas_testing::{Running, skipped};
 use zerocopy::{FromZeros, IntoBytes};
@@ -299,20 +298,6 @@ fn a_program_with_a_long_name_is_tried_like_others_and_takes_little_room() {
     let _trials = names.each_ref().map(|name| start(name));
     let page = world.pages().join(format!("{token:016x}.page"));
     world.wait("the hook finds its entry", || page.exists());
-}
-
-/// A store of an earlier version holds names at full length.
-#[test]
-fn long_names_of_an_older_store_are_shortened() {
-    let mut world = World::new();
-    let python = std::fs::canonicalize(crate::support::python()).unwrap();
-    let name = "-m ".to_owned() + &"y".repeat(50_000);
-    let id = world.store().program_in(Domain::Everybody, &python.to_string_lossy(), &name).unwrap().id;
-    world.store().pin(id, "jemalloc", 1.0).unwrap();
-    world.start();
-    let program = world.store().program_numbered(id).unwrap().unwrap();
-    assert!(program.detail.len() < 1200, "{}", program.detail.len());
-    assert_eq!(world.store().pinned(id).unwrap().as_deref(), Some("jemalloc"));
 }
 
 /// Where one user owns everything, the limit of programs applies to that user: no program is forgotten to

@@ -90,9 +90,9 @@ fn a_disabled_allocator_is_shown_and_unblocked() {
     let (_, printed) = status(&world, &[]);
     assert!(printed.contains("jemalloc is disabled everywhere"), "{printed}");
     assert_eq!(status_json(&world)["disabled"][0]["allocator"], "jemalloc");
-    let lift = || world.imas("lift").arg("jemalloc").output().unwrap();
-    assert_eq!(lift().status.code(), Some(0));
-    assert_eq!(lift().status.code(), Some(1), "nothing is disabled any more");
+    let unblock = || world.imas("unblock").arg("jemalloc").output().unwrap();
+    assert_eq!(unblock().status.code(), Some(0));
+    assert_eq!(unblock().status.code(), Some(1), "nothing is disabled any more");
     let mistyped = world.imas("unblock").arg("jmalloc").output().unwrap();
     let says = String::from_utf8_lossy(&mistyped.stderr).into_owned();
     assert!(mistyped.status.code() == Some(2) && says.contains("jmalloc: no such candidate"), "{says}");

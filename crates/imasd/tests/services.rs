@@ -6,9 +6,7 @@ use std::process::{Command, Stdio};
 
 use crate::support::{World, answers, has_loaded};
 use imas_core::sample::PageKind;
-use imas_core::{Sample, TrialRecord};
 use imas_linux::index::offered;
-use imas_store::domain::Domain;
 use imas_store::samples::StoredProgram;
 use imas_testing::{Group, Running, skipped};
 
@@ -29,37 +27,6 @@ fn two_services_of_one_executable_are_two_programs() {
 #[test]
 fn instances_of_a_template_unit_are_one_program() {
     alone("instances");
-}
-
-/// An earlier version stored the instances as programs of their own. The first one's history is kept.
-#[test]
-fn stored_instances_of_a_template_unit_are_joined() {
-    let mut world = World::new();
-    let in_store = |domain, instance: &str| {
-        let program = world.store().program_in(domain, "/usr/bin/foo", &format!("unit {instance}")).unwrap();
-        let sample =
-            Sample { trial_id: instance.to_owned(), candidate: "jemalloc".into(), ..Sample::default() };
-        let (build_id, allocator_version) = (String::new(), String::new());
-        let trial = TrialRecord { sample, build_id, allocator_version, retest_s: None };
-        world.store().add_trial(program.id, &trial).unwrap();
-        program.id
-    };
-    let first = in_store(Domain::Everybody, "foo@1.service");
-    in_store(Domain::Everybody, "foo@2.service");
-    in_store(Domain::Everybody, "bar.service");
-    in_store(Domain::Own, "foo@3.service");
-    world.start();
-    let programs = world.store().programs().unwrap();
-    let of_template = programs.iter().find(|program| program.detail == "unit foo@.service").unwrap();
-    assert_eq!((of_template.id, of_template.domain), (first, Domain::Everybody));
-    let trials = world.store().trials(first).unwrap();
-    assert_eq!(
-        trials.iter().map(|trial| trial.sample.trial_id.as_str()).collect::<Vec<_>>(),
-        ["foo@1.service"]
-    );
-    let details: Vec<_> = programs.iter().map(|program| program.detail.as_str()).collect();
-    assert_eq!(details, ["unit foo@.service", "unit bar.service", "unit foo@3.service"]);
-    world.stop("-TERM");
 }
 
 /// The shell that enters the control group does not have the world's environment. Otherwise it would be a

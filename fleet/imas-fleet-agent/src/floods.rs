@@ -10,7 +10,7 @@ use tokio::time::Instant;
 /// Time between two removals of one host's aggregates. At 50,000 a second, twice that number is in the
 /// stream.
 const BETWEEN: Duration = Duration::from_secs(1);
-/// Time until the next removal after one that failed: the merger may have the rights of an earlier version.
+/// Time until the next removal after one that failed.
 const AFTER_FAILURE: Duration = Duration::from_secs(30);
 
 /// Hosts that report too many programs, with the time from which on their aggregates may be removed again.

@@ -118,3 +118,14 @@ fn the_laboratory_replays_the_users_own_store() {
     let output = world.lab(["simulate", "--store", absent.to_str().unwrap()]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
 }
+
+/// The packed runs that the published figures rest on: 114 programs, lines of failures and of programs that
+/// were left out.
+#[test]
+fn the_published_runs_are_read() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../results/suite.jsonl.gz");
+    let text = imas_runs::packed::read(&path).unwrap();
+    let data = imas_core::raw_runs::data::read(&text);
+    assert!(data.unreadable.is_empty(), "{:?}", data.unreadable);
+    assert!(data.runs.len() > 1000, "{} runs", data.runs.len());
+}

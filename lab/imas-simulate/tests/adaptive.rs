@@ -150,13 +150,6 @@ fn adaptive_needs_fewer_trials_than_paper_and_harms_less() {
     );
 }
 
-/// Stores and scripts of an older version have the name of before.
-#[test]
-fn the_old_name_of_ineligible_is_read() {
-    assert_eq!(serde_json::from_str::<Status>("\"barred\"").unwrap(), Status::Ineligible);
-    assert_eq!(serde_json::from_str::<Role>("\"barred\"").unwrap(), Role::Ineligible);
-}
-
 #[test]
 fn an_ineligible_candidate_is_neither_tried_nor_picked() {
     let program = &World { indifferent: 1.0, programs: 1, ..World::default() }.programs(2)[0];

@@ -39,7 +39,6 @@ pub enum Role {
     /// watch it while it is the pick.
     Kept,
     /// A candidate that is neither tried nor used.
-    #[serde(alias = "barred")]
     Ineligible,
 }
 
@@ -68,7 +67,6 @@ pub enum Status {
     /// The candidate's trials yield no figures.
     Void,
     /// Ineligible: quarantined, not loadable on this machine, or above the memory limit.
-    #[serde(alias = "barred")]
     Ineligible,
     /// The candidate left the set unproven.
     Left,

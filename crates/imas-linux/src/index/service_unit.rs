@@ -111,7 +111,7 @@ pub fn detail_of_unit(name: &str) -> String {
     format!("{UNIT}{}", template_of_unit(name))
 }
 
-/// How a program is called now whose text an earlier version, or a person, has written.
+/// Name of a program whose text a person has written.
 #[must_use]
 pub fn with_templates(text: &str) -> String {
     unit_of_detail(text).map_or_else(|| text.to_owned(), detail_of_unit)

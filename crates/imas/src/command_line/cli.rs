@@ -62,15 +62,15 @@ pub(crate) enum Command {
     Exclude(ExcludeArgs),
     /// Forget all that was measured of a program
     Forget(ForgetArgs),
-    /// Store the trials that have ended, as the next start would: until then they are in memory alone
+    /// What the next start would do first: store the trials that have ended. For tests
+    #[command(hide = true)]
     Harvest(JsonArgs),
     /// Allow an allocator again that imasd has disabled for everybody
-    #[command(alias = "lift")]
     Unblock(UnblockArgs),
     /// What imasd does and knows, and what really serves in the running processes
     Status(StatusArgs),
     /// Running processes that would gain from a restart, and how much
-    Advise(AdviseArgs),
+    Advise(JsonArgs),
     /// Give a systemd service its candidate, by a drop-in
     Apply(ApplyArgs),
     /// Take away what `apply` wrote
@@ -102,18 +102,6 @@ pub(crate) enum Command {
     /// Pods of a Kubernetes cluster: which get which candidate, and what came of it; 'imas kube --help' has the verbs
     #[command(disable_help_flag = true)]
     Kube(ExternalArgs),
-    /// No longer there
-    #[command(hide = true, disable_help_flag = true)]
-    Tune(MovedArgs),
-    /// Moved to `imas-lab`
-    #[command(hide = true, disable_help_flag = true)]
-    Study(MovedArgs),
-    /// Moved to `imas-lab`
-    #[command(hide = true, disable_help_flag = true)]
-    Simulate(MovedArgs),
-    /// Moved to `imas-lab`
-    #[command(hide = true, disable_help_flag = true)]
-    Suite(MovedArgs),
     /// Print shell completions
     Completions { shell: clap_complete::Shell },
     /// Write the man pages into a folder
@@ -126,13 +114,6 @@ pub(crate) enum Command {
 pub(crate) struct ExternalArgs {
     /// Options of that program
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTIONS")]
-    pub(crate) words: Vec<OsString>,
-}
-
-/// Words after a verb that is no longer here; they are not read.
-#[derive(Debug, Args)]
-pub(crate) struct MovedArgs {
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
     pub(crate) words: Vec<OsString>,
 }
 
@@ -249,9 +230,6 @@ pub(crate) struct BundleArgs {
     /// Where it will be found when it is used
     #[arg(long, value_name = "DIR", default_value = "/opt/imas", value_parser = crate::command_line::service_args::whole_path)]
     pub(crate) at: PathBuf,
-    /// Accepted as in earlier versions: what is started in turn always runs under the candidate
-    #[arg(long = "follow", hide = true)]
-    pub(crate) _follow: bool,
     /// For an image whose C library is musl, such as Alpine's
     #[arg(long)]
     pub(crate) musl: bool,
@@ -264,15 +242,6 @@ pub(crate) struct UnblockArgs {
     /// Name of the allocator, as `imas status` shows it
     #[arg(value_name = "ALLOCATOR", add = ArgValueCompleter::new(complete::candidates))]
     pub(crate) allocator: String,
-    #[command(flatten)]
-    pub(crate) json: JsonArgs,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct AdviseArgs {
-    /// What the containers of this machine could gain, workload by workload; the same as 'imas kube node --advise'
-    #[arg(long)]
-    pub(crate) pods: bool,
     #[command(flatten)]
     pub(crate) json: JsonArgs,
 }
@@ -321,7 +290,7 @@ pub(crate) struct PinArgs {
     #[arg(value_name = "CANDIDATE", add = ArgValueCompleter::new(complete::candidates))]
     pub(crate) candidate: String,
     /// Give the candidate another chance if it is quarantined for this program
-    #[arg(long, alias = "lift")]
+    #[arg(long)]
     pub(crate) unblock: bool,
     #[command(flatten)]
     pub(crate) json: JsonArgs,

@@ -198,9 +198,6 @@ pub(crate) struct EnvArgs {
     /// For Kubernetes: an image that holds the libraries at its root, in place of the node's own folder
     #[arg(long, value_name = "REFERENCE", value_parser = image_reference)]
     pub(crate) image: Option<String>,
-    /// Accepted as in earlier versions: what is started in turn always runs under the candidate
-    #[arg(long = "follow", hide = true)]
-    pub(crate) _follow: bool,
     /// With the paths of a bundle of 'imas bundle' that will be found there, in place of this installation's
     #[arg(long, value_name = "DIR", value_parser = whole_path)]
     pub(crate) bundle: Option<PathBuf>,

@@ -131,7 +131,7 @@ fn pages(context: &Context) -> Finding {
         Err(_) => return Finding::ok("trial pages", format!("{says}: made by the first start")),
         Ok(()) => {}
     }
-    let pending = Pending::of(&context.page_places());
+    let pending = Pending::of(&context.page_place());
     let damaged = damaged(&folder) + pending.damaged.len();
     if damaged > 0 {
         let says = format!("{says}: {}", counted(damaged, "damaged page"));

@@ -2,7 +2,7 @@
 //! Finished trial pages into the store. Every start harvests; nothing has to run in between. Commands that
 //! only read see the finished pages beside what the store holds, and leave them where they are.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -34,7 +34,7 @@ pub(crate) fn harvest(context: &Context, store: &Store) -> Result<Harvest> {
     let mut harvest = Harvest::default();
     let expected = expected();
     let mut looks = ActivityLooks::default();
-    for path in pages(context)? {
+    for path in page::list(&context.page_folder()?)? {
         match imas_linux::ingest::read_page_file(&path, &expected) {
             Ok(page) if is_finished(&path, &page) => {
                 // What the process wrote between the reading and its end counts too.
@@ -62,16 +62,6 @@ pub(crate) fn harvest(context: &Context, store: &Store) -> Result<Harvest> {
         }
     }
     Ok(harvest)
-}
-
-/// The pages of this store. The folders above its own are checked as well.
-fn pages(context: &Context) -> Result<Vec<PathBuf>> {
-    context.page_folder()?;
-    let mut pages = vec![];
-    for place in context.page_places() {
-        pages.extend(page::list(&place)?);
-    }
-    Ok(pages)
 }
 
 /// `imas harvest`: what the next start would do.
@@ -104,7 +94,7 @@ pub(crate) fn view(context: &Context) -> Result<Store> {
 
 /// The harvest before a start: what ended cleanly in production may wait, since it changes nothing.
 pub(crate) fn harvest_when_due(context: &Context, store: &Store) {
-    if imas_engine::pending::is_harvest_due(&context.page_places()) {
+    if imas_engine::pending::is_harvest_due(&context.page_place()) {
         harvest_quietly(context, store);
     }
 }

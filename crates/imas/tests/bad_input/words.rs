@@ -78,28 +78,6 @@ fn an_option_wins_over_a_variable() {
     assert!(stdout(&help).contains("IMAS_STORE"), "{}", describe(&help));
 }
 
-/// A verb that moved gives the same message with any arguments, because its options belong to the other
-/// command.
-#[test]
-fn the_verbs_of_the_laboratory_say_where_they_went() {
-    let world = World::new();
-    for verb in ["suite", "study", "simulate"] {
-        let with = |more: &[&'static str]| [&[verb], more].concat();
-        for words in [
-            with(&[]),
-            with(&["run", "--set", "quick", "-x"]),
-            with(&["--help"]),
-            with(&["--data", "f", "--", "y"]),
-        ] {
-            let output = output(&mut world.imas(&words));
-            assert_eq!(output.status.code(), Some(2), "{words:?}: {}", describe(&output));
-            let wanted = format!("imas: {verb} moved to imas-lab: run 'imas-lab {verb} ...'\n");
-            assert_eq!((stderr(&output), stdout(&output)), (wanted, String::new()), "{words:?}");
-        }
-    }
-    assert!(!stdout(&output(&mut world.imas(["--help"]))).contains("simulate"));
-}
-
 /// A script that ran as `sh look.sh` is found as `look.sh`, although it is neither in PATH nor executable.
 #[test]
 fn a_script_of_this_folder_is_found_by_its_bare_name() {

@@ -22,7 +22,7 @@ use imas_engine::daemon_status::DaemonCounters;
 use imas_engine::exclusions::Exclusions;
 use imas_engine::inspect;
 use imas_linux::clock::now_unix_s;
-use imas_linux::index::{Executable, with_templates};
+use imas_linux::index::Executable;
 use imas_store::daemon::{Offer, Witness};
 use imas_store::{RowId, StoreError};
 
@@ -30,9 +30,8 @@ use crate::config::Config;
 use crate::ineligible::Ineligible;
 use crate::installation::Installation;
 use crate::kept_store::KeptStore;
-use crate::long_name::{LONGEST, kept, key_of_kept};
 use crate::owners::Owner;
-use crate::process_info::{ProcessInfo, detail_of_text};
+use crate::process_info::ProcessInfo;
 use crate::program_table::{ProgramTable, TrackedProgram};
 use crate::served_users::ServedUsers;
 use crate::trial_offer::{LONGEST_PAUSE_S, TrialOffer};
@@ -294,33 +293,6 @@ impl Learner {
     pub(crate) fn witnesses(&mut self) -> Vec<Witness> {
         let read = self.parts.store.get().witnesses();
         self.stored(read).unwrap_or_default()
-    }
-
-    /// Names that an earlier version has stored at full length are shortened as they would be now.
-    pub(crate) fn shorten_names(&mut self) {
-        let read = self.parts.store.get().programs_longer_than(LONGEST);
-        for id in self.stored(read).unwrap_or_default() {
-            let Ok(Some(program)) = self.parts.store.get().program_numbered(id) else { continue };
-            if program.domain.is_own() || key_of_kept(&program.detail).is_some() {
-                continue;
-            }
-            let (_, text) = kept(detail_of_text(&program.detail), program.detail);
-            let renamed = self.parts.store.get_mut().rename_detail(id, &text);
-            self.stored(renamed);
-        }
-    }
-
-    /// Instances of a template that an earlier version has stored as programs of their own become one
-    /// program: the first one's history is kept.
-    pub(crate) fn join_instances(&mut self) {
-        let read = self.parts.store.get().programs();
-        for program in self.stored(read).unwrap_or_default() {
-            let detail = with_templates(&program.detail);
-            if !program.domain.is_own() && detail != program.detail {
-                let renamed = self.parts.store.get_mut().rename_detail(program.id, &detail);
-                self.stored(renamed);
-            }
-        }
     }
 
     /// Seconds between two tests of one candidate, and the most tests of each.

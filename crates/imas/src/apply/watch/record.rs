@@ -19,14 +19,12 @@ pub(crate) struct WatchRecord {
     pub(crate) watch_s: f64,
     /// The drop-in before the change; empty: none.
     pub(crate) drop_in_before: String,
-    /// The drop-in under watch. Empty in records of older versions.
-    #[serde(default)]
+    /// The drop-in under watch.
     pub(crate) drop_in_applied: String,
     pub(crate) work: Option<String>,
     pub(crate) before: Before,
     pub(crate) after: After,
     /// The change is being taken back.
-    #[serde(default)]
     pub(crate) going_back: Option<GoingBack>,
     /// None while the unit is watched.
     pub(crate) outcome: Option<Outcome>,
@@ -58,7 +56,6 @@ pub(crate) struct Before {
     pub(crate) failures: u32,
     pub(crate) observed_s: f64,
     /// Time that the unit's start took, seconds.
-    #[serde(default)]
     pub(crate) start_s: f64,
 }
 
@@ -69,15 +66,11 @@ pub(crate) struct After {
     pub(crate) is_restarted: bool,
     /// The life of the unit before that restart, and the time when it had it: failures are counted from then
     /// on, without those of this life.
-    #[serde(default)]
     pub(crate) replaced_life: String,
-    #[serde(default)]
     pub(crate) since_unix_s: f64,
     /// The present life of the unit.
-    #[serde(default)]
     pub(crate) life: String,
     /// Kills for lack of memory in its control group at the last look.
-    #[serde(default)]
     pub(crate) kills_of_group: u32,
     pub(crate) failures: u32,
     pub(crate) oom_kills: u32,
@@ -93,12 +86,9 @@ pub(crate) struct After {
     pub(crate) down: Option<String>,
     /// The process in which the candidate does not serve although it holds the most memory, and in how many windows in a
     /// row that was seen.
-    #[serde(default)]
     pub(crate) unserved: Option<String>,
-    #[serde(default)]
     pub(crate) unserved_windows: u32,
     /// Time for which the present life has been starting, seconds.
-    #[serde(default)]
     pub(crate) starting_s: f64,
 }
 
@@ -150,23 +140,5 @@ impl WatchRecord {
             None if left > 0.0 => format!("watched for another {}", span(left)),
             None => "its watcher does not run: systemctl status 'imas-watch-*'".to_owned(),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_record_of_an_older_version_is_read() {
-        let mut older = serde_json::to_value(WatchRecord::default()).unwrap();
-        let table = older.as_object_mut().unwrap();
-        table.remove("drop_in_applied");
-        table.remove("going_back");
-        table["before"].as_object_mut().unwrap().remove("start_s");
-        for key in ["replaced_life", "since_unix_s", "life", "kills_of_group", "starting_s"] {
-            table["after"].as_object_mut().unwrap().remove(key).unwrap();
-        }
-        assert_eq!(serde_json::from_value::<WatchRecord>(older).unwrap(), WatchRecord::default());
     }
 }

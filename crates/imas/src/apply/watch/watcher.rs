@@ -132,7 +132,7 @@ impl Watcher {
     }
 
     fn is_applied(&self) -> bool {
-        matches!(drop_in::find(&self.drop_in()), Ok(Found::Ours(now)) if is_the_applied(&self.record, &now))
+        matches!(drop_in::find(&self.drop_in()), Ok(Found::Ours(now)) if now == self.record.drop_in_applied)
     }
 
     fn drop_in(&self) -> std::path::PathBuf {
@@ -177,21 +177,17 @@ impl Watcher {
     }
 
     fn count_failures(&mut self, state: &UnitState) {
-        let failures =
-            journal::failures(&self.record.unit, self.since_unix_s(), &self.record.after.replaced_life);
+        let failures = journal::failures(
+            &self.record.unit,
+            self.record.after.since_unix_s,
+            &self.record.after.replaced_life,
+        );
         self.record.after.failures = failures.unwrap_or_else(|| state.restarts());
     }
 
     fn was_stopped(&self, state: &UnitState) -> bool {
-        state.has_failed() && journal::was_stopped(&self.record.unit, self.since_unix_s(), state.life())
-    }
-
-    /// A record of an older version has only the time when the watch began.
-    fn since_unix_s(&self) -> f64 {
-        match self.record.after.since_unix_s {
-            since if since > 0.0 => since,
-            _ => self.record.begun_unix_s,
-        }
+        state.has_failed()
+            && journal::was_stopped(&self.record.unit, self.record.after.since_unix_s, state.life())
     }
 
     fn end_window(&mut self, state: &UnitState, cpu_s: Option<f64>) {
@@ -274,17 +270,12 @@ fn count_kills(after: &mut After, kills_of_group: u32) {
     after.kills_of_group = kills_of_group;
 }
 
-/// A record of an older version does not have the text that was applied: any drop-in of ours counts then.
-fn is_the_applied(record: &WatchRecord, now: &str) -> bool {
-    record.drop_in_applied.is_empty() || now == record.drop_in_applied
-}
-
 /// Whether the drop-in is neither what was applied nor what was there before.
 fn is_of_somebody_else(record: &WatchRecord, found: Found) -> bool {
     match found {
         Found::Edited => true,
         Found::Nothing => !record.drop_in_before.is_empty(),
-        Found::Ours(now) => !is_the_applied(record, &now) && now != record.drop_in_before,
+        Found::Ours(now) => now != record.drop_in_applied && now != record.drop_in_before,
     }
 }
 
@@ -306,8 +297,6 @@ mod tests {
     fn only_the_text_that_was_applied_is_watched_and_taken_back() {
         let record =
             WatchRecord { drop_in_applied: "b".into(), drop_in_before: "a".into(), ..WatchRecord::default() };
-        assert!(is_the_applied(&record, "b") && !is_the_applied(&record, "a"));
-        assert!(is_the_applied(&WatchRecord::default(), "a"), "of an older version");
         let is_foreign = |found| is_of_somebody_else(&record, found);
         assert!(!is_foreign(Found::Ours("a".into())) && !is_foreign(Found::Ours("b".into())));
         assert!(

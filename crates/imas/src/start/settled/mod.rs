@@ -49,7 +49,7 @@ pub(crate) fn find(
     let settled = settled_file::read(&pages, &command.program)?;
     let holds = settled.is_of(&command.program) && settled.basis.holds(&Asked::of(args, places));
     let fitted = holds.then(|| settled.fitted(command, environment)).flatten()?;
-    (!pending::is_harvest_due(&[pages])).then_some((settled, fitted))
+    (!pending::is_harvest_due(&pages)).then_some((settled, fitted))
 }
 
 fn loads_something(environment: &Variables) -> bool {
