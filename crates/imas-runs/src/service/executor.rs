@@ -99,6 +99,8 @@ pub struct ServiceExecutor {
     limits: ServiceLimits,
     /// Rate of the open loop, requests per second, once it is known.
     rate: Cell<Option<f64>>,
+    /// Time between two trims of the server from outside; None: none.
+    trims_every: Cell<Option<Duration>>,
 }
 
 impl ServiceExecutor {
@@ -129,8 +131,8 @@ impl ServiceExecutor {
         adopt_orphans()?;
         let setup = service.setup.as_ref().map(|_| Work::new("imas-setup-")).transpose()?;
         let cpus = if limits.one_cpu { cpus::one_for_the_server() } else { cpus::shared_out() };
-        let executor =
-            Self { service, words, libraries, inherited, setup, cpus, limits, rate: Cell::new(None) };
+        let (rate, trims_every) = (Cell::new(None), Cell::new(None));
+        let executor = Self { service, words, libraries, inherited, setup, cpus, limits, rate, trims_every };
         if let (Some(line), Some(work)) = (&executor.service.setup, &executor.setup) {
             let variables = executor.plain(work)?;
             let end = executor.line(line, work.path(), &variables, SETUP_TIMEOUT).run_plain()?;
@@ -151,6 +153,11 @@ impl ServiceExecutor {
     /// Takes over the rate of the open loop from earlier runs of the service: runs at another rate are not comparable.
     pub fn set_rate(&self, rate: Option<f64>) {
         self.rate.set(rate);
+    }
+
+    /// Has the server's processes trimmed from outside while it runs, from its readiness to the end of the pause.
+    pub fn set_trims(&self, every: Option<Duration>) {
+        self.trims_every.set(every);
     }
 
     /// The division of the CPUs.
@@ -367,8 +374,17 @@ impl ServiceExecutor {
         run.control_group = server.tree().has_group();
         let recorder = Recorder::start(&server.shared_tree(), server.began());
         let (service, limits, load_cpus) = (&self.service, &self.limits, &self.cpus.load);
-        let mut life =
-            ServerLife { server: &mut server, service, limits, work, variables, load_cpus, purpose };
+        let trims_every = self.trims_every.get();
+        let mut life = ServerLife {
+            server: &mut server,
+            service,
+            limits,
+            work,
+            variables,
+            load_cpus,
+            purpose,
+            trims_every,
+        };
         let found = life.lead(ready, run);
         run.loaded = library.map(|library| server.loaded(library));
         if preloads.candidate.is_some_and(|candidate| candidate.name == SYSTEM) && found.is_ok() {

@@ -15,6 +15,7 @@ use crate::service::line::{LineEnd, ShellLine};
 use crate::service::load;
 use crate::service::ready::Ready;
 use crate::service::server::{Server, locked};
+use crate::service::trims::Trimmer;
 use crate::service::work::Work;
 use imas_core::server_run::figure::Figure;
 use imas_core::server_run::{CycleFigures, DayFigures, Failure, PhaseFigures, ServerRun, Stage};
@@ -57,6 +58,8 @@ pub(crate) struct ServerLife<'a> {
     pub(crate) load_cpus: &'a [usize],
     /// What the life is for.
     pub(crate) purpose: Purpose,
+    /// Time between two trims from outside; None: none.
+    pub(crate) trims_every: Option<Duration>,
 }
 
 /// What the life of a server is for.
@@ -94,6 +97,8 @@ impl ServerLife<'_> {
                 return Ok(LoadCost::default());
             }
         };
+        let tree = self.server.shared_tree();
+        let trimmer = self.trims_every.map(|every| Trimmer::start(&tree, every));
         let meter = Meter::start(None);
         let cpu_before = self.server.tree().cpu();
         let ticks_before = self.server.tree().ticks_s();
@@ -117,6 +122,7 @@ impl ServerLife<'_> {
             self.open_loop(rate, run)?;
         }
         self.day(run)?;
+        run.notes.extend(trimmer.and_then(Trimmer::stop));
         Ok(cost)
     }
 

@@ -42,6 +42,7 @@ mod run_figures;
 mod server;
 mod tls;
 mod tree;
+mod trims;
 mod variables;
 mod verdict;
 mod work;

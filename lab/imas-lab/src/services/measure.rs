@@ -26,7 +26,7 @@ use imas_runs::service::{SYSTEM_RUNS, Service, ServiceExecutor};
 use imas_runs::subject::{Subject, Timeout};
 
 use super::journal::{self, Header};
-use super::offered::OfferedCandidates;
+use super::offered::{self, OfferedCandidates};
 use super::plan;
 use super::recipes::{self, RecipeArgs};
 use super::rounds::{MOST_FAILURES, Rounds, RoundsWanted, SharedRuns};
@@ -48,9 +48,13 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "N", default_value_t = SYSTEM_RUNS, value_parser = clap::value_parser!(u32).range(1..=10))]
     system_runs: u32,
     /// Candidates beside system. Settings of a language runtime are for the services that have it; `settings`: all of
-    /// them [default: the default set of services, and what is tested by default of settings]
+    /// them. `glibc:arena1+trims`: the server is trimmed from outside while it runs under it [default: the default set
+    /// of services, and what is tested by default of settings]
     #[arg(long = "with", value_name = "LIST", value_delimiter = ',')]
     with: Vec<String>,
+    /// Seconds between two trims from outside, for candidates that end in +trims
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
+    trims_every: f64,
     /// Cycles of load in place of those of the files
     #[arg(long, value_name = "N")]
     cycles: Option<u32>,
@@ -125,6 +129,8 @@ pub(super) fn measure(args: &RunArgs, context: &Context) -> Result<ExitCode> {
         interruption: &interruption,
         set_up: None,
         rates,
+        trims_every: Duration::try_from_secs_f64(args.trims_every)
+            .context("--trims-every must be a number of seconds")?,
     };
     let runs = Rc::new(RefCell::new(earlier));
     let mut rounds = rounds(args, &services, &offered, &runs)?;
@@ -151,7 +157,7 @@ fn names(services: &[Service]) -> Vec<&str> {
 fn rounds(
     args: &RunArgs,
     services: &[Service],
-    offered: &OfferedCandidates<'_>,
+    offered: &OfferedCandidates,
     runs: &SharedRuns,
 ) -> Result<Rounds> {
     let wanted = wanted(args, services, offered);
@@ -167,7 +173,7 @@ fn rounds(
     Ok(Rounds::new(wanted, runs, known, until))
 }
 
-fn wanted(args: &RunArgs, services: &[Service], offered: &OfferedCandidates<'_>) -> RoundsWanted {
+fn wanted(args: &RunArgs, services: &[Service], offered: &OfferedCandidates) -> RoundsWanted {
     let candidates = offered.names();
     let mut lacking = BTreeSet::new();
     for service in services {
@@ -220,7 +226,7 @@ fn services(args: &RunArgs, context: &Context) -> Result<Vec<Service>> {
     Ok(services)
 }
 
-fn header(args: &RunArgs, services: &[Service], offered: &OfferedCandidates<'_>) -> Header {
+fn header(args: &RunArgs, services: &[Service], offered: &OfferedCandidates) -> Header {
     Header {
         imas: "services".to_owned(),
         schema: 2,
@@ -240,12 +246,14 @@ fn header(args: &RunArgs, services: &[Service], offered: &OfferedCandidates<'_>)
 struct Servers<'a> {
     context: &'a Context,
     services: &'a [Service],
-    offered: &'a OfferedCandidates<'a>,
+    offered: &'a OfferedCandidates,
     interruption: &'a Interruption,
     /// The service and the round that come now: each service is set up for each of its rounds.
     set_up: Option<((usize, u32), ServiceExecutor)>,
     /// Rates of the open loops, by service: all runs of a journal have the same.
     rates: BTreeMap<usize, f64>,
+    /// Time between two trims from outside.
+    trims_every: Duration,
 }
 
 /// The rates at which earlier sessions sent; `services` are their names.
@@ -271,6 +279,7 @@ impl Executor for Servers<'_> {
         let (service, name) = (&self.services[step.subject].name, &self.offered.all[step.candidate].name);
         let candidate =
             self.offered.get(service, name).context("a candidate that the service does not get")?;
+        executor.set_trims(offered::has_trims(name).then_some(self.trims_every));
         executor.set_rate(self.rates.get(&step.subject).copied());
         let run = match step.kind {
             RoundKind::Counted { .. } => executor.run_counted(candidate, self.interruption)?,

@@ -10,7 +10,7 @@ use imas_engine::context::Context;
 use imas_engine::inspect::{self, ExecutableFacts};
 use imas_engine::of_runtime::OfRuntime;
 use imas_engine::runtime_command::{RuntimeCommand, served_runtime};
-use imas_linux::catalogue::CatalogueCandidate;
+use imas_linux::catalogue::{CatalogueCandidate, SYSTEM};
 use imas_linux::environment::Variables;
 use imas_linux::program::Command;
 use imas_runs::service::{Service, ServiceError, ServiceExecutor};
@@ -18,26 +18,31 @@ use imas_store::Store;
 
 use crate::with_list::{for_every_program, names_for_runtimes};
 
+/// End of the name of a candidate that the service runs under while it is trimmed from outside.
+const TRIMS: &str = "+trims";
+
 /// The candidates that the services of a session get.
-pub(super) struct OfferedCandidates<'a> {
+pub(super) struct OfferedCandidates {
     /// Each of them: those for every program, then settings of runtimes.
-    pub(super) all: Vec<&'a CatalogueCandidate>,
+    pub(super) all: Vec<CatalogueCandidate>,
     /// Each as the service gets it, by service and name.
     fitted: BTreeMap<String, BTreeMap<String, CatalogueCandidate>>,
 }
 
-impl<'a> OfferedCandidates<'a> {
+impl OfferedCandidates {
     /// The candidates that `with` names, else the default ones. A service that gets none beside `system` is named and
     /// left out. `is_plan`: no set-up is run.
     pub(super) fn of(
         services: &mut Vec<Service>,
         with: &[String],
         is_plan: bool,
-        context: &'a Context,
+        context: &Context,
     ) -> Result<Self> {
-        let for_every = for_every_program(with, DefaultComparison::ServiceSet, context)?;
+        let named = without_trims(with);
+        let for_every = for_every_program(&named, DefaultComparison::ServiceSet, context)?;
+        let for_every = with_trims(for_every, with);
         let store = context.open_store().ok(); // only a cache here
-        let names = names_for_runtimes(with);
+        let names = names_for_runtimes(&named);
         let offer = Offer { context, store: store.as_ref(), names: &names, for_every: &for_every, is_plan };
         let mut fitted: BTreeMap<String, BTreeMap<String, CatalogueCandidate>> = BTreeMap::new();
         services.retain(|service| {
@@ -57,7 +62,7 @@ impl<'a> OfferedCandidates<'a> {
         let settings = context.catalogue.all().filter(|one| one.runtime.is_some());
         let (offered, others): (Vec<_>, Vec<_>) = settings.partition(is_offered);
         say_unused(&others, with);
-        Ok(Self { all: for_every.into_iter().chain(offered).collect(), fitted })
+        Ok(Self { all: for_every.into_iter().chain(offered.into_iter().cloned()).collect(), fitted })
     }
 
     /// Their names.
@@ -69,6 +74,34 @@ impl<'a> OfferedCandidates<'a> {
     pub(super) fn get(&self, service: &str, candidate: &str) -> Option<&CatalogueCandidate> {
         self.fitted.get(service)?.get(candidate)
     }
+}
+
+/// Whether the service is trimmed from outside while it runs under the candidate.
+pub(super) fn has_trims(candidate: &str) -> bool {
+    candidate.ends_with(TRIMS)
+}
+
+/// The names, each once, without what stands for trims.
+fn without_trims(with: &[String]) -> Vec<String> {
+    let mut names: Vec<String> = vec![];
+    for name in with.iter().map(|name| name.trim_end_matches(TRIMS)) {
+        if !names.iter().any(|known| known == name) {
+            names.push(name.to_owned());
+        }
+    }
+    names
+}
+
+/// `system` and the candidates that `with` names, those with trims under names of their own.
+fn with_trims(candidates: Vec<&CatalogueCandidate>, with: &[String]) -> Vec<CatalogueCandidate> {
+    let of = |one: &CatalogueCandidate| {
+        let trimmed = format!("{}{TRIMS}", one.name);
+        let is_wanted = one.name == SYSTEM || !with.contains(&trimmed) || with.contains(&one.name);
+        let untrimmed = is_wanted.then(|| one.clone());
+        let trimmed = with.contains(&trimmed).then(|| CatalogueCandidate { name: trimmed, ..one.clone() });
+        untrimmed.into_iter().chain(trimmed)
+    };
+    candidates.into_iter().flat_map(of).collect()
 }
 
 /// Settings that were asked for by name, and that no service has a use for, are named once.
@@ -84,22 +117,22 @@ fn say_unused(unused: &[&CatalogueCandidate], with: &[String]) {
 }
 
 /// What is offered to every service.
-struct Offer<'a, 'b> {
+struct Offer<'a> {
     context: &'a Context,
-    store: Option<&'b Store>,
+    store: Option<&'a Store>,
     /// Names of candidates of a runtime, as [`OfRuntime::find`] takes them.
-    names: &'b [String],
-    for_every: &'b [&'a CatalogueCandidate],
+    names: &'a [String],
+    for_every: &'a [CatalogueCandidate],
     is_plan: bool,
 }
 
-impl Offer<'_, '_> {
+impl Offer<'_> {
     /// The candidates as the service gets them, as `imas bench` would offer them.
     fn candidates_of(&self, service: &Service) -> Result<Vec<CatalogueCandidate>> {
         let Some((executor, command)) = self.started(service)? else {
             let why = "its set-up makes its program, so the plan has no settings of its runtime";
             message::say(&format!("imas: {}: {why}", service.name));
-            return Ok(self.for_every.iter().map(|one| (*one).clone()).collect());
+            return Ok(self.for_every.to_vec());
         };
         let executable = inspect::command(&command, self.store)?;
         let environment = executor.environment();
@@ -111,7 +144,7 @@ impl Offer<'_, '_> {
             has_files: false,
         };
         let of_runtime = OfRuntime::find(&of_command, self.names, self.context, self.store);
-        let for_every = self.for_every.iter().copied();
+        let for_every = self.for_every.iter();
         let compared: Vec<ComparedCandidate<'_>> =
             for_every.map(|candidate| ComparedCandidate { candidate, obstacle: None }).collect();
         let joined = of_runtime.join(&compared, &executable);
@@ -153,5 +186,22 @@ fn say_left_out(service: &Service, joined: &[ComparedCandidate<'_>], executable:
     }
     for (why, names) in reasons {
         message::say(&format!("imas: {}: left out: {}: {why}", service.name, names.join(", ")));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_candidate_with_trims_has_a_name_of_its_own() {
+        let with = ["system+trims", "a+trims", "b", "b+trims", "c"].map(str::to_owned);
+        assert_eq!(without_trims(&with), ["system", "a", "b", "c"]);
+        let named = |name: &str| CatalogueCandidate { name: name.to_owned(), ..CatalogueCandidate::default() };
+        let candidates = [SYSTEM, "a", "b", "c"].map(named);
+        let made = with_trims(candidates.iter().collect(), &with);
+        let names: Vec<&str> = made.iter().map(|one| one.name.as_str()).collect();
+        assert_eq!(names, [SYSTEM, "system+trims", "a+trims", "b", "b+trims", "c"], "system is always there");
+        assert!(has_trims("a+trims") && !has_trims("glibc:lean-trim"));
     }
 }
