@@ -13,6 +13,10 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#ifdef OLD_MALLINFO // before 2.33: its numbers have 32 bits
+#define mallinfo2 mallinfo
+#endif
+
 static pthread_barrier_t filled;
 static atomic_int work;
 static long blocks;
@@ -106,7 +110,7 @@ int main(int count, char **words)
     while (fgets(line, sizeof line, stdin) != NULL) {
         if (line[0] == 's') {
             struct mallinfo2 info = mallinfo2();
-            printf("%zu %zu %zu\n", info.fordblks, info.uordblks, info.arena);
+            printf("%zu %zu %zu\n", (size_t)info.fordblks, (size_t)info.uordblks, (size_t)info.arena);
         } else if (line[0] == 't') {
             long before = anonymous_kib();
             malloc_trim(0);

@@ -1,14 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Blocks in the caches of threads (tcache). Each has the process's random key in its second word, and that key is
-//! among the C library's variables. Which of those is the key shows in the heaps: it is the one in most blocks.
+//! Blocks in the caches of threads (tcache). Each has a key in its second word. Since glibc 2.34 that is the process's
+//! random one, which is among the C library's variables; which of those shows in the heaps: it is the one in most
+//! blocks. From 2.29 to 2.33 it is the address of the record of the thread's cache, which is a block like others: it is
+//! known by its size, and by what is in it. A block whose cache lies in a heap that is read later counts as live.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
+use super::layout::{CacheKey, CacheRecord, USER};
 use super::libc::Library;
+use super::stop::Stop;
+use super::window::Window;
 
 /// Words that may be the key.
-#[derive(Debug, Default)]
-pub(super) struct CacheKeys(Vec<u64>);
+#[derive(Debug)]
+pub(super) struct CacheKeys {
+    kind: CacheKey,
+    /// Of random ones, in their order.
+    words: Vec<u64>,
+}
 
 /// Greatest number of words that are counted as possible keys. In an honest heap few words beside the key are among the
 /// C library's variables.
@@ -31,12 +41,16 @@ impl KeyedBytes {
         other.0.iter().for_each(|(key, bytes)| self.add(*key, *bytes));
     }
 
-    pub(super) fn of(&self, key: u64) -> u64 {
+    fn of(&self, key: u64) -> u64 {
         self.0.get(&key).copied().unwrap_or(0)
     }
 
+    fn knows(&self, key: u64) -> bool {
+        self.0.contains_key(&key)
+    }
+
     /// The key: the word in most blocks.
-    pub(super) fn most(&self) -> Option<u64> {
+    fn most(&self) -> Option<u64> {
         self.0.iter().max_by_key(|(_, bytes)| **bytes).map(|(key, _)| *key)
     }
 }
@@ -47,12 +61,58 @@ impl CacheKeys {
         let mut keys: Vec<u64> = words.copied().filter(|word| is_random(*word)).collect();
         keys.sort_unstable();
         keys.dedup();
-        Self(keys)
+        Self { kind: library.layout.cache_key, words: keys }
     }
 
-    pub(super) fn has(&self, word: u64) -> bool {
-        is_random(word) && self.0.binary_search(&word).is_ok()
+    /// Adds a used block, if it may be one in a cache. It may be the record of a cache itself, which is noted.
+    pub(super) fn note(
+        &self,
+        chunk: Range<u64>,
+        key: u64,
+        window: &mut Window<'_>,
+        keyed: &mut KeyedBytes,
+    ) -> Result<(), Stop> {
+        let bytes = chunk.end - chunk.start;
+        match self.kind {
+            CacheKey::Random if is_random(key) && self.words.binary_search(&key).is_ok() => {
+                keyed.add(key, bytes)
+            }
+            CacheKey::Record(record) if bytes == record.chunk() => {
+                let at = chunk.start + USER;
+                if is_record(record, at, window)? {
+                    keyed.add(at, 0);
+                }
+            }
+            CacheKey::Record(_) if keyed.knows(key) => keyed.add(key, bytes),
+            _ => {}
+        }
+        Ok(())
     }
+
+    /// Bytes that caches hold, of a part of all blocks.
+    pub(super) fn bytes(&self, part: &KeyedBytes, all: &KeyedBytes) -> u64 {
+        match self.kind {
+            CacheKey::Random => all.most().map_or(0, |key| part.of(key)),
+            _ => part.0.values().fold(0, |sum, bytes| sum.saturating_add(*bytes)),
+        }
+    }
+}
+
+/// Whether this is the record of a cache that has blocks: where it has some of a size it has a first one.
+fn is_record(record: CacheRecord, at: u64, window: &mut Window<'_>) -> Result<bool, Stop> {
+    let mut has_blocks = false;
+    for size in 0..CacheRecord::SIZES {
+        let place = at + size * record.count;
+        let bits = 8 * record.count;
+        let word = window.word(place - place % 8)?;
+        let count = (word >> (8 * (place % 8))) & ((1 << bits) - 1);
+        let first = window.word(at + record.blocks() + 8 * size)?;
+        if (count == 0) != (first == 0) || !first.is_multiple_of(USER) {
+            return Ok(false);
+        }
+        has_blocks |= count != 0;
+    }
+    Ok(has_blocks)
 }
 
 /// Whether the word is neither a small number nor an address.

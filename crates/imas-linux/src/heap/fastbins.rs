@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use super::arena::Arena;
-use super::layout::{ALIGNMENT, USER};
+use super::layout::{ALIGNMENT, Layout, USER};
 use super::stop::Stop;
 use super::window::Window;
 
@@ -12,12 +12,12 @@ use super::window::Window;
 const MOST: usize = 1 << 18;
 
 /// Addresses of the blocks. A list that is changed meanwhile is taken as far as it makes sense.
-pub(super) fn of(arena: &Arena, window: &mut Window<'_>) -> HashSet<u64> {
+pub(super) fn of(arena: &Arena, layout: &Layout, window: &mut Window<'_>) -> HashSet<u64> {
     let mut blocks = HashSet::new();
     for head in &arena.fastbins {
         let mut at = *head;
         while at != 0 && at.is_multiple_of(ALIGNMENT) && blocks.len() < MOST && blocks.insert(at) {
-            match next(at, window) {
+            match next(at, layout, window) {
                 Ok(next) => at = next,
                 Err(_) => break,
             }
@@ -26,8 +26,9 @@ pub(super) fn of(arena: &Arena, window: &mut Window<'_>) -> HashSet<u64> {
     blocks
 }
 
-/// The next one of the list: the pointer is hidden by its own address (`PROTECT_PTR`).
-fn next(at: u64, window: &mut Window<'_>) -> Result<u64, Stop> {
+/// The next one of the list: the pointer may be hidden by its own address.
+fn next(at: u64, layout: &Layout, window: &mut Window<'_>) -> Result<u64, Stop> {
     let place = at.wrapping_add(USER);
-    Ok(window.word(place)? ^ (place >> 12))
+    let hidden_by = if layout.hides_pointers { place >> 12 } else { 0 };
+    Ok(window.word(place)? ^ hidden_by)
 }

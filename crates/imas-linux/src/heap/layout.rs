@@ -42,6 +42,43 @@ pub(super) struct Layout {
     pub(super) next: u64,
     /// Offset of `system_mem`.
     pub(super) system_mem: u64,
+    /// Whether lists of small free blocks hide their pointers (`PROTECT_PTR`).
+    pub(super) hides_pointers: bool,
+    /// How a block in a thread's cache is known.
+    pub(super) cache_key: CacheKey,
+}
+
+/// Word of a free block in a thread's cache (`tcache_entry.key`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CacheKey {
+    /// The block has none: it counts as live.
+    None,
+    /// The address of the cache's record.
+    Record(CacheRecord),
+    /// A number that the process chose at random.
+    Random,
+}
+
+/// Record of a thread's cache (`tcache_perthread_struct`): for each size a number of blocks, then the first block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct CacheRecord {
+    /// Bytes of one of the numbers.
+    pub(super) count: u64,
+}
+
+impl CacheRecord {
+    /// Number of sizes.
+    pub(super) const SIZES: u64 = 64;
+
+    /// Offset of the first blocks.
+    pub(super) fn blocks(self) -> u64 {
+        self.count * Self::SIZES
+    }
+
+    /// Bytes of the chunk that has the record.
+    pub(super) fn chunk(self) -> u64 {
+        self.blocks() + 8 * Self::SIZES + USER
+    }
 }
 
 /// Layout of `malloc_state` from 2.27 to 2.42.
@@ -54,7 +91,21 @@ const SINCE_2_35: Layout = Layout {
     bins: (0x70, 127),
     next: 0x870,
     system_mem: 0x888,
+    hides_pointers: true,
+    cache_key: CacheKey::Random,
 };
+
+/// Layout with two bytes for each number of a thread's cache, and no `pagesize`.
+const SINCE_2_32: Layout = Layout {
+    heap_info: 0x20,
+    has_page_size: false,
+    cache_key: CacheKey::Record(CacheRecord { count: 2 }),
+    ..SINCE_2_35
+};
+
+/// Layout with one byte for each.
+const SINCE_2_29: Layout =
+    Layout { hides_pointers: false, cache_key: CacheKey::Record(CacheRecord { count: 1 }), ..SINCE_2_32 };
 
 /// Layout without `have_fastchunks` and `fastbinsY`.
 const SINCE_2_43: Layout = Layout {
@@ -68,8 +119,12 @@ const SINCE_2_43: Layout = Layout {
 };
 
 /// First and last minor version of glibc 2 with a layout.
-const LAYOUTS: [(u32, u32, Layout); 3] = [
-    (34, 34, Layout { heap_info: 0x20, has_page_size: false, ..SINCE_2_35 }),
+const LAYOUTS: [(u32, u32, Layout); 7] = [
+    (28, 28, Layout { cache_key: CacheKey::None, ..SINCE_2_29 }),
+    (29, 29, SINCE_2_29),
+    (30, 31, Layout { hides_pointers: false, ..SINCE_2_32 }),
+    (32, 33, SINCE_2_32),
+    (34, 34, Layout { cache_key: CacheKey::Random, ..SINCE_2_32 }),
     (35, 42, SINCE_2_35),
     (43, 43, SINCE_2_43),
 ];
@@ -102,6 +157,12 @@ mod tests {
             assert_eq!((layout.system_mem, layout.state), (layout.next + 3 * 8, layout.next + 5 * 8));
             assert_eq!((Layout::of(34).unwrap().heap_info, layout.heap_info), (4 * 8, 5 * 8 + 8));
         }
-        assert_eq!((Layout::of(33), Layout::of(44)), (None, None), "nobody has looked at them");
+        let chunks = |minor| match Layout::of(minor).unwrap().cache_key {
+            CacheKey::Record(record) => record.chunk(),
+            _ => 0,
+        };
+        assert_eq!([28, 29, 30, 33, 34].map(chunks), [0, 0x250, 0x290, 0x290, 0]);
+        assert_eq!([31, 32].map(|minor| Layout::of(minor).unwrap().hides_pointers), [false, true]);
+        assert_eq!((Layout::of(27), Layout::of(44)), (None, None), "nobody has looked at them");
     }
 }

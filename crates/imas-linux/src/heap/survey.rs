@@ -93,9 +93,8 @@ impl Survey<'_> {
         }
         let mut keyed = KeyedBytes::default();
         counted.iter().for_each(|one| keyed.add_all(&one.keyed));
-        let key = keyed.most();
         for one in &mut counted {
-            one.figures.bytes.set_cached(key.map_or(0, |key| one.keyed.of(key)));
+            one.figures.bytes.set_cached(self.keys.bytes(&one.keyed, &keyed));
         }
         self.sum(counted)
     }
@@ -209,7 +208,7 @@ impl Survey<'_> {
     }
 
     fn fast(&self, arena: &Arena, until: Instant) -> HashSet<u64> {
-        fastbins::of(arena, &mut Window::new(self.memory, until))
+        fastbins::of(arena, &self.library.layout, &mut Window::new(self.memory, until))
     }
 
     /// Walks through a heap, stepping back where it was torn, and adds what was counted. A part that ends where the heap

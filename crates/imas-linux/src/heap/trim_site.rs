@@ -12,6 +12,7 @@ use super::arena;
 use super::figures::NotReadable;
 use super::found::{Found, Region};
 use super::in_memory::InMemory;
+use super::layout::CacheKey;
 use super::libc::Library;
 use super::memory::Memory;
 use super::process_memory::ProcessMemory;
@@ -57,6 +58,10 @@ fn site_in(
     code: &CodeOf,
 ) -> std::result::Result<TrimSite, NotReadable> {
     let library = Library::of(memory, regions)?;
+    if library.layout.cache_key != CacheKey::Random {
+        let version = &library.version;
+        return Err(NotReadable::because(format!("a trim from outside was never tried on glibc {version}")));
+    }
     let first = arena::all(memory, &library)?.first().map(|arena| arena.address);
     code.is_one_library()?;
     let missing = |what: &str| NotReadable::because(format!("{what} was not found in its C library"));

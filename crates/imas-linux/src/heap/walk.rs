@@ -117,7 +117,7 @@ impl Walk {
         let chunk = kind(at..end, known, window)?;
         if chunk == Chunk::Used {
             self.give(free, window)?;
-            self.used(end - at, key, known);
+            self.used(at..end, key, known, window)?;
             self.free_from = None;
         } else {
             let place = if chunk == Chunk::Fast { &mut self.bytes.fast } else { &mut self.bytes.free };
@@ -130,11 +130,15 @@ impl Walk {
         Ok(true)
     }
 
-    fn used(&mut self, bytes: u64, key: u64, known: &Known<'_>) {
-        self.bytes.live += bytes;
-        if known.keys.has(key) {
-            self.keyed.add(key, bytes);
-        }
+    fn used(
+        &mut self,
+        chunk: Range<u64>,
+        key: u64,
+        known: &Known<'_>,
+        window: &mut Window<'_>,
+    ) -> Result<(), Stop> {
+        self.bytes.live += chunk.end - chunk.start;
+        known.keys.note(chunk, key, window, &mut self.keyed)
     }
 
     /// Adds the whole pages of chunks that are free and side by side.
