@@ -92,7 +92,8 @@ enum imas_pass_reason {
     IMAS_PASS_INTERFACE = 12, /* the program calls functions of an allocator's own beside malloc (imas_interface.h) */
     IMAS_PASS_WRAPPED = 13, /* the program defines a function that the candidate calls, or a library of it something else by the name of one of ours */
     IMAS_PASS_TOO_EARLY = 14, /* malloc was called while ld.so relocated: most allocators cannot serve that yet */
-    IMAS_PASS_REASONS = 15,
+    IMAS_PASS_OWN_FILTER = 15, /* the program sets a filter of system calls by an instruction of its own (hook/raw_filter.h) */
+    IMAS_PASS_REASONS = 16,
 };
 
 /* Operation classes of the paper (Algorithms 2 to 5): calloc counts as malloc, every aligned form as memalign. */
@@ -187,6 +188,10 @@ struct imas_page_header {
      * of earlier versions. After an exec the process has another page; or goes on with this one, if it is of its own file
      * under a candidate for the program alone (hook/again.h). */
     uint64_t forked;
+
+    /* Threads that are in system calls which the program would not make: of a trial after its start. Not 0 in the page of
+     * an ended process: a filter, which the program set unseen, ended it there. */
+    uint64_t own_calls;
 };
 
 /* Sampled figures of one operation class; atomic adds, touched once in about 128 calls. */

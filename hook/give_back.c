@@ -8,6 +8,7 @@
 #include "libc.h"
 #include "object.h"
 #include "own_process.h"
+#include "raw_filter.h"
 #include "sys.h"
 #include "text.h"
 
@@ -47,11 +48,12 @@ void give_back_set_share(const char *per_cent) {
         state.share_millionths = wanted * OF_A_PER_CENT;
 }
 
-/* Under a filter nothing can be dropped safely: the calls may be the end of the process. */
+/* Under a filter nothing can be dropped safely: the calls may be the end of the process. And one that is set unseen leaves
+ * no call that is safe. */
 void give_back_enter(void) {
     struct own_process_bounds bounds = own_process_bounds();
     state.filtered = bounds.filtered;
-    if (bounds.filtered && !bounds.nothing_to_lose)
+    if ((bounds.filtered && !bounds.nothing_to_lose) || raw_filter_is_likely())
         give_back_give_up();
     else
         give_back_begin();

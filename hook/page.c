@@ -98,6 +98,7 @@ bool page_await(const char *path, uint32_t *state) {
 
 void page_use(struct imas_page_header *header) {
     header->exit_status = -1;
+    header->own_calls = 0;
     header->clean_exit = 0; /* an image before this one may have noted a child's */
     if (canary == NULL || *canary == 0)
         set_canary();

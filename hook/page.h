@@ -37,6 +37,15 @@ bool page_await(const char *path, uint32_t *state);
 /* Whether this process is the one that opened the page: false in a child that fork handlers did not see. */
 bool page_is_ours(void);
 
+/* Before and after system calls that the program would not make. */
+static inline void page_begin_own_calls(void) {
+    add_relaxed(page_header->own_calls, 1);
+}
+
+static inline void page_end_own_calls(void) {
+    add_relaxed(page_header->own_calls, (uint64_t)-1);
+}
+
 /* The state never goes back to a lower one, but for page_await. */
 void page_note_state(enum imas_state state);
 void page_note_pass(enum imas_pass_reason reason);

@@ -5,7 +5,7 @@
  *
  * To ask the kernel (prctl PR_GET_SECCOMP, /proc/self/status) is itself a system call for which a filter may
  * kill the process. So prctl and syscall are interposed, and the first call that installs a filter sets a
- * flag. A program that enters seccomp with its own inline assembler is not noticed.
+ * flag. A program that does it by an instruction of its own is found by its code (raw_filter.h).
  */
 #ifndef IMAS_HOOK_SANDBOX_H
 #define IMAS_HOOK_SANDBOX_H

@@ -139,6 +139,7 @@ static void look_and_note(struct imas_page_header *header) {
 static NOINLINE void take(void) {
     if (!enter(&taken))
         return;
+    page_begin_own_calls();
     struct imas_page_header *header = &thread_page->header;
     if (!has_grown() && period_is_over(header))
         look_and_note(header);
@@ -146,14 +147,17 @@ static NOINLINE void take(void) {
         look_and_note(header);
     note_clocks(header);
     plan_period(header);
+    page_end_own_calls();
     leave(&taken);
 }
 
 static NOINLINE void take_split(void) {
     if (!enter(&splitting))
         return;
+    page_begin_own_calls();
     if (split_is_due()) /* still: another thread may have been here */
         split_take();
+    page_end_own_calls();
     leave(&splitting);
 }
 
@@ -209,13 +213,19 @@ static bool enter_at_last(void) {
     return entered;
 }
 
-bool snapshot_at_exit(void) {
-    if (sandbox_entered())
-        return true; /* a child of vfork cannot be distinguished without a system call */
-    struct imas_page_header *header = &thread_page->header;
+static bool note_exit(struct imas_page_header *header) {
     if ((long)header->pid != sys0(SYS_getpid))
         return false;
     if (enter_at_last())
         note_end(header); /* and nobody comes after */
     return true;
+}
+
+bool snapshot_at_exit(void) {
+    if (sandbox_entered())
+        return true; /* a child of vfork cannot be distinguished without a system call */
+    page_begin_own_calls();
+    bool is_ours = note_exit(&thread_page->header);
+    page_end_own_calls();
+    return is_ours;
 }

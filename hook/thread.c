@@ -106,9 +106,11 @@ void thread_enter(struct thread *thread) {
         return;
     }
     /* under a seccomp filter even gettid may be forbidden */
+    page_begin_own_calls();
     uint32_t tid = sandbox_entered() ? 0 : (uint32_t)sys0(SYS_gettid);
     thread->random = seed(tid);
     uint32_t index = find_slot(tid);
+    page_end_own_calls();
     if (index != 0)
         set_relaxed(control_blocks[index], (uintptr_t)__builtin_thread_pointer());
     take_slot(thread, index, tid);

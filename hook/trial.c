@@ -25,6 +25,7 @@
 #include "object.h"
 #include "page.h"
 #include "proc.h"
+#include "raw_filter.h"
 #include "snapshot.h"
 #include "sys.h"
 #include "text.h"
@@ -76,6 +77,8 @@ static enum imas_pass_reason why_pass(char **environment, bool whole_family) {
         return IMAS_PASS_TOO_EARLY;
     if (proc_seccomp() != 0)
         return IMAS_PASS_SECCOMP;
+    if (raw_filter_is_likely())
+        return IMAS_PASS_OWN_FILTER;
     return soft_limit(RLIMIT_AS) != (uint64_t)RLIM_INFINITY ? IMAS_PASS_RLIMIT_AS : IMAS_PASS_NONE;
 }
 

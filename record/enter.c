@@ -13,6 +13,7 @@
 #include "../hook/interface.h"
 #include "../hook/libc.h"
 #include "../hook/object.h"
+#include "../hook/raw_filter.h"
 #include "../hook/sys.h"
 #include "../hook/unfit.h"
 #include "family.h"
@@ -94,6 +95,10 @@ static void record(char **arguments, char **environment) {
     if (is_unfit()) {
         journal_stop(IMAS_RECORD_UNFIT);
         unfit_start_clean(arguments, environment);
+        return;
+    }
+    if (raw_filter_is_likely()) {
+        journal_stop(IMAS_RECORD_SANDBOX);
         return;
     }
     fork_order_add(in_parent, journal_in_child);

@@ -99,6 +99,9 @@ def build():
                  "live", "sandboxed", "auxiliary", "clones", "stacks", "children", "holes", "dawdle", "nothing", "huge",
                  "nested_fork", "first_ends"]:
         compile_program(name)
+    for way in ["RAW", "COMPUTED"]:
+        subprocess.run(["gcc", "-std=gnu11", "-O1", "-Wall", "-Wextra", f"-D{way}", "-o", WORK / f"sandboxed-{way.lower()}",
+                        HERE / "programs/sandboxed.c"], check=True)
     unit = [ROOT / "hook" / f"{name}.c" for name in ("sample", "environment", "page")]
     subprocess.run(["gcc", "-std=gnu11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-o", WORK / "unit", HERE / "unit.c",
                     *unit, "-lm"], check=True)

@@ -8,7 +8,7 @@ import sys
 
 STATES = ["ARMED", "ENTERED", "ACTIVE", "TRIAL", "PASS"]
 REASONS = ["NONE", "DISABLED", "OWN_MALLOC", "SECCOMP", "RLIMIT_AS", "LD_AUDIT", "VALGRIND", "SANITIZER",
-           "NO_ALLOCATOR", "PAGE", "NOT_THE_PROGRAM", "PID1", "INTERFACE", "WRAPPED", "TOO_EARLY"]
+           "NO_ALLOCATOR", "PAGE", "NOT_THE_PROGRAM", "PID1", "INTERFACE", "WRAPPED", "TOO_EARLY", "OWN_FILTER"]
 OPS = ["malloc", "realloc", "memalign", "free"]
 HEADER_BYTES, SAMPLED_BYTES, SLOT_BYTES, SLOTS = 4096, 4096, 64, 128
 TRIAL_BYTES = HEADER_BYTES + SAMPLED_BYTES + SLOTS * SLOT_BYTES
@@ -27,7 +27,7 @@ HEADER = [
     ("voluntary_switches", "Q"), ("involuntary_switches", "Q"), ("resident_kib_time", "Q"),
     ("split_moments", "Q"), ("split_reported", "Q"), ("split_time", "Q"), ("split_resident_kib_time", "Q"),
     ("split_usable_kib_time", "Q"), ("split_requested_kib_time", "Q"), ("split_in_use_kib_time", "Q"),
-    ("split_cached_kib_time", "Q"), ("split_dirty_kib_time", "Q"), ("split_own_kib_time", "Q"), ("forked", "Q"),
+    ("split_cached_kib_time", "Q"), ("split_dirty_kib_time", "Q"), ("split_own_kib_time", "Q"), ("forked", "Q"), ("own_calls", "Q"),
 ]
 
 

@@ -22,7 +22,7 @@ sys.dont_write_bytecode = True  # writes nothing into the source tree
 import page
 from again import again
 from interfaces import interfaces
-from harness import (ALL_MODES, CORE, GUARD, HOOK, LIB, LOADER, MACHINE, PAGE, PAGES, WORK, build, check, compile_program, finish,
+from harness import (ALL_MODES, CORE, GUARD, HERE, HOOK, LIB, LOADER, MACHINE, PAGE, PAGES, WORK, build, check, compile_program, finish,
                      imas_testing, launch_command, preloaded, run, same_everywhere, served_by, skipped, try_compile, under, wanted)
 from counting import counts, interrupted, killed, live, memory, nothing, split
 from followed import children_that_cannot_load
@@ -459,6 +459,36 @@ def passes(allocators):
         check("pass valgrind", outcome.returncode == 0 and outcome.stdout == b"counted\n", outcome)
 
 
+def unseen_filter(way):
+    """A filter set by an instruction of the program's own: a trial steps aside where it finds that, or says where it died;
+    what gives back does nothing."""
+    if not wanted(f"seccomp unseen {way}"):
+        return
+    outcome, left = under("trial", "system", [WORK / "sandboxed-raw", way])
+    check(f"seccomp unseen {way} trial", outcome.stdout == b"sandboxed\n" and left["pass_reason"] == "OWN_FILTER", outcome)
+    outcome, left = under("trial", "system", [WORK / "sandboxed-computed", way])
+    check(f"seccomp unseen {way} trial, not found", outcome.returncode == -31 and left["own_calls"] == 1, left["own_calls"])
+    outcome, _ = under("guard", "system", [WORK / "sandboxed-computed", way])
+    check(f"seccomp unseen {way} guard", outcome.stdout == b"sandboxed\n", outcome)
+    command = launch_command("guard", "system", [WORK / "sandboxed-raw", way, "6"], before=[LIB / "libimas-giveback.so"])
+    outcome = run(command)
+    check(f"seccomp unseen {way} gives nothing back", outcome.stdout == b"sandboxed\n", outcome)
+    go_filter(way)
+
+
+def go_filter(way):
+    """The same in Go, which makes all of its system calls so."""
+    if way != "syscall" or not shutil.which("go"):
+        if way == "syscall":
+            skipped("seccomp unseen go", "go is not installed")
+        return
+    source = HERE / "programs/go_filter.go"
+    environment = {**os.environ, "CGO_ENABLED": "1", "GOCACHE": str(WORK / "go"), "GOFLAGS": "-mod=mod"}
+    run(["go", "build", "-o", WORK / "go_filter", source], env=environment, timeout=600)
+    outcome, left = under("trial", "system", [WORK / "go_filter"])
+    check("seccomp unseen go", outcome.stdout == b"fine\n" and left["pass_reason"] == "OWN_FILTER", outcome)
+
+
 def sandboxes(allocators):
     """After the program has entered seccomp our libraries make no system call."""
     # On a slow machine mimalloc's own purge, due after a while, falls behind the program's entry into
@@ -467,6 +497,8 @@ def sandboxes(allocators):
     for way in ["prctl", "syscall"]:
         same_everywhere(f"seccomp {way}", [WORK / "sandboxed", way],
                         [name for name in allocators if run(preloaded(name, [WORK / "sandboxed", way])).returncode == 0])
+    for way in ["prctl", "syscall"]:
+        unseen_filter(way)
     same_everywhere("seccomp strict", [WORK / "sandboxed", "strict"], ["system"], clean=False)
     del os.environ["MIMALLOC_PURGE_DELAY"]
 

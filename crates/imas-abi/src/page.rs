@@ -170,6 +170,9 @@ pub struct PageHeader {
 
     /// 1 in the page of a child of fork, whose figures of live blocks begin with its parent's.
     pub forked: u64,
+
+    /// Threads in system calls that the program would not make; not 0 where the process was ended in one.
+    pub own_calls: u64,
 }
 
 /// Sampled figures of one operation class (`struct imas_sampled_op`).

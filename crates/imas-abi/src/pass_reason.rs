@@ -31,5 +31,7 @@ pub const INTERFACE: u32 = 12;
 pub const WRAPPED: u32 = 13;
 /// malloc was called while ld.so relocated, which most allocators cannot serve.
 pub const TOO_EARLY: u32 = 14;
+/// The program sets a filter of system calls by an instruction of its own, which nothing of ours sees.
+pub const OWN_FILTER: u32 = 15;
 /// Number of these reasons.
-pub const REASONS: u32 = 15;
+pub const REASONS: u32 = 16;

@@ -47,7 +47,7 @@ fn layouts() -> Facts {
         user_us, system_us, minor_faults, major_faults, max_rss_bytes, voluntary_switches, involuntary_switches,
         resident_kib_time, split_moments, split_reported, split_time, split_resident_kib_time, split_usable_kib_time,
         split_requested_kib_time, split_in_use_kib_time, split_cached_kib_time, split_dirty_kib_time, split_own_kib_time,
-        forked,
+        forked, own_calls,
     ] }
     layout! {facts, "struct imas_sampled_op", SampledOp, [sampled, weight, ticks, histogram] }
     layout! {facts, "struct imas_sampled", Sampled, [
@@ -137,6 +137,7 @@ fn numbers() -> Facts {
         IMAS_PASS_INTERFACE = pass::INTERFACE,
         IMAS_PASS_WRAPPED = pass::WRAPPED,
         IMAS_PASS_TOO_EARLY = pass::TOO_EARLY,
+        IMAS_PASS_OWN_FILTER = pass::OWN_FILTER,
         IMAS_PASS_REASONS = pass::REASONS,
         IMAS_ANY_UID = imas_abi::ANY_UID,
         IMAS_FNV32_START = imas_abi::FNV32_START,

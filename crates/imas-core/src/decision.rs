@@ -249,6 +249,7 @@ fn ineligible(cause: IneligibleCause) -> Decision {
         IneligibleCause::OwnMalloc => Reason::OwnMalloc,
         IneligibleCause::AllocatorInterface => Reason::AllocatorInterface,
         IneligibleCause::Sanitizer => Reason::Sanitizer,
+        IneligibleCause::OwnFilter => Reason::OwnFilter,
         IneligibleCause::StoodAside => Reason::StoodAside,
     };
     Decision::system(reason, vec![])

@@ -90,6 +90,8 @@ pub enum IneligibleCause {
     AllocatorInterface,
     /// The program is built with a sanitizer.
     Sanitizer,
+    /// The program sets a filter of system calls unseen, which may end a trial.
+    OwnFilter,
     /// The hook did nothing in its last trials.
     StoodAside,
 }
@@ -222,6 +224,10 @@ fn last_tested(history: &History<'_>) -> Option<usize> {
 
 fn ineligible(history: &History<'_>) -> Option<IneligibleCause> {
     let trials = trials(history);
+    // One such trial is the last one: the next would end the program as well.
+    if trials.iter().any(|trial| trial.sample.pass_reason.as_deref() == Some("own-filter")) {
+        return Some(IneligibleCause::OwnFilter);
+    }
     let sample = &trials.last()?.sample;
     let age_s = history.now_unix_s - sample.made_unix_s;
     // One of the future (a clock set back) would keep the program ineligible for as long as the clock takes

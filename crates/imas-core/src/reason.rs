@@ -14,7 +14,7 @@ macro_rules! reasons {
 
         impl Reason {
             /// Every reason.
-            pub const ALL: [Self; 20] = [$(Self::$name),*];
+            pub const ALL: [Self; 21] = [$(Self::$name),*];
 
             /// Stable kebab-case word for stores, JSON and logs.
             pub fn id(self) -> &'static str {
@@ -56,6 +56,8 @@ reasons! {
         "The program calls its allocator's own functions beside malloc, and no other allocator can free what they return.";
     Sanitizer, "sanitizer", None,
         "The program runs under a sanitizer, which needs its own malloc.";
+    OwnFilter, "own-filter", None,
+        "The program sets a filter of system calls by an instruction of its own, under which a trial may be its end.";
     // By a seccomp filter, a limit of the program's address space, or a switch.
     StoodAside, "stood-aside", None,
         "The hook stood aside in the program's last three trials, so that nothing can be measured for now.";

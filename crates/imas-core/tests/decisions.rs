@@ -249,6 +249,17 @@ fn a_temporary_reason_to_pass_does_not_make_a_program_ineligible() {
     assert_eq!(view.candidates[0].summary.void, 0);
 }
 
+#[test]
+fn a_program_whose_trial_a_filter_ended_is_never_tried_again() {
+    let mut program = Program::new();
+    program.trial("hoard", 10.0, 500);
+    program.last().pass_reason = Some("own-filter".into());
+    program.trial("system", 10.0, 500);
+    program.decides(IDLE, "system", Reason::OwnFilter);
+    program.now_unix_s = 365.0 * 24.0 * 3600.0;
+    program.decides(IDLE, "system", Reason::OwnFilter);
+}
+
 /// Under a seccomp filter a trial gives no figures.
 #[test]
 fn a_program_whose_trials_all_stand_aside_is_left_alone_for_a_day() {

@@ -165,7 +165,7 @@ pub fn keep(
     seen: Option<ProcessActivity>,
 ) -> Result<()> {
     let program = store.program(&page.program, &page.detail)?;
-    let sample = page.to_sample();
+    let sample = page.clone().of_ended(None).to_sample();
     let facts = StartFacts {
         build_id: page.build_id.clone(),
         retest_s: store.retest_of(&sample.trial_id)?,

@@ -85,7 +85,7 @@ fn sample(folder: &Path) -> Result<Sample> {
         let page = imas_linux::ingest::read_page_file(&path, &expected)
             .with_context(|| path.display().to_string())?;
         if page.pid != me {
-            pages.push(page);
+            pages.push(page.of_ended(None));
         }
     }
     // The first process is the root of the tree; the others follow in the order they began.

@@ -140,7 +140,7 @@ fn standing(state: &ProgramView) -> &'static str {
         Reason::NoCandidate | Reason::OwnMalloc | Reason::AllocatorInterface | Reason::Sanitizer => {
             "left alone"
         }
-        Reason::StoodAside => "left alone",
+        Reason::OwnFilter | Reason::StoodAside => "left alone",
         _ => "settled",
     }
 }

@@ -96,9 +96,11 @@ fn process_state(state: &ProgramView, since_unix_s: Option<f64>) -> ProcessState
             ProcessState::Quarantined { candidate: quarantined(state), instead: candidate }
         }
         Reason::NoCandidate => ProcessState::LeftAlone { why: because().to_owned() },
-        Reason::OwnMalloc | Reason::AllocatorInterface | Reason::Sanitizer | Reason::StoodAside => {
-            ProcessState::LeftAlone { why: decision.reason.sentence().to_owned() }
-        }
+        Reason::OwnMalloc
+        | Reason::AllocatorInterface
+        | Reason::Sanitizer
+        | Reason::OwnFilter
+        | Reason::StoodAside => ProcessState::LeftAlone { why: decision.reason.sentence().to_owned() },
         _ if settled(state).is_some() => ProcessState::Settled { candidate, since_unix_s },
         _ => ProcessState::Testing { trials: trials_made(state), next: candidate },
     }

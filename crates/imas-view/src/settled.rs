@@ -14,7 +14,7 @@ pub fn settled(state: &ProgramView) -> Option<&str> {
         Reason::Pinned => true,
         Reason::Excluded | Reason::NoData | Reason::NoCandidate | Reason::TrialDue => false,
         Reason::OwnMalloc | Reason::AllocatorInterface => false,
-        Reason::Sanitizer | Reason::StoodAside => false,
+        Reason::Sanitizer | Reason::OwnFilter | Reason::StoodAside => false,
         _ => state.profile.usable_picks.is_some() && state.profile.next_test.is_none(),
     };
     // What a trial that is under way brings may change it.

@@ -9,6 +9,9 @@ use crate::ingest::calls::Calls;
 use crate::ingest::clock::Clock;
 use crate::taskstats::Account;
 
+/// Why a program is left alone that sets a filter of system calls unseen.
+pub(crate) const OWN_FILTER: &str = "own-filter";
+
 /// How far the injected code came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
@@ -58,6 +61,8 @@ pub struct ParsedPage {
     pub ended: Ended,
     /// `si_code` of the fatal signal, if any.
     pub fatal_code: u32,
+    /// Whether the trial is in a system call that the program would not make.
+    pub is_in_own_call: bool,
     /// Children made by fork.
     pub forks: u32,
     /// Made for a child of fork: its figures of live blocks begin with its parent's. After an exec a process
@@ -115,6 +120,24 @@ impl ParsedPage {
     pub fn unaccounted(self) -> Self {
         let pass_reason = Some("no-account");
         Self { state: State::Pass, pass_reason, ended: Ended::Unknown, usage: None, ..self }
+    }
+
+    /// The page of a process that has ended, by `signal` where the kernel reported that. A trial that ended in a system
+    /// call of ours was ended by a filter which the program set unseen: that is neither its fault nor the candidate's.
+    #[must_use]
+    pub fn of_ended(mut self, signal: Option<u32>) -> Self {
+        const SIGSYS: u32 = 31;
+        const SYS_SECCOMP: u32 = 1;
+        let by_filter = match (self.ended, signal) {
+            (Ended::Signal { signal: SIGSYS }, _) => self.fatal_code == SYS_SECCOMP,
+            (Ended::Unknown, Some(signal)) => signal == SIGSYS,
+            (Ended::Unknown, None) => self.is_in_own_call,
+            _ => false,
+        };
+        if self.kind == PageKind::Trial && self.pass_reason.is_none() && by_filter {
+            self.pass_reason = Some(OWN_FILTER);
+        }
+        self
     }
 
     /// The sample of a trial of this one process.

@@ -11,7 +11,7 @@ use crate::ingest::calls::Calls;
 use crate::ingest::clock::Clock;
 use crate::ingest::error::PageError;
 use crate::ingest::memory::{memory, usage};
-use crate::ingest::page::{ParsedPage, State};
+use crate::ingest::page::{OWN_FILTER, ParsedPage, State};
 use crate::ingest::text;
 
 /// Signals that the injected code notes: ILL, ABRT, BUS, FPE, SEGV, SYS.
@@ -72,6 +72,7 @@ fn page(header: &PageHeader, kind: PageKind, clock: Clock, calls: Calls) -> Resu
         pass_reason: pass_reason_of(header.pass_reason, state)?,
         ended: ended(header, state)?,
         fatal_code: header.fatal_code,
+        is_in_own_call: header.own_calls != 0,
         forks: header.forks,
         is_forked: flag("forked", header.forked)?,
         threads: header.threads,
@@ -133,6 +134,7 @@ fn pass_reason_of(value: u32, state: State) -> Result<Option<&'static str>, Page
         pass_reason::INTERFACE => "allocator-interface",
         pass_reason::WRAPPED => "wrapped-function",
         pass_reason::TOO_EARLY => "too-early",
+        pass_reason::OWN_FILTER => OWN_FILTER,
         other => return Err(range("pass_reason", other)),
     }))
 }

@@ -94,7 +94,7 @@ fn fields_out_of_range_are_named() {
         other => panic!("{other}"),
     };
     assert_eq!(field(|p| p.header.state = 5), "state");
-    assert_eq!(field(|p| p.header.pass_reason = 15), "pass_reason");
+    assert_eq!(field(|p| p.header.pass_reason = 16), "pass_reason");
     assert_eq!(field(|p| p.header.clean_exit = 2), "clean_exit");
     assert_eq!(field(|p| p.header.fatal_signal = 15), "fatal_signal");
     assert_eq!(field(|p| p.header.made_unix_ns = u64::MAX), "made_unix_ns");
@@ -184,7 +184,7 @@ fn the_reason_for_leaving_a_process_alone_is_read() {
         |state, reason| accepted(|p| (p.header.state, p.header.pass_reason) = (state, reason)).pass_reason;
     assert_eq!(word(3, 0), None);
     assert_eq!(word(4, 0), Some("unstated"));
-    let words: Vec<_> = (1..15).map(|reason| word(4, reason).unwrap()).collect();
+    let words: Vec<_> = (1..16).map(|reason| word(4, reason).unwrap()).collect();
     let expected = [
         "disabled",
         "own-malloc",
@@ -200,9 +200,29 @@ fn the_reason_for_leaving_a_process_alone_is_read() {
         "allocator-interface",
         "wrapped-function",
         "too-early",
+        "own-filter",
     ];
     assert_eq!(words, expected);
     assert_eq!(word(1, 2), Some("own-malloc"), "killed between the two stores");
+}
+
+#[test]
+fn a_trial_that_ended_in_a_call_of_ours_was_ended_by_a_filter() {
+    let reason = |kernel: Option<u32>, signal: u32, code: u32, own_calls: u64| {
+        let page = accepted(|p| {
+            (p.header.clean_exit, p.header.fatal_signal, p.header.fatal_code) = (0, signal, code);
+            p.header.own_calls = own_calls;
+        });
+        page.of_ended(kernel).to_sample().pass_reason
+    };
+    let filter = Some("own-filter".to_owned());
+    assert_eq!(reason(None, 0, 0, 1), filter);
+    assert_eq!(reason(None, 0, 0, 0), None, "killed");
+    assert_eq!(reason(Some(9), 0, 0, 1), None, "killed by somebody meanwhile");
+    assert_eq!(reason(Some(31), 0, 0, 0), filter, "in a call of the candidate's");
+    assert_eq!(reason(None, 31, 1, 0), filter, "the kernel asked its handler");
+    assert_eq!(reason(Some(31), 31, u32::MAX, 0), None, "the program sent it to itself");
+    assert_eq!(reason(None, 11, 1, 1), None);
 }
 
 #[test]

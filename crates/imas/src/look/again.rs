@@ -25,6 +25,7 @@ pub(crate) fn again(state: &ProgramView) -> String {
         Reason::OwnMalloc | Reason::AllocatorInterface | Reason::Sanitizer => {
             "a week after its last trial, or when the program changes".to_owned()
         }
+        Reason::OwnFilter => "when the program changes".to_owned(),
         Reason::StoodAside => "a day after its last trial, or when the program changes".to_owned(),
         _ if state.unfit => "when the program's file changes".to_owned(),
         _ if outside::lacks_trials(&state.decision) => "when it can be measured from outside".to_owned(),

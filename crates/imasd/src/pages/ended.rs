@@ -80,6 +80,7 @@ impl PageTracker {
         };
         // What ended was another image, that has no page or one of its own.
         let signal = watch.signal.filter(|_| !watch.has_exec_after(&content));
+        let content = content.of_ended(signal);
         let record = with_hang(self.record(&content, &watch, signal, learner), &watch);
         Some(PageEvent::Ended(Box::new(EndedPage { page: page.clone(), watch, record })))
     }

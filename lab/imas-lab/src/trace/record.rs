@@ -27,6 +27,14 @@ use imas_cli::output;
 use imas_engine::context::Context;
 use imas_engine::unstartable;
 
+/// Exit status of a command that ended by SIGSYS.
+const ENDED_BY_FILTER: i32 = 128 + 31;
+
+/// Message about such a command. The recorder stops when it sees a filter.
+const FILTERED: &str = "the command was ended by a filter of system calls (SIGSYS)\n\
+     hint: does it end so without 'imas record'? If not, it sets the filter by an instruction of its own, and cannot be \
+     recorded";
+
 /// Message where a process is left that still runs. The first process of a daemon ends as soon as the others
 /// run.
 const STILL_RUNS: &str = "the command has ended, and a process that it left behind still runs: its calls from \
@@ -77,6 +85,9 @@ fn recorded(
 ) -> Result<TraceHeader> {
     let inherited = Variables::inherited();
     let run = watch(command, &variables(&recording.recorder(context)?, &inherited, context)?)?;
+    if run.exit == ENDED_BY_FILTER {
+        message::warning(FILTERED);
+    }
     if process::is_in_use(recording.folder()) {
         message::warning(STILL_RUNS);
     }
@@ -142,7 +153,10 @@ fn warnings(header: &TraceHeader) -> Vec<String> {
         (count(&|stop| stop == Stop::Limit), "stopped at --limit before they ended"),
         (count(&|stop| stop == Stop::Time), "stopped at --for before they ended"),
         (count(&|stop| stop == Stop::File), "stopped because the raw file could not be written"),
-        (count(&|stop| stop == Stop::Sandbox), "stopped because they entered a sandbox"),
+        (
+            count(&|stop| stop == Stop::Sandbox),
+            "stopped because they set a filter of system calls, or are about to",
+        ),
         (count(&|stop| stop == Stop::Unfit), "have an allocator of their own and were not recorded"),
         (
             usize::try_from(header.left_out).unwrap_or(0),

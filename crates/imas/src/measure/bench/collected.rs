@@ -78,6 +78,13 @@ impl CollectedRuns {
     }
 }
 
+/// A bad system call.
+const SIGSYS: i32 = 31;
+
+/// The measured runs have nothing inside that makes such a call.
+const COUNTED_UNDER_FILTER: &str = "its calls of malloc are not counted: a counted run was ended by a filter of system calls \
+                                    (SIGSYS) that the program sets by an instruction of its own";
+
 /// Why nothing can be compared: a run under `system` that does not count.
 pub(super) enum Failure {
     /// The run did not end in time.
@@ -211,6 +218,12 @@ impl<'a> Collector<'a> {
         failed.then(|| Failure::Failed { message: run.record.message.clone().unwrap_or_default() })
     }
 
+    fn note_once(&mut self, note: &str) {
+        if !self.notes.iter().any(|known| known == note) {
+            self.notes.push(note.to_owned());
+        }
+    }
+
     /// Warns if `system` is not glibc's malloc for this program.
     pub(super) fn system_note(&self) -> Option<String> {
         let served = &self.system()?.counted.iter().find_map(|run| run.sample.as_ref())?.served;
@@ -231,9 +244,16 @@ impl Observer for Collector<'_> {
     fn after(&mut self, step: &Step, run: Execution) -> Result<NextStep> {
         self.progress.ended();
         let candidate = self.compared[step.candidate].candidate;
-        self.failure = Some(&run).filter(|_| candidate.is_system()).and_then(|run| self.failure_of(run));
+        let is_ended_by_filter =
+            matches!(step.kind, RoundKind::Counted { .. }) && run.outcome.signal == Some(SIGSYS);
+        let counts = candidate.is_system() && !is_ended_by_filter;
+        self.failure = Some(&run).filter(|_| counts).and_then(|run| self.failure_of(run));
         if self.failure.is_some() {
             return Ok(NextStep::Stop);
+        }
+        if is_ended_by_filter {
+            self.note_once(COUNTED_UNDER_FILTER);
+            return Ok(NextStep::Make);
         }
         let into = &mut self.collected[step.candidate];
         match step.kind {
