@@ -25,9 +25,9 @@ use imas_store::samples::StoredProgram;
 use serde::{Deserialize, Serialize};
 
 /// Name of what `imas` found, in the store.
-const FOUND: &str = "executable, its libraries, their functions, runtimes, libc";
+const FOUND: &str = "executable, its libraries, their functions, runtimes, libc, exec";
 /// Name of what `imasd` found, in the store.
-const FOUND_BY_DAEMON: &str = "imasd-executable-versions";
+const FOUND_BY_DAEMON: &str = "imasd-executable-exec";
 /// Name of the count of readings that `imasd` began and did not end.
 const BEGUN: &str = "imasd-executable-begun";
 /// Number of readings begun and not ended after which the file is not read any more.
@@ -49,6 +49,9 @@ pub struct ExecutableFacts {
     /// ([`crate::musl`]).
     #[serde(default)]
     pub fits_musl: bool,
+    /// Whether it replaces itself by another program without libc.
+    #[serde(default)]
+    pub execs_itself: bool,
 }
 
 impl ExecutableFacts {
@@ -59,6 +62,7 @@ impl ExecutableFacts {
             defines: vec![],
             runtimes: vec![],
             fits_musl: false,
+            execs_itself: false,
         }
     }
 
@@ -72,7 +76,8 @@ impl ExecutableFacts {
         let unfit = elf.unfit().map(|unfit| unfit.why().to_owned());
         let fits_musl = elf.fits_musl();
         let build_id = elf.build_id.unwrap_or_default();
-        Self { unfit, build_id, defines: elf.defines, runtimes: elf.runtimes, fits_musl }
+        let ElfImage { defines, runtimes, execs_itself, .. } = elf;
+        Self { unfit, build_id, defines, runtimes, fits_musl, execs_itself }
     }
 }
 

@@ -199,6 +199,7 @@ mod tests {
             defines: vec![],
             runtimes: vec![],
             fits_musl: false,
+            execs_itself: false,
         };
         assert!(!is_measurable(&facts), "there is nothing to try");
         facts.fits_musl = true;

@@ -62,6 +62,8 @@ pub struct ElfImage {
     pub defines: Vec<String>,
     /// Language runtimes that it is, or has inside.
     pub runtimes: Vec<FoundRuntime>,
+    /// Whether it replaces itself by another program without libc, as programs of Go do.
+    pub execs_itself: bool,
 }
 
 /// Why a file could not be read as ELF.
@@ -198,6 +200,8 @@ impl ElfImage {
         // The last, as it takes what the others leave: no safety depends on it.
         let left = source.left();
         let runtimes = runtimes::of(&mut source, &headers, left, path);
+        let left = source.left();
+        let execs_itself = is_program && runtimes::execs_itself(&mut source, &headers, left).unwrap_or(false);
         Ok(Self {
             class: headers.class,
             interpreter: headers.interpreter,
@@ -208,6 +212,7 @@ impl ElfImage {
             library_defines_malloc,
             defines,
             runtimes,
+            execs_itself,
         })
     }
 
@@ -408,6 +413,7 @@ mod tests {
             library_defines_malloc: false,
             defines: vec![],
             runtimes: vec![],
+            execs_itself: false,
         };
         assert_eq!(musl.unfit(), Some(Unfit::OtherLibc));
         assert!(musl.fits_musl());

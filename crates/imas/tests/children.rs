@@ -200,3 +200,34 @@ fn tunables_are_set_only_for_candidates_that_have_some() {
     let alone = output(world.imas(["run", "--candidate", "glibc:lean", "--"]).args(words));
     assert_eq!(stdout(&alone), "unset\n");
 }
+
+/// A program of Go that becomes another one enters the kernel by itself: its own file has the candidate only if the
+/// variables stay. Another program of Go sees none of them.
+#[test]
+fn go_that_executes_itself_keeps_the_candidate() {
+    if Command::new("go").arg("version").output().is_err() {
+        return skipped("go is not installed");
+    }
+    let world = World::new();
+    let built = |tag: &str| {
+        let program = world.work().join(tag);
+        let mut build = Command::new("go");
+        build.current_dir(workspace().join("tests/programs/execs_itself")).env("CGO_ENABLED", "1");
+        let done = output(build.args(["build", "-trimpath", "-tags", tag, "-o"]).arg(&program).arg("."));
+        assert!(done.status.success(), "{}", describe(&done));
+        program
+    };
+    for (tag, expected) in
+        [("plain", "2 mimalloc false\n"), ("again", "2 mimalloc true\n1 mimalloc true\n0 mimalloc true\n")]
+    {
+        let program = built(tag);
+        let named = output(world.imas(["run", "--candidate", "mimalloc", "--"]).arg(&program).arg("2"));
+        assert_eq!(stdout(&named), expected, "{tag}: {}", describe(&named));
+        let program = program.to_str().unwrap();
+        world.check(["pin", program, "mimalloc"]).success();
+        for _ in 0..2 {
+            let started = world.start([program, "2"]);
+            assert_eq!(stdout(&started), expected, "{tag}, decided, then settled: {}", describe(&started));
+        }
+    }
+}

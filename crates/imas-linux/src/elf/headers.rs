@@ -46,6 +46,8 @@ pub(super) struct Headers {
     pub(super) other_names: Option<Part>,
     /// What Go writes about its programs.
     pub(super) go_build: Option<Part>,
+    /// Names of the functions of a program of Go, among other things.
+    pub(super) go_names: Option<Part>,
     /// End of the last part of the file that its headers name, in bytes.
     pub(super) end: u64,
     /// Whether a note has an application for Node.js.
@@ -78,7 +80,8 @@ fn of<'data, Elf: FileHeader<Endian = Endianness>>(
         build_id: build_id(header, data)?,
         table: table(header, data)?,
         other_names: other_names(header, data)?,
-        go_build: go_build(header, data).unwrap_or(None),
+        go_build: section(header, data, b".go.buildinfo").unwrap_or(None),
+        go_names: section(header, data, b".gopclntab").unwrap_or(None),
         end: end(header, data)?,
         has_application: has_application(header, data)?,
         needed,
@@ -233,12 +236,13 @@ fn other_names<'data, Elf: FileHeader<Endian = Endianness>>(
     Ok(names.map(|names| part::<Elf>(names, endian)))
 }
 
-fn go_build<'data, Elf: FileHeader<Endian = Endianness>>(
+fn section<'data, Elf: FileHeader<Endian = Endianness>>(
     header: &Elf,
     data: impl ReadRef<'data>,
+    name: &[u8],
 ) -> Result<Option<Part>, Error> {
     let endian = header.endian()?;
     let sections = header.sections(endian, data)?;
-    let section = sections.section_by_name(endian, b".go.buildinfo");
+    let section = sections.section_by_name(endian, name);
     Ok(section.map(|(_, section)| part::<Elf>(section, endian)))
 }

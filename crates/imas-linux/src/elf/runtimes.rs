@@ -115,6 +115,19 @@ fn go(source: &mut (impl Read + Seek), section: Option<Part>) -> io::Result<Opti
     Ok(go_version(&bytes).map(found))
 }
 
+/// The function by which a program of Go becomes another one. It is in the program only if it is called.
+const EXEC_OF_GO: &str = "syscall.Exec";
+
+/// Whether a program of Go replaces itself, which it does by an instruction of its own.
+pub(super) fn execs_itself(
+    source: &mut (impl Read + Seek),
+    headers: &Headers,
+    left: u64,
+) -> io::Result<bool> {
+    let Some(names) = headers.go_names else { return Ok(false) };
+    Ok(!symbols::among(source, names, left, &[EXEC_OF_GO])?.is_empty())
+}
+
 /// Markers among the names of the dynamic symbols, else of all symbols: a program that exports nothing, or is
 /// static, has no others. With them, whether a function of newer versions of Node.js is there.
 fn symbol_markers(

@@ -37,6 +37,7 @@ pub(super) fn forced(
         false => context.candidate(name)?,
     };
     let executable = inspect::command(command, None)?;
+    let request = request.of(&executable);
     if let Some(why) = executable.unfit.as_ref().filter(|_| candidate.runtime.is_none()) {
         return match executable.fits_musl && !candidate.is_system() {
             true => of_musl(request, context, candidate, (why, "named by --candidate")),

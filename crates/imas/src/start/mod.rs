@@ -35,7 +35,7 @@ use imas_abi::page_kind;
 use imas_core::adaptive::{Objective, weight};
 use imas_core::decision::{Conditions, Decision};
 use imas_core::sample::MEASURED_OUTSIDE;
-use imas_engine::inspect;
+use imas_engine::inspect::{self, ExecutableFacts};
 use imas_engine::memory_kill;
 use imas_engine::outside;
 use imas_engine::profile;
@@ -72,6 +72,16 @@ struct Request<'a> {
     args: &'a RunArgs,
     /// The environment that the program is to have.
     environment: &'a Variables,
+    /// The processes that get the candidate.
+    reach: Reach,
+}
+
+impl Request<'_> {
+    /// The same start of that executable. One that executes itself without libc goes round the guard, which would
+    /// give the variables to its own file alone.
+    fn of(self, executable: &ExecutableFacts) -> Self {
+        if executable.execs_itself { Self { reach: Reach::Children, ..self } } else { self }
+    }
 }
 
 /// Decides and execs; returns only when nothing could be started, or for a dry run.
@@ -93,7 +103,8 @@ pub(crate) fn run(args: &RunArgs, places: &Places) -> Result<ExitCode> {
         Ok(command) => command,
         Err(error) => return Ok(unstartable::exit_status(error)),
     };
-    let request = Request { args, environment: &environment };
+    let reach = if args.follow { Reach::Children } else { Reach::Program };
+    let request = Request { args, environment: &environment, reach };
     let start = plan(request, places, &command).unwrap_or_else(|error| {
         message::error(&imas_engine::store_damage::advised(error));
         message::warning("the program is started untouched");
@@ -209,7 +220,7 @@ impl Start {
 }
 
 fn plan(request: Request<'_>, places: &Places, command: &Command) -> Result<Start> {
-    let Request { args, environment } = request;
+    let Request { args, environment, .. } = request;
     if is_disabled(environment) {
         return Ok(Start::untouched_because(request, "IMAS_DISABLE=1"));
     }
@@ -253,8 +264,8 @@ fn settled_start(
     let store = store_place::real(&store_place::path(places.store.as_deref())?);
     let watched = is_watched(candidate, &ticket);
     let page = watched.then(|| make_page(page::folder_of_store(&store), &ticket)).flatten();
-    let injection =
-        Injection { candidate, mode: Mode::Production, reach: Reach::Program, page: page.as_deref() };
+    let reach = request.of(settled.executable()).reach;
+    let injection = Injection { candidate, mode: Mode::Production, reach, page: page.as_deref() };
     let variables = injection.variables(request.environment, &settled.libraries)?;
     let words = words(candidate, &command.argv);
     Ok(Start { candidate: candidate.name.clone(), because: "settled".to_owned(), words, variables, page })
@@ -281,6 +292,7 @@ fn decided_anew(
     // Read after the store was opened: SQLite sets the owner of the log for root, which changes its stamp.
     let basis_of_file = basis();
     let executable = inspect::command(command, Some(&store))?;
+    let request = request.of(&executable);
     let of_runtime = RuntimeCommand {
         command,
         executable: &executable,
@@ -477,8 +489,7 @@ fn variables(
     mode: Mode,
     page: Option<&Path>,
 ) -> Result<Variables> {
-    let reach = if request.args.follow { Reach::Children } else { Reach::Program };
-    let injection = Injection { candidate, mode, reach, page };
+    let injection = Injection { candidate, mode, reach: request.reach, page };
     Ok(injection.variables(request.environment, &context.libraries)?)
 }
 

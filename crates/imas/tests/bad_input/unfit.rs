@@ -89,6 +89,32 @@ fn limits_on_address_space_are_respected() {
     assert!(trials.iter().all(|t| t.sample.pass_reason.as_deref() == Some("rlimit-as")), "{trials:#?}");
 }
 
+/// A filter that the program sets by an instruction of its own is seen by nobody. Where the instruction is found, no start
+/// ends by it; where not, the first trial is the last.
+#[test]
+fn a_filter_that_is_set_unseen_ends_one_start_at_most() {
+    for (flag, ended) in [("-DRAW", 0), ("-DCOMPUTED", 1)] {
+        let world = World::new();
+        let program =
+            build::program_with("cc", "../hook/programs/sandboxed", &[flag], &world.work().join("box"));
+        let program = program.to_str().unwrap();
+        let starts: Vec<_> = (0..6).map(|_| world.start([program, "syscall"])).collect();
+        let fine = starts.iter().filter(|start| stdout(start) == "sandboxed\n").count();
+        assert_eq!(starts.len() - fine, ended, "{flag}: {}", describe(&starts[0]));
+        let trials = world.trials();
+        assert_eq!(trials.len(), 1, "{flag}: {trials:#?}");
+        assert_eq!(trials[0].sample.pass_reason.as_deref(), Some("own-filter"), "{flag}");
+        let explained = stdout(&output(world.imas(["explain"]).arg(program)));
+        assert!(explained.contains("filter of system calls"), "{flag}: {explained}");
+        let benched =
+            output(&mut world.imas(["bench", "-n", "1", "--with", "glibc:arena1", "--", program, "syscall"]));
+        assert!(benched.status.success(), "{flag}: {}", describe(&benched));
+        let recorded = output(&mut world.imas(["record", "-o", "trace", "--", program, "syscall"]));
+        assert_eq!(stdout(&recorded).contains("sandboxed\n"), flag == "-DRAW", "{}", describe(&recorded));
+        assert!(stderr(&recorded).contains("filter of system calls"), "{flag}: {}", describe(&recorded));
+    }
+}
+
 /// Where the stack of the first thread is small, imas runs on another one.
 #[test]
 fn a_small_stack_is_enough() {

@@ -58,6 +58,10 @@ impl SettledStart {
         self.path == program.path && self.detail == program.detail
     }
 
+    pub(crate) fn executable(&self) -> &ExecutableFacts {
+        &self.executable
+    }
+
     pub(crate) fn build_id(&self) -> &str {
         &self.executable.build_id
     }

@@ -1,0 +1,3 @@
+module execs_itself
+
+go 1.19
