@@ -200,6 +200,27 @@ class Tests(Admission):
                 child.kill()
                 child.wait()
 
+    def what_does_not_serve(self):
+        """A look into pods that finds the candidate takes nothing back; where it is missed twice it is."""
+        self.deployed("inside")
+        here = self.here.work / "inside"
+        here.mkdir()
+        said, asked = here / "said", here / "asked"
+        (here / "kubectl").write_text(
+            f"#!/bin/sh\ncase $* in *' exec '*) echo \"$*\" >>'{asked}'; exec cat '{said}' ;; esac\nexec '{cluster.PROGRAMS}/kubectl' \"$@\"\n")
+        (here / "kubectl").chmod(0o755)
+        environment = {**self.here.environment, "PATH": f"{here}:{self.here.environment['PATH']}"}
+        words = ["kube", "settle", "shop", "-n", "inside", "--for", "2", "--every", "0.5", "--look-inside"]
+        libraries = "/opt/imas/libimas-guard.so\n/opt/imas/libjemalloc.so\n"
+        with Kubelet(self.here, "inside", lambda one: (100_000_000, 100, None)) as kubelet:
+            expect(until(lambda: len(kubelet.seen) >= 16), kubelet.seen)
+            for text, is_back in ((f"= 900 server\n{libraries}= 9 sh\n", False), (f"= 9 sh\n{libraries}= 900 server\n/lib/libc.so.6\n", True)):
+                said.write_text(text)
+                done = run(self.imas, *words, env=environment)
+                expect(("jemalloc is taken back: it does not serve in server, which" in done.stderr) == is_back, done)
+        into = [line.split(" exec ")[1].split() for line in asked.read_text().splitlines() if " exec " in line]
+        expect(len({words[0] for words in into}) > 1 and all(words[1:3] == ["--container", "app"] for words in into), into)
+
     def settled_by(self, namespace, *words, status):
         """What a short look at the Deployment of that namespace says of jemalloc."""
         done = self.kube("settle", "shop", "-n", namespace, "--for", "2", "--every", "0.5", "--json", *words, status=status)
@@ -303,7 +324,7 @@ class Tests(Admission):
     def rights_are_the_least(self):
         """With the printed roles each verb works for people who have no other right, and no verb works with those of another."""
         roles = run(self.imas, "kube", "rbac", must=True).stdout
-        expect(self.here.kubectl("apply", "-f", "-", input=roles).stdout.count("created") == 4, "the roles")
+        expect(self.here.kubectl("apply", "-f", "-", input=roles).stdout.count("created") == 5, "the roles")
         pods = self.deployed("rights")
         people = {"looker": ["look"], "trier": ["look", "try"], "settler": ["look", "settle"], "nobody": []}
         for name, given in people.items():
@@ -456,7 +477,7 @@ def main():
         cases(
             tests,
             "shares", "nothing_failed_so_far", "a_trial_is_begun", "the_better_one_is_found", "images_that_cannot_be_had",
-            "an_apiserver_that_is_away", "load_by_a_prometheus", "rights_are_the_least", "types_of_nodes",
+            "an_apiserver_that_is_away", "load_by_a_prometheus", "rights_are_the_least", "types_of_nodes", "what_does_not_serve",
             "the_observer_has_what_it_says", "bad_input", "a_hostile_config_map", "with_a_copier",
             "the_copier_is_what_the_pod_is", "of_kubernetes_1_34", "the_documentation_works", "it_ends_with_its_binding",
         )

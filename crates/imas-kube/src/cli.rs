@@ -213,6 +213,10 @@ pub(crate) struct SettleArgs {
     pub(crate) every: Duration,
     #[command(flatten)]
     pub(crate) prometheus: PrometheusArgs,
+    /// Look into pods, by a shell that kubectl starts there, whether the candidate serves in the process that holds the
+    /// most memory: if not, it is taken back. It takes the right to create pods/exec
+    #[arg(long)]
+    pub(crate) look_inside: bool,
     /// Take back what fails, and give every new pod what is proven better; without it, that is only printed
     #[arg(long)]
     pub(crate) write: bool,

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The cluster, by the user's own kubectl: its contexts, logins and rights count.
 
-use std::io::Write as _;
+use std::io::{Read, Write as _};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context as _, Error, Result};
+use anyhow::{Context as _, Error, Result, bail};
 use imas_cli::message::Hinted;
 use serde_json::Value;
 
 /// Longest time for one answer of the apiserver.
 const TIMEOUT: &str = "--request-timeout=30s";
+/// Most bytes that are read of what a container prints.
+const MOST_OF_CONTAINER: u64 = 1 << 20;
 
 /// A kubectl with the options of the command line.
 #[derive(Debug)]
@@ -73,11 +75,27 @@ impl Kubectl {
         self.run(&["delete", "pod", name, "--wait=false", "--ignore-not-found"], None).map(drop)
     }
 
-    fn run(&self, words: &[&str], input: Option<&Value>) -> Result<String> {
-        let mut kubectl = Command::new("kubectl");
+    /// Runs a script in a container of a pod, by its shell; what it prints. The container is another's, which may print
+    /// for ever: the time and the bytes are bounded.
+    pub(crate) fn exec(&self, pod: &str, container: &str, script: &str) -> Result<String> {
+        let mut kubectl = Command::new("timeout");
+        self.add_options(kubectl.args(["--kill-after=5", "30", "kubectl"]));
+        kubectl.args(["exec", pod, "--container", container, "--", "sh", "-c", script]);
+        let mut child = kubectl.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        let (text, said) = (all_of_it(child.stdout.take()), all_of_it(child.stderr.take()));
+        let ended = child.wait().context("kubectl")?;
+        if ended.success() { text } else { Err(failure("exec", &said?)) }
+    }
+
+    fn add_options(&self, kubectl: &mut Command) {
         kubectl.arg(TIMEOUT);
         kubectl.args(self.context.iter().flat_map(|name| ["--context", name]));
         kubectl.args(self.namespace.iter().flat_map(|name| ["--namespace", name]));
+    }
+
+    fn run(&self, words: &[&str], input: Option<&Value>) -> Result<String> {
+        let mut kubectl = Command::new("kubectl");
+        self.add_options(&mut kubectl);
         kubectl.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = kubectl.spawn().map_err(|error| {
             Hinted::error(
@@ -96,6 +114,16 @@ impl Kubectl {
         }
         Ok(String::from_utf8_lossy(&ended.stdout).into_owned())
     }
+}
+
+/// What a container prints; an error where that is too much.
+fn all_of_it(pipe: Option<impl Read>) -> Result<String> {
+    let mut bytes = Vec::new();
+    pipe.context("kubectl without an output")?.take(MOST_OF_CONTAINER).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 == MOST_OF_CONTAINER {
+        bail!("kubectl exec: the container prints more than a mebibyte");
+    }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// The error in the output of kubectl, with the way out where it is known.

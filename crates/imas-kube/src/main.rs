@@ -32,6 +32,7 @@ mod entry;
 mod gains;
 mod group;
 mod image;
+mod inside;
 mod kubectl;
 mod libc;
 mod listen;

@@ -30,6 +30,12 @@ pub(crate) struct Pod {
     /// The candidate; `system` for a pod that the draw left untouched.
     pub(crate) candidate: Option<String>,
     pub(crate) left_alone: Option<String>,
+    /// Name of the container that is meant.
+    pub(crate) container: String,
+    /// What the container preloads, where it has our libraries.
+    pub(crate) preload: Option<String>,
+    /// The process that lacks the candidate, where somebody looked into the pod.
+    pub(crate) lacks: Option<String>,
     pub(crate) is_ready: bool,
     /// Whether its controller has another in its place: it was evicted, or its program has ended for good.
     pub(crate) has_ended: bool,
@@ -97,6 +103,9 @@ impl Pod {
             uid: text(&meta["uid"]).unwrap_or_default(),
             candidate: text(&meta["labels"][CANDIDATE]),
             left_alone: text(&meta["annotations"][LEFT_ALONE]),
+            container: container.to_owned(),
+            preload: preload(pod, container).map(str::to_owned),
+            lacks: None,
             is_ready: status.is_some_and(|status| status["ready"] == true),
             has_ended: matches!(pod["status"]["phase"].as_str(), Some("Failed" | "Succeeded")),
             waits_for_us: by_us.is_some() || status.is_some_and(|status| waits_for_libraries(pod, status)),
@@ -139,6 +148,11 @@ impl Pod {
 fn container_with_libraries(pod: &Value) -> Option<&str> {
     let has_mount = |one: &&Value| named(&one["volumeMounts"], LIBRARIES).is_some();
     pod["spec"]["containers"].as_array()?.iter().find(has_mount)?["name"].as_str()
+}
+
+/// What a container preloads; `None` where that is not stated.
+fn preload<'a>(pod: &'a Value, container: &str) -> Option<&'a str> {
+    named(&named(&pod["spec"]["containers"], container)?["env"], "LD_PRELOAD")?["value"].as_str()
 }
 
 fn named<'a>(list: &'a Value, name: &str) -> Option<&'a Value> {

@@ -12,6 +12,7 @@ use serde_json::json;
 
 use crate::cli::{PrometheusArgs, QueryArgs, SettleArgs};
 use crate::entry::Entry;
+use crate::inside::LookInside;
 use crate::kubectl::Kubectl;
 use crate::nodes::{self, Types};
 use crate::pods::{self, Pod};
@@ -61,10 +62,14 @@ fn watched(
     let mut seen = Observations::default();
     let mut withdrawn = vec![];
     let (mut looks, mut problem, mut types) = (0, None, Types::new());
+    let mut inside = args.look_inside.then(LookInside::default);
     loop {
         match look(args, prometheus, kubectl, workload, &mut types) {
-            Ok(pods) => {
+            Ok(mut pods) => {
                 looks += 1;
+                if let Some(Err(error)) = inside.as_mut().map(|inside| inside.look(kubectl, &mut pods)) {
+                    message::warning(&format!("{error:#}: whether the candidate serves there is not known"));
+                }
                 seen.add(&pods, &types);
             }
             Err(error) => {
@@ -260,6 +265,9 @@ mod tests {
             uid: name.to_owned(),
             candidate: Some(candidate.to_owned()),
             left_alone: None,
+            container: "app".to_owned(),
+            preload: None,
+            lacks: None,
             is_ready,
             has_ended: false,
             waits: None,

@@ -18,6 +18,8 @@ use crate::pods::Pod;
 const YOUNG_S: u64 = 60;
 /// The most that the latency may be proven to cost: 0.05 is 5 %, as in benchmarks of servers (docs/decisions/0025).
 const LATENCY_MARGIN: f64 = 0.05;
+/// Looks that must find the candidate missing: a program may execute itself in one.
+const MISSED: u32 = 2;
 
 /// What was seen of a workload's pods so far.
 #[derive(Debug, Default)]
@@ -35,6 +37,9 @@ struct Life {
     failures: u32,
     last_failure: Option<String>,
     waits: Option<String>,
+    /// Looks into the pod that found the candidate missing, and the process that they found.
+    missed: u32,
+    lacks: Option<String>,
     ages: BTreeMap<u32, Figures>,
 }
 
@@ -73,6 +78,8 @@ impl Observations {
             life.failures = pod.failures;
             life.last_failure.clone_from(&pod.last_failure);
             // An image of the application that cannot be had says nothing about the candidate.
+            life.missed += u32::from(pod.lacks.is_some());
+            life.lacks = pod.lacks.clone().or_else(|| life.lacks.take());
             life.waits = pod.waits.clone().filter(|_| pod.waits_for_us);
             if let (true, Some(age_s)) = (pod.is_ready, pod.age_s) {
                 let log = |figure: Option<f64>| figure.filter(|figure| *figure > 0.0).map(f64::ln);
@@ -167,6 +174,10 @@ fn reason_to_withdraw(lives: &[&Life], untouched: &[&Life]) -> Option<String> {
     if is_more(|life| life.failures) {
         return Some(format!("its pods fail ({}), more often than untouched ones", last()));
     }
+    if lives.iter().map(|life| life.missed).sum::<u32>() >= MISSED {
+        let process = lives.iter().find_map(|life| life.lacks.clone()).unwrap_or_default();
+        return Some(format!("it does not serve in {process}, which holds the most memory of its pod"));
+    }
     is_more(|life| u32::from(life.waits.is_some()))
         .then(|| format!("its pods wait for the libraries ({}), and untouched ones do not", why()))
 }
@@ -205,6 +216,9 @@ mod tests {
             uid: number.to_string(),
             candidate: Some(candidate.to_owned()),
             left_alone: None,
+            container: "app".to_owned(),
+            preload: None,
+            lacks: None,
             is_ready: true,
             has_ended: false,
             waits: None,
@@ -283,6 +297,19 @@ mod tests {
         assert_eq!(judged(&pods).withdraw, None);
         pods[7].waits_for_us = true;
         assert!(judged(&pods).withdraw.unwrap().contains("ImagePullBackOff"));
+    }
+
+    #[test]
+    fn a_candidate_that_does_not_serve_is_taken_back_at_the_second_look() {
+        let mut pods = ten(0.7);
+        let mut seen = Observations::default();
+        let mut look = |lacks: Option<&str>| {
+            pods[7].lacks = lacks.map(str::to_owned);
+            seen.add(&pods, &Types::new());
+            seen.verdicts().pop().unwrap().withdraw
+        };
+        assert_eq!((look(Some("node")), look(None)), (None, None), "once");
+        assert!(look(Some("node")).unwrap().starts_with("it does not serve in node, which"));
     }
 
     #[test]
