@@ -8,12 +8,12 @@ use clap::{Args, ValueEnum, ValueHint};
 use clap_complete::engine::ArgValueCompleter;
 use imas_core::bench::{FailRule, Looks};
 use imas_core::compare::CostLimits;
+use imas_engine::amounts::size;
 use imas_report::bench::BenchColumn;
 
 use crate::command_line::complete;
 use crate::command_line::lines_args::LinesArgs;
 use crate::command_line::server_args::{ServerArgs, ServerObjective};
-use crate::command_line::trace_args;
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
@@ -129,7 +129,7 @@ pub(crate) struct QuickArgs {
     #[arg(long)]
     pub(crate) quick: bool,
     /// Stop recording when the raw files take so much; then every candidate is measured
-    #[arg(long, value_name = "SIZE", default_value = "1G", requires = "quick", value_parser = trace_args::size)]
+    #[arg(long, value_name = "SIZE", default_value = "1G", requires = "quick", value_parser = size)]
     pub(crate) trace_limit: u64,
 }
 

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args, ValueHint};
 use clap_complete::engine::ArgValueCompleter;
+use imas_engine::amounts::{duration, size};
 use imas_engine::flags::{JsonArgs, RulesArgs};
 
 use crate::command_line::complete;
-use crate::command_line::trace_args::{duration, size};
 
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("what").required(true).args(["program", "command", "pending"])))]
