@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The service of tests/kubernetes/replicas.py. `app PORT` answers each byte of a connection: it computes for some
  * milliseconds, and for a 'b' it makes 16 MiB of blocks too and frees all but one of 64. At its 40th answer it crashes if
- * mimalloc is loaded. `app` alone prints which libraries of /opt/imas are loaded and which variables it has. */
+ * mimalloc is loaded. `app PORT full` makes these blocks at its start. `app` alone prints which libraries of /opt/imas are loaded and which variables it has. */
 #include <arpa/inet.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -96,6 +96,8 @@ int main(int count, char **words) {
     setsockopt(door, SOL_SOCKET, SO_REUSEADDR, &again, sizeof again);
     if (bind(door, (struct sockaddr *)&at, sizeof at) != 0 || listen(door, 8) != 0)
         return 3;
+    if (count > 2)
+        fill_and_free();
     pthread_t thread;
     pthread_create(&thread, NULL, sleeper, NULL);
     for (;;) {

@@ -202,8 +202,8 @@ class Tests:
             expect({"OWN", "LD_PRELOAD"} <= set(seen), (candidate, seen))  # they are for every process (decision 51)
 
     @contextlib.contextmanager
-    def running(self, bundle):
-        words, identity = self.runtime.words(bundle, "/app", 8080)
+    def running(self, bundle, *more):
+        words, identity = self.runtime.words(bundle, "/app", 8080, *more)
         child = subprocess.Popen([str(word) for word in words], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         try:
             pid = until(lambda: self.runtime.pid(identity), ignoring=(Exception,))
@@ -228,6 +228,19 @@ class Tests:
                 row = found[0]
                 expect(row["runtime"] == self.runtime.shown and row["pod_uid"] == self.runtime.uid, row)
                 expect(row["program"] == "/app" and row["libc"] == "glibc" and row["library"] == LIBRARIES[candidate], row)
+
+
+    def memory_comes_back(self):
+        """A trim by the node's root: of a program without anything of IMAS, in an image without a shell, on a read-only root, in
+        a namespace of users where the container is rootless."""
+        with self.running(None, "full") as pid:
+            def trimmed():
+                return json.loads(run(self.imas, "trim", pid, "--at-least", "8M", "--json").stdout)["processes"][0]
+            row = until(lambda: row if (row := trimmed())["way"] or "MiB" not in row["why"] else None)
+            if row and "may not be traced" in (row["why"] or ""):
+                raise Skipped("processes cannot be traced here")
+            expect(row and row["way"] == "outside" and row["returned_bytes"] > 12 << 20, row or trimmed())
+            expect(pathlib.Path(f"/proc/{pid}/root/app").exists(), "it has ended")
 
 
 def removed(top):
@@ -262,6 +275,8 @@ def main():
                 if not case(f"{kind.name} starts a container", tests.starts_at_all):
                     continue
                 case(f"{kind.name}: the candidate serves", tests.the_candidate_serves)
+                if kind is not Gvisor:  # its sentry has no heap of glibc
+                    case(f"{kind.name}: memory comes back", tests.memory_comes_back)
                 if kind.is_seen:
                     case(f"{kind.name}: the node finds it", tests.the_node_finds_it)
         finally:

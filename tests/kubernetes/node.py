@@ -27,16 +27,25 @@ PODS = 500
 MOST_MIB = 20  # of the observer and of its helper, whatever a pod makes of itself; the limit of the DaemonSet is 128
 PROGRAMS = pathlib.Path(__file__).resolve().parents[1] / "programs"
 SOURCE = r"""
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <stdio.h>
+#include <sys/prctl.h>
+#include <time.h>
 #include <unistd.h>
-/* Fills 64 MiB with blocks of 1 KiB and frees all but one of 64: free pages that glibc keeps. */
+/* Fills 64 MiB with blocks of 1 KiB and frees all but one of 64: free pages that glibc keeps. Then it works for so many seconds,
+   and with a third word it is under a filter of system calls that allows all. */
 int main(int count, char **words) {
     static char *blocks[1 << 16];
     int size = count > 1 ? atoi(words[1]) : 0;
     for (int i = 0; i < size; i++) blocks[i] = memset(malloc(1000), 1, 1000);
     for (int i = 0; i < size; i++) if (i % 64) free(blocks[i]);
+    while (count > 2 && clock() < atoi(words[2]) * CLOCKS_PER_SEC) {}
+    struct sock_filter all = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+    struct sock_fprog filter = {1, &all};
+    if (count > 3 && (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter))) return 1;
     puts("ready");
     fflush(stdout);
     pause();
@@ -242,6 +251,49 @@ class Tests:
         look = json.loads(done.stdout)
         return {row["id"]: row for row in look["containers"]}, look, most, took
 
+    def namespaces_whose_pods_are_trimmed(self):
+        """As the DaemonSet with --trim runs it: pods of the namespaces that are named give back, also under a filter of system
+        calls, and no others. Each capability is needed, and none beside them."""
+        kinds = {"plain": (self.app, "shop"), "filtered": (self.app, "shop"), "other": (self.app, "bank"), "static": (self.fixed, "shop")}
+        kinds |= {"musl": (self.musl, "shop")} if self.musl.exists() else {}
+        capabilities = "+sys_ptrace,+dac_override,+sys_admin"
+        for without in ("", "sys_ptrace", "dac_override", "sys_admin"):
+            pods = {}
+            for kind, (program, namespace) in kinds.items():
+                pod, identity = new()
+                words = [program, 1 << 16, 2, *(["filter"] if kind == "filtered" else [])]
+                pods[kind] = self.start_pod(identity, *words, uid=pod, user=65534)
+                (self.logs / f"{kind}-x2x5q_{namespace}_app-{identity}.log").symlink_to("/nowhere")
+            kept = ",".join(one for one in capabilities.split(",") if one != f"+{without}")
+            port, log = free_port(), self.work / f"log-{without}"
+            with log.open("w") as out:
+                observer = subprocess.Popen(["setpriv", f"--bounding-set=-all,{kept}", "--inh-caps=-all", "--no-new-privs",
+                                             self.imas.parent / "imas-kube", "node", *self.node.words, "--logs", self.logs,
+                                             "--listen", f"127.0.0.1:{port}", "--every", "1", "--trim", "shop"], stderr=out)
+            try:
+                until(lambda: all(f"process {pods[kind].pid} " in log.read_text() for kind in kinds if kind != "other"))
+                said = {kind: next((line for line in log.read_text().splitlines() if f"process {pods[kind].pid} " in line), "") for kind in kinds}
+                text = until(lambda: scraped(port), ignoring=(OSError,))
+                until(lambda: metrics(scraped(port))["imas_node_trims"] == sum("MiB back" in line for line in said.values()))
+                text = scraped(port)
+            finally:
+                observer.terminate()
+                observer.wait()
+                for child in pods.values():
+                    self.node.children.remove(child)
+                    child.kill()
+                    child.wait()
+                for link in self.logs.iterdir():
+                    link.unlink()
+            if "may not be traced" in said["plain"] and not without:
+                raise Skipped("processes cannot be traced here")
+            gave = {kind for kind, line in said.items() if "MiB back" in line}
+            expected = {"": {"plain", "filtered"}, "sys_admin": {"plain"}}.get(without, set())
+            expect(gave == expected, f"without {without or 'none'}: {said}")
+            expect(said["other"] == "" and "left alone" in said["static"], said)
+            expect((metrics(text)["imas_node_trim_returned_bytes"] > 40 << 20) == bool(expected), text)
+            print(f"  without {without or 'none'}: {sorted(gave)} gave back; static: {said['static'].rpartition('left alone: ')[2]}", flush=True)
+
     def as_many_mappings_as_a_pod_may_have(self):
         """Pods whose processes have 65,000 mappings, of pages or of files with long names, beside one that is looked at."""
         folder = self.work / "mapped"
@@ -344,7 +396,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="imas-node-") as work, Node(cgroups) as node:
         pathlib.Path(work).chmod(0o755)
         tests = Tests(imas, pathlib.Path(work), node)
-        cases(tests, "layouts", "libraries_and_free_memory", "as_the_daemonset_runs_it", "as_many_mappings_as_a_pod_may_have", "pods_of_one_user", "names_that_others_give", "processes_that_vanish", "five_hundred_pods", "bad_input")
+        cases(tests, "layouts", "libraries_and_free_memory", "as_the_daemonset_runs_it", "namespaces_whose_pods_are_trimmed", "as_many_mappings_as_a_pod_may_have", "pods_of_one_user", "names_that_others_give", "processes_that_vanish", "five_hundred_pods", "bad_input")
     finish("kubernetes-node")
 
 

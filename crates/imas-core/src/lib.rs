@@ -47,6 +47,7 @@ pub mod server_run;
 pub mod service_life;
 pub mod split;
 pub mod stats;
+pub mod trimming;
 
 pub use candidate::{Candidate, SYSTEM};
 pub use decision::{Conditions, Decision, decide, decide_production};

@@ -79,6 +79,14 @@ counters! {
     trims_answered,
     /// Memory that they gave back, MiB.
     trimmed_mib,
+    /// Processes trimmed from outside, by `[trim]`.
+    trims_outside,
+    /// Memory that these trims returned, MiB.
+    trims_returned_mib,
+    /// Memory of it that was taken back within minutes, MiB.
+    trims_came_back_mib,
+    /// CPU time that their looks and trims cost at most, ms.
+    trims_spent_ms,
     /// Times an index was published.
     published,
     /// Messages to the fleet written into the exchange folder.
@@ -144,6 +152,8 @@ pub struct DaemonStatus {
     pub ineligible: usize,
     /// Programs whose work could not be counted the last time.
     pub work_troubles: Vec<WorkTrouble>,
+    /// Processes that are not trimmed for a while, those with the longest pause first.
+    pub trims_left_alone: Vec<LeftAloneProcess>,
     /// What was counted.
     pub counters: DaemonCounters,
     /// How imasd takes part in a fleet, where it does.
@@ -158,6 +168,20 @@ pub struct WorkTrouble {
     pub program: String,
     /// Why the command gave no number, in words.
     pub why: String,
+}
+
+/// A process that took its pages back after a trim, and is left alone for a while.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LeftAloneProcess {
+    /// Id of the process.
+    pub pid: u32,
+    /// Memory that it had given back, MiB.
+    pub returned_mib: u64,
+    /// Memory of it that it took back within minutes, MiB.
+    pub came_back_mib: u64,
+    /// Time from the trim for which it is left alone, seconds.
+    pub pause_s: u64,
 }
 
 /// How imasd takes part in a fleet.
@@ -276,9 +300,10 @@ mod tests {
         let status = serde_json::to_value(DaemonStatus::default()).unwrap();
         let keys: Vec<_> = status.as_object().unwrap().keys().map(String::as_str).collect();
         let expected = "accounts config counters emergency events fleet flights_watched ineligible pid programs \
-                        retest_s schema start_ticks store trials_offered trials_running version work_troubles";
+                        retest_s schema start_ticks store trials_offered trials_running trims_left_alone version \
+                        work_troubles";
         assert_eq!(keys, expected.split_whitespace().collect::<Vec<_>>());
-        assert_eq!(status["counters"].as_object().unwrap().len(), 26);
+        assert_eq!(status["counters"].as_object().unwrap().len(), 30);
     }
 
     #[test]

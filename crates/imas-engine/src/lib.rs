@@ -4,6 +4,7 @@
 //! Both programs call this crate, so that the same trials lead to the same decision in either.
 
 pub mod activity;
+pub mod amounts;
 pub mod candidates;
 pub mod catalogue_files;
 pub mod compared;

@@ -110,9 +110,12 @@ pub(crate) struct DaemonsetArgs {
     /// A namespace of its own
     #[arg(short, long, value_name = "NAME", default_value = "imas-node", value_parser = namespace)]
     pub(crate) namespace: String,
+    /// The pods of these namespaces, separated by commas, give free pages back by themselves; with the rights that this takes
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = namespace)]
+    pub(crate) trim: Vec<String>,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct NodeArgs {
     #[command(flatten)]
     pub(crate) json: JsonArgs,
@@ -135,6 +138,10 @@ pub(crate) struct NodeArgs {
     /// Serve the metrics at http://ADDRESS/metrics until it is stopped
     #[arg(long, value_name = "ADDRESS:PORT", conflicts_with_all = ["json", "advise", "metrics"])]
     pub(crate) listen: Option<SocketAddr>,
+    /// Let processes in pods of these namespaces, separated by commas, give free pages back: each every ten minutes at most,
+    /// where it has 32 MiB or more of them
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', value_parser = namespace, requires = "listen")]
+    pub(crate) trim: Vec<String>,
     /// Time for which --listen gives the same figures again, without another look
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = duration)]
     pub(crate) every: Duration,

@@ -42,7 +42,7 @@ pub(crate) struct Disputed {
     pub(crate) groups: Vec<String>,
 }
 
-type Members = BTreeMap<Container, Vec<u32>>;
+pub(crate) type Members = BTreeMap<Container, Vec<u32>>;
 
 impl Look {
     /// Looks at all containers.
@@ -54,13 +54,8 @@ impl Look {
         let known = Rc::clone(&groups);
         foreign_process::set_containers(move |pid| known.container_of(pid));
         let links = pod_names::all(&args.logs);
-        let mut members = Members::new();
-        for pid in process::pids()? {
-            if let Some(container) = groups.container_of(pid) {
-                members.entry(container).or_default().push(pid);
-            }
-        }
-        let mut look = Self { disputed: disputed(&mut members), ..Self::default() };
+        let (mut members, disputed) = members(&groups)?;
+        let mut look = Self { disputed, ..Self::default() };
         let is_sandbox = |container: &Container| {
             container.pod_uid.is_some() && !links.is_empty() && !links.contains_key(&container.id)
         };
@@ -89,6 +84,18 @@ impl Look {
             self.unseen.push(Unseen { id: container.to_string(), name, processes });
         }
     }
+}
+
+/// The processes of all containers, and the ids that more than one group claims.
+pub(crate) fn members(groups: &NodeGroups) -> Result<(Members, Vec<Disputed>)> {
+    let mut members = Members::new();
+    for pid in process::pids()? {
+        if let Some(container) = groups.container_of(pid) {
+            members.entry(container).or_default().push(pid);
+        }
+    }
+    let disputed = disputed(&mut members);
+    Ok((members, disputed))
 }
 
 /// Takes the containers away whose id another group has too: one of them has it wrongly, and its name does not say which.

@@ -13,14 +13,14 @@
 //! - [`verdict`]: the judge of them
 //! - [`status`], [`settle`]: what pods have; what is proven, and what is taken back
 //! - [`node`]: the containers of a node; [`look`]: a look at them; [`row`]: one of them, by [`group`], [`pod_names`],
-//!   [`libc`]; [`gains`]: by workload; [`metrics`], [`listen`]: both for a collector
+//!   [`libc`]; [`gains`]: by workload; [`metrics`], [`listen`]: both for a collector; [`trims`]: what gives memory back
 //! - [`manifests`]: rights, and the observer of nodes, as files
 //! - [`yaml`]: objects of a cluster, printed
 //!
 //! ```text
 //! candidate, pods, workload -> policy, component -> yaml
 //! oci -> image
-//! group, pod_names, libc -> row -> look, gains -> metrics -> node; listen
+//! group, pod_names, libc -> row -> look, gains -> metrics -> node; listen; look -> trims
 //! kubectl, entry -> workload -> trial, settle -> yaml
 //! kubectl -> pods -> nodes -> verdict -> settle; pods -> prometheus -> settle; pods -> status
 //! ```
@@ -50,6 +50,7 @@ mod row;
 mod settle;
 mod status;
 mod trial;
+mod trims;
 mod verdict;
 mod workload;
 mod yaml;

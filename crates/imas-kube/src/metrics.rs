@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicU64;
 
 use anyhow::Result;
 use imas_core::printable;
+use imas_core::trimming::TrimSums;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -44,8 +45,19 @@ const FIGURES: [(&str, &str, Figure); 9] = [
     }),
 ];
 
+/// Value of what came of all trims together.
+type Sum = fn(&TrimSums) -> f64;
+
+/// Name, help and value of the sums over all trims.
+const SUMS: [(&str, &str, Sum); 4] = [
+    ("trims", "Trims of processes in pods", |sums| sums.trims as f64),
+    ("trim_returned_bytes", "Memory that trims returned", |sums| sums.returned as f64),
+    ("trim_came_back_bytes", "Memory of it that was taken back within minutes", |sums| sums.came_back as f64),
+    ("trim_cost_seconds", "CPU time that looks and trims cost at most", |sums| sums.spent.as_secs_f64()),
+];
+
 /// The text for a collector.
-pub(crate) fn text(look: &Look) -> Result<String> {
+pub(crate) fn text(look: &Look, trims: Option<TrimSums>) -> Result<String> {
     let gains = gains::of(&look.rows);
     let mut registry = Registry::with_prefix("imas_node");
     for (name, help, figure) in FIGURES {
@@ -65,6 +77,11 @@ pub(crate) fn text(look: &Look) -> Result<String> {
     disputed.set(look.disputed.len() as f64);
     let help = "Ids of containers that more than one control group claims: these count for nobody";
     registry.register("disputed_containers", help, disputed);
+    for (sums, (name, help, sum)) in trims.iter().flat_map(|sums| SUMS.map(|one| (sums, one))) {
+        let gauge = Gauge::<f64, AtomicU64>::default();
+        gauge.set(sum(sums));
+        registry.register(name, help, gauge);
+    }
     let mut text = String::new();
     encode(&mut text, &registry)?;
     Ok(text)
@@ -104,7 +121,8 @@ mod tests {
         let name = row(Some("db"), 1, None).name;
         let unseen = [3, 4].map(|processes| Unseen { id: "0".into(), name: name.clone(), processes }).into();
         let disputed = vec![Disputed { id: "0".into(), groups: vec![] }];
-        let text = text(&Look { rows, unseen, disputed }).unwrap();
+        let text = text(&Look { rows, unseen, disputed }, Some(TrimSums { trims: 3, ..TrimSums::default() }))
+            .unwrap();
         let of_db = r#"imas_node_unseen_processes{namespace="shop",workload="db",container="app"} 7.0"#;
         assert!(text.contains(of_db) && text.contains("imas_node_disputed_containers 1.0"), "{text}");
         let labels = r#"{namespace="shop",workload="web",container="app"}"#;
@@ -118,13 +136,13 @@ mod tests {
             let line = format!("imas_node_{name}{labels} {value}");
             assert!(text.lines().any(|one| one == line), "{line}: {text}");
         }
-        assert!(text.ends_with("# EOF\n"), "{text}");
+        assert!(text.contains("\nimas_node_trims 3.0\n") && text.ends_with("# EOF\n"), "{text}");
     }
 
     #[test]
     fn a_hostile_name_ends_no_line_and_no_quotation() {
         let rows = vec![row(Some("a\"} 1\nimas_node_x{y=\"\u{1b}[2J"), 100, None)];
-        let text = text(&Look { rows, ..Look::default() }).unwrap();
+        let text = text(&Look { rows, ..Look::default() }, None).unwrap();
         assert!(
             !text.contains('\u{1b}') && !text.lines().any(|line| line.starts_with("imas_node_x")),
             "{text}"

@@ -13,16 +13,18 @@ use crate::gains::{self, Gain};
 use crate::look::Look;
 use crate::pod_names::PodName;
 use crate::row::Row;
-use crate::{listen, metrics};
+use crate::{listen, metrics, trims};
 
 /// Prints what is there, or serves it.
 pub(crate) fn run(args: &NodeArgs) -> Result<()> {
     if let Some(address) = args.listen {
-        return listen::serve(address, args.every, || metrics::text(&Look::now(args)?));
+        let sums = trims::begin(args)?;
+        let trims = || sums.as_ref().map(trims::now);
+        return listen::serve(address, args.every, || metrics::text(&Look::now(args)?, trims()));
     }
     let look = Look::now(args)?;
     if args.metrics {
-        return output::text(&metrics::text(&look)?);
+        return output::text(&metrics::text(&look, None)?);
     }
     let noted = |page: String| output::text(&(page + &notes(&look)));
     match (args.advise, args.json.json) {

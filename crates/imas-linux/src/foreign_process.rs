@@ -166,6 +166,12 @@ pub fn anonymous_bytes(rollup: &[u8]) -> Option<u64> {
     crate::sampler::anonymous_bytes(&MemoryMaps::from_read(rollup).ok()?)
 }
 
+/// From here on this program reads by itself. Under yama a process may look at its descendants alone, and the helper is
+/// none of their ancestors.
+pub fn read_without_helper() {
+    HELPS.store(false, Ordering::Relaxed);
+}
+
 /// Ends the helper, which is a child of this process. The next [`read`] starts another.
 pub(crate) fn end_helper() {
     let helper = reader().helper.take();
@@ -220,6 +226,16 @@ impl ForeignReader {
             return answer::of_process(pid, file);
         }
         self.ask(pid, Question::File(file), &owner)
+    }
+
+    /// Returns what the function [`find_out`] does, by this reader.
+    pub(crate) fn find_out(
+        &mut self,
+        pid: u32,
+        (finding, here): (Finding, OwnAnswer),
+        owner: impl Fn() -> Option<u64>,
+    ) -> Result<Vec<u8>> {
+        if is_read_here(pid) { here(pid) } else { self.ask(pid, Question::Finding(finding), &owner) }
     }
 
     fn ask(&mut self, pid: u32, question: Question, owner: &dyn Fn() -> Option<u64>) -> Result<Vec<u8>> {

@@ -67,6 +67,7 @@ pub mod started_name;
 pub mod taken;
 pub mod taskstats;
 mod timed_command;
+pub mod trim_turns;
 pub mod trim_word;
 pub mod trust;
 pub mod undone;

@@ -9,7 +9,7 @@ use imas_trim::TrimTime;
 pub use imas_trim::{Done, LeftAlone};
 use serde::{Deserialize, Serialize};
 
-use crate::foreign_process::{self, Finding, ForeignFile};
+use crate::foreign_process::{self, Finding, ForeignFile, ForeignReader};
 use crate::heap;
 use crate::heap::figures::NotReadable;
 use crate::living_thread;
@@ -52,8 +52,20 @@ pub fn ask(pid: u32) -> Result<Option<Asked>> {
 /// # Errors
 /// When it may not be looked at.
 pub fn from_outside(pid: u32) -> Result<FromOutside> {
-    let text = foreign_process::find_out(pid, Finding::TrimFromOutside, outside_text_of)?;
-    serde_json::from_slice(&text).map_err(|_| ErrorKind::InvalidData.into())
+    parsed_outside(&foreign_process::find_out(pid, Finding::TrimFromOutside, outside_text_of)?)
+}
+
+/// Does the same by this reader; `owner` is who answers for the process.
+///
+/// # Errors
+/// As [`from_outside`].
+pub(crate) fn from_outside_by(reader: &mut ForeignReader, pid: u32, owner: u64) -> Result<FromOutside> {
+    let what = (Finding::TrimFromOutside, outside_text_of as foreign_process::OwnAnswer);
+    parsed_outside(&reader.find_out(pid, what, || Some(owner))?)
+}
+
+fn parsed_outside(text: &[u8]) -> Result<FromOutside> {
+    serde_json::from_slice(text).map_err(|_| ErrorKind::InvalidData.into())
 }
 
 /// What came of it, as a text that [`from_outside`] reads. Done in this very process.

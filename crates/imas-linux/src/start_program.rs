@@ -11,19 +11,24 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawn};
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::Pid;
 use rustix::fs::{Mode, OFlags};
-use rustix::process::{WaitId, WaitIdOptions, WaitOptions, waitid, waitpid};
+use rustix::process::{WaitId, WaitIdOptions, WaitIdStatus, WaitOptions, waitid, waitpid};
 
 use crate::foreground;
 use crate::foreign_process;
 use crate::variables::{SIGPIPE_IGNORED, Variables};
+use crate::{process, sampler};
 
 /// A program that does not begin with anything that the kernel knows is a script for it, as for execvp.
 const SHELL: &str = "/bin/sh";
+
+/// Time after which a wait that a stop has ended is begun again.
+const BETWEEN_STOPS: Duration = Duration::from_millis(1);
 
 /// A program with its arguments and environment, before its start.
 #[derive(Debug, Clone, Copy)]
@@ -175,6 +180,7 @@ impl StartedProgram {
             if let Some(status) = self.status(WaitIdOptions::empty())? {
                 return Ok(status);
             }
+            std::thread::sleep(BETWEEN_STOPS);
         }
     }
 
@@ -190,11 +196,37 @@ impl StartedProgram {
         let pid = rustix::process::Pid::from_raw(self.pid.as_raw());
         let id = pid.map_or(WaitId::All, WaitId::Pid);
         let ended = waitid(id, options | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
-        if matches!(ended, Ok(None) | Err(rustix::io::Errno::INTR)) {
+        // A thread of ours that traces the child (`process_trim`) waits for its stops, which are shown here as well.
+        let is_stop = |status: &WaitIdStatus| !status.exited() && !status.killed() && !status.dumped();
+        if matches!(&ended, Ok(None) | Err(rustix::io::Errno::INTR))
+            || matches!(&ended, Ok(Some(status)) if is_stop(status))
+        {
             return Ok(None);
         }
         foreground::end();
         let reaped = waitpid(pid, WaitOptions::empty())?;
         Ok(reaped.map(|(_, status)| ExitStatus::from_raw(status.as_raw())))
+    }
+}
+
+/// Reaps, from now on, what ends as a child of this process beside the program: as the first process of a container it is
+/// given every orphan. A stop of a process that is traced is left to the thread that traces it.
+///
+/// # Errors
+/// When no handler can be installed.
+pub fn reap_orphans(program: u32) -> io::Result<()> {
+    let mut signals = signal_hook::iterator::Signals::new([signal_hook::consts::SIGCHLD])?;
+    let reap = move || signals.forever().for_each(|_| reap_ended(program));
+    std::thread::Builder::new().name("reaper".to_owned()).spawn(reap)?;
+    reap_ended(program);
+    Ok(())
+}
+
+fn reap_ended(program: u32) {
+    let has_ended = |pid: &u32| process::stat(*pid).is_some_and(|stat| stat.state == 'Z');
+    let orphans = sampler::children(std::process::id()).into_iter().filter(|pid| *pid != program);
+    let ended = orphans.filter(has_ended).filter_map(|pid| i32::try_from(pid).ok());
+    for pid in ended.filter_map(rustix::process::Pid::from_raw) {
+        let _ = waitpid(Some(pid), WaitOptions::NOHANG); // another thread of it still runs
     }
 }

@@ -8,6 +8,7 @@ use crate::away::{Away, BETWEEN_LOOKS, Next};
 use crate::filter;
 use crate::frame::{self, Before, Laid};
 use crate::memory::Memory;
+use crate::own_filter;
 use crate::process::{Target, Waiting};
 use crate::refusal::{LeftAlone, Unfit};
 use crate::stack::{self, Range, Standing};
@@ -133,7 +134,7 @@ impl Procedure {
         if self.target.is_frozen(tid) {
             return Err(LeftAlone::Standing.into());
         }
-        let has_filter = self.target.has_filter(tid)?;
+        let has_filter = self.target.has_filter(tid)? && !own_filter::is_passed_by(self.target.pid, tid);
         let (mapping, is_stack) = self.target.mapping(waiting.call.stack).ok_or(Unfit::UnknownStack)?;
         let is_first = is_stack && tid == self.target.pid;
         if waiting.wait == Wait::JustBegun {

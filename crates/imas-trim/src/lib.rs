@@ -10,8 +10,8 @@
 //! are set. They are set so that malloc_trim returns into a signal frame (`frame`), from which the kernel restores
 //! every register, whoever lives. While malloc_trim runs the tracer only watches for a signal (`away`).
 //!
-//! This crate has the only `unsafe` code of the product, in `trace`: calls of ptrace(2). Where the C library is, and
-//! where its arenas are, `imas_linux` finds out. Nothing here opens a path that the process names.
+//! This crate has the only `unsafe` code of the product, in `trace`: calls of ptrace(2), and in `own_filter`. Where the
+//! C library is, and where its arenas are, `imas_linux` finds out. Nothing here opens a path that the process names.
 //!
 //! What differs between x86-64 and aarch64 is in `frame`, a file for each. There is no other processor.
 
@@ -20,6 +20,7 @@ mod call;
 mod filter;
 mod frame;
 mod memory;
+mod own_filter;
 mod process;
 mod refusal;
 mod stack;

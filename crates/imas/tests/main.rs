@@ -22,6 +22,7 @@ mod out_of_memory;
 mod process_memory;
 mod programs;
 mod reading;
+mod run_with_trims;
 mod runtime_failures;
 mod runtime_looks;
 mod runtimes;

@@ -16,6 +16,7 @@ use serde::Deserialize;
 
 use crate::fleet::settings::FleetSettings;
 use crate::shortage::ShortageSettings;
+use crate::trims::TrimSettings;
 
 /// The settings of the daemon.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -52,6 +53,8 @@ pub(crate) struct Settings {
     /// Pressure on memory from which it is short: 1 where tasks wait for it a tenth of the time, where a twentieth
     /// of it is left, or where a service uses 95 % of its limit; 0 from the beginning.
     pub(crate) short_at: f64,
+    /// Running processes that are trimmed by themselves: which, and when.
+    pub(crate) trim: TrimSettings,
     /// Part in a fleet: whether and how the host takes one.
     pub(crate) fleet: FleetSettings,
     /// Keys that neither part has.
@@ -71,6 +74,7 @@ impl Default for Settings {
             most_pages: 8_192,
             trim_when_short: true,
             short_at: 1.0,
+            trim: TrimSettings::default(),
             fleet: FleetSettings::default(),
             unknown: toml::Table::new(),
         }
@@ -96,6 +100,7 @@ impl Settings {
         if !(0.0..=1.0).contains(&self.short_at) {
             return Err(format!("short_at = {}: not a number from 0 to 1", self.short_at));
         }
+        self.trim.check()?;
         self.fleet.check()?;
         let durations = [
             ("worth_cpu_s", self.worth_cpu_s),
@@ -149,6 +154,7 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trims::{TrimOf, TrimWhen};
     use imas_core::adaptive::Objective;
 
     #[test]
@@ -174,7 +180,14 @@ mod tests {
         assert_eq!((config.rules.candidates.is_some(), config.rules.program.len()), (true, 1));
         let calls = Some(10_000_000);
         let fleet = FleetSettings { enabled: true, ..FleetSettings::default() };
-        assert_eq!(config.own, Settings { sample_after_operations: calls, fleet, ..absent.own });
+        let trim = TrimSettings {
+            when: Some(TrimWhen::Pressure),
+            every: Some("10m".into()),
+            of: TrimOf::Listed,
+            units: ["mariadb.service".to_owned()].into(),
+            ..TrimSettings::default()
+        };
+        assert_eq!(config.own, Settings { sample_after_operations: calls, fleet, trim, ..absent.own });
     }
 
     #[test]

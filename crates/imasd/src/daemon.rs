@@ -40,6 +40,7 @@ use crate::publish::Publisher;
 use crate::served_users::ServedUsers;
 use crate::shortage::Shortage;
 use crate::status_file::{Reported, StatusFile};
+use crate::trims::Trims;
 use crate::wakeup::{Wakeup, Woken};
 
 /// How often conditions, the operator's overrides and ends of waits are checked.
@@ -98,7 +99,8 @@ impl Daemon {
         wakeup.add_folders(pages.written())?;
         wakeup.add_exits(pages.exits())?;
         let tree = options.user.then(|| options.run_dir.clone());
-        let shortage = Shortage::new(config.own.shortage(), tree);
+        let shortage = Shortage::new(config.own.shortage(), tree.clone());
+        let trims = Trims::new(config.own.trim.clone(), config.own.shortage(), tree);
         let parts = LearnerParts {
             store,
             config,
@@ -117,6 +119,7 @@ impl Daemon {
                 pages,
                 state,
                 shortage,
+                trims,
             },
             times: Times { looked: now, alive: now },
             options,
@@ -179,6 +182,7 @@ impl Daemon {
         self.periodic(now);
         self.pipeline.look_at_lives(now);
         self.pipeline.shortage.turn(now);
+        self.pipeline.trims.turn(now);
         self.fleet_turn(now, woken.inbox);
         self.pipeline.pass_on_events();
         self.pipeline.publish_if_due(now);
@@ -382,7 +386,7 @@ impl Daemon {
             |trouble: &String| FleetState { trouble: Some(trouble.clone()), ..FleetState::default() };
         let fleet = self.fleet.as_ref().map(|fleet| fleet.state().clone());
         let fleet = fleet.or_else(|| self.fleet_trouble.as_ref().map(outside));
-        (self.counters(), fleet, self.pipeline.lives.troubles())
+        (self.counters(), fleet, self.pipeline.lives.troubles(), self.pipeline.trims.left_alone())
     }
 
     /// Writes the files that `imas status` reads, if they would say anything new.
@@ -391,7 +395,7 @@ impl Daemon {
         if !self.status.is_new(&reported) {
             return;
         }
-        let (counters, fleet, work_troubles) = reported;
+        let (counters, fleet, work_troubles, trims_left_alone) = reported;
         let me = std::process::id();
         let config = std::path::absolute(&self.options.config).unwrap_or_default();
         let programs = self.pipeline.learner.programs();
@@ -413,6 +417,7 @@ impl Daemon {
             emergency: self.pipeline.emergency.reason().map(str::to_owned),
             ineligible: self.pipeline.learner.ineligible().len(),
             work_troubles,
+            trims_left_alone,
             counters,
             fleet,
         };

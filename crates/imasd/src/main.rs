@@ -57,6 +57,7 @@ mod served_users;
 mod shortage;
 mod status_file;
 mod trial_offer;
+mod trims;
 mod trouble_log;
 mod wakeup;
 mod watched;

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use imas_engine::daemon_status::{DaemonCounters, DaemonStatus, FleetState, WorkTrouble};
+use imas_engine::daemon_status::{DaemonCounters, DaemonStatus, FleetState, LeftAloneProcess, WorkTrouble};
 
 use crate::ineligible::Ineligible;
 
@@ -12,7 +12,7 @@ use crate::ineligible::Ineligible;
 const BETWEEN: Duration = Duration::from_secs(1);
 
 /// Figures that are written as soon as they change.
-pub(crate) type Reported = (DaemonCounters, Option<FleetState>, Vec<WorkTrouble>);
+pub(crate) type Reported = (DaemonCounters, Option<FleetState>, Vec<WorkTrouble>, Vec<LeftAloneProcess>);
 
 /// The files, and what was written last.
 #[derive(Debug)]
@@ -45,7 +45,8 @@ impl StatusFile {
     pub(crate) fn write(&mut self, status: &DaemonStatus, ineligible: &Ineligible) {
         self.written = Instant::now();
         if status.write(&self.state).is_ok() {
-            self.reported = Some((status.counters, status.fleet.clone(), status.work_troubles.clone()));
+            let DaemonStatus { counters, fleet, work_troubles, trims_left_alone, .. } = status;
+            self.reported = Some((*counters, fleet.clone(), work_troubles.clone(), trims_left_alone.clone()));
         }
         if let Err(error) = ineligible.write(&self.state) {
             tracing::debug!("ineligible programs could not be written down: {error}"); // their number was

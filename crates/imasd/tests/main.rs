@@ -18,6 +18,7 @@ mod services;
 mod shortage;
 mod support;
 mod the_loop;
+mod trims;
 
 /// A file of this folder that is no module here would not be run. `hostile.rs` is a program of its own: its storms of
 /// processes are seen by the daemons of other tests.

@@ -56,7 +56,7 @@ fn a_thread_on_an_alternative_stack_is_left_alone() {
     program.end();
 }
 
-/// As many trims in a row as IMAS_TRIMS says, of each program: `cargo test -p imas-trim -- --ignored --nocapture`.
+/// Trims in a row of each program, IMAS_TRIMS of them: `cargo test -p imas-trim -- --ignored --nocapture`.
 #[test]
 #[ignore = "takes minutes"]
 fn many_trims_in_a_row_make_no_difference() {

@@ -3,9 +3,11 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{ArgGroup, Args, CommandFactory, Parser, Subcommand, ValueHint};
 use clap_complete::engine::ArgValueCompleter;
+use imas_engine::amounts::duration;
 use imas_engine::flags::{self, with_negative_numbers};
 pub(crate) use imas_engine::flags::{JsonArgs, Places, RulesArgs};
 
@@ -139,6 +141,10 @@ pub(crate) struct RunArgs {
     /// Decide and say, but start nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
+    /// Stay, and let the program and what it starts give free pages back, each process so often at most [60s without a
+    /// value] and where it has 32 MiB or more of them
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "60s", value_parser = duration, conflicts_with = "dry_run")]
+    pub(crate) trim: Option<Duration>,
     /// A wrapper has started this call: 'imas run -- nice PROG' becomes 'nice imas run -- PROG'
     #[arg(long = crate::command_line::wrapper::INSIDE, hide = true)]
     pub(crate) inside_wrapper: bool,

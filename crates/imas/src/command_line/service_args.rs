@@ -6,10 +6,10 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, ValueEnum, ValueHint};
 use clap_complete::engine::ArgValueCompleter;
+use imas_engine::amounts::{duration, size};
 use imas_engine::flags::JsonArgs;
 
 use crate::command_line::complete;
-use imas_engine::flags::{duration, size};
 
 /// At the end of `imas apply --help` and `imas unapply --help`, and of their man pages.
 const JSON_DOCUMENT: &str = "With --json, standard output is one document, and messages go to standard error:\n\

@@ -10,10 +10,11 @@ use anyhow::Result;
 use imas_cli::format::counted;
 use imas_core::printable;
 use imas_core::quarantine::Quarantine;
-use imas_engine::daemon_status::{ACCOUNTED, DaemonStatus, IneligibleProgram};
+use imas_engine::daemon_status::{ACCOUNTED, DaemonStatus, IneligibleProgram, LeftAloneProcess};
 use imas_engine::fleet_turn::TrialSharing;
 use imas_linux::catalogue::SYSTEM;
 use imas_linux::clock::now_unix_s;
+use imas_linux::process;
 use imas_linux::serving::census::{LibraryNames, ProcessCensus, Serving};
 use imas_store::Store;
 use imas_store::daemon::Disabled;
@@ -232,6 +233,17 @@ fn ineligible_table(ineligible: &[IneligibleProgram]) -> String {
     table(&["left alone", "of", "because"], rows.collect())
 }
 
+/// A process that is not trimmed for a while. Its name is read now: imasd keeps none.
+fn left_alone(process: &LeftAloneProcess) -> String {
+    let LeftAloneProcess { pid, returned_mib, came_back_mib, pause_s } = process;
+    let name = process::stat(*pid).map(|stat| format!(" ({})", printable::name(&stat.comm)));
+    format!(
+        "\nnot trimmed for {} min: process {pid}{} took {came_back_mib} of {returned_mib} MiB back within minutes",
+        pause_s.div_ceil(60),
+        name.unwrap_or_default()
+    )
+}
+
 fn headline(status: &DaemonStatus) -> String {
     let mut text = format!(
         "imasd runs (process {}): {}, {} on offer, {} under way, {} watched.",
@@ -265,6 +277,7 @@ fn headline(status: &DaemonStatus) -> String {
         let (program, why) = (printable::name(&trouble.program), printable::name(&trouble.why));
         text.push_str(&format!("\nwork of {program} is not counted: {why}; its samples count without"));
     }
+    text.extend(status.trims_left_alone.iter().map(left_alone));
     text.extend(status.fleet.as_ref().map(fleet::lines));
     text
 }

@@ -23,6 +23,7 @@
 mod by_hand;
 pub(crate) mod plain_run;
 pub(crate) mod settled;
+mod with_trims;
 
 use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
@@ -84,8 +85,11 @@ impl Request<'_> {
     }
 }
 
-/// Decides and execs; returns only when nothing could be started, or for a dry run.
+/// Decides and execs; returns only when nothing could be started, for a dry run, or after a start with trims.
 pub(crate) fn run(args: &RunArgs, places: &Places) -> Result<ExitCode> {
+    if let Some(every) = args.trim {
+        return with_trims::run(args, every);
+    }
     let mut unwrapped = wrapper::unwrap(&args.command, Variables::inherited());
     if let Some(error) = start_wrapper(args, &unwrapped) {
         return Ok(unstartable::exit_status(error));

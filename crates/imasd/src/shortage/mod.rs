@@ -16,6 +16,7 @@ use imas_linux::control_group::{self, NearLimit};
 use imas_linux::foreign_process::owner_of_uid;
 
 use crate::process_info::Identity;
+pub(crate) use round::is_of_tree;
 use round::{Large, Outcome, Place};
 
 /// Time between two looks at control groups, and between two rounds in one place.
@@ -143,7 +144,7 @@ impl Shortage {
     }
 
     fn is_short(&self, conditions: &Conditions) -> bool {
-        weight(conditions, Objective::Auto).memory >= self.settings.at
+        is_short(&self.settings, conditions)
     }
 
     fn is_group_short(&self, group: &NearLimit) -> bool {
@@ -193,8 +194,15 @@ impl Shortage {
     }
 }
 
+/// Whether memory is short under these conditions.
+pub(crate) fn is_short(settings: &ShortageSettings, conditions: &Conditions) -> bool {
+    weight(conditions, Objective::Auto).memory >= settings.at
+}
+
 /// Does the work in a thread; None where none can be had.
-fn in_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<Receiver<T>> {
+pub(crate) fn in_a_thread<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<Receiver<T>> {
     let (sender, receiver) = channel();
     let work = move || {
         let _ = sender.send(work()); // unless imasd is ending
@@ -202,7 +210,7 @@ fn in_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> 
     match std::thread::Builder::new().name("shortage".to_owned()).spawn(work) {
         Ok(_) => Some(receiver),
         Err(error) => {
-            tracing::debug!("memory is short, and nobody can be asked: {error}");
+            tracing::debug!("running processes cannot be asked: {error}");
             None
         }
     }

@@ -12,6 +12,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use imas_core::printable;
+use imas_core::trimming::in_turn;
 use imas_linux::foreign_process::{self, ForeignFile, ForeignReader};
 use imas_linux::trim_word::{Answers, Asked, parsed};
 use imas_linux::{control_group, process, process_heaps};
@@ -165,19 +166,6 @@ pub(super) fn chosen(
     chosen
 }
 
-/// All of them in another order: the first one of each owner, then the second ones. Of two with the same turn the one that
-/// was before the other stays before it.
-fn in_turn<T>(all: Vec<T>, owner_of: impl Fn(&T) -> u64) -> Vec<T> {
-    let mut had: HashMap<u64, usize> = HashMap::new();
-    let turn = |one: T| {
-        let turn = had.entry(owner_of(&one)).and_modify(|turn| *turn += 1).or_default();
-        (*turn, one)
-    };
-    let mut turns: Vec<(usize, T)> = all.into_iter().map(turn).collect();
-    turns.sort_by_key(|(turn, _)| *turn);
-    turns.into_iter().map(|(_, one)| one).collect()
-}
-
 /// Asks, and waits for the answers. `tree`: only processes that read the index below this folder.
 pub(super) fn ask(place: &Place, chosen: &[Chosen], tree: Option<&Path>) -> Outcome {
     let mut reader = ForeignReader::default();
@@ -210,7 +198,8 @@ fn able(
         if Instant::now() > until || able.len() >= MOST_READ {
             break;
         }
-        if !tree.is_none_or(|tree| is_of_tree(reader, *process, tree)) {
+        let asked = (process.identity.pid, process.owner);
+        if !tree.is_none_or(|tree| is_of_tree(reader, asked, tree)) {
             continue;
         }
         let word = read(reader, *process, ForeignFile::TrimWord);
@@ -224,9 +213,9 @@ fn able(
     able
 }
 
-fn is_of_tree(reader: &mut ForeignReader, process: Chosen, tree: &Path) -> bool {
-    let Chosen { identity, owner } = process;
-    let environment = reader.read(identity.pid, ForeignFile::Environment, || Some(owner)).unwrap_or_default();
+/// Whether the process, for which that owner answers, reads the index below this folder.
+pub(crate) fn is_of_tree(reader: &mut ForeignReader, (pid, owner): (u32, u64), tree: &Path) -> bool {
+    let environment = reader.read(pid, ForeignFile::Environment, || Some(owner)).unwrap_or_default();
     let run = |entry: &[u8]| {
         let value = entry.strip_prefix(imas_abi::env::RUN.as_bytes())?.strip_prefix(b"=")?;
         Some(value == tree.as_os_str().as_bytes())

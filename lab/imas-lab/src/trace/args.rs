@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueHint};
-use imas_engine::flags::{JsonArgs, duration, size};
+use imas_engine::amounts::{duration, size};
+use imas_engine::flags::JsonArgs;
 
 #[derive(Debug, Args)]
 pub(crate) struct RecordArgs {
