@@ -40,9 +40,7 @@ impl Trimmer {
             while !stop.load(Ordering::Relaxed) {
                 std::thread::park_timeout(every);
                 let pids = locked(&tree).pids();
-                pids.into_iter()
-                    .take_while(|_| !stop.load(Ordering::Relaxed))
-                    .for_each(|pid| made.trim(pid));
+                pids.into_iter().take_while(|_| !stop.load(Ordering::Relaxed)).for_each(|pid| made.trim(pid));
             }
             made
         }))

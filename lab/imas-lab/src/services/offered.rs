@@ -197,7 +197,8 @@ mod tests {
     fn a_candidate_with_trims_has_a_name_of_its_own() {
         let with = ["system+trims", "a+trims", "b", "b+trims", "c"].map(str::to_owned);
         assert_eq!(without_trims(&with), ["system", "a", "b", "c"]);
-        let named = |name: &str| CatalogueCandidate { name: name.to_owned(), ..CatalogueCandidate::default() };
+        let named =
+            |name: &str| CatalogueCandidate { name: name.to_owned(), ..CatalogueCandidate::default() };
         let candidates = [SYSTEM, "a", "b", "c"].map(named);
         let made = with_trims(candidates.iter().collect(), &with);
         let names: Vec<&str> = made.iter().map(|one| one.name.as_str()).collect();
