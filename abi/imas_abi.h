@@ -34,6 +34,10 @@
 #define IMAS_ENV_SETTINGS "IMAS_SETTINGS"
 /* Before a name there: every question for it is answered. Without it, the first one is. */
 #define IMAS_SETTINGS_LASTING '+'
+/* Flags of the JVM, which libimas-settings.so sets, with spaces between: `+Name`, `-Name`, `Name=number`. */
+#define IMAS_ENV_JVM_FLAGS "IMAS_JVM_FLAGS"
+/* Beginnings of options, with spaces between: a JVM with one of them gets none of those flags. */
+#define IMAS_ENV_JVM_YIELDS "IMAS_JVM_YIELDS"
 /* Per cent of the process's CPU time that giving pages back may cost, 1 to 100; absent: 1. */
 #define IMAS_ENV_GIVE_BACK_SHARE "IMAS_GIVE_BACK_SHARE"
 /* "1": do nothing at all. */

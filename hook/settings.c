@@ -13,6 +13,7 @@
 
 #include "../abi/imas_abi.h"
 #include "environment.h"
+#include "jvm.h"
 #include "next_found.h"
 #include "sys.h"
 #include "text.h"
@@ -60,7 +61,6 @@ static char *listed_value(char **environment, const char *prefix, const char *li
 
 __attribute__((constructor)) static void keep(int argc, char **arguments, char **at_start) {
     (void)argc;
-    (void)arguments;
     char **environment = environ != NULL ? environ : at_start;
     const char *list = environment_value(environment, IMAS_ENV_SETTINGS);
     uint32_t kept = 0;
@@ -69,12 +69,14 @@ __attribute__((constructor)) static void keep(int argc, char **arguments, char *
         const char *name = list + is_lasting;
         struct setting one = {.name = name, .value = listed_value(environment, "", name), .is_lasting = is_lasting};
         one.was = listed_value(environment, IMAS_ENV_WAS, name);
-        if (one.value != NULL)
+        bool is_asked_for = text_after(name, "IMAS_") == NULL; /* ours are asked for by nobody */
+        if (one.value != NULL && is_asked_for)
             settings[kept++] = one;
         while (*list != ':' && *list != '\0')
             list++;
         list += *list == ':';
     }
+    jvm_keep(arguments, environment);
     __atomic_store_n(&count, kept, __ATOMIC_RELEASE);
 }
 
@@ -85,6 +87,8 @@ static bool is_own_wish(const struct setting *one, const char *now) {
 
 static char *answer(const char *name, char *now) {
     uint32_t kept = __atomic_load_n(&count, __ATOMIC_ACQUIRE);
+    if (text_equal(name, "JAVA_TOOL_OPTIONS"))
+        jvm_set(environ); /* the JVM's first question, before it reads any option */
     for (uint32_t i = 0; i < kept; i++) {
         struct setting *one = &settings[i];
         if (is_name(one->name, name)) {

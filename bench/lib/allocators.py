@@ -26,6 +26,12 @@ page size in bytes that the library was built for; it is not used with larger pa
 """
 
 LIMITS = """
+## Which jemalloc
+`jemalloc` is the one that IMAS builds: it shows the program malloc's functions alone, not `mallctl`. Some libraries
+look for that one (image libraries set their threads by it), and so do what they do under glibc's malloc.
+`distro-jemalloc` is the distribution's, which shows `mallctl` as when it is preloaded by hand. Where a process of a
+server looks for it, `imas bench` says so and names the candidate to measure beside it.
+
 ## Limits that a program sets for itself
 `snmalloc`, `scudo`, `hardened`, `tlsf` and `tcmalloc-google` reserve far more addresses than they use: some gigabytes, `snmalloc` 256 GiB.
 A limit of addresses (`RLIMIT_AS`) that the program sets while it runs is then exceeded from the start, and each further reservation fails.

@@ -29,8 +29,45 @@ def asked_early():
     check("settings: asked while ld.so relocates", plain.stdout == b"1\n" and said == ["1"], (plain, said))
 
 
+UNTOUCHED = "0 0 40 0 0 none 16"
+BY_COMMAND_LINE = 1 | 1 << 17
+
+
+def flags_of_a_jvm():
+    """The flags of a JVM are set inside it, all or none, and only where it describes them as we know it."""
+    def said(flags, *words, name="jvm_like", **variables):
+        ours = {"IMAS_JVM_FLAGS": flags, "IMAS_JVM_YIELDS": "-XX:+UseG1GC -XX:-UseSerialGC -XX:MinHeapFreeRatio= @", "IMAS_SETTINGS": "IMAS_JVM_FLAGS",
+                "IMAS_UNSET": "IMAS_JVM_FLAGS:IMAS_JVM_YIELDS:IMAS_SETTINGS:LD_PRELOAD"}
+        lines = answers(WORK / name, {**ours, **variables}, *words)
+        return " ".join(lines[0].split()[:7]), lines
+
+    for name, flags in (("jvm_like", ()), ("jvm_texts", ("-DTEXTS",)), ("jvm_other", ("-DOTHER_LAYOUT",))):
+        subprocess.run(["gcc", "-rdynamic", *flags, "-o", WORK / name, HERE / "programs/jvm_like.c"], check=True)
+    serial = f"1 0 40 0 0 none {16 | BY_COMMAND_LINE}"
+    for flags, expected in (("+UseSerialGC", serial), ("+UseSerialGC MinHeapFreeRatio=10 TrimNativeHeapInterval=4294967295",
+                                                       serial.replace("40 0", "10 4294967295")),
+                            ("+UseSerialGC +NoSuch", UNTOUCHED), ("UseSerialGC=1", UNTOUCHED), ("+MinHeapFreeRatio", UNTOUCHED),
+                            ("+UseSerialGC MinHeapFreeRatio=1m", UNTOUCHED), ("+UseSerialGC ErrorFile=1", UNTOUCHED),
+                            ("+UseSerialG", UNTOUCHED), ("+UseSerialGCs", UNTOUCHED), ("", UNTOUCHED), (" + = - ", UNTOUCHED)):
+        found, lines = said(flags)
+        check(f"jvm flags {flags!r}", found == expected and lines[1] == "hidden", lines)
+    # The launcher has compared the words of its own program. Those of what that starts are compared inside.
+    found, lines = said("+UseSerialGC", "-XX:+UseG1GC")
+    check("jvm flags: the program itself", found == serial, lines)
+    for words, variables, expected in (((), {}, serial), (("-XX:+UseSerialGC",), {}, serial), (("-XX:+UseG1GC",), {}, UNTOUCHED),
+                                       (("-J-XX:-UseSerialGC",), {}, UNTOUCHED), (("@options",), {}, UNTOUCHED),
+                                       (("-cp", "x", "-Xmx1g"), {}, serial), ((), {"JAVA_TOOL_OPTIONS": "-Da=b -XX:+UseG1GC"}, UNTOUCHED),
+                                       ((), {"_JAVA_OPTIONS": "'-XX:+UseG1GC'"}, UNTOUCHED), ((), {"JDK_JAVA_OPTIONS": "-Xmx1g\n@x"}, UNTOUCHED)):
+        found, lines = said("+UseSerialGC", *words, IMAS_FOLLOW="1", **variables)
+        check(f"jvm flags beside {words} {variables}", found == expected, lines)
+    for name in ("jvm_texts", "jvm_other"):
+        found, lines = said("+UseSerialGC", name=name)
+        check(f"jvm flags of another layout: {name}", found == UNTOUCHED, lines)
+
+
 def settings(allocators):
     asked_early()
+    flags_of_a_jvm()
     compile_program("asker")
     program = WORK / "asker"
     for library in (GUARD, HOOK):

@@ -22,6 +22,11 @@ pub const PAD: &str = "IMAS_PAD";
 pub const SETTINGS: &str = "IMAS_SETTINGS";
 /// Before a name in [`SETTINGS`]: every question for it is answered. Without it, the first one is.
 pub const SETTINGS_LASTING: char = '+';
+/// Flags of the JVM that libimas-settings.so sets, with spaces between: `+Name`, `-Name`, `Name=number`.
+pub const JVM_FLAGS: &str = "IMAS_JVM_FLAGS";
+/// Beginnings of options, with spaces between: a JVM with one of them gets none of [`JVM_FLAGS`]. Only read beside
+/// [`FOLLOW`]: the launcher has compared what its own program was given.
+pub const JVM_YIELDS: &str = "IMAS_JVM_YIELDS";
 /// Per cent of the process's CPU time that giving pages back may cost, 1 to 100; absent: 1.
 pub const GIVE_BACK_SHARE: &str = "IMAS_GIVE_BACK_SHARE";
 /// `1`: do nothing at all.

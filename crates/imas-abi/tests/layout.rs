@@ -192,6 +192,8 @@ fn strings() -> Facts {
         ("IMAS_ENV_PAGE", env::PAGE),
         ("IMAS_ENV_GIVE_BACK_SHARE", env::GIVE_BACK_SHARE),
         ("IMAS_ENV_SETTINGS", env::SETTINGS),
+        ("IMAS_ENV_JVM_FLAGS", env::JVM_FLAGS),
+        ("IMAS_ENV_JVM_YIELDS", env::JVM_YIELDS),
         ("IMAS_ENV_FOLLOW", env::FOLLOW),
         ("IMAS_ENV_TREE", env::TREE),
         ("IMAS_ENV_ALONE", env::ALONE),

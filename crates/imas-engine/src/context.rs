@@ -205,6 +205,12 @@ impl Context {
         crate::candidates::is_tested(self.config.candidates.as_deref(), candidate)
     }
 
+    /// Whether the configuration names the candidate.
+    #[must_use]
+    pub fn names(&self, candidate: &CatalogueCandidate) -> bool {
+        self.config.candidates.as_ref().is_some_and(|names| names.contains(&candidate.name))
+    }
+
     /// The candidates that `imas run` tests.
     #[must_use]
     pub fn test_set(&self) -> Vec<&CatalogueCandidate> {

@@ -25,7 +25,7 @@ pub fn for_any(candidate: &CatalogueCandidate, environment: &Variables) -> Resul
     if candidate.runtime.is_none() {
         return Ok(candidate.clone());
     }
-    let wanted = in_variables(candidate);
+    let wanted = in_variables(candidate.clone());
     if let Some((variable, value)) = wanted.environment.iter().find(|(_, value)| limit::is_named(value)) {
         return Err(Hinted::error(
             format!(
@@ -35,7 +35,7 @@ pub fn for_any(candidate: &CatalogueCandidate, environment: &Variables) -> Resul
             format!("set {variable} yourself: {value}, with the number in place of the braces"),
         ));
     }
-    of_any_version(&wanted, environment, None).map_err(|why| {
+    of_version(None, &wanted, environment, None).map_err(|why| {
         Hinted::error(
             format!("{} is not offered: {why}", candidate.name),
             "what you set yourself stays as it is",
@@ -51,11 +51,36 @@ pub fn for_container(candidate: &CatalogueCandidate) -> Result<CatalogueCandidat
     for_any(candidate, &Variables::new()).map(bare)
 }
 
-/// The candidate for a program of its runtime, whatever the version.
+/// The candidate for what a wrapper or a start script starts: the version of that is not known. A JVM has a look at its own
+/// words then, where its flags can be set inside it.
+///
+/// # Errors
+/// Why it does not get it, as a clause for people.
+pub fn behind_a_script(
+    candidate: &CatalogueCandidate,
+    environment: &Variables,
+    memory_limit: Option<u64>,
+) -> Result<CatalogueCandidate, String> {
+    const NEWEST: Option<&str> = Some("17+");
+    in_variables_where_needed(candidate, |one| of_version(NEWEST, one, environment, memory_limit))
+}
+
+/// The candidate as `fit` makes it, without arguments: where some are left, those of the JVM become its variable.
 ///
 /// # Errors
 /// Why the program does not get it, as a clause for people.
-pub fn of_any_version(
+pub fn in_variables_where_needed(
+    candidate: &CatalogueCandidate,
+    fit: impl Fn(&CatalogueCandidate) -> Result<CatalogueCandidate, String>,
+) -> Result<CatalogueCandidate, String> {
+    let fitted = fit(candidate)?;
+    let has_arguments = fitted.runtime.as_ref().is_some_and(|settings| !settings.arguments.is_empty());
+    if has_arguments { fit(&in_variables(candidate.clone())) } else { Ok(fitted) }
+}
+
+/// The candidate for a program of its runtime, whatever versions it is for.
+fn of_version(
+    version: Option<&str>,
     candidate: &CatalogueCandidate,
     environment: &Variables,
     memory_limit: Option<u64>,
@@ -66,7 +91,7 @@ pub fn of_any_version(
     let found = [FoundRuntime {
         runtime: settings.runtime,
         by: String::new(),
-        version: None,
+        version: version.map(str::to_owned),
         entry: RuntimeEntry::Own,
     }];
     let start = StartOfProgram {
@@ -100,9 +125,7 @@ pub fn bare(mut candidate: CatalogueCandidate) -> CatalogueCandidate {
 }
 
 /// The candidate without arguments: those of the JVM are put into its variable.
-#[must_use]
-pub fn in_variables(candidate: &CatalogueCandidate) -> CatalogueCandidate {
-    let mut candidate = candidate.clone();
+fn in_variables(mut candidate: CatalogueCandidate) -> CatalogueCandidate {
     if let Some(settings) = candidate.runtime.as_mut().filter(|settings| !settings.arguments.is_empty()) {
         let arguments = std::mem::take(&mut settings.arguments).join(" ");
         candidate.environment.insert(OF_JVM.to_owned(), arguments);

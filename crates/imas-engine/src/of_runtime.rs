@@ -4,6 +4,7 @@
 
 use anyhow::Result;
 use imas_linux::catalogue::CatalogueCandidate;
+use imas_linux::running_runtime::RunningRuntime;
 use imas_store::Store;
 
 use crate::compared::{ComparedCandidate, for_program, of_runtime};
@@ -11,7 +12,7 @@ use crate::context::Context;
 use crate::inline_candidate::inline_candidates;
 use crate::inspect::ExecutableFacts;
 use crate::musl;
-use crate::runtime_command::RuntimeCommand;
+use crate::runtime_command::{RuntimeCommand, seen_arguments};
 
 /// Candidates of the runtime that are asked for, with their settings for one command; or why it does not get
 /// one.
@@ -34,11 +35,37 @@ impl OfRuntime {
         store: Option<&Store>,
     ) -> Self {
         let fitted = |candidate: &CatalogueCandidate| match command.fitted(candidate, store) {
-            Ok(fitted) => (fitted, context.obstacle(candidate, store)),
+            Ok(fitted) => {
+                let seen = || seen_arguments(&fitted, command.executable).filter(|_| names.is_empty());
+                let obstacle = context.obstacle(candidate, store).or_else(|| seen().map(str::to_owned));
+                (fitted, obstacle)
+            }
             Err(why) => (candidate.clone(), Some(why)),
         };
         let wanted = of_runtime(names, context, command.executable);
         let candidates = wanted.into_iter().map(fitted).collect();
+        Self { candidates, is_named: !names.is_empty(), has_musl: false }
+    }
+
+    /// The candidates of the runtime of a process that a start script has started; `names` as above.
+    #[must_use]
+    pub fn behind_a_script(
+        runtime: &RunningRuntime,
+        names: &[String],
+        context: &Context,
+        store: Option<&Store>,
+    ) -> Self {
+        let all = names.iter().any(|name| name == "all");
+        let is_wanted = |candidate: &&CatalogueCandidate| match names {
+            [] => candidate.default,
+            names => all || names.contains(&candidate.name),
+        };
+        let fitted = |candidate: &CatalogueCandidate| match runtime.fitted_behind_a_script(candidate) {
+            Ok(fitted) => (fitted, context.obstacle(candidate, store)),
+            Err(why) => (candidate.clone(), Some(why)),
+        };
+        let of_runtime = context.catalogue.of_runtime(runtime.found.runtime);
+        let candidates = of_runtime.filter(is_wanted).map(fitted).collect();
         Self { candidates, is_named: !names.is_empty(), has_musl: false }
     }
 

@@ -7,7 +7,7 @@ use imas_linux::control_group::memory_limit;
 use imas_linux::environment::Variables;
 use imas_linux::program::Command;
 use imas_linux::runtime::{FoundRuntime, RuntimeEntry, only};
-use imas_linux::runtime_start::{Fitted, StartOfProgram, fitted, takes};
+use imas_linux::runtime_start::{Fitted, StartOfProgram, asked_with, fitted, takes};
 use imas_store::Store;
 
 use crate::context::{recalled, remembered};
@@ -85,13 +85,25 @@ impl RuntimeCommand<'_> {
     }
 }
 
+/// Why the program is not tested under the candidate, fitted to it, unless the candidate is named: its arguments are shown to
+/// the program, which may start other JVMs with them. Tools of the JDK start none.
+#[must_use]
+pub fn seen_arguments(fitted: &Fitted, executable: &ExecutableFacts) -> Option<&'static str> {
+    let has_some = fitted.runtime.as_ref().is_some_and(|settings| !settings.arguments.is_empty());
+    let is_tool = || served_runtime(executable).is_some_and(|found| found.entry == RuntimeEntry::Tool);
+    (has_some && !is_tool()).then_some(
+        "this JVM is older than 17 or of unknown version, so it would be given arguments, which the program may hand to others: name the candidate to test it",
+    )
+}
+
 /// Key under which the store keeps the runtime's answer; `None` where there is nothing to ask.
 fn question(fitted: &Fitted, start: &StartOfProgram<'_>) -> Option<String> {
     let settings = fitted.runtime.as_ref()?;
     let found = only(start.found).ok().flatten();
     let version = found.and_then(|found| found.version.as_deref()).unwrap_or_default();
     let (arguments, environment) = (&settings.arguments, &fitted.environment);
-    Some(format!("takes {arguments:?} {environment:?} in '{version}'"))
+    let beside = asked_with(start);
+    Some(format!("takes {arguments:?} {environment:?} beside {beside:?} in '{version}'"))
 }
 
 /// The runtime whose candidates a program with these facts gets; `None` where it has none, or has it inside.

@@ -481,7 +481,7 @@ mod tests {
             node.environment
                 .starts_with(b"NODE_OPTIONS=--max-semi-space-size=1\0IMAS_SETTINGS=NODE_OPTIONS\0\0")
         );
-        assert!(node.yields_to.starts_with(b"--max-semi-space-size\0--env-file\0NODE_OPTIONS\0\0"));
+        assert!(node.yields_to.starts_with(b"--max-semi-space-size\0--env-file\0--snapshot-blob\0"));
         assert!(python.environment.starts_with(b"PYTHONMALLOC=malloc\0IMAS_SETTINGS=+PYTHONMALLOC\0\0"));
         assert!(python.yields_to.starts_with(b"-E\0PYTHONDEVMODE\0\0"));
         std::fs::write(place.path("settings.so"), "another").unwrap();

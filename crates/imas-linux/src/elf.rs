@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use self::bounded::{Bounded, Limited};
 use self::headers::Headers;
+pub use self::interface::{JEMALLOC, looks_for_jemalloc};
 pub use self::versions::{asks_for_libstdcxx, glibc_asked};
 pub use self::wrapped::{called_by, defined_by};
 use crate::program_file::ProgramFile;

@@ -14,7 +14,7 @@ use crate::process;
 use crate::program_file::ProgramFile;
 use crate::running::Running;
 use crate::runtime::{FoundRuntime, Runtime, only, with_version};
-use crate::runtime_start::{Fitted, StartOfProgram, fitted};
+use crate::runtime_start::{Fitted, StartOfProgram, fitted, takes};
 use crate::serving::candidate::RealCandidates;
 use crate::variables::Variables;
 
@@ -50,18 +50,32 @@ impl RunningRuntime {
     /// # Errors
     /// Why it does not, as a clause for people: the user has set something already, for example.
     pub fn fitted(&self, candidate: &CatalogueCandidate) -> Result<Fitted, String> {
-        let start = StartOfProgram {
+        fitted(candidate, &self.start(false))
+    }
+
+    /// The candidate as a start of the same command gets it whose words cannot be added to: a script makes the start. The
+    /// runtime is started once with the settings.
+    ///
+    /// # Errors
+    /// Why it does not get it, as a clause for people.
+    pub fn fitted_behind_a_script(&self, candidate: &CatalogueCandidate) -> Result<Fitted, String> {
+        let start = self.start(true);
+        let fitted = fitted(candidate, &start)?;
+        takes(&fitted, &start).map(|()| fitted)
+    }
+
+    fn start(&self, is_by_script: bool) -> StartOfProgram<'_> {
+        StartOfProgram {
             found: std::slice::from_ref(&self.found),
             file: &self.file,
             words: &self.words,
             // Its files may be another user's, in another file system: a start of the command looks at them.
             has_files: false,
-            is_by_script: false,
+            is_by_script,
             unfit: self.unfit.as_deref(),
             environment: &self.environment,
             memory_limit: None,
-        };
-        fitted(candidate, &start)
+        }
     }
 }
 

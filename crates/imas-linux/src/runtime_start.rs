@@ -4,9 +4,13 @@
 //!
 //! - `user_values`: what the user has set already; that wins
 //! - `dotnet_config`: what an application of .NET sets in a file beside it; that wins too
+//! - `jvm_flags`: options of the JVM that are set inside it
+//! - `node_script`: code caches of a script of Node.js
 //! - `trial_start`: one start, to see whether the runtime takes the settings
 
 mod dotnet_config;
+pub(crate) mod jvm_flags;
+mod node_script;
 mod trial_start;
 mod user_values;
 
@@ -17,9 +21,9 @@ use crate::catalogue::CatalogueCandidate;
 use crate::runtime::{FoundRuntime, Runtime, RuntimeEntry, RuntimeSettings, limit, only};
 use crate::variables::Variables;
 pub use trial_start::takes;
-pub use user_values::contradicted;
-use user_values::user_value;
 pub(crate) use user_values::words_of_user;
+pub use user_values::{asked_with, contradicted};
+use user_values::{given_to_jvm, user_value};
 
 /// A start of a program, as far as settings of its runtime depend on it.
 #[derive(Debug, Clone, Copy)]
@@ -32,7 +36,7 @@ pub struct StartOfProgram<'a> {
     pub words: &'a [OsString],
     /// Files that it will read are there, and may be looked at.
     pub has_files: bool,
-    /// The kernel starts it for a `#!` line: no argument can be put before the script.
+    /// A script starts it, or the kernel for a `#!` line: no argument can be added.
     pub is_by_script: bool,
     /// Why nothing of ours can be loaded into it.
     pub unfit: Option<&'a str>,
@@ -54,24 +58,36 @@ pub fn fitted(candidate: &CatalogueCandidate, start: &StartOfProgram<'_>) -> Res
     let mut fitted = candidate.clone();
     let Some(settings) = &mut fitted.runtime else { return Ok(fitted) };
     let found = found_for(settings.runtime, start.found)?;
+    check_entry(settings, found)?;
     check_version(settings, found, trial_start::is_possible(settings.runtime))?;
-    check_entry(settings, found, start)?;
     let loads = candidate.library.is_some() || candidate.give_back;
     if let Some(why) = start.unfit.filter(|_| loads) {
         return Err(why.to_owned());
     }
-    let set = user_value(candidate, found, start).or_else(|| dotnet_config::obstacle(candidate, start));
+    let set = user_value(candidate, found, start)
+        .or_else(|| dotnet_config::obstacle(candidate, start))
+        .or_else(|| node_script::obstacle(candidate, start));
     if let Some(why) = set {
         return Err(why);
     }
     settings.is_bare = start.unfit.is_some() || settings.runtime.starts_bare();
-    if found.entry == RuntimeEntry::Tool {
-        settings.arguments.iter_mut().for_each(|argument| argument.insert_str(0, "-J"));
-    }
+    let is_bare = settings.is_bare;
     let values = settings.arguments.iter_mut().chain(fitted.environment.values_mut());
     for value in values.filter(|value| limit::is_named(value)) {
         let bytes = start.memory_limit.ok_or("no control group limits its memory")?;
         *value = limit::filled(value, bytes).ok_or("its share of the memory limit cannot be read")?;
+    }
+    if !is_bare {
+        fitted = jvm_flags::hidden(fitted, found, &given_to_jvm(candidate));
+    }
+    let arguments = fitted.runtime.iter_mut().flat_map(|settings| &mut settings.arguments);
+    for argument in arguments {
+        if start.is_by_script {
+            return Err("it is an argument, and a script starts the program".to_owned());
+        }
+        if found.entry == RuntimeEntry::Tool {
+            argument.insert_str(0, "-J");
+        }
     }
     Ok(fitted)
 }
@@ -117,19 +133,12 @@ fn check_version(settings: &RuntimeSettings, found: &FoundRuntime, is_asked: boo
     }
 }
 
-fn check_entry(
-    settings: &RuntimeSettings,
-    found: &FoundRuntime,
-    start: &StartOfProgram<'_>,
-) -> Result<(), String> {
+fn check_entry(settings: &RuntimeSettings, found: &FoundRuntime) -> Result<(), String> {
     if found.entry == RuntimeEntry::Inside {
         return Err(format!(
             "the program has {} inside and gives it settings of its own",
             settings.runtime.name()
         ));
-    }
-    if start.is_by_script && !settings.arguments.is_empty() {
-        return Err("it is an argument, and the program is started by the first line of a script".to_owned());
     }
     Ok(())
 }

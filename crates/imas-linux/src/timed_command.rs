@@ -28,7 +28,7 @@ impl From<std::io::Error> for Stopped {
     }
 }
 
-/// Runs the command, whose output or errors are a pipe, and returns what it wrote there and how it ended.
+/// Runs the command, whose output or errors are pipes, and returns what it wrote there and how it ended.
 /// Blocks, for `limit` at most; then all of its process group is killed. After `most_bytes` the pipe is closed:
 /// a command that writes more ends.
 ///
@@ -49,7 +49,11 @@ pub(crate) fn run(
 /// Output of the command, once it has ended.
 fn answer(child: &mut Child, until: Instant, most_bytes: usize) -> Result<String, Stopped> {
     let text = match (child.stdout.take(), child.stderr.take()) {
-        (Some(output), _) => text(output, until, most_bytes),
+        (Some(output), None) => text(output, until, most_bytes),
+        // A command that fills the second pipe meanwhile waits, and is late.
+        (Some(output), Some(errors)) => {
+            text(output, until, most_bytes).and_then(|first| Ok(first + &text(errors, until, most_bytes)?))
+        }
         (None, Some(errors)) => text(errors, until, most_bytes),
         (None, None) => Ok(String::new()),
     }?;

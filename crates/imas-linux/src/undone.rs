@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use imas_abi::env::{ALONE, FOLLOW, PAD, PAGE, SETTINGS, TREE, UNSET, WAS};
+use imas_abi::env::{ALONE, FOLLOW, JVM_FLAGS, JVM_YIELDS, PAD, PAGE, SETTINGS, TREE, UNSET, WAS};
 
 use crate::user_preloads;
 use crate::variables::Variables;
@@ -47,7 +47,7 @@ pub(crate) fn unfollowed(inherited: &Variables) -> Cow<'_, Variables> {
 /// Whether it is a variable that launchers above us left for their own process.
 pub(crate) fn is_ours(name: &OsStr) -> bool {
     let bytes = name.as_bytes();
-    let exact = [PAGE, FOLLOW, ALONE, TREE, UNSET, PAD, SETTINGS];
+    let exact = [PAGE, FOLLOW, ALONE, TREE, UNSET, PAD, SETTINGS, JVM_FLAGS, JVM_YIELDS];
     exact.iter().any(|ours| bytes == ours.as_bytes()) || bytes.starts_with(WAS.as_bytes())
 }
 

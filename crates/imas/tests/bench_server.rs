@@ -460,3 +460,52 @@ fn a_server_with_a_certificate_of_its_own_gets_ready() {
     let system = compared(&result, "system");
     assert!(system["figures"]["ready"]["median"].is_number(), "{system}");
 }
+
+const JAVA_SERVER: &str = r#"
+public class Server {
+    static final java.util.List<byte[]> KEPT = new java.util.ArrayList<>();
+    public static void main(String[] words) throws Exception {
+        var server = com.sun.net.httpserver.HttpServer.create(
+            new java.net.InetSocketAddress("127.0.0.1", Integer.parseInt(words[0])), 0);
+        server.createContext("/", exchange -> {
+            KEPT.add(new byte[1000000]);
+            exchange.sendResponseHeaders(200, 2);
+            exchange.getResponseBody().write("ok".getBytes());
+            exchange.close();
+        });
+        server.start();
+    }
+}
+"#;
+
+/// Tomcat, Kafka, Keycloak, Elasticsearch: a script of a shell starts the JVM with options of its own.
+#[test]
+fn settings_of_a_jvm_behind_a_start_script_are_measured() {
+    let place = Place::new();
+    let work = place.world.work();
+    std::fs::write(work.join("Server.java"), JAVA_SERVER).unwrap();
+    let compiled = Command::new("javac").arg("-d").arg(&work).arg(work.join("Server.java")).status();
+    if !compiled.is_ok_and(|status| status.success()) {
+        return imas_testing::skipped("javac is not installed");
+    }
+    let script = work.join("start.sh");
+    let bench = |options: &str, with: &[&str]| {
+        let text = format!("#!/bin/sh\nexec java {options} -cp {} Server \"$@\"\n", work.display());
+        std::fs::write(&script, text).unwrap();
+        std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let words = "bench --json -n 1 --idle 0 --cycles 1 --ready tcp:$PORT --load";
+        let mut imas = place.world.imas(words.split(' '));
+        let done =
+            succeeded(output(imas.arg(place.load(5, "/")).args(with).arg("--").arg(&script).arg("$PORT")));
+        assert!(stderr(&done).contains("that of a process of the JVM"), "{}", describe(&done));
+        parsed(&done)
+    };
+    let serial = bench("-Xmx300m", &["--with", "jvm:serial,glibc:arena1"]);
+    let figure = |name: &str| compared(&serial, name)["figures"]["memory_peak"]["median"].as_f64().unwrap();
+    assert!(figure("jvm:serial") < figure("system"), "the serial collector has smaller tables: {serial:#}");
+    let chosen = bench("-XX:+UseG1GC", &["--with", "jvm:serial,jvm:g1-lean,glibc:arena1"]);
+    let unusable = &chosen["unusable"];
+    assert!(unusable.to_string().contains("-XX:+UseG1GC is given already"), "{unusable}");
+    assert_eq!(list(unusable, "").len(), 1, "{unusable}");
+    assert_eq!(compared(&chosen, "jvm:g1-lean")["rounds"], 1, "{chosen:#}");
+}

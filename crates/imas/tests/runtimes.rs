@@ -33,6 +33,8 @@ public class Collectors {
     public static void main(String[] words) throws Exception {
         for (var one : java.lang.management.ManagementFactory.getGarbageCollectorMXBeans())
             System.out.println(one.getName());
+        System.out.println(java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments());
+        ProcessHandle.current().info().commandLine().ifPresent(System.out::println);
         System.out.println(System.getenv());
         new ProcessBuilder("/usr/bin/env").inheritIO().start().waitFor();
     }
@@ -40,7 +42,7 @@ public class Collectors {
 "#;
 
 #[test]
-fn the_jvm_gets_arguments_and_prints_nothing_of_them() {
+fn the_jvm_gets_flags_and_shows_nothing_of_them() {
     let Some(java) = runtime("java") else { return skipped("java is not installed") };
     let world = World::new();
     let source = world.work().join("Collectors.java");
@@ -56,8 +58,25 @@ fn the_jvm_gets_arguments_and_prints_nothing_of_them() {
         assert_untouched(&own, &format!("is given already ({variable})"));
         assert!(stdout(&own).contains("PS MarkSweep"), "{}", describe(&own));
     }
-    let own = [words[0], "-XX:+UseParallelGC", words[1]];
-    assert_untouched(&under(&world, "jvm:serial", &own, &[]), "(command line)");
+    let beside = |candidate, option| under(&world, candidate, &[words[0], option, words[1]], &[]);
+    // One of another collector, one with a line on standard output, one without, and what is kept beyond this start.
+    for option in [
+        "-XX:+UseParallelGC",
+        "-XX:+UseStringDeduplication",
+        "-XX:ConcGCThreads=1",
+        "-XX:ArchiveClassesAtExit=x.jsa",
+    ] {
+        let own = beside("jvm:serial", option);
+        assert_untouched(&own, "(command line)");
+        assert!(!stdout(&own).contains("[stringdedup]"), "{}", describe(&own));
+    }
+    // What the user chose with the candidate, and what it has in common with the user's choice, contradict nothing.
+    for option in ["-XX:+UseG1GC", "-XX:MaxGCPauseMillis=100", "-Xmx300m"] {
+        let both = beside("jvm:g1-lean", option);
+        assert!(stderr(&both).contains("under jvm:g1-lean"), "{option}: {}", describe(&both));
+        assert!(printed(&both).contains("G1 Old Generation"), "{}", describe(&both));
+    }
+    assert_untouched(&beside("jvm:serial", "-XX:+UseSerialGC"), "is given already");
     world.add_catalogue(
         "mine.toml",
         "schema = 1\n[[candidate]]\nname = 'jvm:odd'\nruntime = 'jvm'\narguments = ['-XX:+NoSuchOption']\n\
@@ -69,6 +88,93 @@ fn the_jvm_gets_arguments_and_prints_nothing_of_them() {
         assert!(!stdout(&odd).is_empty(), "{}", describe(&odd));
     }
     assert_untouched(&under(&world, "jvm:later", &words, &[]), ">=999");
+}
+
+const WORKER: &str = r#"
+import java.lang.management.ManagementFactory;
+public class Worker {
+    public static void main(String[] words) throws Exception {
+        var command = new java.util.ArrayList<String>();
+        command.add(System.getProperty("java.home") + "/bin/java");
+        command.addAll(ManagementFactory.getRuntimeMXBean().getInputArguments());
+        command.addAll(java.util.List.of("-XX:+UseParallelGC", "-XX:+PrintFlagsFinal", "-version"));
+        System.exit(new ProcessBuilder(command).inheritIO().start().waitFor());
+    }
+}
+"#;
+
+/// A launcher, a test runner, a build tool: each starts JVMs with its own arguments, and a collector of theirs.
+#[test]
+fn a_jvm_started_with_the_arguments_of_another_gets_none_of_ours() {
+    let Some(java) = runtime("java") else { return skipped("java is not installed") };
+    let world = World::new();
+    let source = world.work().join("Worker.java");
+    std::fs::write(&source, WORKER).unwrap();
+    let words = [java.to_str().unwrap(), source.to_str().unwrap()];
+    for candidate in ["jvm:serial", "jvm:serial-c1"] {
+        let done = under(&world, candidate, &words, &[]);
+        assert!(stderr(&done).contains(&format!("under {candidate}")), "{}", describe(&done));
+        let flags = printed(&done);
+        let value = |name: &str| {
+            let line = flags.lines().find(|line| line.split_whitespace().nth(1) == Some(name));
+            line.and_then(|line| line.split_whitespace().nth(3)).map(str::to_owned)
+        };
+        assert_eq!(value("UseParallelGC").as_deref(), Some("true"), "{}", describe(&done));
+        assert_eq!(value("TieredStopAtLevel").as_deref(), Some("4"), "{}", describe(&done));
+    }
+}
+
+/// Start scripts of Tomcat, Kafka and their kind: the JVM that they start gets the settings, unless it is given others.
+#[test]
+fn a_jvm_behind_a_start_script_is_reached() {
+    let Some(java) = runtime("java") else { return skipped("java is not installed") };
+    let world = World::new();
+    let script = world.work().join("start.sh");
+    let run = |candidate: &str, options: &str, variables: &[(&str, &str)]| {
+        let text = format!("#!/bin/sh\n{} {options} $JAVA_OPTS -Xlog:gc:stderr -version\n", java.display());
+        std::fs::write(&script, text).unwrap();
+        std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let mut imas = world.imas(["run", "--follow", "--candidate", candidate, "--"]);
+        let done = output(imas.arg(&script).envs(variables.iter().copied()));
+        assert!(done.status.success() && stdout(&done).is_empty(), "{}", describe(&done));
+        assert!(!stderr(&done).contains("Picked up"), "{}", describe(&done));
+        stderr(&done)
+    };
+    assert!(run("jvm:serial", "", &[]).contains("Using Serial"));
+    assert!(run("jvm:serial", "-XX:+UseG1GC", &[]).contains("Using G1"));
+    assert!(run("jvm:serial", "", &[("JAVA_OPTS", "-XX:+UseG1GC")]).contains("Using G1"));
+    assert!(run("jvm:parallel", "-Xmx64m", &[]).contains("Using Parallel"));
+    assert!(run("jvm:g1-lean", "-XX:+UseG1GC", &[]).contains("Using G1"));
+}
+
+/// What is kept beyond the start: V8 refuses a snapshot that was made under other settings.
+#[test]
+fn nothing_that_node_keeps_is_made_under_settings() {
+    let Some(node) = runtime("node") else { return skipped("node is not installed") };
+    let world = World::new();
+    let build = world.work().join("build.js");
+    std::fs::write(
+        &build,
+        "require('v8').startupSnapshot.setDeserializeMainFunction(() => console.log('snapshot'))",
+    )
+    .unwrap();
+    let (node, build) = (node.to_str().unwrap(), build.to_str().unwrap());
+    let blob = world.work().join("s.blob");
+    let blob = blob.to_str().unwrap();
+    let made = under(&world, "node:semi8", &[node, "--snapshot-blob", blob, "--build-snapshot", build], &[]);
+    assert_untouched(&made, "is given already");
+    assert_eq!(
+        printed(&output(std::process::Command::new(node).args(["--snapshot-blob", blob]))),
+        "snapshot\n"
+    );
+    let used = under(&world, "node:semi8", &[node, "--snapshot-blob", blob], &[]);
+    assert_untouched(&used, "is given already");
+    let cached = under(&world, "node:semi8", &[node, "-e", "0"], &[("NODE_COMPILE_CACHE", "/nowhere")]);
+    assert_untouched(&cached, "NODE_COMPILE_CACHE is set already");
+    let script = world.work().join("cache.js");
+    std::fs::write(&script, "new (require('vm').Script)('1', { produceCachedData: true })").unwrap();
+    let caching = under(&world, "node:semi8", &[node, script.to_str().unwrap()], &[]);
+    assert_untouched(&caching, "uses code caches");
 }
 
 #[test]

@@ -64,6 +64,9 @@ pub struct ServerRun {
     /// Under `system`: what serves malloc in the server's processes, each once.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub malloc_by: Vec<String>,
+    /// Under `system`: file of the server's processes that looks for functions of jemalloc beside malloc.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub looks_for_jemalloc: Option<String>,
     /// The key of an older IMAS, which named a library even where a C library was preloaded before it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub malloc: Vec<String>,

@@ -29,9 +29,12 @@ struct Interface {
     asked: &'static [&'static str],
 }
 
+/// Beginning of the names of jemalloc's libraries.
+pub const JEMALLOC: &str = "libjemalloc";
+
 static INTERFACES: [Interface; 3] = [
     Interface {
-        library: "libjemalloc",
+        library: JEMALLOC,
         functions: LazyLock::new(|| functions("JEMALLOC")),
         asked: &["mallctl", "mallctlnametomib", "mallctlbymib", "malloc_stats_print"],
     },
@@ -131,6 +134,26 @@ fn is_called_by(interface: &Interface, library: &Path, left: &mut u64) -> bool {
     let Ok(opened) = ProgramFile::open(library) else { return false };
     let Ok((headers, mut source, _)) = super::headers(opened.file()) else { return false };
     calls(interface, &mut source, &headers, left)
+}
+
+/// Whether the file looks for functions that jemalloc has beside malloc and that others do without, such as `mallctl`: it
+/// refers to one, or has its name as a text and calls dlsym. What cannot be read looks for nothing.
+#[must_use]
+pub fn looks_for_jemalloc(library: &Path) -> bool {
+    let Some(jemalloc) = INTERFACES.iter().find(|one| one.library == JEMALLOC) else { return false };
+    let Ok(opened) = ProgramFile::open(library) else { return false };
+    let Ok((headers, mut source, mut left)) = super::headers(opened.file()) else { return false };
+    let (mut finds_by_name, mut referred) = (false, BTreeSet::new());
+    let mut look = |name: &str| {
+        finds_by_name |= name == "dlsym" || name == "dlvsym";
+        if is_listed(jemalloc.asked, name) {
+            referred.insert(name.to_owned());
+        }
+    };
+    let looked = symbols::names_of(&mut source, headers.table, left, Kind::Undefined, &mut look);
+    looked.is_ok()
+        && (!referred.is_empty()
+            || (finds_by_name && asks(jemalloc, &mut source, &headers, &referred, &mut left)))
 }
 
 /// Looks through one file; what is read of it is taken off `left`, the bytes that may be read of all.
@@ -253,6 +276,24 @@ mod tests {
             .replace("int main", "int mallctl(void); int main")
             .replace("== 0;", "== 0 && mallctl();");
         assert_eq!(made.unfit(&both, &[JE]), None, "as redis-server does");
+    }
+
+    /// An image library sets its threads by whether it finds the function.
+    #[test]
+    fn a_library_that_does_otherwise_beside_jemalloc_looks_for_it() {
+        let made = Made::new();
+        let looks =
+            |source: &str| looks_for_jemalloc(&made.compile("libimage.so", source, &["-shared", "-fPIC"]));
+        assert!(looks("int mallctl(void) __attribute__((weak)); int has(void){return mallctl != 0;}"));
+        assert!(looks(
+            "void *dlsym(void *, const char *); int has(void){return dlsym(0, \"mallctl\") != 0;}"
+        ));
+        assert!(
+            !looks("const char *text = \"mallctl\"; int has(void){return text != 0;}"),
+            "it finds nothing"
+        );
+        assert!(!looks("int has(void){return 0;}"));
+        assert!(!looks_for_jemalloc(Path::new("/no/such/file")));
     }
 
     #[test]

@@ -2,11 +2,12 @@
 //! One start of a runtime under settings, to see whether it takes them. It runs nothing of the user's, and is
 //! made with the rights of the one who starts the program, never by imasd.
 
+use std::collections::BTreeMap;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use super::{Fitted, StartOfProgram};
-use crate::runtime::Runtime;
+use super::{Fitted, StartOfProgram, asked_with, jvm_flags};
+use crate::runtime::{Runtime, RuntimeEntry, only};
 use crate::timed_command::{Stopped, run};
 
 /// A runtime starts within a second on an idle machine.
@@ -41,40 +42,58 @@ pub(super) fn is_possible(runtime: Runtime) -> bool {
 pub fn takes(candidate: &Fitted, start: &StartOfProgram<'_>) -> Result<(), String> {
     let Some(settings) = &candidate.runtime else { return Ok(()) };
     let Some(words) = words(settings.runtime) else { return Ok(()) };
+    let entry = only(start.found).ok().flatten().map(|found| found.entry).unwrap_or_default();
+    let handed_on =
+        |word: &str| if entry == RuntimeEntry::Tool { format!("-J{word}") } else { word.to_owned() };
+    let of_user: Vec<_> = asked_with(start).iter().map(|option| handed_on(option)).collect();
+    let ours = settings.arguments.iter().cloned().chain(jvm_flags::as_options(candidate, entry));
+    let words: Vec<_> = words.iter().map(|word| handed_on(word)).collect();
+    let told = asked(start, ours.chain(of_user.clone()).chain(words.clone()), &candidate.environment)?;
+    let warning = judged(&told)?;
+    // What the user's options are warned of by themselves is no matter of ours.
+    if warning.is_some() && !of_user.is_empty() {
+        let without = asked(start, of_user.into_iter().chain(words), &BTreeMap::new())?;
+        if warnings(&told.0).count() <= warnings(&without.0).count() {
+            return Ok(());
+        }
+    }
+    warning.map_or(Ok(()), Err)
+}
+
+/// Text of a start with these arguments and settings, and how it ended.
+fn asked(
+    start: &StartOfProgram<'_>,
+    arguments: impl Iterator<Item = String>,
+    settings: &BTreeMap<String, String>,
+) -> Result<(String, ExitStatus), String> {
     let mut command = Command::new(start.file);
-    command.args(&settings.arguments).args(words.iter().map(|word| handed_on(word, &settings.arguments)));
-    command.current_dir("/").env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    command.args(arguments);
+    command.current_dir("/").env_clear().stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     for name in KEPT {
         if let Some(value) = start.environment.get(name) {
             command.env(name, value);
         }
     }
     // Electron is Node.js only with this; without it a window would open.
-    command.env("ELECTRON_RUN_AS_NODE", "1").envs(&candidate.environment);
+    command.env("ELECTRON_RUN_AS_NODE", "1").envs(settings);
     match run(&mut command, LIMIT, MOST_BYTES) {
-        Ok((said, status)) => judged(&said, status),
+        Ok(told) => Ok(told),
         Err(Stopped::Late) => Err(format!("a start under it did not end within {} s", LIMIT.as_secs())),
         Err(Stopped::Io(error)) => Err(format!("a start under it failed: {error}")),
     }
 }
 
-/// The argument, as a tool of the JDK hands it on.
-fn handed_on(word: &str, arguments: &[String]) -> String {
-    let is_tool = arguments.iter().any(|argument| argument.starts_with("-J"));
-    if is_tool { format!("-J{word}") } else { word.to_owned() }
+/// Reason why the settings are not taken that a warning gives: it would be a line in what the program prints.
+fn judged((said, status): &(String, ExitStatus)) -> Result<Option<String>, String> {
+    if !status.success() {
+        let first = said.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+        return Err(format!("a start under it ended with {status}: {}", shown(first)));
+    }
+    Ok(warnings(said).next().map(|line| format!("it is warned of: {}", shown(line))))
 }
 
-/// A setting that is only warned of would put a line into what the program prints.
-fn judged(said: &str, status: ExitStatus) -> Result<(), String> {
-    let warning = said.lines().find(|line| line.to_ascii_lowercase().contains("warning"));
-    match (status.success(), warning) {
-        (true, None) => Ok(()),
-        (true, Some(warning)) => Err(format!("it is warned of: {}", shown(warning))),
-        (false, _) => {
-            let first = said.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
-            Err(format!("a start under it ended with {status}: {}", shown(first)))
-        }
-    }
+fn warnings(said: &str) -> impl Iterator<Item = &str> {
+    said.lines().filter(|line| line.to_ascii_lowercase().contains("warning"))
 }
 
 fn shown(line: &str) -> String {

@@ -7,7 +7,7 @@ use imas_core::printable;
 
 use super::StartOfProgram;
 use crate::catalogue::CatalogueCandidate;
-use crate::runtime::{FoundRuntime, Runtime, RuntimeEntry, RuntimeSettings, list_sign};
+use crate::runtime::{FoundRuntime, Runtime, RuntimeEntry, RuntimeSettings, list_sign, only};
 
 /// Why the candidate would change something that the user has set; `None` when it would not.
 pub(super) fn user_value(
@@ -17,8 +17,10 @@ pub(super) fn user_value(
 ) -> Option<String> {
     let settings = candidate.runtime.as_ref()?;
     let own_names = candidate.environment.keys().filter(|name| list_sign(name).is_none());
-    let yielded = settings.yields_to.iter().filter(|name| !is_option(name));
-    if let Some(name) = own_names.chain(yielded).find(|name| start.environment.contains_key(name.as_str())) {
+    let yielded = settings.yields_to.iter().filter(|name| !is_option(name)).map(String::as_str);
+    let keeping = keeping(settings.runtime).iter().copied().filter(|name| !is_option(name));
+    let mut names = own_names.map(String::as_str).chain(yielded).chain(keeping);
+    if let Some(name) = names.find(|name| start.environment.contains_key(name)) {
         return Some(format!("{name} is set already"));
     }
     if let Some(why) = too_long(candidate, settings.runtime, start) {
@@ -26,9 +28,11 @@ pub(super) fn user_value(
     }
     let taken = taken(candidate, settings);
     let given = given(settings.runtime, found, start);
+    let is_whole = settings.arguments.iter().all(|own| given.iter().any(|(option, _)| option == own));
     given.into_iter().find_map(|(option, from)| {
         let option = like_ours(settings.runtime, &option);
-        let is_taken = taken.iter().any(|beginning| option.starts_with(beginning.as_str()));
+        let is_same = !is_whole && settings.arguments.contains(&option);
+        let is_taken = !is_same && taken.iter().any(|beginning| option.starts_with(beginning.as_str()));
         let shown = || printable::name(&option.chars().take(64).collect::<String>()).into_owned();
         match is_taken {
             true => Some(format!("{} is given already ({from})", shown())),
@@ -46,9 +50,18 @@ pub(crate) fn words_of_user(candidate: &CatalogueCandidate) -> Vec<String> {
     let Some(settings) = &candidate.runtime else { return vec![] };
     let given = taken(candidate, settings).into_iter().filter(|option| option.starts_with('-'));
     let options = given.map(|option| option.trim_end_matches('=').to_owned());
-    let yielded = settings.yields_to.iter().filter(|name| !is_option(name)).cloned();
+    let keeping = keeping(settings.runtime).iter().map(|&name| name.to_owned());
+    let yielded = settings.yields_to.iter().cloned().chain(keeping).filter(|name| !is_option(name));
     let with_options = variables_with_options(settings.runtime).iter().map(|&name| name.to_owned());
     options.chain(yielded).chain(with_options).collect()
+}
+
+/// Beginnings of options with which a JVM of the candidate's reach keeps its own settings. One that names a file of options
+/// is among them.
+pub(super) fn given_to_jvm(candidate: &CatalogueCandidate) -> Vec<String> {
+    let settings = candidate.runtime.as_ref().filter(|settings| settings.runtime == Runtime::Jvm);
+    let taken = settings.map(|settings| taken(candidate, settings)).unwrap_or_default();
+    taken.into_iter().chain(files_of_options(Runtime::Jvm).iter().map(|&file| file.to_owned())).collect()
 }
 
 /// An option in the text that contradicts the candidate's: where the text may become a command line of the runtime.
@@ -58,7 +71,8 @@ pub fn contradicted(candidate: &CatalogueCandidate, text: &str) -> Option<String
     let taken = taken(candidate, settings);
     let words = text.split_ascii_whitespace().map(|word| word.trim_matches(['"', '\'', '=']));
     let options = words.map(|word| like_ours(settings.runtime, word));
-    let mut options = options.filter(|option| !option.is_empty());
+    let is_same = |option: &String| settings.arguments.contains(option);
+    let mut options = options.filter(|option| !option.is_empty() && !is_same(option));
     let found =
         options.find(|option| taken.iter().any(|beginning| option.starts_with(beginning.as_str())))?;
     Some(printable::name(&found.chars().take(64).collect::<String>()).into_owned())
@@ -83,16 +97,45 @@ fn taken(candidate: &CatalogueCandidate, settings: &RuntimeSettings) -> Vec<Stri
     let in_lists = candidate.environment.iter().filter_map(|(name, list)| Some(list.split(list_sign(name)?)));
     let own = settings.arguments.iter().map(String::as_str).chain(in_lists.flatten());
     let beginnings = own.flat_map(|option| beginnings(settings.runtime, option));
-    let yielded = settings.yields_to.iter().filter(|one| is_option(one)).cloned();
+    let keeping = keeping(settings.runtime).iter().map(|&one| one.to_owned());
+    let yielded = settings.yields_to.iter().cloned().chain(keeping).filter(|one| is_option(one));
     beginnings.chain(yielded).collect()
 }
 
+/// Beginnings of options, and variables, by which a program of the runtime writes or reads what is right under the
+/// settings alone that it was written under: snapshots, code caches, archives of classes. They would outlast the settings.
+fn keeping(runtime: Runtime) -> &'static [&'static str] {
+    match runtime {
+        Runtime::Node => &[
+            "--snapshot-blob",
+            "--build-snapshot",
+            "--experimental-sea-config",
+            "--build-sea",
+            "NODE_COMPILE_CACHE",
+        ],
+        Runtime::Jvm => &[
+            "-Xshare:",
+            "-XX:SharedArchiveFile=",
+            "-XX:ArchiveClassesAtExit=",
+            "-XX:+AutoCreateSharedArchive",
+            "-XX:+RecordDynamicDumpInfo",
+            "-XX:AOT",
+            "-XX:CRaC",
+        ],
+        _ => &[],
+    }
+}
+
+const SERIAL: &str = "UseSerialGC";
+const PARALLEL: &str = "UseParallelGC";
+const G1: &str = "UseG1GC";
+
 /// Collectors of HotSpot, as their options name them.
 const COLLECTORS: [&str; 9] = [
-    "UseSerialGC",
-    "UseParallelGC",
+    SERIAL,
+    PARALLEL,
     "UseParallelOldGC",
-    "UseG1GC",
+    G1,
     "UseZGC",
     "UseShenandoahGC",
     "UseEpsilonGC",
@@ -100,9 +143,36 @@ const COLLECTORS: [&str; 9] = [
     "UseParNewGC",
 ];
 
-/// Beginnings of options that choose a collector by another name, or are for one.
-const CHOSEN_OTHERWISE: [&str; 5] =
-    ["-XX:+AggressiveHeap", "-Xincgc", "-Xconcgc", "-XX:G1", "-XX:MaxGCPauseMillis="];
+/// Beginnings of options that choose a collector by another name, or have no effect but under some, with these of ours.
+/// Under another one the JVM ignores them, or prints a line on standard output.
+const OF_COLLECTORS: [(&str, &[&str]); 26] = [
+    ("-XX:+AggressiveHeap", &[]),
+    ("-Xincgc", &[]),
+    ("-Xconcgc", &[]),
+    ("-XX:G1", &[G1]),
+    ("-XX:+G1", &[G1]),
+    ("-XX:-G1", &[G1]),
+    ("-XX:MaxGCPauseMillis=", &[G1, PARALLEL]),
+    ("-XX:GCPauseIntervalMillis=", &[G1]),
+    ("-XX:GCTimeRatio=", &[G1, PARALLEL]),
+    ("-XX:InitiatingHeapOccupancyPercent=", &[G1]),
+    ("-XX:ConcGCThreads=", &[G1]),
+    ("-XX:ParallelGCThreads=", &[G1, PARALLEL]),
+    ("-XX:+ParallelRefProcEnabled", &[G1, PARALLEL]),
+    ("-XX:+ExplicitGCInvokesConcurrent", &[G1]),
+    ("-XX:+UseStringDeduplication", &[G1]),
+    ("-XX:StringDeduplication", &[G1]),
+    ("-XX:+UseNUMA", &[G1, PARALLEL]),
+    ("-XX:SoftMaxHeapSize=", &[]),
+    ("-XX:+UseAdaptiveSizePolicy", &[PARALLEL]),
+    ("-XX:-UseAdaptiveSizePolicy", &[PARALLEL]),
+    ("-XX:Shenandoah", &[]),
+    ("-XX:+Shenandoah", &[]),
+    ("-XX:Z", &[]),
+    ("-XX:+Z", &[]),
+    ("-XX:CMS", &[]),
+    ("-XX:+CMS", &[]),
+];
 
 /// What an option with the same effect begins with.
 fn beginnings(runtime: Runtime, option: &str) -> Vec<String> {
@@ -113,8 +183,9 @@ fn beginnings(runtime: Runtime, option: &str) -> Vec<String> {
         // Only one collector can be chosen: with a second one the JVM does not start.
         Some(name) if COLLECTORS.contains(&name) => {
             let any = COLLECTORS.iter().map(|one| format!("-XX:+{one}"));
-            let chosen = CHOSEN_OTHERWISE.iter().map(|&one| one.to_owned());
-            any.chain(chosen).chain([format!("-XX:-{name}")]).collect()
+            let others = OF_COLLECTORS.iter().filter(|(_, having)| !having.contains(&name));
+            let others = others.map(|(option, _)| (*option).to_owned());
+            any.chain(others).chain([format!("-XX:-{name}")]).collect()
         }
         Some(name) => vec![option.to_owned(), format!("-XX:-{name}")],
         None if option.is_empty() => vec![],
@@ -133,12 +204,43 @@ fn like_ours(runtime: Runtime, option: &str) -> String {
 
 /// Whether the option names a file with further options.
 fn hides_options(runtime: Runtime, option: &str) -> bool {
-    let files: &[&str] = match runtime {
+    files_of_options(runtime).iter().any(|file| option.starts_with(file))
+}
+
+/// Beginnings of options that name a file with further ones.
+fn files_of_options(runtime: Runtime) -> &'static [&'static str] {
+    match runtime {
         Runtime::Jvm => &["@", "-XX:Flags=", "-XX:VMOptionsFile="],
         Runtime::Beam => &["-args_file"],
         _ => &[],
-    };
-    files.iter().any(|file| option.starts_with(file))
+    }
+}
+
+/// Options of the user's that a start for a question has too, since whether a JVM takes ours may depend on them: those that
+/// set a flag or a size. Others write files, start programs, print much, or touch the whole heap.
+#[must_use]
+pub fn asked_with(start: &StartOfProgram<'_>) -> Vec<String> {
+    let Ok(Some(found)) = only(start.found) else { return vec![] };
+    if found.runtime != Runtime::Jvm {
+        return vec![];
+    }
+    let given = given(Runtime::Jvm, found, start).into_iter().map(|(option, _)| option);
+    given.filter(|option| is_plain_flag(option) && !option.starts_with("-XX:+AlwaysPreTouch")).collect()
+}
+
+fn is_plain_flag(option: &str) -> bool {
+    let is_plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    let is_size = |text: &str| text.starts_with(|first: char| first.is_ascii_digit()) && is_plain(text);
+    let of_heap = ["-Xmx", "-Xms", "-Xmn", "-Xss"];
+    match option.strip_prefix("-XX:") {
+        Some(flag) => match flag.split_once('=') {
+            Some((name, value)) => is_plain(name) && is_size(value),
+            None => {
+                flag.strip_prefix(['+', '-']).is_some_and(|name| is_plain(name) && !name.starts_with("Print"))
+            }
+        },
+        None => of_heap.iter().filter_map(|name| option.strip_prefix(name)).any(is_size),
+    }
 }
 
 /// Options of the runtime that the user gives, and where.

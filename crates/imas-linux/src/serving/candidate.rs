@@ -3,12 +3,15 @@
 
 use std::path::PathBuf;
 
+use imas_abi::env::JVM_FLAGS;
+
 use super::injected::Injected;
 use crate::catalogue::CatalogueCandidate;
 use crate::environment::{GIVE_BACK, SETTINGS, has_hidden_settings};
 use crate::library_name::{CLibrary, file_name};
 use crate::running::Running;
 use crate::runtime::Runtime;
+use crate::runtime_start::jvm_flags;
 
 /// Beginnings of the file names of allocators that may come from elsewhere than the catalogue.
 const ALLOCATORS: [&str; 8] = [
@@ -71,9 +74,13 @@ fn has_its_library_alone(candidate: &CatalogueCandidate, others: &[CatalogueCand
     others.iter().filter(is_like).count() == 1
 }
 
+/// The candidate as processes show it: with flags of a JVM in the environment.
 fn with_real_library(candidate: &CatalogueCandidate) -> CatalogueCandidate {
     let real = |library: &PathBuf| std::fs::canonicalize(library).unwrap_or_else(|_| library.clone());
-    CatalogueCandidate { library: candidate.library.as_ref().map(real), ..candidate.clone() }
+    let flags = jvm_flags::flags(candidate).map(|flags| (JVM_FLAGS.to_owned(), flags));
+    let mut environment = candidate.environment.clone();
+    environment.extend(flags);
+    CatalogueCandidate { library: candidate.library.as_ref().map(real), environment, ..candidate.clone() }
 }
 
 impl Running {
@@ -142,6 +149,10 @@ impl Running {
             return On::No;
         }
         let (answers, hides) = (self.is_given_settings(), has_hidden_settings(candidate));
+        // Arguments of a JVM are not looked at.
+        if !answers && jvm_flags::flags(candidate).is_some() {
+            return if self.loaded(others) { On::No } else { On::Unknown };
+        }
         // Without the library that answers, the variables of a runtime are in the environment.
         if answers != hides && (answers || self.has_settings(candidate) != On::Yes) {
             return On::No;

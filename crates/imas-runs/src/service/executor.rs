@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One call is one run of one candidate: start, ready, cycles of load, pause, stop.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -15,6 +15,7 @@ use imas_linux::conditions;
 use imas_linux::environment::{Injection, Libraries, Mode, Reach, Variables};
 use imas_linux::measure::{RunOutcome, adopt_orphans, end_descendants};
 use imas_linux::program::Command;
+use imas_linux::running_runtime::RunningRuntime;
 use imas_linux::runtime_start::with_arguments;
 
 use crate::counted::Folder;
@@ -26,6 +27,7 @@ use crate::service::limits::ServiceLimits;
 use crate::service::line::ShellLine;
 use crate::service::live::with_live;
 use crate::service::load;
+use crate::service::malloc::C_LIBRARY;
 use crate::service::ports;
 use crate::service::ready::Ready;
 use crate::service::recorder::Recorder;
@@ -101,6 +103,8 @@ pub struct ServiceExecutor {
     rate: Cell<Option<f64>>,
     /// Time between two trims of the server from outside; None: none.
     trims_every: Cell<Option<Duration>>,
+    /// Runtime that a life with [`Purpose::FindRuntime`] found.
+    runtime: RefCell<Option<RunningRuntime>>,
 }
 
 impl ServiceExecutor {
@@ -131,8 +135,18 @@ impl ServiceExecutor {
         adopt_orphans()?;
         let setup = service.setup.as_ref().map(|_| Work::new("imas-setup-")).transpose()?;
         let cpus = if limits.one_cpu { cpus::one_for_the_server() } else { cpus::shared_out() };
-        let (rate, trims_every) = (Cell::new(None), Cell::new(None));
-        let executor = Self { service, words, libraries, inherited, setup, cpus, limits, rate, trims_every };
+        let executor = Self {
+            service,
+            words,
+            libraries,
+            inherited,
+            setup,
+            cpus,
+            limits,
+            rate: Cell::default(),
+            trims_every: Cell::default(),
+            runtime: RefCell::default(),
+        };
         if let (Some(line), Some(work)) = (&executor.service.setup, &executor.setup) {
             let variables = executor.plain(work)?;
             let end = executor.line(line, work.path(), &variables, SETUP_TIMEOUT).run_plain()?;
@@ -218,6 +232,17 @@ impl ServiceExecutor {
             run = with_live(run, folder.counted());
         }
         Ok(RawRun { kind: RunKind::Counted, ..run })
+    }
+
+    /// Starts the server untouched until it is ready, and looks for the runtime of the process that holds most of the memory:
+    /// a start script shows none. None where that process has none, or the server does not get ready.
+    ///
+    /// # Errors
+    /// When the start cannot be made at all, or a signal asked this program to end.
+    pub fn find_runtime(&self, interruption: &Interruption) -> Result<Option<RunningRuntime>, ServiceError> {
+        let untouched = Preloads { candidate: None, recorder: None, page: None };
+        self.make((untouched, Purpose::FindRuntime), 0, interruption)?;
+        Ok(self.runtime.take())
     }
 
     /// The rate of the open loop: half of what `system` reaches. None where the service has no open loop.
@@ -386,9 +411,15 @@ impl ServiceExecutor {
             trims_every,
         };
         let found = life.lead(ready, run);
+        if purpose == Purpose::FindRuntime && found.is_ok() {
+            *self.runtime.borrow_mut() = server.runtime();
+        }
         run.loaded = library.map(|library| server.loaded(library));
         if preloads.candidate.is_some_and(|candidate| candidate.name == SYSTEM) && found.is_ok() {
             run.malloc_by = server.malloc();
+            // Where jemalloc serves already, the program has found it.
+            let is_on_libc = run.malloc_by.iter().any(|by| by == C_LIBRARY);
+            run.looks_for_jemalloc = is_on_libc.then(|| server.looks_for_jemalloc()).flatten();
         }
         if let Some((with, all)) = run.loaded.filter(|(with, all)| with < all && found.is_ok()) {
             run.notes

@@ -69,6 +69,8 @@ pub(crate) enum Purpose {
     Measure(Option<f64>),
     /// The most requests per second of the open loop, without any other load.
     FindRate,
+    /// The runtime of the process that holds most of the memory, without any load.
+    FindRuntime,
 }
 
 impl Purpose {
@@ -76,7 +78,7 @@ impl Purpose {
     pub(crate) fn rate(self) -> Option<f64> {
         match self {
             Self::Measure(rate) => rate,
-            Self::FindRate => None,
+            Self::FindRate | Self::FindRuntime => None,
         }
     }
 }
@@ -96,6 +98,7 @@ impl ServerLife<'_> {
                 self.open_loop(0.0, run)?;
                 return Ok(LoadCost::default());
             }
+            Purpose::FindRuntime => return Ok(LoadCost::default()),
         };
         let tree = self.server.shared_tree();
         let trimmer = self.trims_every.map(|every| Trimmer::start(&tree, every));

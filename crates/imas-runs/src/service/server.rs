@@ -4,15 +4,18 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use imas_core::sample::is_crash_signal;
+use imas_linux::elf::{JEMALLOC, looks_for_jemalloc};
 use imas_linux::environment::Variables;
 use imas_linux::process::signal_name;
 use imas_linux::program::Command;
+use imas_linux::running;
+use imas_linux::running_runtime::RunningRuntime;
 use imas_linux::sampler;
 use imas_linux::start_program::{ChildSetup, ProgramStart, StartedProgram};
 use nix::sys::signal::{Signal, kill};
@@ -124,6 +127,25 @@ impl Server {
     pub(crate) fn heaps(&self) -> Vec<ArenaHeaps> {
         let pids = if self.is_on_libc { self.tree().pids() } else { Vec::new() };
         pids.into_iter().filter_map(heaps::of).collect()
+    }
+
+    /// Name of a file in its processes that looks for functions of jemalloc: it does otherwise where it finds them. Jemalloc's
+    /// own library is none.
+    pub(crate) fn looks_for_jemalloc(&self) -> Option<String> {
+        let processes = self.tree().pids().into_iter().filter_map(running::one);
+        let files: BTreeSet<PathBuf> =
+            processes.flat_map(|one| one.mapped().map(Path::to_owned).collect::<Vec<_>>()).collect();
+        let names = files.iter().filter_map(|file| Some((file, file.file_name()?.to_str()?)));
+        let mut others =
+            names.filter(|(_, name)| !name.starts_with(JEMALLOC) && !name.starts_with("libimas"));
+        others.find(|(file, _)| looks_for_jemalloc(file)).map(|(_, name)| name.to_owned())
+    }
+
+    /// Runtime of the process that holds most of the memory; None where it has none.
+    pub(crate) fn runtime(&self) -> Option<RunningRuntime> {
+        let pids = self.tree().pids();
+        let largest = pids.into_iter().max_by_key(|&pid| sampler::resident_bytes(pid))?;
+        RunningRuntime::of(&running::one(largest)?)
     }
 
     /// What serves malloc in its processes, each once.

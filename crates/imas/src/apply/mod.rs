@@ -306,10 +306,10 @@ fn proven(
         None => held_free::candidate(context, &unit),
     };
     let Some(candidate) = pick.and_then(|pick| choice::usable(context, &pick).ok()) else { return Ok(None) };
+    let candidate = fitted(candidate, &unit, None, false)?;
     if lasting_settings::prints_a_line(&candidate) {
         return Ok(None);
     }
-    let candidate = fitted(candidate, &unit, None, false)?;
     let was_watched = WatchRecord::of(name).is_some_and(|record| record.candidate == candidate.name);
     let fits = reached::check(&unit, None, &candidate).is_ok();
     Ok((fits && !was_watched).then_some((unit, candidate)))
@@ -358,7 +358,7 @@ fn candidate_for(args: &ApplyArgs, context: &Context, unit: &Unit) -> Result<Cat
     let state = state(context, &store, known, &crate::command_line::cli::RulesArgs::of_environment())?;
     let name = choice::settled_or_why(&state)?.to_owned();
     message::say(&format!("imas: {program}: {name}: {}", state.decision.reason.sentence()));
-    let candidate = choice::usable(context, &name)?;
+    let candidate = checked(choice::usable(context, &name)?)?;
     if lasting_settings::prints_a_line(&candidate) {
         return Err(Hinted::error(
             format!(
@@ -368,7 +368,7 @@ fn candidate_for(args: &ApplyArgs, context: &Context, unit: &Unit) -> Result<Cat
             format!("if you want that: imas apply {} --candidate {name}", unit.name),
         ));
     }
-    checked(candidate)
+    Ok(candidate)
 }
 
 /// The candidate as the unit gets it, with the variables of its files.

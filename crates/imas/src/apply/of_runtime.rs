@@ -113,22 +113,26 @@ pub(crate) fn for_unit(
         return Err(refused(why));
     }
     let program = UnitProgram::of(unit, root).map_err(refused)?;
-    let wanted = lasting_settings::in_variables(candidate);
     if !program.is_of(runtime) && (follows || program.may_start_others()) {
         message::warning(&format!(
-            "{}: its own program is not one of {}: what it starts gets the settings of {name}, whatever its version",
+            "{}: its own program is not one of {}: what it starts gets the settings of {name}, {}",
             unit.name,
-            runtime.name()
+            runtime.name(),
+            match runtime {
+                Runtime::Jvm => "if it is a JVM of version 17 or later that is given no others",
+                _ => "whatever its version",
+            }
         ));
-        if let Some(option) = given_on(&wanted, &program.words, environment) {
+        if let Some(option) = given_on(candidate, &program.words, environment) {
             return Err(refused(format!(
                 "{option} is given already, in the unit's words, variables or start script"
             )));
         }
-        return lasting_settings::of_any_version(&wanted, environment, unit.memory_max).map_err(refused);
+        return lasting_settings::behind_a_script(candidate, environment, unit.memory_max).map_err(refused);
     }
     let start = program.start(environment, unit.memory_max);
-    let fitted = lasting_settings::left_open(fitted(&wanted, &start).map_err(refused)?);
+    let fitted = lasting_settings::in_variables_where_needed(candidate, |one| fitted(one, &start));
+    let fitted = lasting_settings::left_open(fitted.map_err(refused)?);
     match root {
         Some(_) => message::warning(&format!(
             "{}: whether its program takes the settings of {name} cannot be tried in an image",

@@ -37,14 +37,16 @@ use imas_core::adaptive::{Objective, weight};
 use imas_core::decision::{Conditions, Decision};
 use imas_core::sample::MEASURED_OUTSIDE;
 use imas_engine::inspect::{self, ExecutableFacts};
+use imas_engine::lasting_settings::behind_a_script;
 use imas_engine::memory_kill;
 use imas_engine::outside;
 use imas_engine::profile;
-use imas_engine::runtime_command::RuntimeCommand;
+use imas_engine::runtime_command::{RuntimeCommand, seen_arguments};
 use imas_engine::start_plan::{StartPlan, decided};
 use imas_engine::store_place;
 use imas_engine::wrapped;
 use imas_linux::catalogue::{CatalogueCandidate, SYSTEM};
+use imas_linux::control_group::memory_limit;
 use imas_linux::environment::{Injection, Mode, Reach, Variables};
 use imas_linux::page::{self, PageFileError, Ticket};
 use imas_linux::program::{Command, CommandError, Program};
@@ -327,10 +329,15 @@ fn decided_anew(
     let (program_id, seen) = (program.id, store.newest_trial()?);
     advise_at_first(args, &store, program_id, command)?;
     let preloaded = wrapped::defined_by_preloads(request.environment);
+    let pinned = store.pinned(program_id)?;
     let is_usable = |candidate: &CatalogueCandidate| {
         context.obstacle(candidate, Some(&store)).is_none()
             && wrapped::obstacle(candidate, &preloaded).is_none()
-            && of_runtime.fitted_unasked(candidate, Some(&store)).is_ok()
+            && of_runtime.fitted_unasked(candidate, Some(&store)).is_ok_and(|fitted| {
+                pinned.as_ref() == Some(&candidate.name)
+                    || context.names(candidate)
+                    || seen_arguments(&fitted, &executable).is_none()
+            })
     };
     let known = profile::state_where(context, &store, program, &executable.build_id, &is_usable)?;
     let conditions = imas_engine::conditions::conditions()?;
@@ -399,14 +406,17 @@ fn advise_at_first(args: &RunArgs, store: &Store, program: RowId, command: &Comm
     Ok(())
 }
 
-/// The candidate with its settings for this command. A dry run starts nothing, a runtime neither.
+/// The candidate with its settings for this command. A dry run starts nothing, a runtime neither. With `--follow` the
+/// settings are for what a program without a runtime starts, such as a start script.
 fn fitted(
     args: &RunArgs,
     of_runtime: &RuntimeCommand<'_>,
     candidate: &CatalogueCandidate,
     store: Option<&Store>,
 ) -> Result<Fitted, String> {
-    if args.dry_run {
+    if args.follow && of_runtime.executable.runtimes.is_empty() && candidate.runtime.is_some() {
+        behind_a_script(candidate, of_runtime.environment, memory_limit())
+    } else if args.dry_run {
         of_runtime.fitted_unasked(candidate, store)
     } else {
         of_runtime.fitted(candidate, store)

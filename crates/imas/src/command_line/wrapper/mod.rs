@@ -52,6 +52,13 @@ pub(crate) fn inner_command(words: &[OsString], environment: Variables) -> Optio
     unwrapped.inner_words().or_else(|| (unwrapped.words != words).then_some(unwrapped.words))
 }
 
+/// Whether the command is there to start another one: a script of a shell, or a wrapper.
+pub(crate) fn starts_another(command: &Command, environment: Variables) -> bool {
+    let real = std::fs::canonicalize(&command.program.path);
+    let is_shell = real.is_ok_and(|file| Interpreter::of(&file) == Some(Interpreter::Shell));
+    is_shell || inner_command(&command.argv, environment).is_some()
+}
+
 fn inner(words: &[OsString], environment: &Variables) -> Option<Inner> {
     let path_variable = path_of(environment);
     let file = find(words.first()?, path_variable).ok()?;

@@ -10,6 +10,7 @@ use imas_core::run::RawRun;
 use imas_core::sample::Ended;
 use imas_engine::compared::{ComparedCandidate, DefaultComparison, compared_with_inline};
 use imas_engine::inline_candidate::inline_candidates;
+use imas_engine::inspect::ExecutableFacts;
 use imas_engine::of_runtime::OfRuntime;
 use imas_engine::runtime_command::RuntimeCommand;
 use imas_linux::catalogue::CatalogueCandidate;
@@ -18,6 +19,7 @@ use imas_linux::conditions;
 use imas_linux::environment::Variables;
 use imas_linux::host::Host;
 use imas_linux::program::Command;
+use imas_linux::running_runtime::RunningRuntime;
 use imas_runs::interruption::{InterruptedBy, Interruption};
 use imas_runs::runner::{Elimination, Rules, Runner, SessionEnd};
 use imas_runs::schedule;
@@ -34,12 +36,15 @@ use super::service_rounds::{BenchRounds, OneServer};
 use super::session::{refuse_preloads, remember};
 use super::shown::pinnable;
 use crate::command_line::bench_args::{BenchArgs, OneCpuName};
+use crate::command_line::wrapper::starts_another;
 use imas_cli::message::{self, Hinted};
 use imas_cli::output;
 use imas_engine::context::Context;
 
 /// Failed runs that eliminate a candidate: another one would most likely fail as well, and takes minutes.
 const MOST_FAILURES: usize = 2;
+/// The jemalloc that shows its own functions to the program.
+const DISTRO_JEMALLOC: &str = "distro-jemalloc";
 /// Exit status when the server fails under `system`.
 const PROGRAM_FAILED: u8 = 1;
 
@@ -70,7 +75,11 @@ pub(super) fn run(args: &BenchArgs, context: &Context) -> Result<ExitCode> {
         environment: &environment,
         has_files: true,
     };
-    let of_runtime = OfRuntime::find(&of_command, &args.with(), context, store.as_ref());
+    let names = args.with();
+    let of_runtime = match session.runtime_behind_a_script(&executable)? {
+        Some(runtime) => OfRuntime::behind_a_script(&runtime, &names, context, store.as_ref()),
+        None => OfRuntime::find(&of_command, &names, context, store.as_ref()),
+    };
     if let Some(why) = of_runtime.why_nothing(&executable) {
         return Err(Hinted::error(
             format!("{}: cannot run under another allocator: {why}", command.program.path.display()),
@@ -226,6 +235,24 @@ impl<'a> Session<'a> {
         self.executor.command().map_err(hinted)
     }
 
+    /// Runtime of the process that holds most of the memory, where the server is started by what has no runtime itself.
+    fn runtime_behind_a_script(&self, executable: &ExecutableFacts) -> Result<Option<RunningRuntime>> {
+        let environment = self.executor.environment();
+        if !executable.runtimes.is_empty() || !starts_another(&self.command()?, environment) {
+            return Ok(None);
+        }
+        let interruption = Interruption::watch()?;
+        let found = self.executor.find_runtime(&interruption).map_err(hinted)?;
+        if let Some(runtime) = &found {
+            message::say(&format!(
+                "imas: note: most of the server's memory is that of a process of {}{}, so its settings are candidates",
+                runtime.found.runtime.name(),
+                runtime.found.version.as_ref().map(|version| format!(" {version}")).unwrap_or_default()
+            ));
+        }
+        Ok(found)
+    }
+
     fn measure(&self, interruption: &Interruption) -> Result<(Vec<RawRun>, SessionEnd)> {
         let usable: Vec<&CatalogueCandidate> =
             self.chosen.iter().filter(|one| one.obstacle.is_none()).map(|one| one.candidate).collect();
@@ -348,6 +375,23 @@ impl<'a> Session<'a> {
         ))
     }
 
+    /// Note on which jemalloc was measured, where that makes a difference to the server.
+    fn which_jemalloc(&self, runs: &[RawRun]) -> Option<String> {
+        let ours = self.chosen.iter().find(|one| one.candidate.allocator == "jemalloc")?.candidate;
+        let has =
+            |name: &str| self.chosen.iter().any(|one| one.candidate.name == name && one.obstacle.is_none());
+        let asking = runs.iter().find_map(|run| run.of_server().looks_for_jemalloc.clone())?;
+        let version = ours.version.as_deref().unwrap_or_default();
+        let other = if has(DISTRO_JEMALLOC) {
+            "was measured beside it"
+        } else {
+            "is measured by '--with distro-jemalloc' (package libjemalloc2)"
+        };
+        Some(format!(
+            "{asking} looks for jemalloc's mallctl; jemalloc {version} here is the one that IMAS builds, which shows none, so the server does what it does under glibc; the distribution's shows it, and {other}"
+        ))
+    }
+
     /// Notes on what a reader of the figures should know beyond them.
     fn notes(&self, runs: &[RawRun], confidence: f64) -> Vec<String> {
         let cpus = if self.args.one_cpu == OneCpuName::Always && !self.executor.cpus().is_apart() {
@@ -383,6 +427,7 @@ impl<'a> Session<'a> {
         let untested = limits.iter().filter(|rail| !is_measured(&rail.figure));
         notes.extend(untested.map(|rail| format!("no run has the figure of {rail}: it is not tested")));
         notes.extend(busy);
+        notes.extend(self.which_jemalloc(runs));
         notes.extend(own);
         notes
     }
