@@ -8,7 +8,6 @@ use clap::{Args, ValueEnum, ValueHint};
 use clap_complete::engine::ArgValueCompleter;
 use imas_core::bench::{FailRule, Looks};
 use imas_core::compare::CostLimits;
-use imas_engine::amounts::size;
 use imas_report::bench::BenchColumn;
 
 use crate::command_line::complete;
