@@ -33,9 +33,14 @@ const ALL_SIGNALS: u64 = u64::MAX;
 /// go whatever it traced.
 pub(crate) fn by_a_thread(pid: u32, site: &TrimSite, bounds: TrimTime) -> Result<Done, LeftAlone> {
     let site = site.clone();
-    let traced =
-        std::thread::Builder::new().name("trim".to_owned()).spawn(move || Procedure::run(pid, site, bounds));
-    let ended = traced.map(std::thread::JoinHandle::join);
+    let procedure = move || (rustix::thread::gettid(), Procedure::run(pid, site, bounds));
+    let traced = std::thread::Builder::new().name("trim".to_owned()).spawn(procedure);
+    let ended = traced.map(std::thread::JoinHandle::join).map(|joined| {
+        joined.map(|(tracer, done)| {
+            wait_until_gone(tracer);
+            done
+        })
+    });
     match ended {
         Ok(Ok(Ok((done, target)))) => {
             let resident =
@@ -45,6 +50,16 @@ pub(crate) fn by_a_thread(pid: u32, site: &TrimSite, bounds: TrimTime) -> Result
         Ok(Ok(Err(refusal))) => Err(refusal),
         Ok(Err(_)) => Err(LeftAlone::Kernel("the tracing thread failed".to_owned())),
         Err(error) => Err(LeftAlone::Kernel(error.to_string())),
+    }
+}
+
+/// Waits until the kernel has let go what a thread of this process traced: it was joined when its memory was free, and
+/// the kernel comes to what it traced after that.
+fn wait_until_gone(tracer: rustix::thread::Pid) {
+    let folder = format!("/proc/self/task/{}", tracer.as_raw_pid());
+    let until = Instant::now() + LONGEST_STOP;
+    while std::path::Path::new(&folder).exists() && Instant::now() < until {
+        sleep(BETWEEN_LOCKS);
     }
 }
 

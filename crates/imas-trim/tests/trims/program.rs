@@ -117,7 +117,15 @@ impl Program {
     }
 
     pub(crate) fn trim(&self) -> Result<Done, LeftAlone> {
-        imas_trim::trim(self.pid, &self.site, BOUNDS)
+        let done = imas_trim::trim(self.pid, &self.site, BOUNDS);
+        assert!(!self.is_traced(), "{done:?}");
+        done
+    }
+
+    fn is_traced(&self) -> bool {
+        let status =
+            std::fs::read_to_string(format!("/proc/{}/task/{}/status", self.pid, self.thread)).unwrap();
+        !status.contains("TracerPid:\t0\n")
     }
 
     /// Waits until the thread waits in its call.
