@@ -59,7 +59,7 @@ def imasd_killed_twice_over_one_file(world):
     second time."""
     path, _ = world.notice("mallory", "killer")
     world.stop()
-    world.write("DELETE FROM file_fact WHERE kind = 'imasd-executable-versions'")
+    world.write("DELETE FROM file_fact WHERE kind = 'imasd-executable-exec'")
     stamp = stamp_of(path)
     world.write("INSERT OR REPLACE INTO file_fact (path, kind, stamp, fact) VALUES (?, 'imasd-executable-begun', ?, '2')", str(path), stamp)
     world.start()
@@ -68,7 +68,7 @@ def imasd_killed_twice_over_one_file(world):
     world.wait("status shows why it is excluded", seen)
     world.shell("mallory", 'cp "$1" "$1.new" && mv "$1.new" "$1"', path)
     world.as_user("mallory", path, "1000")
-    found = "SELECT 1 FROM file_fact WHERE path = ? AND kind = 'imasd-executable-versions' AND stamp = ?"
+    found = "SELECT 1 FROM file_fact WHERE path = ? AND kind = 'imasd-executable-exec' AND stamp = ?"
     world.wait("a changed file is read again", lambda: world.rows(found, str(path), stamp_of(path)))
 
 

@@ -49,12 +49,13 @@ candidates = ["jemalloc"]
 
 
 # The new root is a file system in memory over the real one. Of the mounts only /proc, /dev and /sys are
-# visible.
+# visible. The store and the settings of whoever runs the tests are not there.
 NEW_ROOT = """set -e
 mount -t tmpfs -o mode=755 imas-attacks "$1"
 mkdir "$1/upper" "$1/work" "$1/root"
 mount -t overlay overlay -o "lowerdir=/,upperdir=$1/upper,workdir=$1/work" "$1/root"
 cd "$1/root"
+rm -rf "./${HOME:-/root}/.local/share/imas" "./${HOME:-/root}/.config/imas"
 mount --rbind /dev dev
 mount --rbind /sys sys
 mount -t proc proc proc
