@@ -172,7 +172,8 @@ def scripts_by_env(allocators):
     script, other = WORK / "again-by-env", WORK / "again-by-env-options"
     script.write_text(BY_ENV.format(interpreter="python3 "))
     other.write_text(BY_ENV.format(interpreter="-S python3"))
-    variables = {**os.environ, "PATH": f"{WORK}:{os.environ['PATH']}"}
+    plain_variables = {name: value for name, value in os.environ.items() if not name.startswith("IMAS_")}
+    variables = {**plain_variables, "PATH": f"{WORK}:{os.environ['PATH']}"}
     for path in script, other:
         path.chmod(0o755)
     python = shutil.which("python3")

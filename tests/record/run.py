@@ -194,6 +194,15 @@ def test_a_program_that_gives_up_root_is_recorded_to_its_end():
     assert second["ended"] and min(first["calls"], second["calls"]) > 200_000, trace
 
 
+def test_a_filter_that_is_set_unseen_is_named():
+    for flag, is_seen in (("-DRAW", True), ("-DCOMPUTED", False)):
+        source = (ROOT / "tests/hook/programs/sandboxed.c").read_text()
+        program = compiled(f"sandboxed{flag}", source, "-D_GNU_SOURCE", f"-I{ROOT / 'tests/hook/programs'}", "-pthread", flag)
+        ended = lab("record", "-o", str(TRACE), "--", str(program), "syscall")
+        assert ("sandboxed\n" in ended.stdout) == is_seen, ended
+        assert "filter of system calls" in ended.stderr, ended
+
+
 def test_exec_begins_anew():
     _, trace, out = record("sh", "-c", f"true; exec {KNOWN} pairs 100")
     assert out == "done\n", out

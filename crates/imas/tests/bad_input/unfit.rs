@@ -109,9 +109,6 @@ fn a_filter_that_is_set_unseen_ends_one_start_at_most() {
         let benched =
             output(&mut world.imas(["bench", "-n", "1", "--with", "glibc:arena1", "--", program, "syscall"]));
         assert!(benched.status.success(), "{flag}: {}", describe(&benched));
-        let recorded = output(&mut world.imas(["record", "-o", "trace", "--", program, "syscall"]));
-        assert_eq!(stdout(&recorded).contains("sandboxed\n"), flag == "-DRAW", "{}", describe(&recorded));
-        assert!(stderr(&recorded).contains("filter of system calls"), "{flag}: {}", describe(&recorded));
     }
 }
 
