@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use imas_core::raw_runs::data::{self, Line};
+use imas_core::raw_runs::data::Line;
 use imas_core::run::RunKind;
 use imas_runs::journal::Journal;
 
@@ -32,13 +32,6 @@ fn exported_runs_of_a_bench_are_read() {
     let rejected: Vec<_> = data.runs.iter().filter(|run| !run.ok).collect();
     assert!(rejected.iter().all(|run| run.candidate == "mimalloc" && run.why.as_deref() == Some("output")));
     assert_eq!(rejected.len(), 2);
-}
-
-/// What a program wrote last was called otherwise.
-#[test]
-fn the_message_of_an_old_line_is_read() {
-    let line = r#"{"program":"p","candidate":"a","ok":false,"why":"crash","said":"signal 11"}"#;
-    assert_eq!(data::read(line).runs[0].message.as_deref(), Some("signal 11"));
 }
 
 /// A journal that today's program goes on with keeps every line of before.

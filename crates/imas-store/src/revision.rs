@@ -21,8 +21,6 @@ impl Store {
             (SELECT candidate FROM pin WHERE program = ?1),
             (SELECT coalesce(max(at_s), 0.0) FROM lift WHERE program = ?1),
             (SELECT count(*) FROM exclusion), (SELECT count(*) FROM disabled),
-            (SELECT coalesce(max(at_s), 0.0) FROM replayed_run WHERE program = ?1),
-            (SELECT coalesce(refused_s, begun_s, asked_s) FROM recording WHERE program = ?1),
             (SELECT count(*) FROM life_window WHERE program = ?1)";
         let mut statement = self.connection().prepare_cached(SQL)?;
         let columns = statement.column_count();
