@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use imas_core::raw_runs::data::Line;
+use imas_core::raw_runs::data::{self, Line};
 use imas_core::run::RunKind;
 use imas_runs::journal::Journal;
 
