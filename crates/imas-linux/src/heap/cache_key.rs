@@ -16,7 +16,7 @@ use super::window::Window;
 #[derive(Debug)]
 pub(super) struct CacheKeys {
     kind: CacheKey,
-    /// Of random ones, in their order.
+    /// Random words, in their order.
     words: Vec<u64>,
 }
 

@@ -66,7 +66,7 @@ const RESTARTED: [&str; 6] = ["read", "recv", "accept", "wait4", "waitid", "mq_r
 const OLDEST: [&str; 4] = ["poll", "select", "epoll_wait", "pause"];
 const NOT_JUDGED: [&str; 2] = ["io_getevents", "futex"];
 
-/// Those that there are on this processor.
+/// Kinds that there are on this processor.
 fn here(kinds: &'static [&'static str]) -> impl Iterator<Item = &'static str> {
     kinds.iter().copied().filter(|kind| cfg!(target_arch = "x86_64") || !OLDEST.contains(kind))
 }

@@ -80,7 +80,7 @@ struct Request<'a> {
 }
 
 impl Request<'_> {
-    /// The same start of that executable. One that executes itself without libc goes round the guard, which would
+    /// Request for that executable, else the same. One that executes itself without libc goes round the guard, which would
     /// give the variables to its own file alone.
     fn of(self, executable: &ExecutableFacts) -> Self {
         if executable.execs_itself { Self { reach: Reach::Children, ..self } } else { self }
