@@ -133,7 +133,7 @@ pub struct TrimHistory {
     sums: TrimSums,
 }
 
-/// What is known of one process.
+/// Facts about one process.
 #[derive(Debug, Clone, Copy)]
 struct Known {
     pause: Duration,

@@ -116,7 +116,7 @@ impl Kubectl {
     }
 }
 
-/// What a container prints; an error where that is too much.
+/// Output of a container; an error where it is too much.
 fn all_of_it(pipe: Option<impl Read>) -> Result<String> {
     let mut bytes = Vec::new();
     pipe.context("kubectl without an output")?.take(MOST_OF_CONTAINER).read_to_end(&mut bytes)?;

@@ -10,7 +10,7 @@ use crate::cli::DaemonsetArgs;
 const NAMESPACE: &str = "\"imas-node\"";
 const IMAGE: &str = "\"IMAGE\"";
 
-/// What differs where pods are trimmed.
+/// Differences where pods are trimmed.
 const WITH_TRIMS: [(&str, &str); 5] = [
     ("It changes nothing, stops no\n# process, and has no right on the apiserver.", OF_TRIMS),
     ("# - the user root with two capabilities alone.", "# - the user root with three capabilities alone."),

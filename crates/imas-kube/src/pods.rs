@@ -32,7 +32,7 @@ pub(crate) struct Pod {
     pub(crate) left_alone: Option<String>,
     /// Name of the container that is meant.
     pub(crate) container: String,
-    /// What the container preloads, where it has our libraries.
+    /// Preloads of the container, where it has our libraries.
     pub(crate) preload: Option<String>,
     /// The process that lacks the candidate, where somebody looked into the pod.
     pub(crate) lacks: Option<String>,
@@ -150,7 +150,7 @@ fn container_with_libraries(pod: &Value) -> Option<&str> {
     pod["spec"]["containers"].as_array()?.iter().find(has_mount)?["name"].as_str()
 }
 
-/// What a container preloads; `None` where that is not stated.
+/// Preloads of a container; `None` where they are not stated.
 fn preload<'a>(pod: &'a Value, container: &str) -> Option<&'a str> {
     named(&named(&pod["spec"]["containers"], container)?["env"], "LD_PRELOAD")?["value"].as_str()
 }

@@ -58,7 +58,7 @@ pub fn from_outside(pid: u32) -> Result<FromOutside> {
 /// Does the same by this reader; `owner` is who answers for the process.
 ///
 /// # Errors
-/// As [`from_outside`].
+/// The trim of [`from_outside`].
 pub(crate) fn from_outside_by(reader: &mut ForeignReader, pid: u32, owner: u64) -> Result<FromOutside> {
     let what = (Finding::TrimFromOutside, outside_text_of as foreign_process::OwnAnswer);
     parsed_outside(&reader.find_out(pid, what, || Some(owner))?)

@@ -10,7 +10,7 @@ use crate::foreign_process::ForeignReader;
 use crate::process_trim::{Done, FromOutside, from_outside_by};
 use crate::{process, process_heaps};
 
-/// What came of the turn of a process.
+/// Result of the turn of a process.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TurnTaken {
     /// Identity of the process.

@@ -45,7 +45,7 @@ fn number_of(name: &str, place: &str) -> Option<u32> {
     line?.trim().parse().ok()
 }
 
-/// Tries the calls that malloc_trim makes. The one at its end is that of every signal handler.
+/// Tries the calls that malloc_trim makes. Its last one is made after every signal handler, so it is not tried.
 fn lets_calls_pass() -> bool {
     let (readable, private) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     // SAFETY: a new mapping of no file, at an address of the kernel's choice, that nobody else knows.

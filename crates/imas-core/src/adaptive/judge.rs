@@ -276,7 +276,7 @@ impl<'a> Judge<'a> {
         self.belief(i, self.board.system).mean
     }
 
-    /// What is expected of a candidate's difference to `system` on an axis before its first round.
+    /// Expectation of a candidate's difference to `system` on an axis before its first round.
     fn prior(&self, i: usize, axis: usize) -> Belief {
         Belief::usual(if i == self.board.system { 0.0 } else { self.apart[axis] })
     }

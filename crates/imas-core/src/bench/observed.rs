@@ -36,7 +36,7 @@ impl Observed {
         (runs, comparison)
     }
 
-    /// What the runs so far say, and whether more rounds would change the answer.
+    /// Result of the runs so far, and whether more rounds would change the answer.
     #[must_use]
     pub fn look(self, options: &Options) -> (Comparison, LookOutcome) {
         let Self { mut runs, counted, .. } = self;

@@ -9,7 +9,7 @@ use crate::runtime::{FoundRuntime, Runtime, RuntimeEntry, VersionRange};
 
 /// JVMs that describe their flags in a form that the library reads.
 const DESCRIBED: &str = ">=17";
-/// What an option that sets a flag begins with.
+/// Begin of an option that sets a flag.
 const OPTION: &str = "-XX:";
 
 /// The candidate with its options as flags, if the JVM that was found has them described and each option is one. `yields_to`:

@@ -58,7 +58,7 @@ pub(crate) struct Shortage {
     counts: DaemonCounters,
 }
 
-/// What a round waits for.
+/// Events that a round waits for.
 #[derive(Debug)]
 enum Step {
     /// The processes that are large enough. This thread knows who answers for them.

@@ -43,7 +43,7 @@ pub(crate) struct Trims {
     running: Option<Step>,
 }
 
-/// What a round waits for.
+/// Events that a round waits for.
 #[derive(Debug)]
 enum Step {
     /// How all processes are. This thread knows who answers for them.
