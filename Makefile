@@ -113,6 +113,7 @@ lint: ## formatting, clippy, documentation, scripts, cycles of modules, what may
 	@packaging/houses --self-test
 	@packaging/houses
 	@packaging/bill --self-test
+	@packaging/release --self-test
 	@packaging/bundled
 	@packaging/lowest-glibc --self-test
 	@packaging/lowest-glibc

@@ -30,7 +30,7 @@ UNIT = pathlib.Path("/usr/lib/systemd/system/imasd.service")
 TIMEOUT_S = 120
 # A start takes no longer, beside an attack too.
 START_S = 5
-# The promise, in MB of resident memory: SPECIFICATION.md.
+# The promise, in MB of resident memory: docs/figures.md.
 MOST_MB = 20
 # Real users of the namespace. Mallory attacks; Alice only works.
 USERS = {"mallory": 2001, "alice": 2002, "bob": 2003}
