@@ -122,7 +122,7 @@ lint: ## formatting, clippy, documentation, scripts, cycles of modules, what may
 fmt: ## format all Rust code
 	$(CARGO) fmt --all
 
-bench: build ## the figures of SPECIFICATION.md, printed as ratios with their spread
+bench: build ## the figures of docs/figures.md, printed as ratios with their spread
 	@bench/all $(IMAS)
 
 STUDY ?= build/study
@@ -161,7 +161,7 @@ uninstall: ## remove the installed files
 # The pages of results are made by the laboratory where it runs; a build for another machine takes those that are there.
 RESULTS := $(if $(CROSS),,results)
 
-.PHONY: deb rpm tarball system-test
+.PHONY: deb rpm tarball release release-files system-test
 deb: all $(RESULTS) musl ## Debian packages, in build/package (ARCH=arm64: for that machine)
 	@packaging/package deb $(IMAS)
 
@@ -170,6 +170,18 @@ rpm: all $(RESULTS) musl ## RPM packages, in build/package
 
 tarball: all $(RESULTS) musl ## what a distribution without a package unpacks in any folder, in build/package
 	@packaging/package tarball $(IMAS)
+
+# This machine first: the laboratory makes the pages of results where it runs.
+release: ## deb, rpm and tarball for amd64 and arm64 with their bills and SHA256SUMS, in build/release; packed twice and compared; upgrade and removal tried (as root)
+	@rm -rf build/release
+	@for arch in $(HOST_ARCH) $(filter-out $(HOST_ARCH),amd64 arm64); do \
+		$(MAKE) --no-print-directory ARCH=$$arch setup release-files || exit 1; done
+	@tests/packages $(TARGET)/release/imas
+	@packaging/release sums
+
+release-files: all $(RESULTS) musl ## those for one machine (ARCH=arm64)
+	@packaging/apt-install packaging/package-packages.txt
+	@packaging/release $(IMAS)
 
 system-test: all ## a booted Debian: install, enable, break, repair, upgrade, remove (as root; about 10 minutes)
 	@packaging/apt-install packaging/package-packages.txt packaging/machine-packages.txt
