@@ -106,8 +106,8 @@ lint: ## formatting, clippy, documentation, scripts, cycles of modules, what may
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --workspace --no-deps --document-private-items --locked
 	@packaging/lint-scripts
-	@packaging/prose-width --self-test
-	@packaging/prose-width
+	@packaging/prose --self-test
+	@packaging/prose
 	@packaging/module-cycles --self-test
 	@for house in crates lab fleet; do packaging/module-cycles $$house || exit 1; done
 	@packaging/houses --self-test
