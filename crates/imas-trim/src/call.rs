@@ -26,8 +26,6 @@ const BETWEEN_LOCKS: Duration = Duration::from_micros(20);
 const JUST_BEGUN: Duration = Duration::from_millis(5);
 /// Most arenas whose locks are looked at.
 const MOST_ARENAS: usize = 4096;
-/// All signals. The kernel leaves SIGKILL and SIGSTOP out.
-const ALL_SIGNALS: u64 = u64::MAX;
 
 /// Does what [`crate::trim`] says, with every request of ptrace in a thread of its own: when that ends, the kernel lets
 /// go whatever it traced.
@@ -186,8 +184,9 @@ impl Procedure {
         };
         let written =
             memory.write(laid.address, &laid.bytes).and_then(|()| tracee.set_registers(&laid.registers));
-        // A handler that allocates must not run on top of malloc_trim. The frame has the thread's own mask.
-        written.and_then(|()| tracee.block(ALL_SIGNALS)).and_then(|()| tracee.go_on())?;
+        // The first frame blocks all signals while malloc_trim runs, for a handler might allocate. Here they are blocked
+        // before that, so that a handler runs behind the second one. Either frame brings a mask, also when we are killed here.
+        written.and_then(|()| tracee.block(frame::ALL_SIGNALS)).and_then(|()| tracee.go_on())?;
         let done = Done {
             thread: tid,
             call: waiting.call.number,

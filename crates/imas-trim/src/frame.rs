@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The signal frame into which malloc_trim returns, as the kernel lays it on the stack before a handler runs and
-//! reads it again at `rt_sigreturn`; and what else differs between processors, a file for each.
+//! Two signal frames, as the kernel lays one on the stack before a handler runs and reads it again at `rt_sigreturn`; and
+//! what else differs between processors, a file for each.
+//!
+//! The thread begins with `rt_sigreturn`: from the first frame the kernel takes the entry of malloc_trim and the mask
+//! that blocks all signals, in one step. malloc_trim returns into the second one, which has what the thread had.
 //!
 //! Only numbers are computed here; nothing is written.
 
@@ -19,6 +22,8 @@ pub(crate) use x86_64::*;
 pub(crate) const RECORD: usize = 0xb00;
 /// Flags of an alternative stack that the kernel refuses, so that the thread's own stays as it is.
 const NO_CHANGE: u64 = 0x7ff;
+/// All signals. The kernel leaves SIGKILL and SIGSTOP out.
+pub(crate) const ALL_SIGNALS: u64 = u64::MAX;
 
 /// A thread that was interrupted in its call.
 #[derive(Debug)]
@@ -42,7 +47,7 @@ pub(crate) struct Before<'a> {
     pub(crate) blocked: u64,
 }
 
-/// Bytes to lay on the stack, and the registers with which malloc_trim begins.
+/// Bytes to lay on the stack, and the registers with which the thread enters `rt_sigreturn`, and then malloc_trim.
 #[derive(Debug)]
 pub(crate) struct Laid {
     /// Address of the first of `bytes`: the lowest that is written.

@@ -7,7 +7,7 @@
 
 use std::io::Result;
 
-use super::{Before, Interrupted, Laid, NO_CHANGE, RECORD};
+use super::{ALL_SIGNALS, Before, Interrupted, Laid, NO_CHANGE, RECORD};
 use crate::trace::{Registers, Tracee};
 use crate::waits::{Call, EINTR, is_interrupted};
 
@@ -24,6 +24,8 @@ const REGISTERS: usize = 32 * 16;
 const HEAD: usize = 16 + 5 + 16 + 1 + 36;
 /// Bytes of `rt_sigframe`: its records have 4096.
 const FRAME: usize = HEAD * 8 + 4096;
+/// Bytes of a frame that the kernel reads: behind the vector registers is an empty record, the last one.
+const READ: usize = HEAD * 8 + VECTORS + 16;
 /// Bytes of the instruction for system calls.
 pub(crate) const SYSCALL: [u8; 4] = [0x01, 0x00, 0x00, 0xd4];
 /// Bits of the guarded stack: it is enabled.
@@ -106,30 +108,38 @@ pub(crate) fn left(registers: &Registers, interrupted: &Registers) -> Option<Reg
 
 /// Most bytes that [`lay`] takes below the stack pointer.
 pub(crate) fn room(_: usize) -> u64 {
-    FRAME as u64 + 16
+    (READ + FRAME) as u64 + 16
 }
 
-/// The frame. None where the vector registers make no sense.
+/// The two frames. None where the vector registers make no sense.
 pub(crate) fn lay(before: &Before<'_>, malloc_trim: u64, sigreturn: u64) -> Option<Laid> {
-    let vectors = before.extended.get(..REGISTERS)?;
-    let status_and_control = before.extended.get(REGISTERS..REGISTERS + 8)?;
-    let address = before.registers.sp.checked_sub(FRAME as u64)? & !15;
-    let r = &before.registers;
+    let vectors = before.extended.get(..REGISTERS + 8)?;
+    let at_return = before.registers.sp.checked_sub(FRAME as u64)? & !15;
+    let address = at_return.checked_sub(READ as u64)?;
+    let mut begin = Registers { pc: malloc_trim, sp: at_return, ..before.registers };
+    begin.regs[0] = 0;
+    begin.regs[30] = sigreturn;
+    let mut bytes = frame(&begin, ALL_SIGNALS, vectors);
+    bytes.resize(READ, 0);
+    bytes.extend(frame(&before.registers, before.blocked, vectors));
+    bytes.resize(READ + FRAME, 0);
+    let registers = Registers { pc: sigreturn, sp: address, ..begin };
+    Some(Laid { address, bytes, registers })
+}
+
+/// A frame up to its vector registers.
+fn frame(r: &Registers, blocked: u64, vectors: &[u8]) -> Vec<u8> {
     let mut words = vec![0; 16];
-    words.extend([0, 0, 0, NO_CHANGE, 0, before.blocked]);
+    words.extend([0, 0, 0, NO_CHANGE, 0, blocked]);
     words.resize(16 + 5 + 16 + 1, 0);
     words.push(0);
     words.extend(r.regs);
     words.extend([r.sp, r.pc, r.pstate, 0]);
     words.push(SIGN);
     let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-    bytes.extend(status_and_control);
-    bytes.extend(vectors);
-    bytes.resize(FRAME, 0); // a record of nothing is the last one
-    let mut registers = Registers { pc: malloc_trim, sp: address, ..*r };
-    registers.regs[0] = 0;
-    registers.regs[30] = sigreturn;
-    Some(Laid { address, bytes, registers })
+    bytes.extend(&vectors[REGISTERS..]);
+    bytes.extend(&vectors[..REGISTERS]);
+    bytes
 }
 
 #[cfg(test)]
@@ -159,9 +169,14 @@ mod tests {
             let laid = lay(&before, 0x7f01, 0x7f02).unwrap();
             prop_assert!(laid.address + laid.bytes.len() as u64 <= stack && laid.address.is_multiple_of(16));
             prop_assert!(stack - laid.address <= RED_ZONE + room(528));
-            prop_assert_eq!((laid.registers.sp, laid.registers.pc, laid.registers.regs[30]), (laid.address, 0x7f01, 0x7f02));
-            prop_assert_eq!(laid.registers.regs[0], 0);
-            let context = size_of::<libc::siginfo_t>();
+            prop_assert_eq!((laid.registers.sp, laid.registers.pc), (laid.address, 0x7f02));
+            // In the first frame: malloc_trim with its stack, and with all signals blocked.
+            let second = laid.address + READ as u64;
+            prop_assert_eq!((word(&laid, 8 * 70), word(&laid, 8 * 71), second % 16), (second, 0x7f01, 0));
+            prop_assert_eq!((word(&laid, 8 * 39), word(&laid, 8 * 69)), (0, 0x7f02));
+            prop_assert_eq!((word(&laid, 8 * 21), word(&laid, 8 * HEAD)), (u64::MAX, SIGN));
+            prop_assert_eq!(word(&laid, READ - 16), 0);
+            let context = READ + size_of::<libc::siginfo_t>();
             let of = |offset| word(&laid, context + offset);
             let machine = std::mem::offset_of!(libc::ucontext_t, uc_mcontext);
             prop_assert_eq!(of(std::mem::offset_of!(libc::ucontext_t, uc_sigmask)), seed);

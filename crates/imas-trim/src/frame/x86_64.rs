@@ -3,7 +3,7 @@
 
 use std::io::Result;
 
-use super::{Before, Interrupted, Laid, NO_CHANGE};
+use super::{ALL_SIGNALS, Before, Interrupted, Laid, NO_CHANGE};
 use crate::trace::{Registers, Tracee};
 use crate::waits::{Call, EINTR, RESTART_BLOCK, RESTART_UNLESS_HANDLED, is_interrupted};
 
@@ -91,10 +91,10 @@ pub(crate) fn left(registers: &Registers, _: &Registers) -> Option<Registers> {
 
 /// Most bytes that [`lay`] takes below the red zone.
 pub(crate) fn room(extended: usize) -> u64 {
-    (extended + FRAME + 256) as u64
+    (extended + 2 * FRAME + 256) as u64
 }
 
-/// The frame. None where the extended registers make no sense.
+/// The two frames. None where the extended registers make no sense.
 pub(crate) fn lay(before: &Before<'_>, malloc_trim: u64, sigreturn: u64) -> Option<Laid> {
     let mut extended = before.extended.to_vec();
     let size = u32::try_from(extended.len()).ok().filter(|size| *size as usize >= LEAST_EXTENDED)?;
@@ -110,31 +110,33 @@ pub(crate) fn lay(before: &Before<'_>, malloc_trim: u64, sigreturn: u64) -> Opti
 
     let at_extended = before.registers.rsp.checked_sub(RED_ZONE + extended.len() as u64)? & !63;
     // On entry of a function the stack pointer is 8 below a multiple of 16.
-    let address = (at_extended.checked_sub(FRAME as u64 + 16)? & !15).checked_sub(8)?;
-    let mut bytes = context(before, sigreturn, at_extended);
-    bytes.resize(usize::try_from(at_extended - address).ok()?, 0);
-    bytes.extend(extended);
-    let registers = Registers {
+    let at_return = (at_extended.checked_sub(FRAME as u64 + 16)? & !15).checked_sub(8)?;
+    let address = at_return.checked_sub(FRAME as u64)?;
+    let begin = Registers {
         rip: malloc_trim,
-        rsp: address,
+        rsp: at_return,
         rdi: 0,
         rax: 0,
-        orig_rax: u64::MAX,
         eflags: before.registers.eflags & !0x400, // functions begin with the direction flag clear
         ..before.registers
     };
+    let mut bytes = context(&begin, ALL_SIGNALS, sigreturn, at_extended);
+    bytes.extend(context(&before.registers, before.blocked, sigreturn, at_extended));
+    bytes.resize(usize::try_from(at_extended - address).ok()?, 0);
+    bytes.extend(extended);
+    // The kernel looks for the frame one word below the stack pointer: a return has taken that word.
+    let registers = Registers { rip: sigreturn, rsp: address + 8, orig_rax: u64::MAX, ..begin };
     Some(Laid { address, bytes, registers })
 }
 
-fn context(before: &Before<'_>, sigreturn: u64, at_extended: u64) -> Vec<u8> {
-    let r = &before.registers;
+fn context(r: &Registers, blocked: u64, sigreturn: u64, at_extended: u64) -> Vec<u8> {
     let segments = r.cs & 0xffff | (r.ss & 0xffff) << 48;
     let mut words = vec![sigreturn, CONTEXT_FLAGS, 0, 0, NO_CHANGE, 0];
     words.extend([r.r8, r.r9, r.r10, r.r11, r.r12, r.r13, r.r14, r.r15]);
     words.extend([r.rdi, r.rsi, r.rbp, r.rbx, r.rdx, r.rax, r.rcx, r.rsp, r.rip, r.eflags]);
     words.extend([segments, 0, 0, 0, 0, at_extended]);
     words.extend([0; 8]);
-    words.push(before.blocked);
+    words.push(blocked);
     words.extend([0; 16]);
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
@@ -195,17 +197,19 @@ mod tests {
             let end = laid.address + laid.bytes.len() as u64;
             prop_assert!(end <= stack - RED_ZONE);
             prop_assert!(stack - laid.address <= RED_ZONE + room(extended));
-            prop_assert_eq!((laid.registers.rsp, laid.registers.rip), (laid.address, 0x7f01));
-            prop_assert_eq!((laid.registers.rsp + 8) % 16, 0);
-            prop_assert_eq!(word(&laid, 0), 0x7f02);
-            let at_extended = word(&laid, 8 * 29);
-            prop_assert_eq!(at_extended % 64, 0);
-            prop_assert!(at_extended >= laid.address + FRAME as u64 && at_extended < end);
+            prop_assert_eq!((laid.registers.rsp, laid.registers.rip), (laid.address + 8, 0x7f02));
+            // In the first frame: malloc_trim with its stack, and with all signals blocked.
+            prop_assert_eq!((word(&laid, 8 * 22), word(&laid, 8 * 38)), (0x7f01, u64::MAX));
+            prop_assert_eq!((word(&laid, 8 * 21), word(&laid, 8 * 14)), (laid.address + FRAME as u64, 0));
+            prop_assert_eq!((laid.address + FRAME as u64 + 8) % 16, 0);
+            let second = |number: usize| word(&laid, FRAME + 8 * number);
+            prop_assert_eq!(second(0), 0x7f02);
+            let at_extended = second(29);
+            prop_assert_eq!((at_extended % 64, word(&laid, 8 * 29)), (0, at_extended));
+            prop_assert!(at_extended >= laid.address + 2 * FRAME as u64 && at_extended < end);
             // The mask behind the context, and the registers in the kernel's order.
-            prop_assert_eq!(word(&laid, 8 * 38), seed);
-            prop_assert_eq!(word(&laid, 8 * 21), registers.rsp);
-            prop_assert_eq!(word(&laid, 8 * 22), registers.rip);
-            prop_assert_eq!(word(&laid, 8 * 19), registers.rax);
+            prop_assert_eq!(second(38), seed);
+            prop_assert_eq!((second(21), second(22), second(19)), (registers.rsp, registers.rip, registers.rax));
             let state_at = usize::try_from(at_extended - laid.address).unwrap();
             prop_assert_eq!(&laid.bytes[state_at..state_at + SOFTWARE], &state[..SOFTWARE]);
             prop_assert_eq!(&laid.bytes[state_at + 512..state_at + extended], &state[512..]);

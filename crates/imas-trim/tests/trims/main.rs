@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout, reason = "figures of the tests")]
 
 mod confined;
+mod killed;
 mod program;
 mod storms;
 mod waits;

@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 /// Offset of `next` in an arena of glibc 2.27 to 2.42.
 pub(crate) const NEXT: u64 = 0x870;
-const BOUNDS: TrimTime = TrimTime { find: Duration::from_secs(60), end: Duration::from_secs(60) };
+pub(crate) const BOUNDS: TrimTime = TrimTime { find: Duration::from_secs(60), end: Duration::from_secs(60) };
 
 /// Compiles a program of the folder of tests.
 pub(crate) fn compiled(folder: &Path, name: &str) -> PathBuf {
@@ -53,6 +53,14 @@ pub(crate) struct Seen {
     pub(crate) took: Duration,
     /// Calls of malloc_trim during it.
     pub(crate) trims: u32,
+}
+
+/// The first bytes of code of a process.
+pub(crate) fn code_at(pid: u32, address: u64) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    let memory = std::fs::File::open(format!("/proc/{pid}/mem")).unwrap();
+    memory.read_exact_at(&mut bytes, address).unwrap();
+    bytes
 }
 
 static STARTED: AtomicU32 = AtomicU32::new(0);
@@ -103,13 +111,8 @@ impl Program {
         let words: Vec<&str> = line.split_whitespace().collect();
         let [trim, sigreturn, arena, thread, call] = words[..] else { panic!("{command:?}: {line}") };
         let (pid, thread) = numbers(&child, thread.parse().unwrap());
-        let memory = std::fs::File::open(format!("/proc/{pid}/mem")).unwrap();
         let address = |word: &str| u64::from_str_radix(&word[2..], 16).unwrap();
-        let code = |word: &str| {
-            let mut bytes = [0; 16];
-            memory.read_exact_at(&mut bytes, address(word)).unwrap();
-            (address(word), bytes)
-        };
+        let code = |word: &str| (address(word), code_at(pid, address(word)));
         let (malloc_trim, sigreturn) = (code(trim), code(sigreturn));
         let site = TrimSite { malloc_trim, sigreturn, first_arena: address(arena), next: NEXT };
         let call = call.to_owned();
@@ -122,7 +125,7 @@ impl Program {
         done
     }
 
-    fn is_traced(&self) -> bool {
+    pub(crate) fn is_traced(&self) -> bool {
         let status =
             std::fs::read_to_string(format!("/proc/{}/task/{}/status", self.pid, self.thread)).unwrap();
         !status.contains("TracerPid:\t0\n")
