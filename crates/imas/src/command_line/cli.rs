@@ -22,7 +22,7 @@ use crate::command_line::service_args::{ApplyArgs, EnvArgs, TrimArgs, UnapplyArg
     version,
     about,
     max_term_width = 100,
-    after_help = "Examples:\n  imas bench -- sqlite3 :memory: '.read work.sql'   measure it under every candidate\n  imas run -- redis-server                          learn while it works, then run it on the best\n  imas explain redis-server                         what was chosen, why, and how to undo it"
+    after_help = "Examples:\n  imas explain --pid 812                            where its memory is, and what is free\n  imas bench -- sqlite3 :memory: '.read work.sql'   measure it under every candidate\n  imas run -- redis-server                          learn while it works, then run it on the best\n  imas explain redis-server                         what was chosen, why, and how to undo it"
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -31,10 +31,39 @@ pub(crate) struct Cli {
     pub(crate) places: Places,
 }
 
+/// The verbs that `imas --help` shows, by what somebody has in hand. The others belong to one of these, whose help
+/// names them.
+const GROUPS: [(&str, &[&str]); 5] = [
+    ("A running process", &["explain", "trim", "advise", "top"]),
+    ("One program", &["bench", "run", "show", "pin", "forget", "list"]),
+    ("A service", &["apply", "env", "bundle"]),
+    ("The whole machine", &["system", "status", "serve", "report", "doctor"]),
+    ("Many machines", &["kube", "fleet"]),
+];
+
+/// Text of `imas --help` with the verbs in groups: clap has one heading for all.
+fn in_groups(command: clap::Command) -> clap::Command {
+    let about = |name: &str| {
+        command.find_subcommand(name).and_then(clap::Command::get_about).map(ToString::to_string)
+    };
+    let group = |(title, names): (&str, &[&str])| {
+        let verbs = names.iter().map(|name| format!("\n  {name:<8}  {}", about(name).unwrap_or_default()));
+        format!("{title}:{}\n\n", verbs.collect::<String>())
+    };
+    let groups: String = GROUPS.into_iter().map(group).collect();
+    let shown = |name: &str| GROUPS.iter().any(|(_, names)| names.contains(&name));
+    let verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set()).map(clap::Command::get_name);
+    let others: Vec<_> = verbs.filter(|name| !shown(name)).collect();
+    let also = format!("Also {}. Each verb has --help and a man page.", others.join(", "));
+    let text =
+        format!("{{about}}\n\nUsage: {{usage}}\n\n{groups}{also}\n\nOptions:\n{{options}}{{after-help}}");
+    command.help_template(text)
+}
+
 impl Cli {
     /// All that may be typed.
     pub(crate) fn definition() -> clap::Command {
-        with_negative_numbers(crate::command_line::examples::add(Self::command()))
+        with_negative_numbers(crate::command_line::examples::add(in_groups(Self::command())))
     }
 
     /// From the words of the command line.
@@ -50,11 +79,11 @@ pub(crate) enum Command {
     Bench(BenchArgs),
     /// Start a program under the candidate decided for it; a trial when one is due
     Run(RunArgs),
-    /// The candidates of this machine, and why those that cannot be used cannot
+    /// The candidates of this machine, and why some cannot be used
     List(ListArgs),
     /// What is known of a program, or of all
     Show(ShowArgs),
-    /// Why a program starts under its candidate
+    /// Where a process's memory is (--pid); why a program starts under its candidate
     Explain(ExplainArgs),
     /// Start a program under one candidate from now on, whatever is measured
     Pin(PinArgs),
@@ -69,7 +98,7 @@ pub(crate) enum Command {
     Harvest(JsonArgs),
     /// Allow an allocator again that imasd has disabled for everybody
     Unblock(UnblockArgs),
-    /// What imasd does and knows, and what really serves in the running processes
+    /// What imasd does, and what really serves the running processes
     Status(StatusArgs),
     /// Running processes that would gain from a restart, and how much
     Advise(JsonArgs),
@@ -77,31 +106,31 @@ pub(crate) enum Command {
     Apply(ApplyArgs),
     /// Take away what `apply` wrote
     Unapply(UnapplyArgs),
-    /// Ask running processes to give their free memory back now
+    /// Let running processes give their free memory back now
     Trim(TrimArgs),
     /// What the watcher of `apply --watch` runs
     #[command(hide = true)]
     WatchUnit { unit: String },
-    /// Print what to set for a candidate: for a shell, systemd, an image, compose or Kubernetes
+    /// Print what to set for a candidate: in a shell, systemd, an image, compose, Kubernetes
     Env(EnvArgs),
-    /// Put a candidate with all that it needs into one folder, for an image or a read-only volume
+    /// Put a candidate with all that it needs into one folder, for an image
     Bundle(BundleArgs),
-    /// Check what IMAS needs of this machine, and say what to do where something is missing
+    /// What this machine lacks for IMAS, and what to do about it
     Doctor(DoctorArgs),
     /// Every program of this machine on its allocator: enable, disable, status, verify
     System(crate::system::SystemArgs),
     /// What is known of a program, or of all, as one page for a browser
     Report(ReportArgs),
-    /// Running processes: their allocators, memory and gains, on a terminal; 'imas top --help' has the options
+    /// Running processes on a terminal: allocators, memory, expected gains
     #[command(disable_help_flag = true)]
     Top(ExternalArgs),
-    /// What show, explain and top print, as pages for a browser, and figures for Prometheus; 'imas serve --help' has the options
+    /// What show, explain and top print, as pages for a browser; figures for Prometheus
     #[command(disable_help_flag = true)]
     Serve(ExternalArgs),
-    /// Many hosts learn together: this host's agent, and an operator's view; 'imas fleet --help' has the verbs
+    /// Hosts that learn together: this host's agent, and an operator's view
     #[command(disable_help_flag = true)]
     Fleet(ExternalArgs),
-    /// Pods of a Kubernetes cluster: which get which candidate, and what came of it; 'imas kube --help' has the verbs
+    /// Pods of a Kubernetes cluster: which get which candidate, and what came of it
     #[command(disable_help_flag = true)]
     Kube(ExternalArgs),
     /// Print shell completions
@@ -326,6 +355,22 @@ mod tests {
     #[test]
     fn the_definition_is_sound() {
         Cli::definition().debug_assert();
+    }
+
+    #[test]
+    fn help_fits_one_screen_of_a_hundred_columns_and_has_every_verb() {
+        let mut cli = Cli::definition();
+        let help = cli.render_help().to_string();
+        let shown: Vec<_> = GROUPS.iter().flat_map(|(_, names)| names.iter()).collect();
+        assert!(shown.len() <= 20, "{shown:?}");
+        for verb in cli.get_subcommands().filter(|verb| !verb.is_hide_set()) {
+            let about = verb.get_about().unwrap().to_string();
+            let line = format!("\n  {:<8}  {about}\n", verb.get_name());
+            assert_eq!(help.contains(&line), shown.contains(&&verb.get_name()), "{line}");
+            assert!(help.contains(verb.get_name()), "{}", verb.get_name());
+        }
+        let longest = help.lines().map(|line| line.chars().count()).max().unwrap_or_default();
+        assert!(longest <= 100, "{longest}\n{help}");
     }
 
     #[test]
