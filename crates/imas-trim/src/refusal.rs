@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub enum LeftAlone {
     #[error("it has ended")]
     Ended,
-    #[error("it is stopped, frozen or has ended")]
+    #[error("it did not stand still when asked: it is stopped, frozen or gets no processor")]
     Standing,
     #[error("process {0} traces it: a debugger, strace or a container's sandbox")]
     Traced(u32),
