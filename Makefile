@@ -4,11 +4,11 @@
 PREFIX  ?= /usr/local
 DESTDIR ?=
 CARGO   ?= cargo
-# Where cargo puts its products; the tests and install use it.
+# Where cargo puts its products.
 TARGET  := $(or $(CARGO_TARGET_DIR),target)
 include packaging/arch.mk
-IMAS    := $(RELEASE)/imas
-LAB     := $(RELEASE)/imas-lab
+IMAS    := $(PROGRAMS)/imas
+LAB     := $(PROGRAMS)/imas-lab
 # Packages of cargo that are not the product.
 LAB_CRATES   := -p imas-lab -p imas-simulate -p imas-study -p imas-suite
 FLEET_CRATES := -p imas-fleet -p imas-fleet-agent
@@ -28,7 +28,7 @@ setup-test: setup ## install what the tests need as well
 	@packaging/apt-install packaging/test-packages.txt
 
 # With -j too, the tools are there before they are used.
-ifneq ($(filter demo test test-all,$(MAKECMDGOALS)),)
+ifneq ($(filter demo,$(MAKECMDGOALS)),)
 need-cargo hook record tools contract: | setup
 endif
 
@@ -38,10 +38,10 @@ build: hook record tools allocators contract rust ## build the product and its a
 lab: hook record allocators contract need-cargo ## build the laboratory: imas-lab, the suite, the textbook allocators
 	@$(MAKE) --no-print-directory -C lab/textbook BUILD=$(IMAS_BUILD) $(if $(CROSS),LD=$(CROSS)ld AR=$(CROSS)ar OBJCOPY=$(CROSS)objcopy)
 	@$(MAKE) --no-print-directory -C lab/workloads OUT=$(IMAS_BUILD)/lib/imas/workloads
-	$(CARGO) build --release --locked $(or $(EVERY_CRATE),$(LAB_CRATES))
+	$(CARGO) build --profile $(PROFILE) --locked $(WITH_TESTS) $(or $(EVERY_CRATE),$(LAB_CRATES))
 
 fleet: need-cargo ## build the fleet's agent
-	$(CARGO) build --release --locked $(or $(EVERY_CRATE),$(FLEET_CRATES))
+	$(CARGO) build --profile $(PROFILE) --locked $(WITH_TESTS) $(or $(EVERY_CRATE),$(FLEET_CRATES))
 
 # One selection of crates for all three: cargo compiles a dependency anew for each set of its features.
 all: EVERY_CRATE := --workspace
@@ -69,7 +69,7 @@ contract:
 	@$(MAKE) --no-print-directory -C tests/conformance contract PRODUCTS=$(IMAS_BUILD)/lib/imas/contract
 
 rust: need-cargo
-	$(CARGO) build --release --locked $(EVERY_CRATE)
+	$(CARGO) build --profile $(PROFILE) --locked $(WITH_TESTS) $(EVERY_CRATE)
 
 # What cargo has made for the tests of the product is listed for tests/arm/run.py, which starts them elsewhere.
 rust-tests: need-cargo
@@ -86,11 +86,15 @@ allocators-default: need-cargo
 demo: setup hook record allocators-default contract rust ## build what it needs, measure two real programs: one gains, one does not
 	@bench/demo $(IMAS)
 
-test: setup-test build ## the tests of the product
-	@tests/all $(IMAS)
+# Everything is compiled once, programs and tests alike, in the profile in which an overflow or a broken assumption ends them.
+CHECKED := PROFILE=checked WITH_TESTS=--all-targets
+test: setup-test ## what a change of the product can break on this machine
+	@$(MAKE) --no-print-directory $(CHECKED) build
+	@tests/all $(TARGET)/checked/imas
 
-test-all: setup-test all ## the tests of the product, the laboratory and the fleet
-	@tests/all $(IMAS) all
+test-all: setup-test ## all allocators too, other machines and kernels, the browser, the laboratory, the fleet
+	@$(MAKE) --no-print-directory $(CHECKED) all
+	@tests/all $(TARGET)/checked/imas all
 
 CRATE ?=
 check: need-cargo ## unit tests, without allocators (CRATE=imas-core: of one crate)
@@ -117,7 +121,7 @@ lint: ## formatting, clippy, documentation, scripts, cycles of modules, what may
 	@packaging/bundled
 	@packaging/lowest-glibc --self-test
 	@packaging/lowest-glibc
-	@$(CARGO) run --quiet --release --locked -p imas-source -- check docs/trust.md crates lab fleet
+	@$(CARGO) run --quiet --profile checked --locked -p imas-source -- check docs/trust.md crates lab fleet
 
 fmt: ## format all Rust code
 	$(CARGO) fmt --all
@@ -190,7 +194,7 @@ system-test: all ## a booted Debian: install, enable, break, repair, upgrade, re
 .PHONY: fleet-test
 fleet-test: hook allocators need-cargo ## three real servers, agents, imasd: proofs, kills, partitions, full disks, fan-out, half a million programs (CASES=...; about 20 minutes)
 	$(CARGO) build --release --locked -p imas-fleet-agent -p imas-fleet-test -p imasd
-	@fleet/tests/run $(RELEASE)/imas-fleet $(RELEASE)/imas-fleet-test $(CASES)
+	@fleet/tests/run $(PROGRAMS)/imas-fleet $(PROGRAMS)/imas-fleet-test $(CASES)
 
 .PHONY: arm-test
 arm-test: hook ## the build for arm64 on an emulated machine, with pages of 4, 16 and 64 KiB, and under systemd (as root; most of a day: no processor of that kind is needed)

@@ -13,8 +13,10 @@ $(error imas: ARCH=$(ARCH): there is a build for amd64 and one for arm64)
 endif
 ARCH_MACHINE := $(MACHINE_OF_$(ARCH))
 
+# Cargo's profile of the programs: `release`, or `checked` where they are tested.
+PROFILE := release
 BUILD := build
-RELEASE := $(TARGET)/release
+PROGRAMS := $(TARGET)/$(PROFILE)
 CROSS_PACKAGES :=
 
 ifneq ($(ARCH),$(HOST_ARCH))
@@ -22,7 +24,7 @@ BUILD := build/$(ARCH)
 CROSS := $(ARCH_MACHINE)-linux-gnu-
 CROSS_PACKAGES := packaging/cross-packages-$(ARCH).txt
 RUST_TARGET := $(ARCH_MACHINE)-unknown-linux-gnu
-RELEASE := $(TARGET)/$(RUST_TARGET)/release
+PROGRAMS := $(TARGET)/$(RUST_TARGET)/$(PROFILE)
 
 # It runs the programs where the build needs what they print: man pages and completions.
 export IMAS_RUNNER := qemu-$(ARCH_MACHINE)-static -L /usr/$(ARCH_MACHINE)-linux-gnu
