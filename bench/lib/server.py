@@ -113,7 +113,7 @@ class Server:
             self._must("setup", f"cd {shlex.quote(self.setup)}; {self.recipe['setup']}")
         if "prepare" in self.recipe:
             self._must("prepare", self.recipe["prepare"])
-        own = {name: self._expanded(value) for name, value in self.recipe.get("environment", {}).items()}
+        own = {name: self.expanded(value) for name, value in self.recipe.get("environment", {}).items()}
         self.process = subprocess.Popen(["sh", "-c", f"exec {self.recipe['command']}"], env={**self.environment, **own}, cwd=self.work,
                                         start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                         stderr=subprocess.DEVNULL)
@@ -128,11 +128,12 @@ class Server:
         if ended.status:
             raise Refused(f"{what}: {ended.text.strip()[-300:]}")
 
-    def _expanded(self, text):
+    def expanded(self, text):
+        """The text with the values of the server's variables."""
         return re.sub(r"\$(\w+)", lambda found: self.values.get(found[1], found[0]), text)
 
     def is_ready(self):
-        ready = self._expanded(self.recipe["ready"])
+        ready = self.expanded(self.recipe["ready"])
         if not ready.startswith(("http", "tcp:")):
             return self.line(ready, limit_s=10).status == 0
         try:
