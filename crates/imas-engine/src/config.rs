@@ -14,10 +14,10 @@ use imas_core::adaptive::overrides::{self, ByProgram, Overrides};
 use imas_core::paper::Limits;
 use serde::Deserialize;
 
+use crate::amounts;
 use crate::daemon_status::DaemonStatus;
 use crate::flags::{MemoryLimit, PolicyName, RulesArgs};
 use crate::folders::{self, xdg};
-use crate::seconds;
 
 /// The daemon's own file, unless its status names another.
 const DAEMONS_FILE: &str = "/etc/imas/imasd.toml";
@@ -164,7 +164,7 @@ impl Config {
     /// The settings, if each is in its range, with the paths of programs resolved.
     fn checked(self) -> Result<Self, String> {
         if let Some(retest_s) = self.retest_s {
-            seconds::check("retest_s", retest_s)?;
+            amounts::check_seconds("retest_s", retest_s)?;
         }
         overrides::check(self.overrides, &self.program)?;
         let program = imas_linux::program::by_real_path(self.program);

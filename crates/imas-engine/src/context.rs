@@ -16,11 +16,9 @@ use imas_linux::runtime::{Runtime, RuntimeSettings};
 use imas_store::{Store, StoreError};
 use serde::{Deserialize, Serialize};
 
-use crate::catalogue_files;
 use crate::config::Config;
 use crate::flags::Places;
 use crate::folders;
-use crate::store_place;
 
 /// The store of the whole machine, which imasd keeps.
 const SYSTEM_STORE: &str = "/var/lib/imas/imas.db";
@@ -64,15 +62,15 @@ impl Context {
     /// When the library folder, the store's place or the configuration is not usable.
     pub fn beside(places: &Places, run_dir: &Path) -> Result<Self> {
         let lib_dir = lib_dir(places.lib_dir.as_deref())?;
-        catalogue_files::added_files().iter().try_for_each(|file| folders::check(file))?;
+        folders::added_catalogues().iter().try_for_each(|file| folders::check(file))?;
         let config = if places.system { Config::of_the_daemon(run_dir)? } else { Config::read()? };
         let store_path = match places.system {
             true => SYSTEM_STORE.into(),
-            false => store_place::path(places.store.as_deref())?,
+            false => folders::store_path(places.store.as_deref())?,
         };
         let context = Self {
             libraries: Libraries::of(&lib_dir),
-            catalogue: Catalogue::read(&catalogue_files::of_user(&lib_dir)),
+            catalogue: Catalogue::read(&folders::catalogues_of_user(&lib_dir)),
             limits: config.limits(places.retest),
             config,
             store_path,
@@ -100,7 +98,7 @@ impl Context {
         if self.is_by_name() {
             return Ok(());
         }
-        store_place::files(&self.store_path).iter().try_for_each(|file| folders::check(file))
+        folders::store_files(&self.store_path).iter().try_for_each(|file| folders::check(file))
     }
 
     /// Whether the user named the store, or asked for the system's. Its owner is not checked then.
@@ -115,7 +113,7 @@ impl Context {
         let config = Config::default();
         Self {
             libraries: Libraries::of(lib_dir),
-            catalogue: Catalogue::read(&catalogue_files::of_machine(lib_dir)),
+            catalogue: Catalogue::read(&folders::catalogues_of_machine(lib_dir)),
             limits: config.limits(None),
             config,
             store_path: SYSTEM_STORE.into(),
@@ -142,13 +140,13 @@ impl Context {
     /// # Errors
     /// When it cannot be made, or is not this user's alone.
     pub fn page_folder(&self) -> Result<PathBuf, PageFileError> {
-        page::folder_of_store(&store_place::real(&self.store_path))
+        page::folder_of_store(&folders::real_store(&self.store_path))
     }
 
     /// Where that folder is; nothing is made.
     #[must_use]
     pub fn page_place(&self) -> PathBuf {
-        page::place_of_store(&store_place::real(&self.store_path))
+        page::place_of_store(&folders::real_store(&self.store_path))
     }
 
     /// What the store holds, in memory: for commands that only read. Empty where there is none.
@@ -223,14 +221,14 @@ impl Context {
     /// When the catalogue has none; the error lists the names.
     pub fn candidate(&self, name: &str) -> Result<&CatalogueCandidate> {
         self.catalogue.find(name).ok_or_else(|| {
-            if let Some(instead) = crate::suggestion::in_place_of(name) {
+            if let Some(instead) = crate::candidates::in_place_of(name) {
                 return Hinted::error(
                     format!("{name}: no longer a candidate: no command that was measured gained by it"),
                     format!("use {instead}; docs/runtimes.md has the figures"),
                 );
             }
             let known: Vec<_> = self.catalogue.all().map(|c| c.name.as_str()).collect();
-            let meant = crate::suggestion::nearest(name, known.iter().copied());
+            let meant = crate::candidates::nearest(name, known.iter().copied());
             let meant = meant.map_or_else(String::new, |meant| format!("did you mean {meant}? "));
             let name = if name.is_empty() { "''" } else { name };
             Hinted::error(

@@ -30,7 +30,7 @@ pub struct Places {
     #[arg(skip)]
     pub store_named: bool,
     /// Seconds between two tests of one candidate [default: 3600]
-    #[arg(long, global = true, env = "IMAS_RETEST", value_name = "SECONDS", value_parser = crate::seconds::parse)]
+    #[arg(long, global = true, env = "IMAS_RETEST", value_name = "SECONDS", value_parser = crate::amounts::seconds)]
     pub retest: Option<f64>,
 }
 
@@ -190,7 +190,7 @@ fn without_wrong_variables(command: clap::Command) -> clap::Command {
     let policies = PolicyName::value_variants().iter().filter_map(ValueEnum::to_possible_value);
     let policies: Vec<_> = policies.map(|policy| policy.get_name().to_owned()).collect();
     let checks: [(&str, &str, Result<(), String>); 2] = [
-        ("retest", "IMAS_RETEST", wrong(crate::seconds::parse, "IMAS_RETEST")),
+        ("retest", "IMAS_RETEST", wrong(crate::amounts::seconds, "IMAS_RETEST")),
         (
             "policy",
             "IMAS_POLICY",

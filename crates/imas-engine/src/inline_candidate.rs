@@ -10,8 +10,8 @@ use anyhow::Result;
 use imas_cli::message::Hinted;
 use imas_linux::catalogue::{CatalogueCandidate, SYSTEM};
 
+use crate::candidates::nearest;
 use crate::context::Context;
-use crate::suggestion::nearest;
 use settings::Settings;
 
 /// Sign between the allocator and its settings.

@@ -40,13 +40,13 @@ pub struct ExecutableFacts {
     pub unfit: Option<String>,
     /// Hexadecimal; empty if it has none.
     pub build_id: String,
-    /// Functions of libc that it, or a library that it is linked with, defines ([`crate::wrapped`]).
+    /// Functions of libc that it, or a library that it is linked with, defines ([`crate::runtime_command`]).
     pub defines: Vec<String>,
     /// Language runtimes that the executable is, or has inside.
     #[serde(default)]
     pub runtimes: Vec<FoundRuntime>,
     /// Whether an allocator that is built for musl may be preloaded, where `unfit` says that none of ours may
-    /// ([`crate::musl`]).
+    /// ([`crate::runtime_command`]).
     #[serde(default)]
     pub fits_musl: bool,
     /// Whether it replaces itself by another program without libc.

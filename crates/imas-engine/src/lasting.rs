@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A candidate for something that lasts: a service, a container, the pods of a workload.
+//! A candidate for something that lasts: a service, a container, the pods of a workload. Settings of a runtime are
+//! variables there; nothing is put behind the name of a program.
 
 use std::path::Path;
 
 use anyhow::Result;
 use imas_cli::message::Hinted;
 use imas_linux::catalogue::CatalogueCandidate;
+use imas_linux::elf;
 use imas_linux::environment::{
     Injection, Libraries, Mode, Reach, UnusablePath, Variables, has_hidden_settings,
 };
-use imas_linux::{elf, host};
+use imas_linux::host;
+use imas_linux::runtime::{
+    Delivery, FoundRuntime, Runtime, RuntimeEntry, RuntimeSettings, VersionRange, limit,
+};
+use imas_linux::runtime_start::{StartOfProgram, fitted};
 
 use crate::context::Context;
 use crate::inline_candidate::{has_settings, inline_candidate};
@@ -104,4 +110,162 @@ pub fn can_be_taken(candidate: &CatalogueCandidate) -> Result<()> {
         format!("{name}: its library belongs to the distribution and cannot be taken along"),
         format!("name the allocator that IMAS builds: '{}'", name.trim_start_matches("distro-")),
     ))
+}
+
+// A candidate that is settings of a language runtime, for something that lasts: a unit, an image, a pod. There the
+// settings are variables; nothing is put behind the name of a program.
+
+/// The variable of the JVM for settings that are arguments elsewhere.
+const OF_JVM: &str = "JAVA_TOOL_OPTIONS";
+
+/// The candidate for a program of which its runtime alone is known, with the variables that it has already. A candidate
+/// without a runtime is what it was.
+///
+/// # Errors
+/// If a variable has a value already, or would need to know the memory limit.
+pub fn for_any(candidate: &CatalogueCandidate, environment: &Variables) -> Result<CatalogueCandidate> {
+    if candidate.runtime.is_none() {
+        return Ok(candidate.clone());
+    }
+    let wanted = in_variables(candidate.clone());
+    if let Some((variable, value)) = wanted.environment.iter().find(|(_, value)| limit::is_named(value)) {
+        return Err(Hinted::error(
+            format!(
+                "{}: it depends on the memory limit of the container, which is not known here",
+                candidate.name
+            ),
+            format!("set {variable} yourself: {value}, with the number in place of the braces"),
+        ));
+    }
+    of_version(None, &wanted, environment, None).map_err(|why| {
+        Hinted::error(
+            format!("{} is not offered: {why}", candidate.name),
+            "what you set yourself stays as it is",
+        )
+    })
+}
+
+/// The candidate for an image or a pod, of which nothing is known: variables alone where that is enough.
+///
+/// # Errors
+/// If a variable would need to know the memory limit.
+pub fn for_container(candidate: &CatalogueCandidate) -> Result<CatalogueCandidate> {
+    for_any(candidate, &Variables::new()).map(bare)
+}
+
+/// The candidate for what a wrapper or a start script starts: the version of that is not known. A JVM has a look at its own
+/// words then, where its flags can be set inside it.
+///
+/// # Errors
+/// Why it does not get it, as a clause for people.
+pub fn behind_a_script(
+    candidate: &CatalogueCandidate,
+    environment: &Variables,
+    memory_limit: Option<u64>,
+) -> Result<CatalogueCandidate, String> {
+    const NEWEST: Option<&str> = Some("17+");
+    in_variables_where_needed(candidate, |one| of_version(NEWEST, one, environment, memory_limit))
+}
+
+/// The candidate as `fit` makes it, without arguments: where some are left, those of the JVM become its variable.
+///
+/// # Errors
+/// Why the program does not get it, as a clause for people.
+pub fn in_variables_where_needed(
+    candidate: &CatalogueCandidate,
+    fit: impl Fn(&CatalogueCandidate) -> Result<CatalogueCandidate, String>,
+) -> Result<CatalogueCandidate, String> {
+    let fitted = fit(candidate)?;
+    let has_arguments = fitted.runtime.as_ref().is_some_and(|settings| !settings.arguments.is_empty());
+    if has_arguments { fit(&in_variables(candidate.clone())) } else { Ok(fitted) }
+}
+
+/// The candidate for a program of its runtime, whatever versions it is for.
+fn of_version(
+    version: Option<&str>,
+    candidate: &CatalogueCandidate,
+    environment: &Variables,
+    memory_limit: Option<u64>,
+) -> Result<CatalogueCandidate, String> {
+    let mut candidate = candidate.clone();
+    let Some(settings) = &mut candidate.runtime else { return Ok(candidate) };
+    settings.versions = VersionRange::default();
+    let found = [FoundRuntime {
+        runtime: settings.runtime,
+        by: String::new(),
+        version: version.map(str::to_owned),
+        entry: RuntimeEntry::Own,
+    }];
+    let start = StartOfProgram {
+        found: &found,
+        file: Path::new(""),
+        words: &[],
+        has_files: false,
+        is_by_script: false,
+        unfit: None,
+        environment,
+        memory_limit,
+    };
+    fitted(&candidate, &start).map(left_open)
+}
+
+/// A runtime that reads its variables from the environment itself needs nothing of ours for that.
+#[must_use]
+pub fn left_open(candidate: CatalogueCandidate) -> CatalogueCandidate {
+    let reads_itself = |settings: &RuntimeSettings| settings.runtime.delivery() == Delivery::Open;
+    if candidate.runtime.as_ref().is_some_and(reads_itself) { bare(candidate) } else { candidate }
+}
+
+/// The candidate with nothing of ours loaded where it needs no library: its variables stay in the environment.
+#[must_use]
+pub fn bare(mut candidate: CatalogueCandidate) -> CatalogueCandidate {
+    let loads = candidate.library.is_some() || candidate.give_back;
+    if let Some(settings) = candidate.runtime.as_mut().filter(|_| !loads) {
+        settings.is_bare = true;
+    }
+    candidate
+}
+
+/// The candidate without arguments: those of the JVM are put into its variable.
+fn in_variables(mut candidate: CatalogueCandidate) -> CatalogueCandidate {
+    if let Some(settings) = candidate.runtime.as_mut().filter(|settings| !settings.arguments.is_empty()) {
+        let arguments = std::mem::take(&mut settings.arguments).join(" ");
+        candidate.environment.insert(OF_JVM.to_owned(), arguments);
+    }
+    candidate
+}
+
+/// Whether the runtime prints a line about the settings at each start.
+#[must_use]
+pub fn prints_a_line(candidate: &CatalogueCandidate) -> bool {
+    let has_arguments = |settings: &RuntimeSettings| !settings.arguments.is_empty();
+    candidate.runtime.as_ref().is_some_and(has_arguments) || candidate.environment.contains_key(OF_JVM)
+}
+
+/// Remarks for the user about a candidate in this form.
+#[must_use]
+pub fn remarks(candidate: &CatalogueCandidate) -> Vec<String> {
+    let Some(settings) = &candidate.runtime else { return vec![] };
+    let mut remarks = vec![];
+    if prints_a_line(candidate) {
+        remarks.push(format!(
+            "the JVM prints the line 'Picked up {OF_JVM}: ...' on standard error at each start"
+        ));
+    }
+    let chooses = |options: &String| options.contains("-XX:+Use") && options.contains("GC");
+    if candidate.environment.get(OF_JVM).is_some_and(chooses) {
+        remarks.push(
+            "a JVM that is given another collector too, by JAVA_OPTS or on its command line, does not start"
+                .to_owned(),
+        );
+    }
+    if settings.is_bare || settings.runtime.delivery() == Delivery::Open {
+        let names: Vec<_> = candidate.environment.keys().map(String::as_str).collect();
+        let names = names.join(" and ");
+        if settings.runtime == Runtime::Dotnet {
+            remarks.push(format!("{names} wins over what the application's runtimeconfig.json may set"));
+        }
+        remarks.push(format!("what the program starts in turn inherits {names}"));
+    }
+    remarks
 }

@@ -19,8 +19,7 @@ use imas_linux::{page, plain_file, process};
 use crate::context::Context;
 use crate::daemon_status::{ACCOUNTED, DaemonStatus};
 use crate::inspect::ExecutableFacts;
-use crate::musl;
-use crate::runtime_command::is_served_by_settings;
+use crate::runtime_command::{self, is_served_by_settings};
 use crate::start_plan::StartPlan;
 
 /// Name of the evidence that says why there are no trials.
@@ -42,7 +41,7 @@ pub fn takes(context: &Context, executable: &ExecutableFacts, candidate: &Catalo
     let is_settings = candidate.runtime.is_some() && candidate.library.is_none() && !candidate.give_back;
     candidate.is_system()
         || (is_settings && is_served_by_settings(executable))
-        || (executable.fits_musl && musl::candidate(context, candidate).is_ok())
+        || (executable.fits_musl && runtime_command::candidate_of_musl(context, candidate).is_ok())
 }
 
 /// Why there are no trials of such a program now, as a clause for people; `None` where there are.

@@ -1,16 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A command whose program has a language runtime: which candidates of the runtime it gets, and with what
-//! settings (docs/decisions/0041).
+//! What one program can be given: settings of its language runtime (docs/decisions/0041), allocators that are built for musl,
+//! and no candidate that calls a function which the program defines (docs/decisions/0034).
+
+use std::collections::BTreeSet;
+use std::path::Path;
 
 use imas_linux::catalogue::{Catalogue, CatalogueCandidate};
 use imas_linux::control_group::memory_limit;
-use imas_linux::environment::Variables;
+use imas_linux::elf;
+use imas_linux::environment::{Libraries, Variables};
+use imas_linux::host;
 use imas_linux::program::Command;
 use imas_linux::runtime::{FoundRuntime, RuntimeEntry, only};
 use imas_linux::runtime_start::{Fitted, StartOfProgram, asked_with, fitted, takes};
+use imas_linux::user_preloads;
 use imas_store::Store;
 
-use crate::context::{recalled, remembered};
+use crate::context::{Context, recalled, remembered};
 use crate::inspect::ExecutableFacts;
 
 /// A command with what was found in its executable.
@@ -138,4 +144,151 @@ pub fn of_program<'a>(
     executable: &ExecutableFacts,
 ) -> impl Iterator<Item = &'a CatalogueCandidate> {
     served_runtime(executable).into_iter().flat_map(|found| catalogue.of_runtime(found.runtime))
+}
+
+// Candidates of programs of musl: a guard and allocators of their own. Nothing counts calls there: `imas bench`
+// measures from outside, and so do trials of `imas run` ([`crate::outside`]).
+
+/// Folder with what is built for musl, below the library folder. `make musl` fills it.
+const FOLDER: &str = "musl";
+
+/// Libraries of ours for programs of musl.
+#[must_use]
+pub fn libraries_of_musl(lib_dir: &Path) -> Libraries {
+    Libraries::plain(&lib_dir.join(FOLDER))
+}
+
+/// The candidate as programs of musl get it.
+///
+/// # Errors
+/// Why they do not get it, as a clause for people.
+pub fn candidate_of_musl(
+    context: &Context,
+    candidate: &CatalogueCandidate,
+) -> Result<CatalogueCandidate, String> {
+    in_folder_of_musl(&context.lib_dir, candidate, host::page_bytes())
+}
+
+fn in_folder_of_musl(
+    lib_dir: &Path,
+    candidate: &CatalogueCandidate,
+    page_bytes: u64,
+) -> Result<CatalogueCandidate, String> {
+    let is_built_here = !candidate.added && candidate.needs.is_none() && candidate.runtime.is_none();
+    let file = candidate.library.as_deref().and_then(Path::file_name);
+    let Some(file) = file.filter(|_| is_built_here && !candidate.give_back) else {
+        return Err(format!("{} is for programs of glibc alone", candidate.name));
+    };
+    // What is built for musl is built by the same recipe.
+    if candidate.page_size.is_some_and(|built_for| built_for < page_bytes) {
+        return Err(format!("built for smaller pages than this machine's {page_bytes} bytes"));
+    }
+    let guard = libraries_of_musl(lib_dir).guard;
+    let library = lib_dir.join(FOLDER).join("allocators").join(file);
+    let missing = [&guard, &library].into_iter().find(|file| !file.is_file()).cloned();
+    match missing {
+        Some(missing) => Err(format!("{} is missing ('make musl' builds it)", missing.display())),
+        None => Ok(CatalogueCandidate { library: Some(library), ..candidate.clone() }),
+    }
+}
+
+// Whether a candidate calls a function that a program defines: then the program is left alone under that candidate
+// (docs/decisions/0034).
+
+/// Why the candidate cannot serve a program that defines these functions of libc; `None` when it can.
+///
+/// A library that cannot be read is an obstacle of its own, which others report.
+#[must_use]
+pub fn wrapped_obstacle(candidate: &CatalogueCandidate, defined: &[String]) -> Option<String> {
+    if defined.is_empty() {
+        return None;
+    }
+    let libraries = [candidate.library.as_deref(), candidate.needs.as_deref()];
+    let called: BTreeSet<String> = libraries
+        .into_iter()
+        .flatten()
+        .filter_map(|library| elf::called_by(library).ok())
+        .flatten()
+        .collect();
+    let name = defined.iter().find(|name| called.contains(*name))?;
+    Some(format!(
+        "the program, or a library of it, defines {name}, which this allocator calls: it could be entered a second time and hang"
+    ))
+}
+
+/// Functions that the user's own preloaded libraries define.
+#[must_use]
+pub fn defined_by_preloads(variables: &Variables) -> Vec<String> {
+    let libraries = user_preloads::libraries(variables);
+    libraries.iter().filter_map(|library| elf::defined_by(library).ok()).flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: u64 = 4096;
+
+    #[test]
+    fn only_what_is_built_for_musl_is_given() {
+        let folder = tempfile::tempdir().unwrap();
+        let lib_dir = folder.path();
+        let of = |name: &str, library: Option<&str>| CatalogueCandidate {
+            name: name.into(),
+            library: library.map(|file| lib_dir.join("allocators").join(file)),
+            ..CatalogueCandidate::default()
+        };
+        let jemalloc = of("jemalloc", Some("libjemalloc.so"));
+        let why = in_folder_of_musl(lib_dir, &jemalloc, PAGE).unwrap_err();
+        assert!(why.contains("musl/libimas-guard.so is missing"));
+        let allocators = lib_dir.join("musl/allocators");
+        std::fs::create_dir_all(&allocators).unwrap();
+        std::fs::write(libraries_of_musl(lib_dir).guard, "").unwrap();
+        std::fs::write(allocators.join("libjemalloc.so"), "").unwrap();
+        let given = in_folder_of_musl(lib_dir, &jemalloc, PAGE).unwrap();
+        assert_eq!(given.library, Some(allocators.join("libjemalloc.so")));
+        assert_eq!(given.name, "jemalloc");
+        let hoard = of("hoard", Some("libhoard.so"));
+        assert!(in_folder_of_musl(lib_dir, &hoard, PAGE).unwrap_err().contains("make musl"));
+        let small = CatalogueCandidate { page_size: Some(PAGE), ..jemalloc.clone() };
+        assert!(in_folder_of_musl(lib_dir, &small, PAGE).is_ok());
+        assert!(in_folder_of_musl(lib_dir, &small, 4 * PAGE).unwrap_err().contains("smaller pages"));
+        let trim = CatalogueCandidate { give_back: true, ..jemalloc.clone() };
+        let users = CatalogueCandidate { added: true, ..jemalloc };
+        for of_glibc in [of("glibc:lean", None), of("system", None), trim, users] {
+            let why = in_folder_of_musl(lib_dir, &of_glibc, PAGE).unwrap_err();
+            assert!(why.contains("glibc alone"), "{of_glibc:?}");
+        }
+    }
+
+    fn candidate(library: &str) -> CatalogueCandidate {
+        CatalogueCandidate {
+            name: "c".into(),
+            library: Some(library.into()),
+            ..CatalogueCandidate::default()
+        }
+    }
+
+    #[test]
+    fn what_a_candidate_does_not_call_is_no_obstacle() {
+        let itself = candidate("/proc/self/exe");
+        assert_eq!(wrapped_obstacle(&itself, &[]), None);
+        assert_eq!(wrapped_obstacle(&itself, &["no_such_function".to_owned()]), None);
+        let why = wrapped_obstacle(&itself, &["clock_gettime".to_owned()]);
+        assert!(why.unwrap().contains("defines clock_gettime"), "the standard library calls it");
+        assert_eq!(wrapped_obstacle(&candidate("/no/such/file"), &["mmap".to_owned()]), None);
+        assert_eq!(
+            wrapped_obstacle(&CatalogueCandidate::default(), &["mmap".to_owned()]),
+            None,
+            "settings alone"
+        );
+    }
+
+    #[test]
+    fn a_preload_by_its_bare_name_is_read_and_a_file_that_is_no_library_defines_nothing() {
+        let defined =
+            |list: &str| defined_by_preloads(&Variables::from([("LD_PRELOAD".into(), list.into())]));
+        assert!(defined("libm.so.6").contains(&"cos".to_owned()));
+        assert!(!defined("/no/such/file /etc/passwd").contains(&"cos".to_owned()));
+    }
 }

@@ -1,27 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The state of one program: everything that a decision about it rests on.
+//! The state of one program, everything that a decision about it rests on, and its profile under the installation's settings.
 
 use std::collections::BTreeMap;
 
+use anyhow::Result;
+use imas_core::Candidate;
+use imas_core::History;
+use imas_core::ProfileView;
+use imas_core::TrialRecord;
 use imas_core::adaptive::{HostEvidence, Settings, host_evidence};
 use imas_core::paper::Limits;
 use imas_core::policy::Policy;
 use imas_core::profile::candidates_with_results;
 use imas_core::service_life::UntouchedLife;
-use imas_core::{Candidate, History, ProfileView, TrialRecord};
-use imas_linux::catalogue::Catalogue;
+use imas_linux::catalogue::{Catalogue, CatalogueCandidate};
+use imas_linux::clock::now_unix_s;
 use imas_linux::runtime::FoundRuntime;
 use imas_linux::runtime_start::unasked_obstacle;
+use imas_store::Store;
+use imas_store::StoreError;
 use imas_store::domain::Domain;
 use imas_store::samples::StoredProgram;
-use imas_store::{Store, StoreError};
 
 use crate::candidates::{CandidateRules, is_service};
+use crate::context::Context;
+use crate::flags::RulesArgs;
 use crate::fleet_turn::{FleetKnowledge, TrialSharing, TurnQuestion};
 use crate::inspect::{ExecutableFacts, known_facts};
 use crate::outside;
-use crate::runtime_command::{is_served_by_settings, served_runtime};
-use crate::wrapped;
+use crate::runtime_command::{self, is_served_by_settings, served_runtime};
 
 /// What the store, the catalogue and the machine say about one program.
 #[derive(Debug)]
@@ -177,13 +184,63 @@ fn leave_out(
 ) -> Vec<(String, String)> {
     let mut left_out = vec![];
     for candidate in candidates {
-        let why = catalogue
-            .find(&candidate.name)
-            .and_then(|one| wrapped::obstacle(one, defined).or_else(|| unasked_obstacle(one, unasked?)));
+        let why = catalogue.find(&candidate.name).and_then(|one| {
+            runtime_command::wrapped_obstacle(one, defined).or_else(|| unasked_obstacle(one, unasked?))
+        });
         if let Some(why) = why {
             candidate.available = false;
             left_out.push((candidate.name.clone(), why));
         }
     }
     left_out
+}
+
+// State and profile of a program under the installation's settings.
+
+/// The program's state, with the candidates that this context allows. `build_id` is that of the executable as
+/// it is now.
+///
+/// # Errors
+/// When the store cannot be read.
+pub fn state(
+    context: &Context,
+    store: &Store,
+    program: StoredProgram,
+    build_id: &str,
+) -> Result<ProgramState> {
+    let is_usable = |candidate: &CatalogueCandidate| context.obstacle(candidate, Some(store)).is_none();
+    state_where(context, store, program, build_id, &is_usable)
+}
+
+/// The program's state as [`state`] reads it, with the candidates that `is_usable` allows.
+///
+/// # Errors
+/// When the store cannot be read.
+pub fn state_where(
+    context: &Context,
+    store: &Store,
+    program: StoredProgram,
+    build_id: &str,
+    is_usable: &dyn Fn(&CatalogueCandidate) -> bool,
+) -> Result<ProgramState> {
+    let facts = known_facts(store, program.domain, program.path.as_ref());
+    let without_hook = facts.filter(|facts| facts.unfit.is_some());
+    let is_usable = |candidate: &CatalogueCandidate| {
+        without_hook.as_ref().is_none_or(|facts| outside::takes(context, facts, candidate))
+            && is_usable(candidate)
+    };
+    let rules = CandidateRules {
+        catalogue: &context.catalogue,
+        configured: context.config.candidates.as_deref(),
+        disabled: &store.disabled()?,
+        is_usable: &is_usable,
+    };
+    Ok(ProgramState::read(store, program, build_id, &rules)?)
+}
+
+/// The profile of that state at this moment, under the configured rules.
+#[must_use]
+pub fn profile_of(state: &ProgramState, context: &Context, rules: &RulesArgs) -> ProfileView {
+    let policy = context.config.policy(rules, &state.program.path, &state.program.detail);
+    state.profile(&policy, context.limits, now_unix_s())
 }

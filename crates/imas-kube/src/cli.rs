@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueHint};
+use imas_engine::amounts;
 use imas_engine::flags::{JsonArgs, Places};
-use imas_engine::seconds;
 
 /// Candidates for the pods of a Kubernetes cluster.
 ///
@@ -292,7 +292,7 @@ fn share(text: &str) -> Result<u8, String> {
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
-    seconds::parse_above_0(text).map(Duration::from_secs_f64)
+    amounts::seconds_above_0(text).map(Duration::from_secs_f64)
 }
 
 /// A name for kubectl that cannot be taken for an option.

@@ -10,7 +10,8 @@ use anyhow::{Context as _, Result, bail};
 use imas_cli::output;
 use imas_cli::output_file::{self, NewFile, OutputFolder};
 use imas_engine::context::Context;
-use imas_engine::{lasting, licences};
+use imas_engine::lasting;
+use imas_engine::licences;
 use imas_linux::catalogue::CatalogueCandidate;
 use serde_json::{Value, json};
 

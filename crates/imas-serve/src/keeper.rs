@@ -12,15 +12,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use imas_core::decision::Conditions;
 use imas_engine::context::Context;
-use imas_engine::daemon_status::DaemonStatus;
+use imas_engine::daemon_status::{self, DaemonStatus};
+use imas_engine::live::followed_store::{self, FollowedStore, ProgramCache};
+use imas_engine::program_view::ProgramView;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::clock::now_unix_s;
 use imas_store::samples::StoredProgram;
 use imas_store::{RowId, Store};
-use imas_view::followed_store::FollowedStore;
-use imas_view::program_cache::{self, ProgramCache};
-use imas_view::program_view::ProgramView;
-use imas_view::published;
 use tokio::sync::watch;
 
 use crate::line::ProgramLine;
@@ -143,7 +141,7 @@ impl Reader {
         let daemon = daemon(&self.run_dir);
         let daemon_changed = self.daemon.as_ref().is_none_or(|before| is_other(before, &daemon));
         self.daemon = Some(daemon.clone());
-        let is_due = self.computed.is_none_or(|at| at.elapsed() > program_cache::LASTS)
+        let is_due = self.computed.is_none_or(|at| at.elapsed() > followed_store::LASTS)
             || self.usable.has_changed().unwrap_or(false);
         let store_changed = self.store.look();
         if !(is_due || store_changed || daemon_changed) {
@@ -255,7 +253,7 @@ fn daemon(run_dir: &Path) -> DaemonFacts {
     let status = DaemonStatus::read(run_dir);
     let cost = status.as_ref().and_then(cost);
     DaemonFacts {
-        ineffective: published::ineffective(run_dir),
+        ineffective: daemon_status::ineffective(run_dir),
         cpu_s: cost.map(|(cpu_s, _)| cpu_s),
         resident_bytes: cost.map(|(_, bytes)| bytes),
         status,

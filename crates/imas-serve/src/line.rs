@@ -5,11 +5,11 @@ use imas_core::decision::Conditions;
 use imas_core::sample::PageKind;
 use imas_core::stats::Interval;
 use imas_core::{Reason, SYSTEM};
+use imas_engine::picks;
+use imas_engine::program_view::ProgramView;
 use imas_engine::start_plan::StartPlan;
 use imas_engine::under_way::UnderWay;
 use imas_store::RowId;
-use imas_view::picks;
-use imas_view::program_view::ProgramView;
 use serde::Serialize;
 
 /// One program.

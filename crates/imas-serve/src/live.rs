@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use imas_engine::flags::Places;
-use imas_view::ProcessObserver;
-use imas_view::snapshot::LiveSnapshot;
+use imas_engine::live::ProcessObserver;
+use imas_engine::live::snapshot::LiveSnapshot;
 
 /// A look that is younger is shown again.
 const YOUNG: Duration = Duration::from_secs(2);

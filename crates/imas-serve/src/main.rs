@@ -39,7 +39,8 @@ use std::time::Duration;
 use anyhow::Result;
 use imas_cli::message::{self, Hinted};
 use imas_engine::context::Context;
-use imas_engine::{entry, flags};
+use imas_engine::entry;
+use imas_engine::flags;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::admission::Admission;

@@ -15,8 +15,8 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use imas_core::printable;
+use imas_engine::live::snapshot::LiveSnapshot;
 use imas_linux::clock::now_unix_s;
-use imas_view::snapshot::LiveSnapshot;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -282,9 +282,9 @@ fn labels(line: &ProgramLine) -> Labels {
     vec![("program", line.name.chars().take(200).collect()), ("number", line.id.to_string())]
 }
 
-fn is_of_this_store(known: &ServedState, store: Option<imas_view::snapshot::StoreKind>) -> bool {
+fn is_of_this_store(known: &ServedState, store: Option<imas_engine::live::snapshot::StoreKind>) -> bool {
     let is_system = known.lines().any(|line| line.domain != "own");
-    store.is_some_and(|store| (store == imas_view::snapshot::StoreKind::System) == is_system)
+    store.is_some_and(|store| (store == imas_engine::live::snapshot::StoreKind::System) == is_system)
 }
 
 fn of_ourselves(registry: &mut Registry) {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use imas_core::decision::Conditions;
 use imas_engine::daemon_status::DaemonStatus;
+use imas_engine::program_view::ProgramView;
 use imas_store::RowId;
 use imas_store::daemon::Disabled;
-use imas_view::program_view::ProgramView;
 use serde::Serialize;
 
 use crate::line::ProgramLine;

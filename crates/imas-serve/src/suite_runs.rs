@@ -42,5 +42,8 @@ fn read(file: &Path) -> anyhow::Result<BTreeMap<String, ProgramSection>> {
     let mut names: Vec<&str> = data.runs.iter().map(|run| run.program.as_str()).collect();
     names.sort_unstable();
     names.dedup();
-    Ok(names.into_iter().map(|name| (name.to_owned(), imas_view::runs::section(&data, name))).collect())
+    Ok(names
+        .into_iter()
+        .map(|name| (name.to_owned(), imas_engine::section::runs_section(&data, name)))
+        .collect())
 }

@@ -2,8 +2,8 @@
 //! The state of the page: what was seen, what is selected, what is being typed. It knows no terminal.
 
 use imas_engine::flags::Places;
+use imas_engine::live::snapshot::{LiveProcess, LiveSnapshot};
 use imas_store::decisions::Decided;
-use imas_view::snapshot::{LiveProcess, LiveSnapshot};
 
 use crate::command::ImasCall;
 use crate::history::History;

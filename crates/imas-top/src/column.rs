@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 
 use clap::ValueEnum;
 use imas_core::printable;
-use imas_view::snapshot::LiveProcess;
+use imas_engine::live::snapshot::LiveProcess;
 
 use crate::words;
 

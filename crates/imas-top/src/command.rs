@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
 use imas_core::printable;
 use imas_engine::flags::Places;
-use imas_view::snapshot::{LiveProcess, ProcessState, StoreKind};
+use imas_engine::live::snapshot::{LiveProcess, ProcessState, StoreKind};
 
 /// The words of one call of `imas`, without its name.
 #[derive(Debug, Clone, PartialEq, Eq)]

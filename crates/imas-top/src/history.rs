@@ -3,8 +3,8 @@
 
 use std::collections::HashMap;
 
-use imas_view::memory_point::MemoryPoint;
-use imas_view::snapshot::{LiveProcess, LiveSnapshot};
+use imas_engine::live::memory_point::MemoryPoint;
+use imas_engine::live::snapshot::{LiveProcess, LiveSnapshot};
 
 /// Points kept of a process. Beyond, every other one is dropped: the whole time stays in view.
 const MOST_POINTS: usize = 240;

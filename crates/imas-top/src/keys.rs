@@ -3,8 +3,8 @@
 
 use clap::ValueEnum;
 use imas_core::printable;
+use imas_engine::live::snapshot::{LiveProcess, ProcessState};
 use imas_linux::index::ServiceUnit;
-use imas_view::snapshot::{LiveProcess, ProcessState};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use crate::app::{App, Input, Mode};

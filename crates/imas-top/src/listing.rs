@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use imas_view::snapshot::LiveProcess;
+use imas_engine::live::snapshot::LiveProcess;
 
 use crate::column::Column;
 

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
-use imas_view::ProcessObserver;
+use imas_engine::live::ProcessObserver;
 use ratatui::crossterm::event::{self, Event};
 
 use crate::app::App;

@@ -30,8 +30,9 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::CommandFactory;
 use imas_cli::manual;
-use imas_engine::{entry, flags};
-use imas_view::ProcessObserver;
+use imas_engine::entry;
+use imas_engine::flags;
+use imas_engine::live::ProcessObserver;
 
 use crate::cli::{Cli, Made};
 use crate::listing::Listing;

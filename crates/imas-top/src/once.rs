@@ -7,8 +7,8 @@ use anyhow::Result;
 use clap::ValueEnum as _;
 use imas_cli::format::counted;
 use imas_cli::{message, output, table};
-use imas_view::ProcessObserver;
-use imas_view::snapshot::LiveSnapshot;
+use imas_engine::live::ProcessObserver;
+use imas_engine::live::snapshot::LiveSnapshot;
 
 use crate::column::Column;
 use crate::listing::Listing;

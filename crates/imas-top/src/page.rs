@@ -4,7 +4,7 @@
 use imas_cli::when::when;
 use imas_core::plural::counted;
 use imas_core::printable;
-use imas_view::snapshot::{LiveProcess, LiveSnapshot};
+use imas_engine::live::snapshot::{LiveProcess, LiveSnapshot};
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::text::{Line, Text};

@@ -3,9 +3,9 @@
 
 use imas_cli::when::when;
 use imas_core::printable;
+use imas_engine::live::memory_point::MemoryPoint;
+use imas_engine::live::snapshot::{LiveProcess, ProcessState};
 use imas_linux::serving::injected::Injected;
-use imas_view::memory_point::MemoryPoint;
-use imas_view::snapshot::{LiveProcess, ProcessState};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::symbols::Marker;

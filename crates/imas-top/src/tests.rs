@@ -8,12 +8,12 @@ use clap::ValueEnum as _;
 use imas_core::adaptive::Weight;
 use imas_core::stats::Interval;
 use imas_engine::flags::Places;
-use imas_linux::serving::injected::Injected;
-use imas_view::memory_point::MemoryPoint;
-use imas_view::snapshot::{
+use imas_engine::live::memory_point::MemoryPoint;
+use imas_engine::live::snapshot::{
     Certainty, LiveGain, LiveProcess, LiveSnapshot, MachineState, Preference, PressureStalls, ProcessState,
     StoreKind,
 };
+use imas_linux::serving::injected::Injected;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Colours, and what stands in for them where there are none.
 
-use imas_view::snapshot::ProcessState;
+use imas_engine::live::snapshot::ProcessState;
 use ratatui::style::{Color, Modifier, Style};
 
 /// How the page looks.

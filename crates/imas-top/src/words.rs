@@ -5,8 +5,8 @@ use imas_cli::when::when;
 use imas_core::plural::counted;
 use imas_core::printable;
 use imas_core::stats::Interval;
+use imas_engine::live::snapshot::{Certainty, LiveGain, LiveProcess, ProcessState};
 use imas_linux::index::ServiceUnit;
-use imas_view::snapshot::{Certainty, LiveGain, LiveProcess, ProcessState};
 
 /// Bytes in four or five characters: `812K`, `1.2G`.
 pub(crate) fn size(bytes: f64) -> String {

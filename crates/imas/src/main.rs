@@ -16,7 +16,7 @@ mod system;
 use std::process::ExitCode;
 
 use imas_cli::message;
-use imas_engine::probe;
+use imas_engine::entry;
 use rustix::process::{Resource, getrlimit};
 
 /// The stack of the first thread has as much as `ulimit -s` says. Below this, imas runs on a stack of its own: to read
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
 }
 
 fn imas() -> ExitCode {
-    if let Some(answer) = probe::answer() {
+    if let Some(answer) = entry::probe_answer() {
         return answer;
     }
     if let Some((args, places)) = start::plain_run::read() {
@@ -57,7 +57,7 @@ fn status_of(done: anyhow::Result<ExitCode>, for_run: bool) -> ExitCode {
         Ok(code) => code,
         Err(error) if message::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            message::error(&imas_engine::store_damage::advised(error));
+            message::error(&imas_engine::entry::advised(error));
             // `run` speaks with the program's own codes; 125 is the one that means "imas itself failed".
             ExitCode::from(if for_run { 125 } else { 2 })
         }

@@ -30,7 +30,7 @@ pub(crate) struct Options {
     #[arg(long, default_value = "/etc/imas/imasd.toml", value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) config: PathBuf,
     /// Seconds between two tests of one candidate, in place of the configuration's
-    #[arg(long, value_name = "SECONDS", value_parser = imas_engine::seconds::parse)]
+    #[arg(long, value_name = "SECONDS", value_parser = imas_engine::amounts::seconds)]
     pub(crate) retest: Option<f64>,
     /// Serve one user's own tree of processes, without root: everything below the run folder is that user's
     #[arg(long)]

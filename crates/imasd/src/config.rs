@@ -8,9 +8,9 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use imas_core::policy::Policy;
+use imas_engine::amounts;
 use imas_engine::config::Config as Rules;
 use imas_engine::flags::RulesArgs;
-use imas_engine::seconds;
 use imas_store::samples::StoredProgram;
 use serde::Deserialize;
 
@@ -107,7 +107,7 @@ impl Settings {
             ("worth_life_s", self.worth_life_s),
             ("sample_after_s", self.sample_after_s),
         ];
-        durations.into_iter().try_for_each(|(key, value)| seconds::check(key, value).map(|_| ()))
+        durations.into_iter().try_for_each(|(key, value)| amounts::check_seconds(key, value).map(|_| ()))
     }
 }
 

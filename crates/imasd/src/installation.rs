@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use anyhow::{Context as _, Result};
 use imas_engine::candidates::CandidateRules;
-use imas_engine::catalogue_files;
+use imas_engine::folders;
 use imas_engine::state::ProgramState;
 use imas_linux::catalogue::{Catalogue, CatalogueCandidate};
 use imas_linux::catalogue_table::{self, CatalogueTable, Owners};
@@ -31,7 +31,7 @@ impl Installation {
         let table = CatalogueTable::read(&path).context("the approved catalogue")?;
         let hook = table.libraries().hook;
         let folder = lib_dir.or_else(|| hook.parent()).unwrap_or_else(|| Path::new("/"));
-        let catalogue = Catalogue::read(&catalogue_files::of_machine(folder));
+        let catalogue = Catalogue::read(&folders::catalogues_of_machine(folder));
         for problem in catalogue.problems() {
             tracing::warn!(PROBLEM = %problem, "the catalogue has an entry that cannot be used");
         }
@@ -42,7 +42,7 @@ impl Installation {
     pub(crate) fn write_own(run_dir: &Path, lib_dir: &Path) -> Result<()> {
         let me = nix::unistd::geteuid().as_raw();
         let libraries = Libraries::plain(lib_dir);
-        let catalogue = Catalogue::read(&catalogue_files::of_machine(lib_dir));
+        let catalogue = Catalogue::read(&folders::catalogues_of_machine(lib_dir));
         let path = run_dir.join(catalogue_table::FILE_NAME);
         let owners = Owners { trusted: me, daemon: me };
         let candidates: Vec<_> = catalogue.all().cloned().collect();

@@ -138,7 +138,7 @@ fn untouched_replicas_are_looked_at() {
     let program = world.program(&script).unwrap();
     let count = || {
         let store = world.store();
-        let build_id = imas_engine::inspect::command(&imas_view_command(&program), None).unwrap().build_id;
+        let build_id = imas_engine::inspect::command(&command_of(&program), None).unwrap().build_id;
         store.untouched_lives(program.id, &build_id, &imas_linux::host::machine_state()).unwrap()
     };
     world.wait("a window of each worker", || count().len() == 3);
@@ -148,7 +148,7 @@ fn untouched_replicas_are_looked_at() {
 }
 
 /// The command of a stored program.
-fn imas_view_command(program: &StoredProgram) -> imas_linux::program::Command {
+fn command_of(program: &StoredProgram) -> imas_linux::program::Command {
     imas_linux::program::Command {
         file: program.path.clone().into(),
         argv: vec![],

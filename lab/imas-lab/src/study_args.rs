@@ -264,7 +264,7 @@ pub(crate) struct SuiteRunArgs {
     #[arg(long)]
     pub(crate) install: bool,
     /// End a run after this many seconds [default: 20 times what the suite expects, at least 60]
-    #[arg(long, value_name = "SECONDS", value_parser = imas_engine::seconds::parse)]
+    #[arg(long, value_name = "SECONDS", value_parser = imas_engine::amounts::seconds)]
     pub(crate) timeout: Option<f64>,
     /// Begin no round that would not end within this time, such as 55m or 1h30m; --resume goes on
     #[arg(long, value_name = "TIME", value_parser = duration)]

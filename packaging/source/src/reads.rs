@@ -13,7 +13,7 @@ use crate::file::SourceFile;
 use crate::tests_of;
 
 /// The daemon, the server, the pages, the fleet, and what these are made of.
-const CRATES: [&str; 11] = [
+const CRATES: [&str; 10] = [
     "imas-engine",
     "imas-exchange",
     "imas-fleet",
@@ -23,7 +23,6 @@ const CRATES: [&str; 11] = [
     "imas-serve",
     "imas-store",
     "imas-top",
-    "imas-view",
     "imasd",
 ];
 /// Folders and modules of `imas` that look at everybody's processes.

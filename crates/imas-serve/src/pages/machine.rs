@@ -10,10 +10,10 @@ use imas_cli::format::{self, counted};
 use imas_cli::table::Table;
 use imas_core::printable;
 use imas_core::stats::Interval;
+use imas_engine::live::snapshot::{Certainty, LiveProcess, LiveSnapshot, MachineState, ProcessState};
 use imas_linux::serving::injected::Injected;
 use imas_report::chart::{BarRow, Bars, Chart};
 use imas_report::page::{Block, PageSection, ResultPage};
-use imas_view::snapshot::{Certainty, LiveProcess, LiveSnapshot, MachineState, ProcessState};
 use serde_json::json;
 
 use super::{Answer, Failure, dash};

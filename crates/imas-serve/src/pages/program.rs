@@ -10,12 +10,12 @@ use imas_core::record::in_order_of_time;
 use imas_core::sample::{Ended, PageKind};
 use imas_engine::context::Context;
 use imas_engine::flags::RulesArgs;
+use imas_engine::program_view::{ProgramView, state_where};
+use imas_engine::section::{notes, section};
 use imas_report::chart::{Axis, Chart, CurveLine, Curves};
 use imas_report::html;
 use imas_report::page::{Block, PageSection, ResultPage};
 use imas_store::Store;
-use imas_view::program_view::{ProgramView, state_where};
-use imas_view::section::{notes, section};
 use serde_json::json;
 
 use super::{Answer, Failure, dash};

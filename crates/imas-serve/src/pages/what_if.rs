@@ -9,8 +9,8 @@ use clap::ValueEnum;
 use imas_cli::format::counted;
 use imas_core::SYSTEM;
 use imas_engine::flags::{MemoryLimit, ObjectiveName, PolicyName, RulesArgs};
-use imas_engine::profile::profile;
 use imas_engine::start_plan::StartPlan;
+use imas_engine::state::profile_of;
 use imas_report::page::{Block, Field, PageSection, ResultPage};
 use serde::Serialize;
 use serde_json::json;
@@ -101,7 +101,7 @@ fn choice(
     rules: &RulesArgs,
 ) -> Choice {
     let line = &program.line;
-    let plan = StartPlan::of(&profile(&program.state.known, context, rules), &known.conditions);
+    let plan = StartPlan::of(&profile_of(&program.state.known, context, rules), &known.conditions);
     let is_unfit = program.state.unfit;
     Choice {
         id: line.id,

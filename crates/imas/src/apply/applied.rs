@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use imas_engine::difference;
+use imas_engine::drop_in;
 use serde::Serialize;
 use serde_json::json;
 
@@ -67,7 +67,7 @@ impl Applied {
             (true, false) => DropInChange::Add,
             (false, false) => DropInChange::Replace,
         };
-        self.diff = difference::unified(&self.drop_in.display().to_string(), old, new);
+        self.diff = drop_in::unified(&self.drop_in.display().to_string(), old, new);
     }
 
     /// Prints the difference before anything is done, unless JSON is wanted. A reader that goes away, as in

@@ -19,7 +19,9 @@ use crate::command_line::cli::BundleArgs;
 use imas_cli::message::{self, Hinted};
 use imas_cli::output;
 use imas_engine::context::Context;
-use imas_engine::{lasting, lasting_settings, licences, musl};
+use imas_engine::lasting;
+use imas_engine::licences;
+use imas_engine::runtime_command;
 
 /// File with the variables, one a line, for `docker run --env-file` and `env_file:` of compose.
 const ENV_FILE: &str = "imas.env";
@@ -35,7 +37,7 @@ const ANOTHER_NAME: &str = "name a folder, or a file that ends in .tar, .tar.gz 
 const MUSL: &str = "musl 1.2.3";
 
 pub(crate) fn run(args: &BundleArgs, context: &Context) -> Result<ExitCode> {
-    let candidate = lasting_settings::for_container(&choice::usable(context, &args.candidate)?)?;
+    let candidate = lasting::for_container(&choice::usable(context, &args.candidate)?)?;
     let candidate = if args.musl { for_musl(context, &candidate)? } else { candidate };
     let bundle = Bundle::new(context, &candidate, args)?;
     if let Some(options) = packing(&args.out) {
@@ -46,7 +48,7 @@ pub(crate) fn run(args: &BundleArgs, context: &Context) -> Result<ExitCode> {
         check_out(&args.out)?;
         bundle.write(&args.out)?;
     }
-    lasting_settings::remarks(&candidate).iter().for_each(|remark| message::warning(remark));
+    lasting::remarks(&candidate).iter().for_each(|remark| message::warning(remark));
     if !bundle.files.is_empty() {
         warn(args, &bundle.libc);
     }
@@ -77,7 +79,8 @@ struct Bundle<'a> {
 impl<'a> Bundle<'a> {
     fn new(context: &Context, candidate: &'a CatalogueCandidate, args: &'a BundleArgs) -> Result<Self> {
         lasting::can_be_taken(candidate)?;
-        let of_musl = || [Some(musl::libraries(&context.lib_dir).guard), candidate.library.clone()];
+        let of_musl =
+            || [Some(runtime_command::libraries_of_musl(&context.lib_dir).guard), candidate.library.clone()];
         let files: Vec<PathBuf> = match args.musl {
             true => of_musl().into_iter().flatten().collect(),
             false => choice::files(context, candidate).map(Path::to_owned).collect(),
@@ -202,7 +205,7 @@ fn pack(folder: &Path, file: &Path, options: &[&str]) -> Result<()> {
 
 /// The candidate as programs of musl get it.
 fn for_musl(context: &Context, candidate: &CatalogueCandidate) -> Result<CatalogueCandidate> {
-    musl::candidate(context, candidate).map_err(|why| {
+    runtime_command::candidate_of_musl(context, candidate).map_err(|why| {
         let name = &candidate.name;
         Hinted::error(
             format!("{name} cannot be had for programs of musl: {why}"),

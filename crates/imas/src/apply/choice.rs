@@ -5,9 +5,8 @@
 use anyhow::Result;
 use imas_cli::message::Hinted;
 pub(crate) use imas_engine::lasting::{changes, files, usable};
+use imas_engine::program_view::{ProgramView, settled};
 use imas_engine::under_way::UnderWay;
-use imas_view::program_view::ProgramView;
-use imas_view::settled::settled;
 
 /// The candidate that was learned for the program. If none is settled, the error has the reason.
 pub(crate) fn settled_or_why(state: &ProgramView) -> Result<&str> {

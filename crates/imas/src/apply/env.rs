@@ -22,8 +22,9 @@ use crate::stored::profile::find;
 use imas_cli::message::Hinted;
 use imas_cli::{message, output};
 use imas_engine::context::Context;
-use imas_engine::{drop_in, lasting, lasting_settings};
-use imas_view::program_view::state;
+use imas_engine::drop_in;
+use imas_engine::lasting;
+use imas_engine::program_view::state;
 
 pub(crate) fn run(args: &EnvArgs, places: &Places, context: &Context) -> Result<ExitCode> {
     let name = match (&args.candidate, &args.program) {
@@ -33,9 +34,9 @@ pub(crate) fn run(args: &EnvArgs, places: &Places, context: &Context) -> Result<
     };
     // A shell's own variables are known; of the others we know nothing, and say so.
     let inherited = if args.format == Format::Sh { Variables::inherited() } else { Variables::new() };
-    let candidate = lasting_settings::for_any(&choice::usable(context, &name)?, &inherited)?;
+    let candidate = lasting::for_any(&choice::usable(context, &name)?, &inherited)?;
     let is_for_container = !matches!(args.format, Format::Sh | Format::Systemd);
-    let candidate = if is_for_container { lasting_settings::bare(candidate) } else { candidate };
+    let candidate = if is_for_container { lasting::bare(candidate) } else { candidate };
     let needs_files = choice::files(context, &candidate).next().is_some();
     if needs_files && args.bundle.is_none() && places.lib_dir.is_none() && is_checkout(&context.lib_dir) {
         return Err(Hinted::error(
@@ -64,7 +65,7 @@ pub(crate) fn run(args: &EnvArgs, places: &Places, context: &Context) -> Result<
         Format::Compose => setting.compose(),
         Format::Kubernetes => setting.kubernetes(),
     })?;
-    lasting_settings::remarks(candidate).iter().for_each(|remark| message::warning(remark));
+    lasting::remarks(candidate).iter().for_each(|remark| message::warning(remark));
     if is_for_container {
         setting.warn();
     } else if args.format == Format::Systemd && candidate.runtime.is_some() {

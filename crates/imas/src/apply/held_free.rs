@@ -4,10 +4,10 @@
 
 use imas_core::SYSTEM;
 use imas_engine::context::Context;
+use imas_engine::live::memory_point;
 use imas_linux::running::{self, Running};
 use imas_linux::serving::candidate::{On, RealCandidates};
 use imas_linux::{process, process_heaps};
-use imas_view::keeps_away;
 
 use super::unit::Unit;
 
@@ -23,7 +23,7 @@ const MOST: usize = 16;
 /// The candidate for a running service that was left untouched and holds much free memory.
 pub(super) fn candidate(context: &Context, unit: &Unit) -> Option<String> {
     let candidates = RealCandidates::of(context.catalogue.all());
-    let careful = keeps_away::careful(&candidates)?.to_owned();
+    let careful = memory_point::careful_candidate(&candidates)?.to_owned();
     let of_unit = |process: &Running| process.system_unit() == Some(unit.name.as_str()) && unit.has(process);
     let untouched = |process: &Running| process.is_on(SYSTEM, &candidates) != On::No;
     let own: Vec<Running> = running::all().into_iter().filter(of_unit).collect();

@@ -39,9 +39,8 @@ use imas_cli::output;
 use imas_cli::when::span;
 use imas_engine::context::Context;
 use imas_engine::drop_in::{self, Found};
-use imas_engine::lasting_settings;
-use imas_view::program_view::state;
-use imas_view::settled;
+use imas_engine::lasting;
+use imas_engine::program_view::{self, state};
 
 /// Exit status when a file that is not ours stands in the way, or nothing of ours is there.
 const LEFT_ALONE: u8 = 1;
@@ -91,9 +90,7 @@ fn apply_to(
     check_specifiers(unit, &variables)?;
     check_files(unit, &variables, &args.how)?;
     check_unset(unit, &variables)?;
-    lasting_settings::remarks(candidate)
-        .iter()
-        .for_each(|remark| message::warning(&format!("{name}: {remark}")));
+    lasting::remarks(candidate).iter().for_each(|remark| message::warning(&format!("{name}: {remark}")));
     let text = drop_in::text(name, &candidate.name, &variables, &replaced(candidate, &variables, &inherited));
     let old = match found {
         Found::Edited => {
@@ -301,13 +298,13 @@ fn proven(
     let rules = crate::command_line::cli::RulesArgs::of_environment();
     let known = known(context, store, &unit, &program)?;
     let state = known.map(|known| state(context, store, known, &rules)).transpose()?;
-    let pick = match state.as_ref().and_then(settled::settled) {
+    let pick = match state.as_ref().and_then(program_view::settled) {
         Some(settled) => Some(settled.to_owned()).filter(|pick| pick != imas_core::SYSTEM),
         None => held_free::candidate(context, &unit),
     };
     let Some(candidate) = pick.and_then(|pick| choice::usable(context, &pick).ok()) else { return Ok(None) };
     let candidate = fitted(candidate, &unit, None, false)?;
-    if lasting_settings::prints_a_line(&candidate) {
+    if lasting::prints_a_line(&candidate) {
         return Ok(None);
     }
     let was_watched = WatchRecord::of(name).is_some_and(|record| record.candidate == candidate.name);
@@ -359,7 +356,7 @@ fn candidate_for(args: &ApplyArgs, context: &Context, unit: &Unit) -> Result<Cat
     let name = choice::settled_or_why(&state)?.to_owned();
     message::say(&format!("imas: {program}: {name}: {}", state.decision.reason.sentence()));
     let candidate = checked(choice::usable(context, &name)?)?;
-    if lasting_settings::prints_a_line(&candidate) {
+    if lasting::prints_a_line(&candidate) {
         return Err(Hinted::error(
             format!(
                 "{}: {name} would make the JVM print a line at each start, so it is not taken unasked",

@@ -7,7 +7,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use imas_engine::lasting_settings;
+use imas_engine::lasting;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::elf::ElfImage;
 use imas_linux::environment::{Reach, Variables, has_hidden_settings};
@@ -128,11 +128,11 @@ pub(crate) fn for_unit(
                 "{option} is given already, in the unit's words, variables or start script"
             )));
         }
-        return lasting_settings::behind_a_script(candidate, environment, unit.memory_max).map_err(refused);
+        return lasting::behind_a_script(candidate, environment, unit.memory_max).map_err(refused);
     }
     let start = program.start(environment, unit.memory_max);
-    let fitted = lasting_settings::in_variables_where_needed(candidate, |one| fitted(one, &start));
-    let fitted = lasting_settings::left_open(fitted.map_err(refused)?);
+    let fitted = lasting::in_variables_where_needed(candidate, |one| fitted(one, &start));
+    let fitted = lasting::left_open(fitted.map_err(refused)?);
     match root {
         Some(_) => message::warning(&format!(
             "{}: whether its program takes the settings of {name} cannot be tried in an image",

@@ -21,7 +21,7 @@ pub(crate) struct BenchArgs {
     pub(crate) runs: RunCount,
     /// Begin no further run after this number of seconds, once there is one of each candidate. Without
     /// --timeout the first run may take no longer either, but always 10 seconds
-    #[arg(long, value_name = "SECONDS", value_parser = imas_engine::seconds::parse_above_0)]
+    #[arg(long, value_name = "SECONDS", value_parser = imas_engine::amounts::seconds_above_0)]
     pub(crate) max_time: Option<f64>,
     /// Counted runs per candidate, which give the paper's figures (ns per operation, fragmentation); not for a
     /// server [default: 1]
@@ -53,7 +53,7 @@ pub(crate) struct BenchArgs {
     pub(crate) ignore_failure: bool,
     /// End a run after this many seconds [default: 20 times what the first run took, at least 60; of a server
     /// none]
-    #[arg(long, value_name = "SECONDS", value_parser = imas_engine::seconds::parse_above_0)]
+    #[arg(long, value_name = "SECONDS", value_parser = imas_engine::amounts::seconds_above_0)]
     pub(crate) timeout: Option<f64>,
     #[command(flatten)]
     pub(crate) cost: CostArgs,
@@ -133,7 +133,7 @@ pub(crate) struct CommandsArgs {
     #[arg(long, num_args = 3, value_names = ["NAME", "FROM", "TO"], action = clap::ArgAction::Append, allow_negative_numbers = true)]
     pub(crate) parameter_scan: Vec<String>,
     /// Between two numbers of --parameter-scan [default: 1]
-    #[arg(short = 'D', long, value_name = "STEP", requires = "parameter_scan", value_parser = imas_engine::seconds::parse_above_0)]
+    #[arg(short = 'D', long, value_name = "STEP", requires = "parameter_scan", value_parser = imas_engine::amounts::seconds_above_0)]
     pub(crate) parameter_step_size: Option<f64>,
 }
 

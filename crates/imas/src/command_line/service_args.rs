@@ -216,7 +216,7 @@ fn time(text: &str) -> Result<f64, String> {
         "d" => 86400.0,
         _ => return Err(wrong()),
     };
-    imas_engine::seconds::parse_above_0(number).map(|number| number * factor).map_err(|_| wrong())
+    imas_engine::amounts::seconds_above_0(number).map(|number| number * factor).map_err(|_| wrong())
 }
 
 /// A path from the root on, which the loader can be given.

@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use imas_cli::format::{self, counted, counted_verb};
 use imas_core::stats::Interval;
+use imas_engine::program_view::{self, ProgramView, Restart, state};
 use imas_linux::foreign_process;
 use imas_linux::index::{ServiceUnit, detail_of_unit};
 use imas_linux::running::Running;
@@ -17,7 +18,6 @@ use imas_linux::serving::candidate::{On, RealCandidates};
 use imas_linux::started_name::is_meant;
 use imas_store::Store;
 use imas_store::samples::StoredProgram;
-use imas_view::restart::Restart;
 use serde::Serialize;
 
 use crate::command_line::cli::JsonArgs;
@@ -25,8 +25,6 @@ use crate::look::heap_advice::{self, HeapRow};
 use crate::look::runtime_advice::{self, RuntimeRow};
 use imas_cli::output;
 use imas_engine::context::Context;
-use imas_view::program_view::{ProgramView, state};
-use imas_view::settled;
 
 /// Exit status when there is nothing to advise.
 const NO_ADVICE: u8 = 1;
@@ -108,7 +106,7 @@ fn advice(context: &Context, store: &Store) -> Result<Advice> {
     let programs = store.programs()?;
     for program in programs.clone() {
         let state = state(context, store, program, &crate::command_line::cli::RulesArgs::of_environment())?;
-        let Some(pick) = settled::settled(&state) else {
+        let Some(pick) = program_view::settled(&state) else {
             advice.not_settled += 1;
             continue;
         };

@@ -7,7 +7,7 @@ use imas_linux::clock::now_unix_s;
 
 use imas_cli::when::when;
 use imas_engine::outside;
-use imas_view::program_view::ProgramView;
+use imas_engine::program_view::ProgramView;
 
 const DAY_S: f64 = 24.0 * 3600.0;
 

@@ -26,9 +26,9 @@ use crate::stored::profile::find;
 use imas_cli::output;
 use imas_cli::when::when;
 use imas_engine::context::Context;
-use imas_view::lives;
-use imas_view::picks;
-use imas_view::program_view::{ProgramView, state};
+use imas_engine::lives;
+use imas_engine::picks;
+use imas_engine::program_view::{ProgramView, state};
 
 /// Number of past decisions that are shown.
 const PAST: u32 = 10;
@@ -117,7 +117,7 @@ fn page(
         writeln!(text, "  confidence: {confidence}")?;
     }
     if let Some(sharing) = &state.sharing {
-        writeln!(text, "  fleet: {}", imas_view::sharing::words(sharing))?;
+        writeln!(text, "  fleet: {}", imas_engine::program_view::sharing_words(sharing))?;
     }
     if let Some(undo) = undo(state, context) {
         writeln!(text, "  to change it: {undo}")?;

@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 
 use imas_cli::format::counted;
 use imas_core::SYSTEM;
+use imas_engine::live::memory_point::{self, LEAST_BYTES};
 use imas_linux::heap::figures::HeapFigures;
 use imas_linux::running::Running;
 use imas_linux::serving::candidate::{On, RealCandidates};
 use imas_linux::{process, process_heaps};
-use imas_view::keeps_away::{self, LEAST_BYTES};
 use serde::Serialize;
 
 use crate::look::heap_words::{self, size};
@@ -45,7 +45,7 @@ pub(crate) fn rows(context: &Context, running: &[Running], candidates: &RealCand
         .filter(is_large)
         .filter_map(|process| Some((process, process_heaps::of(process.pid).ok()?)));
     let mut look = LastLook::beside(&context.store_path);
-    let advised = keeps_away::candidate(candidates);
+    let advised = memory_point::advised_candidate(candidates);
     let mut rows: Vec<HeapRow> = worth_it(looked_at.collect())
         .into_iter()
         .map(|(process, heaps)| row(process, heaps, advised, &mut look))

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What glibc's heaps hold in a process, in words.
 
+use imas_engine::live::memory_point::{self, LEAST_BYTES};
 use imas_linux::heap::figures::HeapFigures;
 use imas_linux::serving::candidate::RealCandidates;
-use imas_view::keeps_away::{self, LEAST_BYTES};
 
 /// Bytes as people read them.
 pub(crate) fn size(bytes: u64) -> String {
@@ -43,7 +43,7 @@ pub(crate) fn remedy(
     }
     let now = "'imas trim' returns the free pages now";
     let gives_back = |name: &str| candidates.all().iter().any(|one| one.name == name && one.give_back);
-    let later = keeps_away::candidate(candidates).filter(|_| !present.is_some_and(gives_back));
+    let later = memory_point::advised_candidate(candidates).filter(|_| !present.is_some_and(gives_back));
     Some(
         later.map_or_else(
             || now.to_owned(),

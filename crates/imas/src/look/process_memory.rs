@@ -12,6 +12,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use imas_cli::format::counted;
 use imas_cli::table;
+use imas_engine::live::memory_point::{self, LEAST_BYTES};
 use imas_linux::heap::figures::{HeapFigures, NotReadable};
 use imas_linux::jvm_heap::JvmHeap;
 use imas_linux::resident::ResidentMemory;
@@ -20,8 +21,6 @@ use imas_linux::running_runtime::{RunningRuntime, name_of_candidate};
 use imas_linux::runtime::FoundRuntime;
 use imas_linux::serving::candidate::RealCandidates;
 use imas_linux::{named_memory, process, process_heaps};
-use imas_view::keeps_away::LEAST_BYTES;
-use imas_view::trial_page;
 use serde::Serialize;
 
 use crate::command_line::cli::JsonArgs;
@@ -130,7 +129,7 @@ pub(crate) fn run(pid: u32, json: JsonArgs, context: &Context) -> Result<ExitCod
 }
 
 fn memory(context: &Context, running: &Running, resident: ResidentMemory) -> ProcessMemory {
-    let live_bytes = trial_page::live_bytes(running);
+    let live_bytes = memory_point::live_bytes(running);
     let heaps = process_heaps::of(running.pid);
     let verdict = verdict(&resident, live_bytes, heaps.as_ref().ok());
     let candidates = RealCandidates::of(context.catalogue.all());

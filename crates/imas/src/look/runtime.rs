@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use imas_engine::context::Context;
 use imas_engine::inspect::{self, ExecutableFacts};
+use imas_engine::program_view::stored_command;
 use imas_engine::runtime_command::{RuntimeCommand, of_program};
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::environment::Variables;
@@ -12,7 +13,6 @@ use imas_linux::program::Command;
 use imas_linux::runtime::{Delivery, FoundRuntime, RuntimeEntry, only};
 use imas_store::Store;
 use imas_store::samples::StoredProgram;
-use imas_view::program_view::stored_command;
 use serde::Serialize;
 
 /// What is known of a program's runtime; the shape of `--json`.

@@ -8,10 +8,10 @@ use imas_cli::format;
 use imas_core::ProfileView;
 use imas_core::adaptive::Judgement;
 use imas_core::candidate::NotCounted;
+use imas_engine::lives;
+use imas_engine::picks::{self, PAPER_HEAD, StoredPick, paper_rows, standing_words, trial_count};
 use imas_store::Store;
 use imas_store::samples::StoredProgram;
-use imas_view::lives;
-use imas_view::words::{PAPER_HEAD, paper_rows, standing_words, trials};
 use serde_json::{Value, json};
 
 use crate::command_line::cli::{Places, ShowArgs};
@@ -19,8 +19,7 @@ use crate::stored::profile::find;
 use imas_cli::{message, output};
 use imas_engine::context::Context;
 use imas_engine::outside;
-use imas_view::picks::{self, StoredPick};
-use imas_view::program_view::{ProgramView, state};
+use imas_engine::program_view::{ProgramView, state};
 
 pub(crate) fn run(args: &ShowArgs, places: &Places, context: &Context) -> Result<ExitCode> {
     let store = crate::stored::harvest::view(context)?;
@@ -57,7 +56,7 @@ fn one(args: &ShowArgs, context: &Context, store: &Store, program: StoredProgram
 
 /// The reason why no trial has figures; empty otherwise.
 fn nothing_learned(state: &ProgramView) -> String {
-    let made = trials(state);
+    let made = trial_count(state);
     let candidates = &state.profile.candidates;
     let is_ours = |why: &NotCounted| !matches!(why, NotCounted::OtherCandidate | NotCounted::Flight);
     let reasons: Vec<_> = candidates
@@ -158,8 +157,8 @@ fn one_json(state: &ProgramView) -> Value {
         "expected_gain": picks::gains_json(&picks),
         "pinned": profile.pinned,
         "excluded": profile.excluded,
-        "trials": trials(state),
-        "starts": state.known.records.len() - trials(state),
+        "trials": trial_count(state),
+        "starts": state.known.records.len() - trial_count(state),
         "next": state.decision,
         "under_way": state.under_way,
         "lives": lives::lives(state),
@@ -176,7 +175,7 @@ fn all(args: &ShowArgs, context: &Context, store: &Store) -> Result<ExitCode> {
         let programs: Vec<_> = states
             .iter()
             .map(|s| {
-                let (trials, all) = (trials(s), s.known.records.len());
+                let (trials, all) = (trial_count(s), s.known.records.len());
                 json!({ "program": s.known.program, "trials": trials, "starts": all - trials, "next": s.decision })
             })
             .collect();
@@ -192,8 +191,8 @@ fn all(args: &ShowArgs, context: &Context, store: &Store) -> Result<ExitCode> {
         vec![
             state.known.program.id.to_string(),
             state.known.program.to_string(),
-            trials(state).to_string(),
-            (state.known.records.len() - trials(state)).to_string(),
+            trial_count(state).to_string(),
+            (state.known.records.len() - trial_count(state)).to_string(),
             format!("{next}{}", state.decision.candidate),
             state.decision.reason.id().to_owned(),
         ]

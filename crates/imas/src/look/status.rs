@@ -26,8 +26,8 @@ use crate::command_line::cli::{RulesArgs, StatusArgs};
 use imas_cli::output;
 use imas_cli::when::when;
 use imas_engine::context::Context;
-use imas_view::lost::{LostCandidate, lost_candidates};
-use imas_view::sharing;
+use imas_engine::live::lost::{LostCandidate, lost_candidates};
+use imas_engine::program_view;
 
 /// Exit status for "the daemon does not run".
 const NOT_RUNNING: u8 = 1;
@@ -87,7 +87,7 @@ fn lines(
 ) -> Result<Vec<Line>> {
     let mut lines = Vec::new();
     for program in store.programs()? {
-        let state = imas_view::program_view::state(context, store, program, &RulesArgs::of_environment())?;
+        let state = imas_engine::program_view::state(context, store, program, &RulesArgs::of_environment())?;
         let program = &state.known.program;
         let entry = u64::try_from(program.id).ok().and_then(|id| published.get(&id));
         let quarantined = state.profile.candidates.iter().filter(|view| view.quarantine.is_some());
@@ -114,10 +114,10 @@ fn lines(
 impl Report {
     fn now(args: &StatusArgs, context: &Context) -> Result<Self> {
         let store = Store::open_read_only(&context.store_path).ok();
-        let published = imas_view::published::published(&args.run_dir);
+        let published = imas_engine::daemon_status::published(&args.run_dir);
         Ok(Self {
             daemon: DaemonStatus::read(&args.run_dir),
-            ineffective: imas_view::published::ineffective(&args.run_dir),
+            ineffective: imas_engine::daemon_status::ineffective(&args.run_dir),
             programs: store.as_ref().map_or_else(|| Ok(vec![]), |store| lines(context, store, &published))?,
             disabled: store.as_ref().map_or_else(|| Ok(vec![]), Store::disabled)?,
             serving: ProcessCensus::now(&LibraryNames::of(context.catalogue.candidates()), SYSTEM).serving,
@@ -186,7 +186,9 @@ fn program_table(programs: &[Line]) -> String {
             trial.unwrap_or_default(),
             line.quarantined.iter().map(|name| line.remark(name)).collect::<Vec<_>>().join(", "),
         ];
-        row.extend(is_in_fleet.then(|| line.sharing.as_ref().map_or_else(String::new, sharing::short)));
+        row.extend(
+            is_in_fleet.then(|| line.sharing.as_ref().map_or_else(String::new, program_view::sharing_short)),
+        );
         row
     });
     let mut head = vec!["number", "program", "trials", "starts under", "on offer", "quarantined"];

@@ -8,10 +8,8 @@ use imas_core::sample::MEASURED_OUTSIDE;
 use imas_engine::context::Context;
 use imas_engine::inline_candidate::{has_settings, inline_candidate};
 use imas_engine::inspect;
-use imas_engine::musl;
 use imas_engine::outside;
-use imas_engine::runtime_command::{RuntimeCommand, is_served_by_settings};
-use imas_engine::wrapped;
+use imas_engine::runtime_command::{self, RuntimeCommand, is_served_by_settings};
 use imas_linux::catalogue::{CatalogueCandidate, SYSTEM};
 use imas_linux::environment::{Injection, Mode, Reach, Variables};
 use imas_linux::page::{self, Ticket};
@@ -66,8 +64,8 @@ pub(super) fn forced(
             return Ok(Start::untouched_because(request, why));
         }
     };
-    let defined = [executable.defines, wrapped::defined_by_preloads(request.environment)].concat();
-    if let Some(why) = wrapped::obstacle(candidate, &defined) {
+    let defined = [executable.defines, runtime_command::defined_by_preloads(request.environment)].concat();
+    if let Some(why) = runtime_command::wrapped_obstacle(candidate, &defined) {
         message::warning(&format!("the program is started untouched: {why}"));
         return Ok(Start::untouched_because(request, why));
     }
@@ -94,7 +92,7 @@ fn of_musl(
         let because = format!("{why}, and its children may have another (--follow)");
         return Ok(Start::untouched_because(request, because));
     }
-    if let Err(none) = musl::candidate(context, candidate) {
+    if let Err(none) = runtime_command::candidate_of_musl(context, candidate) {
         return Ok(Start::untouched_because(request, format!("{why}, and {none}")));
     }
     let variables = variables_of_musl(request, context, candidate)?;
@@ -108,9 +106,9 @@ pub(super) fn variables_of_musl(
     context: &Context,
     candidate: &CatalogueCandidate,
 ) -> Result<Variables> {
-    let candidate = &musl::candidate(context, candidate).map_err(anyhow::Error::msg)?;
+    let candidate = &runtime_command::candidate_of_musl(context, candidate).map_err(anyhow::Error::msg)?;
     let injection = Injection { candidate, mode: Mode::Production, reach: Reach::Program, page: None };
-    Ok(injection.variables(request.environment, &musl::libraries(&context.lib_dir))?)
+    Ok(injection.variables(request.environment, &runtime_command::libraries_of_musl(&context.lib_dir))?)
 }
 
 /// The start of a program into which no library for glibc can be loaded, under the settings of its runtime or the allocator

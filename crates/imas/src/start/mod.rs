@@ -36,15 +36,14 @@ use imas_abi::page_kind;
 use imas_core::adaptive::{Objective, weight};
 use imas_core::decision::{Conditions, Decision};
 use imas_core::sample::MEASURED_OUTSIDE;
+use imas_engine::folders;
 use imas_engine::inspect::{self, ExecutableFacts};
-use imas_engine::lasting_settings::behind_a_script;
-use imas_engine::memory_kill;
+use imas_engine::lasting::behind_a_script;
 use imas_engine::outside;
-use imas_engine::profile;
-use imas_engine::runtime_command::{RuntimeCommand, seen_arguments};
+use imas_engine::pending;
+use imas_engine::runtime_command::{self, RuntimeCommand, seen_arguments};
 use imas_engine::start_plan::{StartPlan, decided};
-use imas_engine::store_place;
-use imas_engine::wrapped;
+use imas_engine::state;
 use imas_linux::catalogue::{CatalogueCandidate, SYSTEM};
 use imas_linux::control_group::memory_limit;
 use imas_linux::environment::{Injection, Mode, Reach, Variables};
@@ -62,8 +61,8 @@ use crate::command_line::wrapper::{self, Unwrapped};
 use crate::start::settled::basis::{Asked, Basis, Pressure};
 use imas_cli::message;
 use imas_engine::context::Context;
+use imas_engine::entry;
 use imas_engine::under_way;
-use imas_engine::unstartable;
 
 /// Time for which a start waits for a store that another process has locked, before it goes on untouched.
 /// Writes take milliseconds.
@@ -94,7 +93,7 @@ pub(crate) fn run(args: &RunArgs, places: &Places) -> Result<ExitCode> {
     }
     let mut unwrapped = wrapper::unwrap(&args.command, Variables::inherited());
     if let Some(error) = start_wrapper(args, &unwrapped) {
-        return Ok(unstartable::exit_status(error));
+        return Ok(entry::exit_status(error));
     }
     if args.dry_run
         && let Some(words) = unwrapped.inner_words()
@@ -107,12 +106,12 @@ pub(crate) fn run(args: &RunArgs, places: &Places) -> Result<ExitCode> {
     let Unwrapped { words, environment, .. } = unwrapped;
     let command = match Command::resolve(&words, wrapper::path_of(&environment)) {
         Ok(command) => command,
-        Err(error) => return Ok(unstartable::exit_status(error)),
+        Err(error) => return Ok(entry::exit_status(error)),
     };
     let reach = if args.follow { Reach::Children } else { Reach::Program };
     let request = Request { args, environment: &environment, reach };
     let start = plan(request, places, &command).unwrap_or_else(|error| {
-        message::error(&imas_engine::store_damage::advised(error));
+        message::error(&imas_engine::entry::advised(error));
         message::warning("the program is started untouched");
         Start::untouched(request)
     });
@@ -130,7 +129,7 @@ pub(crate) fn run(args: &RunArgs, places: &Places) -> Result<ExitCode> {
         );
         Err(error) = Start::untouched(request).exec(&command);
     }
-    Ok(unstartable::exit_status(error.into()))
+    Ok(entry::exit_status(error.into()))
 }
 
 /// Starts a wrapper with `imas run` before the command inside it, and does not return then. None when there
@@ -220,7 +219,7 @@ impl Start {
     fn discard(&self) {
         if let Some(page) = &self.page {
             let _ = std::fs::remove_file(page); // a leftover is harvested as a start that never was
-            memory_kill::forget(page);
+            pending::forget_kills(page);
         }
     }
 }
@@ -267,7 +266,7 @@ fn settled_start(
         build_id: settled.build_id(),
         pid: std::process::id(),
     };
-    let store = store_place::real(&store_place::path(places.store.as_deref())?);
+    let store = folders::real_store(&folders::store_path(places.store.as_deref())?);
     let watched = is_watched(candidate, &ticket);
     let page = watched.then(|| make_page(page::folder_of_store(&store), &ticket)).flatten();
     let reach = request.of(settled.executable()).reach;
@@ -328,20 +327,20 @@ fn decided_anew(
     // Before the trials are read: what ends from here on is not looked at.
     let (program_id, seen) = (program.id, store.newest_trial()?);
     advise_at_first(args, &store, program_id, command)?;
-    let preloaded = wrapped::defined_by_preloads(request.environment);
+    let preloaded = runtime_command::defined_by_preloads(request.environment);
     let pinned = store.pinned(program_id)?;
     let is_usable = |candidate: &CatalogueCandidate| {
         context.obstacle(candidate, Some(&store)).is_none()
-            && wrapped::obstacle(candidate, &preloaded).is_none()
+            && runtime_command::wrapped_obstacle(candidate, &preloaded).is_none()
             && of_runtime.fitted_unasked(candidate, Some(&store)).is_ok_and(|fitted| {
                 pinned.as_ref() == Some(&candidate.name)
                     || context.names(candidate)
                     || seen_arguments(&fitted, &executable).is_none()
             })
     };
-    let known = profile::state_where(context, &store, program, &executable.build_id, &is_usable)?;
+    let known = state::state_where(context, &store, program, &executable.build_id, &is_usable)?;
     let conditions = imas_engine::conditions::conditions()?;
-    let profile = profile::profile(&known, context, &args.rules);
+    let profile = state::profile_of(&known, context, &args.rules);
     let trial_id = page::new_trial_id()?;
     let mut settles = None;
     let mut plan = StartPlan::of(&profile, &conditions);
@@ -519,6 +518,6 @@ fn make_page(folder: Result<PathBuf, PageFileError>, ticket: &Ticket<'_>) -> Opt
         let _ = std::fs::remove_file(&page); // a leftover is harvested as a start of which nothing is known
         return None;
     }
-    memory_kill::note(&page);
+    pending::note_kills(&page);
     Some(page)
 }

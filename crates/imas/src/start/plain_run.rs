@@ -7,8 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
+use imas_engine::amounts;
 use imas_engine::flags::{self, PolicyName};
-use imas_engine::seconds;
 
 use crate::command_line::cli::{Places, RulesArgs, RunArgs};
 use crate::command_line::wrapper::INSIDE;
@@ -66,7 +66,7 @@ fn policy(value: &OsStr) -> Option<PolicyName> {
 }
 
 fn retest(value: &OsStr) -> Option<f64> {
-    seconds::parse(value.to_str()?).ok()
+    amounts::seconds(value.to_str()?).ok()
 }
 
 #[cfg(test)]

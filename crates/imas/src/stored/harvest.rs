@@ -6,10 +6,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use imas_engine::activity::{self, ActivityLooks};
-use imas_engine::memory_kill;
 use imas_engine::outside;
-use imas_engine::pending::{PendingView, expected, is_finished, is_young, keep};
+use imas_engine::pending::{self, ActivityLooks, PendingView, expected, is_finished, is_young, keep};
 use imas_linux::page;
 use imas_store::Store;
 use serde_json::json;
@@ -43,12 +41,12 @@ pub(crate) fn harvest(context: &Context, store: &Store) -> Result<Harvest> {
                     harvest.running += 1;
                     continue;
                 };
-                let page = memory_kill::with_kill(&path, page);
-                keep(context, store, &page, activity::of(&path))?;
+                let page = pending::with_kill(&path, page);
+                keep(context, store, &page, pending::activity_of(&path))?;
                 remove(&path)?;
                 outside::forget(&page);
-                activity::forget(&path);
-                memory_kill::forget(&path);
+                pending::forget_activity(&path);
+                pending::forget_kills(&path);
                 harvest.stored += 1;
             }
             Ok(page) => {
@@ -121,6 +119,6 @@ fn remove(path: &Path) -> std::io::Result<()> {
 fn set_aside(path: &Path, why: &str) -> Result<String> {
     let aside = path.with_extension("page.damaged");
     std::fs::rename(path, &aside)?;
-    memory_kill::forget(path);
+    pending::forget_kills(path);
     Ok(format!("a trial page could not be read ({why}); it was kept as {}", aside.display()))
 }

@@ -46,7 +46,7 @@ fn meant(store: &Store, word: &OsStr) -> Option<String> {
     let names: Vec<_> = store.programs().ok()?.iter().flat_map(names).collect();
     let word = Path::new(word).file_name()?.to_string_lossy().into_owned();
     let others = names.iter().map(String::as_str).filter(|name| *name != word);
-    imas_engine::suggestion::nearest(&word, others).map(str::to_owned)
+    imas_engine::candidates::nearest(&word, others).map(str::to_owned)
 }
 
 fn all_meant(store: &Store, word: &OsStr) -> Result<Vec<StoredProgram>> {

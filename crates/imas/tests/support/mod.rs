@@ -180,7 +180,7 @@ impl World {
 
     /// Folder of the trial pages of that store.
     pub(crate) fn pages_of(&self, store: &Path) -> PathBuf {
-        let store = imas_engine::store_place::real(store);
+        let store = imas_engine::folders::real_store(store);
         self.runtime.path().join("imas").join(imas_linux::page::store_folder_name(&store))
     }
 

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use imas_core::TrialRecord;
 use imas_core::hang::may_have_hung;
-use imas_engine::harvest::{self, StartFacts};
+use imas_engine::pending::{self, StartFacts};
 use imas_linux::ingest::ParsedPage;
 use imas_store::daemon::Witness;
 
@@ -119,7 +119,7 @@ impl PageTracker {
             retest_s: offer.map(|offer| offer.retest_s),
             activity: watch.activity,
         };
-        harvest::record(sample, learner.installation().map(|it| &it.catalogue), facts)
+        pending::record_of(sample, learner.installation().map(|it| &it.catalogue), facts)
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use imas_core::hang::ProcessActivity;
 use imas_core::{Sample, TrialRecord};
-use imas_engine::harvest::look_is_due;
+use imas_engine::pending::look_is_due;
 use imas_linux::ingest::State;
 use imas_linux::standstill::{age_s, look};
 use imas_store::daemon::Witness;

@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 use imas_cli::message;
-use imas_engine::compared::{ComparedCandidate, DefaultComparison};
+use imas_engine::compared::{ComparedCandidate, DefaultComparison, OfRuntime};
 use imas_engine::context::Context;
 use imas_engine::inspect::{self, ExecutableFacts};
-use imas_engine::of_runtime::OfRuntime;
 use imas_engine::runtime_command::{RuntimeCommand, served_runtime};
 use imas_linux::catalogue::{CatalogueCandidate, SYSTEM};
 use imas_linux::environment::Variables;

@@ -25,7 +25,7 @@ use super::args::RecordArgs;
 use imas_cli::message::{self, Hinted};
 use imas_cli::output;
 use imas_engine::context::Context;
-use imas_engine::unstartable;
+use imas_engine::entry;
 
 /// Exit status of a command that ended by SIGSYS.
 const ENDED_BY_FILTER: i32 = 128 + 31;
@@ -44,7 +44,7 @@ const STILL_RUNS: &str = "the command has ended, and a process that it left behi
 pub(crate) fn run(args: &RecordArgs, context: &Context) -> Result<ExitCode> {
     let command = match Command::resolve(&args.command, std::env::var_os("PATH").as_deref()) {
         Ok(command) => command,
-        Err(error) => return Ok(unstartable::exit_status(error)),
+        Err(error) => return Ok(entry::exit_status(error)),
     };
     let executable = imas_engine::inspect::command(&command, None)?;
     if let Some(why) = &executable.unfit {

@@ -34,7 +34,7 @@ pub(super) fn page(files: &[PathBuf], program: Option<&OsStr>) -> Result<ReportP
             |word| word.to_string_lossy().into_owned(),
         ),
         notes: notes_of_files(&data, program),
-        programs: names.into_iter().map(|name| imas_view::runs::section(&data, name)).collect(),
+        programs: names.into_iter().map(|name| imas_engine::section::runs_section(&data, name)).collect(),
     })
 }
 

@@ -2,11 +2,11 @@
 //! The page of what the store holds: picks and figures are those of `imas show`.
 
 use anyhow::Result;
+use imas_engine::program_view::state;
+use imas_engine::section::{notes, section};
 use imas_report::html::{ProgramSection, ReportPage};
 use imas_store::Store;
 use imas_store::samples::StoredProgram;
-use imas_view::program_view::state;
-use imas_view::section::{notes, section};
 
 use crate::command_line::cli::{ReportArgs, RulesArgs};
 use crate::stored::profile::find;

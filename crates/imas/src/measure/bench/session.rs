@@ -10,12 +10,10 @@ use imas_core::bench::{Floor, Looks, Options};
 use imas_core::raw_runs::data::DataHeader;
 use imas_core::sample::{Ended, PageKind};
 use imas_core::{Conditions, Sample, TrialRecord};
-use imas_engine::compared::ComparedCandidate;
+use imas_engine::compared::{ComparedCandidate, OfRuntime};
 use imas_engine::inline_candidate::has_settings;
 use imas_engine::inspect::ExecutableFacts;
-use imas_engine::musl;
-use imas_engine::of_runtime::OfRuntime;
-use imas_engine::runtime_command::RuntimeCommand;
+use imas_engine::runtime_command::{self, RuntimeCommand};
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::clock::now_unix_s;
 use imas_linux::environment::{Libraries, Reach};
@@ -125,7 +123,7 @@ impl<'a> CommandSession<'a> {
             ));
         }
         let libraries = match executable.fits_musl {
-            true => musl::libraries(&context.lib_dir),
+            true => runtime_command::libraries_of_musl(&context.lib_dir),
             false => context.libraries.clone(),
         };
         let build_id = executable.build_id.clone();

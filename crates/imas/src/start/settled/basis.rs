@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use imas_core::ProfileView;
 use imas_core::adaptive::{Objective, weight};
 use imas_core::decision::Conditions;
+use imas_engine::config;
 use imas_engine::flags::variable;
+use imas_engine::folders;
 use imas_engine::start_plan::valid_until_s;
-use imas_engine::{catalogue_files, config};
 use imas_linux::clock::now_unix_s;
 use imas_linux::file_stamp::StampedPath;
 use serde::{Deserialize, Serialize};
@@ -108,8 +109,8 @@ fn files(context: &Context, executable: &Path) -> Vec<PathBuf> {
     let mut files = vec![context.store_path.clone(), log.into(), ours, executable.to_owned()];
     files.extend(OF_THE_LOADER.map(PathBuf::from));
     files.extend(config::files());
-    files.extend(catalogue_files::folders());
-    files.extend(catalogue_files::of_user(&context.lib_dir));
+    files.extend(folders::catalogue_folders());
+    files.extend(folders::catalogues_of_user(&context.lib_dir));
     files
 }
 

@@ -15,10 +15,10 @@ use std::ffi::OsStr;
 use imas_core::ProfileView;
 use imas_core::adaptive::{Objective, weight};
 use imas_core::decision::Conditions;
+use imas_engine::folders;
 use imas_engine::pending;
 use imas_engine::runtime_command::{RuntimeCommand, of_program};
 use imas_engine::start_plan::StartPlan;
-use imas_engine::store_place;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::environment::Variables;
 use imas_linux::page;
@@ -43,7 +43,7 @@ pub(crate) fn find(
     if !args.is_plain || loads_something(environment) {
         return None;
     }
-    let store = store_place::real(&store_place::path(places.store.as_deref()).ok()?);
+    let store = folders::real_store(&folders::store_path(places.store.as_deref()).ok()?);
     let pages = page::place_of_store(&store);
     page::check_private(&page::place()).and_then(|()| page::check_private(&pages)).ok()?;
     let settled = settled_file::read(&pages, &command.program)?;

@@ -1,24 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A program of the store as a part of a page: picks and figures are those of `imas show`.
+//! A program as a part of a page, from the store or from a file of raw runs: picks and figures are those of `imas show`.
 
 use anyhow::Result;
 use imas_cli::table::Table;
+use imas_core::ProfileView;
+use imas_core::TrialRecord;
 use imas_core::adaptive::{Judgement, Status};
 use imas_core::bench::{CandidateRuns, MedianRun};
 use imas_core::latency::Latency;
+use imas_core::raw_runs::data::Data;
 use imas_core::record::in_order_of_time;
-use imas_core::run::RawRun;
+use imas_core::run::{RawRun, RunKind};
 use imas_core::sample::{Ended, Sample};
+use imas_core::split::Split;
 use imas_core::stats::Interval;
-use imas_core::{ProfileView, TrialRecord};
 use imas_report::chart::{BarRow, Bars};
-use imas_report::html::{self, CandidateFindings, DecisionSection, ProgramFindings, ProgramSection};
+use imas_report::html::{
+    self, CandidateFindings, DecisionSection, MemorySection, ProgramFindings, ProgramSection,
+};
 use imas_store::Store;
 
-use crate::added_up;
-use crate::picks::{self, StoredPick};
+use crate::picks::{self, PAPER_HEAD, StoredPick, paper_rows, standing_words};
 use crate::program_view::ProgramView;
-use crate::words::{PAPER_HEAD, paper_rows, standing_words};
 
 /// Decisions shown of a program, the newest.
 const DECISIONS: u32 = 100;
@@ -176,4 +179,78 @@ fn by_paper(profile: &ProfileView, all: &[StoredPick]) -> ProgramFindings {
     let picks = names(all);
     let short = if all.is_empty() { "nothing is known yet" } else { &picks[2] };
     ProgramFindings { short: short.to_owned(), table, picture: picture.draw(), picks, ..Default::default() }
+}
+
+// A program of a file of raw runs as a part of a page.
+
+/// What the runs of the program say: picks and figures are those that `imas bench` printed.
+#[must_use]
+pub fn runs_section(data: &Data, name: &str) -> ProgramSection {
+    let candidates = data.candidates_of(name);
+    let counted = |candidate: &str| counted_of(data, name, candidate);
+    let latencies = candidates.iter().flat_map(|candidate| {
+        let of_each: Vec<Latency> = counted(candidate).iter().filter_map(|run| run.latency.clone()).collect();
+        added_up(candidate, &of_each)
+    });
+    let splits = candidates.iter().filter_map(|candidate| {
+        let of_each: Vec<Split> = counted(candidate).iter().filter_map(|run| run.split).collect();
+        Some(((*candidate).to_owned(), Split::mean(&of_each)?))
+    });
+    let memory = candidates.iter().filter_map(|candidate| memory(candidate, &counted(candidate)));
+    let (runs, comparison) = data.observed(name).compare(&data.options(name));
+    ProgramSection {
+        name: name.to_owned(),
+        findings: ProgramFindings::of_runs(&runs, comparison),
+        runs,
+        latencies: latencies.collect(),
+        splits: splits.collect(),
+        memory: memory.collect(),
+        remarks: candidates.iter().filter_map(|candidate| failed(data, name, candidate)).collect(),
+        ..ProgramSection::default()
+    }
+}
+
+/// How many runs of a candidate failed, and why the first did.
+fn failed(data: &Data, program: &str, candidate: &str) -> Option<String> {
+    let failed: Vec<&RawRun> = raw_runs_of(data, program, candidate).filter(|run| !run.ok).collect();
+    let first = failed.first()?;
+    let why = first.why.clone().unwrap_or_else(|| format!("exit {}", first.exit));
+    Some(format!("{candidate}: {} of its runs failed ({why})", failed.len()))
+}
+
+fn raw_runs_of<'a>(data: &'a Data, program: &str, candidate: &str) -> impl Iterator<Item = &'a RawRun> {
+    data.runs.iter().filter(move |run| run.program == program && run.candidate == candidate)
+}
+
+/// The counted runs of a candidate; none of one with a run that failed.
+fn counted_of<'a>(data: &'a Data, program: &str, candidate: &str) -> Vec<&'a RawRun> {
+    match raw_runs_of(data, program, candidate).any(|run| !run.ok) {
+        true => vec![],
+        false => raw_runs_of(data, program, candidate).filter(|run| run.kind == RunKind::Counted).collect(),
+    }
+}
+
+/// Memory of the first run that has it. A mean of runs of different speed would hide the course over time.
+fn memory(candidate: &str, counted: &[&RawRun]) -> Option<MemorySection> {
+    let curve = counted.iter().find_map(|run| run.curve.as_ref())?;
+    Some(MemorySection { candidate: candidate.to_owned(), looks: curve.looks() })
+}
+
+// Histograms of several trials as one.
+
+/// Latencies of a candidate added up, one section for each class of calls.
+#[must_use]
+pub fn added_up(candidate: &str, of_each: &[Latency]) -> Vec<html::LatencySection> {
+    let ns_per_tick = of_each.iter().map(|latency| latency.ns_per_tick).find(|ns| *ns > 0.0);
+    let classes = Latency::CLASSES.into_iter().enumerate();
+    classes
+        .map(|(i, class)| {
+            let mut sum: Vec<u64> = vec![];
+            for histogram in of_each.iter().map(|latency| latency.classes()[i].histogram()) {
+                sum.resize(sum.len().max(histogram.len()), 0);
+                sum.iter_mut().zip(histogram).for_each(|(sum, n)| *sum = sum.saturating_add(n));
+            }
+            html::LatencySection { class, candidate: candidate.to_owned(), histogram_ticks: sum, ns_per_tick }
+        })
+        .collect()
 }

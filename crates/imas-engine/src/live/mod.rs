@@ -1,32 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is known of a program now, and one typed snapshot of the running processes with what is known of each.
+//! One typed snapshot of the running processes, with what is known of each.
 //!
-//! # A program
-//! ```text
-//! program_view -> words -> section
-//!      picks ------^
-//! ```
-//!
-//! # The running processes
 //! ```no_run
 //! # fn main() -> anyhow::Result<()> {
 //! # let places = imas_engine::flags::Places::default();
-//! let mut observer = imas_view::ProcessObserver::new(&places)?;
+//! let mut observer = imas_engine::live::ProcessObserver::new(&places)?;
 //! loop {
-//!     let look: imas_view::snapshot::LiveSnapshot = observer.look()?;
+//!     let look: imas_engine::live::snapshot::LiveSnapshot = observer.look()?;
 //!     println!("{}", serde_json::to_string(&look)?);
 //!     std::thread::sleep(std::time::Duration::from_secs(2));
 //! }
 //! # }
 //! ```
 //!
-//! A program that uses a [`ProcessObserver`] must begin with [`imas_engine::probe::answer`]: to find out whether a
+//! A program that uses a [`ProcessObserver`] must begin with [`imas_engine::entry::probe_answer`]: to find out whether a
 //! candidate can be used here, the library may start the running executable once more.
 //!
 //! ```text
-//! reading, identity -> tracked ------------+
-//! restart -> program_facts -> program_source -> observer -> snapshot
-//! followed_store, program_cache --^         unfit_files, lost, machine, memory_point --^
+//! tracked: a process -------------------------------+
+//! followed_store -> program_source: its program -> observer -> snapshot
+//!                             lost, memory_point ---^
 //! ```
 //!
 //! # What a look costs
@@ -41,33 +34,12 @@
 //! - All this work is bounded by a share of the time since the last look (`budget`): what does not fit is done
 //!   at one of the next looks. The first look does everything.
 
-mod budget;
 pub mod followed_store;
-mod identity;
-pub mod keeps_away;
-mod latency;
-pub mod lives;
 pub mod lost;
-pub mod machine;
 pub mod memory_point;
 pub mod observer;
-pub mod picks;
-pub mod program_cache;
-mod program_facts;
 mod program_source;
-pub mod program_view;
-pub mod published;
-mod reading;
-pub mod restart;
-pub mod runs;
-pub mod section;
-pub mod settled;
-pub mod sharing;
 pub mod snapshot;
 mod tracked;
-pub mod trial_page;
-mod unfit_files;
-pub mod words;
 
-pub use latency::added_up;
 pub use observer::ProcessObserver;

@@ -1,33 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Looks at the machine again and again, and reads anew only what may have changed.
+//! Looks at the machine again and again, and reads anew only what may have changed, within a budget of time.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use imas_core::adaptive::{Objective, weight};
 use imas_core::stats::Interval;
-use imas_engine::context::Context;
-use imas_engine::daemon_status::{DaemonStatus, IneligibleProgram};
-use imas_engine::flags::Places;
 use imas_linux::clock::now_unix_s;
 use imas_linux::serving::candidate::RealCandidates;
 use imas_linux::serving::injected::Injected;
 use imas_store::decisions::Decided;
 use imas_store::samples::StoredProgram;
+use procfs::Current;
+use procfs::IoPressure;
 
-use crate::budget::Budget;
-use crate::identity::Identity;
-use crate::keeps_away;
-use crate::lost::LostByServices;
-use crate::machine;
-use crate::memory_point::MemoryPoint;
-use crate::program_facts::ProgramFacts;
-use crate::program_source::ProgramSource;
-use crate::reading::ProcessReader;
-use crate::snapshot::{Certainty, LiveGain, LiveProcess, LiveSnapshot, ProcessState, StoreKind};
-use crate::tracked::Tracked;
-use crate::unfit_files::UnfitFiles;
+use crate::conditions::conditions;
+use crate::context::Context;
+use crate::daemon_status::{DaemonStatus, IneligibleProgram};
+use crate::flags::Places;
+use crate::live::lost::LostByServices;
+use crate::live::memory_point::{self, MemoryPoint};
+use crate::live::program_source::{ProgramFacts, ProgramSource, UnfitFiles};
+use crate::live::snapshot::{
+    Certainty, LiveGain, LiveProcess, LiveSnapshot, MachineState, Preference, PressureStalls, ProcessState,
+    StoreKind,
+};
+use crate::live::tracked::{Identity, ProcessReader, Tracked};
 
 /// How often the daemon's status and list of ineligible programs are read.
 const DAEMON_LASTS: Duration = Duration::from_secs(10);
@@ -135,7 +135,7 @@ impl ProcessObserver {
             observed_s: at.duration_since(first).as_secs_f64(),
             hidden: self.processes.values().filter(|tracked| tracked.is_hidden).count(),
             unseen: self.processes.values().filter(|tracked| tracked.is_unseen).count(),
-            machine: machine::now(self.sources.iter().all(|source| source.kind == StoreKind::System))?,
+            machine: machine_now(self.sources.iter().all(|source| source.kind == StoreKind::System))?,
             daemon: self.daemon.runs,
             processes,
             problems,
@@ -281,13 +281,13 @@ impl ProcessObserver {
                 trials: gain.trials,
             });
         }
-        let bytes = tracked.returnable_bytes.filter(|bytes| *bytes >= keeps_away::LEAST_BYTES)?;
+        let bytes = tracked.returnable_bytes.filter(|bytes| *bytes >= memory_point::LEAST_BYTES)?;
         let bytes = bytes as f64;
         if facts.is_some_and(|facts| facts.pick.is_some()) {
             return None;
         }
         Some(LiveGain {
-            candidate: keeps_away::candidate(&self.candidates)?.to_owned(),
+            candidate: memory_point::advised_candidate(&self.candidates)?.to_owned(),
             memory_bytes: Some(Interval { lo: 0.0, mid: bytes, hi: bytes }),
             cpu_percent: None,
             certainty: Certainty::Estimate,
@@ -337,5 +337,83 @@ impl Daemon {
         self.runs = DaemonStatus::read(run_dir).is_some();
         let ineligible = IneligibleProgram::read_all(run_dir).into_iter();
         self.ineligible = ineligible.map(|program| (program.path, program.reason)).collect();
+    }
+}
+
+// How long one look may take for what can wait until the next one.
+
+/// Share of the time since the last look that may be spent.
+const BUDGET_SHARE: f64 = 0.001;
+
+/// Share for looks at heaps, and what stands for the time before the first look.
+const HEAPS_SHARE: f64 = 0.003;
+const BEFORE_FIRST: Duration = Duration::from_secs(60);
+
+/// Time for one kind of work in one look.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    /// Moment at which the time is over; None: there is no limit.
+    end: Option<Instant>,
+    begun: bool,
+}
+
+impl Budget {
+    /// For a look that comes this long after the last one; without a limit for the first look.
+    pub(crate) fn after(since_last: Option<Duration>) -> Self {
+        let end = since_last.map(|since| Instant::now() + since.mul_f64(BUDGET_SHARE));
+        Self { end, begun: false }
+    }
+
+    /// For looks at heaps, which take longer: the first look has a limit too.
+    pub(crate) fn for_heaps(since_last: Option<Duration>) -> Self {
+        let time = since_last.unwrap_or(BEFORE_FIRST).mul_f64(HEAPS_SHARE);
+        Self { end: Some(Instant::now() + time), begun: false }
+    }
+
+    /// Whether there is time for one more piece of work. There always is for the first one, so that all work
+    /// gets done in the end.
+    pub(crate) fn allows_more(&mut self) -> bool {
+        let is_first = !std::mem::replace(&mut self.begun, true);
+        is_first || self.end.is_none_or(|end| Instant::now() < end)
+    }
+}
+
+// Reads the machine's state.
+
+/// The machine as who decides sees it: imasd (`of_the_system`), which minds no control group, or `imas run`.
+///
+/// # Errors
+/// When /proc cannot be read.
+pub fn machine_now(of_the_system: bool) -> Result<MachineState> {
+    let now = if of_the_system { imas_linux::conditions::now()? } else { conditions()? };
+    let io = IoPressure::current().ok();
+    let weight = weight(&now, Objective::Auto);
+    Ok(MachineState {
+        cpus: now.cpus,
+        load5: now.load5,
+        memory_bytes: now.mem_total_bytes.unwrap_or(0),
+        available_bytes: now.mem_available_bytes,
+        pressure: PressureStalls {
+            cpu_some: now.cpu_some_pct,
+            memory_some: now.memory_some_pct,
+            memory_full: now.memory_full_pct,
+            io_some: io.as_ref().map(|io| f64::from(io.some.avg60)),
+            io_full: io.as_ref().map(|io| f64::from(io.full.avg60)),
+        },
+        preference: Preference::of_weight(weight.w),
+        weight,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_piece_of_work_is_always_allowed() {
+        let mut spent = Budget::after(Some(Duration::ZERO));
+        assert_eq!([spent.allows_more(), spent.allows_more()], [true, false]);
+        let mut first = Budget::after(None);
+        assert!((0..1000).all(|_| first.allows_more()));
     }
 }

@@ -3,13 +3,13 @@
 
 use imas_cli::format::mib;
 use imas_cli::table::plain;
+use imas_cli::when::span;
 use imas_core::candidate::cost;
 use imas_core::service_life::{LifeWindow, ServiceLife};
 use imas_core::stats::median;
 use serde::Serialize;
 
 use crate::program_view::ProgramView;
-use imas_cli::when::span;
 
 /// The lives under one candidate. Each process counts by the newest part of its life; of several the median.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -91,9 +91,8 @@ pub fn text(lives: &[CandidateLives]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use imas_core::service_life::Work;
-
     use super::*;
+    use imas_core::service_life::Work;
 
     #[test]
     fn the_newest_window_of_each_process_counts() {

@@ -2,11 +2,11 @@
 //! What one look at the machine shows. Plain data, serialisable. Names are not escaped: code that prints one
 //! escapes it ([`imas_core::printable`]).
 
-use imas_linux::index::ServiceUnit;
 use std::collections::BTreeMap;
 
 use imas_core::adaptive::Weight;
 use imas_core::stats::Interval;
+use imas_linux::index::ServiceUnit;
 use imas_linux::serving::injected::Injected;
 use serde::Serialize;
 

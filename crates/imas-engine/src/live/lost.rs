@@ -6,13 +6,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use imas_engine::drop_in;
 use imas_linux::activity::age_s;
 use imas_linux::index::{ServiceUnit, template_of_unit};
 use imas_linux::process;
 use imas_linux::running;
 use imas_linux::serving::wanted::{WantedLibraries, YOUNG_S, asked_in_vain};
 use serde::Serialize;
+
+use crate::drop_in;
 
 const BETWEEN_LOOKS: Duration = Duration::from_secs(10);
 
@@ -143,9 +144,8 @@ impl GivenService {
 
 #[cfg(test)]
 mod tests {
-    use std::process::{Child, Command};
-
     use super::*;
+    use std::process::{Child, Command};
 
     struct Started(Child);
 

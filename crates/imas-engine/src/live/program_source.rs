@@ -1,29 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One store with its programs, kept up to date at a limited cost.
+//! One store with its programs, kept up to date at a limited cost, and what IMAS has decided about each of them.
 
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use imas_engine::context::Context;
+use imas_core::Reason;
+use imas_core::SYSTEM;
+use imas_core::adaptive::AdaptiveState;
+use imas_core::sample::PageKind;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::index::{ServiceUnit, detail_of_unit};
 use imas_linux::started_name::name_of_detail;
+use imas_store::RowId;
+use imas_store::Store;
 use imas_store::decisions::Decided;
 use imas_store::domain::Domain;
 use imas_store::samples::StoredProgram;
-use imas_store::{RowId, Store};
 
-use crate::followed_store::FollowedStore;
-use crate::identity::Identity;
-use crate::program_cache::ProgramCache;
-use crate::program_facts::ProgramFacts;
-use crate::program_view::ProgramView;
-use crate::snapshot::StoreKind;
-use imas_engine::pending::PendingView;
+use crate::context::Context;
+use crate::inspect;
+use crate::live::followed_store::{FollowedStore, ProgramCache};
+use crate::live::snapshot::{ProcessState, StoreKind};
+use crate::live::tracked::Identity;
+use crate::pending::PendingView;
+use crate::program_view::{ProgramView, Restart, settled};
+use crate::runtime_command::unfit_reason;
 
 /// A store is read again at the earliest after this multiple of the time that it took.
 const REST: u32 = 300;
@@ -212,4 +217,144 @@ fn files_of(context: &Context) -> Vec<(u64, i64, i64)> {
 /// Length and time of the last change; zeros where there is no such file.
 fn changed(path: &Path) -> (u64, i64, i64) {
     std::fs::metadata(path).map_or((0, 0, 0), |about| (about.len(), about.mtime(), about.mtime_nsec()))
+}
+
+// What IMAS has decided about one program, in the form in which it is shown with each of its processes.
+
+/// Decisions looked through for the first one of the present answer.
+const DECISIONS: u32 = 100;
+
+/// One program.
+#[derive(Debug)]
+pub(crate) struct ProgramFacts {
+    /// State of each process that is no trial.
+    pub(crate) state: ProcessState,
+    /// The candidate of the next starts, where one is settled.
+    pub(crate) pick: Option<String>,
+    pub(crate) quarantined: Vec<String>,
+    /// Number of the next trial and the most trials there are, by candidate.
+    trials: BTreeMap<String, (u32, u32)>,
+    /// What a restart would gain, by the candidate that a process is on.
+    gains: BTreeMap<String, Restart>,
+}
+
+impl ProgramFacts {
+    /// Collects the facts from the state of the program; `on` are the candidates of its processes.
+    pub(crate) fn of(store: &Store, state: &ProgramView, on: &[&str]) -> Result<Self> {
+        let pick = settled(state).map(str::to_owned);
+        let gain = |on: &&str| Some(((*on).to_owned(), Restart::of(state, on, pick.as_deref()?)));
+        let is_other = |on: &&&str| pick.as_deref().is_some_and(|pick| pick != **on);
+        let views = &state.profile.candidates;
+        Ok(Self {
+            state: process_state(state, since(store, state)?),
+            quarantined: views
+                .iter()
+                .filter(|view| view.quarantine.is_some())
+                .map(|view| view.name.clone())
+                .collect(),
+            trials: views.iter().map(|view| (view.name.clone(), trials(state, &view.name))).collect(),
+            gains: on.iter().filter(is_other).filter_map(gain).collect(),
+            pick,
+        })
+    }
+
+    /// The state of a process that is a trial of the candidate.
+    pub(crate) fn trial(&self, candidate: &str) -> ProcessState {
+        let (number, of) = self.trials.get(candidate).copied().unwrap_or((1, 1));
+        ProcessState::Trial { candidate: candidate.to_owned(), number, of }
+    }
+
+    /// The change from candidate `on` to the pick, and the pick. None on the pick itself, and where none is
+    /// settled.
+    pub(crate) fn gain(&self, on: &str) -> Option<(&Restart, &str)> {
+        Some((self.gains.get(on)?, self.pick.as_deref()?))
+    }
+}
+
+/// The next trial's number, and the most there are of a candidate.
+fn trials(state: &ProgramView, candidate: &str) -> (u32, u32) {
+    let done = state.profile.candidate(candidate).map_or(0, |view| view.summary.count);
+    let most = match &state.profile.adaptive {
+        Some(AdaptiveState { settings, .. }) => settings.max_rounds,
+        None => state.profile.limits.max_tests,
+    };
+    (done + 1, most.max(done + 1))
+}
+
+/// When the present answer was first given, by the decisions that are kept.
+fn since(store: &Store, state: &ProgramView) -> Result<Option<f64>> {
+    let decisions = store.decisions(state.known.program.id, DECISIONS)?;
+    let starts = decisions.iter().filter(|decided| !decided.trial);
+    let same = starts.take_while(|decided| decided.candidate == state.decision.candidate);
+    Ok(same.last().map(|decided| decided.at_s))
+}
+
+fn process_state(state: &ProgramView, since_unix_s: Option<f64>) -> ProcessState {
+    let decision = &state.decision;
+    let candidate = decision.candidate.clone();
+    let because =
+        || decision.evidence.first().map_or_else(|| decision.reason.sentence(), |one| one.value.as_str());
+    match decision.reason {
+        Reason::Excluded => ProcessState::Excluded,
+        Reason::Pinned | Reason::PinnedUnavailable => {
+            ProcessState::Pinned { candidate: state.profile.pinned.clone().unwrap_or(candidate) }
+        }
+        Reason::PinnedQuarantined | Reason::Quarantined => {
+            ProcessState::Quarantined { candidate: quarantined(state), instead: candidate }
+        }
+        Reason::NoCandidate => ProcessState::LeftAlone { why: because().to_owned() },
+        Reason::OwnMalloc
+        | Reason::AllocatorInterface
+        | Reason::Sanitizer
+        | Reason::OwnFilter
+        | Reason::StoodAside => ProcessState::LeftAlone { why: decision.reason.sentence().to_owned() },
+        _ if settled(state).is_some() => ProcessState::Settled { candidate, since_unix_s },
+        _ => ProcessState::Testing { trials: trials_made(state), next: candidate },
+    }
+}
+
+/// Stored trials; other starts, in which nothing was counted, are none.
+fn trials_made(state: &ProgramView) -> usize {
+    state.known.records.iter().filter(|record| record.sample.kind == PageKind::Trial).count()
+}
+
+/// The pinned candidate, else the first that is quarantined.
+fn quarantined(state: &ProgramView) -> String {
+    let first = state.profile.candidates.iter().find(|view| view.quarantine.is_some());
+    let pinned = state.profile.pinned.clone();
+    pinned.or_else(|| first.map(|view| view.name.clone())).unwrap_or_else(|| SYSTEM.to_owned())
+}
+
+// Which executables IMAS cannot serve, of those that no store knows.
+
+/// Files that are remembered: a path has up to 4 KiB, and anybody may execute ever new ones.
+const MOST: usize = 4096;
+
+/// Why nothing may be preloaded into a file, by its path; None for a file that can be served.
+#[derive(Debug, Default)]
+pub(crate) struct UnfitFiles(HashMap<PathBuf, Option<String>>);
+
+impl UnfitFiles {
+    /// Whether the file was not read yet.
+    pub(crate) fn lacks(&self, path: &Path) -> bool {
+        !self.0.contains_key(path)
+    }
+
+    /// Reads the file, which a process of the user runs. What is replaced later is not read again: its processes go on
+    /// with the old file.
+    pub(crate) fn read(&mut self, path: &Path, uid: u32) {
+        let why = inspect::of_user(path, uid).ok().and_then(|facts| unfit_reason(&facts));
+        if self.0.len() >= MOST {
+            self.0.clear();
+        }
+        self.0.insert(path.to_owned(), why);
+    }
+
+    /// The state of a process of that file.
+    pub(crate) fn state(&self, path: &Path) -> ProcessState {
+        match self.0.get(path).cloned().flatten() {
+            Some(why) => ProcessState::LeftAlone { why },
+            None => ProcessState::Unknown,
+        }
+    }
 }
