@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use crate::adaptive::{self, Role};
+use crate::adaptive::{AdaptiveState, ExpectedGain, Role, expected};
 use crate::candidate::{Candidate, NotCounted, cost, count};
 pub use crate::history::History;
 use crate::history::trials;
-use crate::paper::{self, Limits, Picks, TrialSummary};
+use crate::paper::{self, Limits, PaperState, Pick, TrialSummary};
 use crate::policy::Policy;
 use crate::quarantine::{Quarantine, quarantined};
 use crate::record::{TrialRecord, in_order_of_time};
@@ -96,66 +96,131 @@ pub enum IneligibleCause {
     StoodAside,
 }
 
+/// What the policy in force knows of a program.
+#[derive(Clone, PartialEq, Debug)]
+pub enum PolicyState {
+    /// Of the default policy.
+    Adaptive(Box<AdaptiveState>),
+    /// Of the paper's.
+    Paper(PaperState),
+}
+
+/// One of the three picks of the policy in force.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct PolicyPick {
+    /// Which of the three it is.
+    pub pick: Pick,
+    /// Index of the candidate.
+    pub candidate: usize,
+    /// Gain that is expected of it; None under `paper`, which has no such figure.
+    pub gain: Option<ExpectedGain>,
+}
+
+impl PolicyState {
+    /// The picks by the trials so far. Empty as long as nothing is known.
+    pub fn picks(&self) -> Vec<PolicyPick> {
+        match self {
+            Self::Adaptive(known) => expected(known)
+                .into_iter()
+                .map(|gain| PolicyPick { pick: gain.pick, candidate: gain.candidate, gain: Some(gain) })
+                .collect(),
+            Self::Paper(PaperState { picks: Some(picks), .. }) => {
+                [Pick::Fastest, Pick::Leanest, Pick::Balanced]
+                    .map(|pick| PolicyPick { pick, candidate: picks.get(pick), gain: None })
+                    .into()
+            }
+            Self::Paper(_) => vec![],
+        }
+    }
+
+    /// Whether it goes by counted malloc calls, which nothing counts in a program that is measured from outside.
+    pub fn counts_calls(&self) -> bool {
+        matches!(self, Self::Paper(_))
+    }
+
+    /// Most trials that a candidate gets.
+    pub fn most_trials(&self, limits: &Limits) -> u32 {
+        match self {
+            Self::Adaptive(known) => known.settings.max_rounds,
+            Self::Paper(_) => limits.max_tests,
+        }
+    }
+}
+
 /// What is known of a program.
-#[derive(Serialize, Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct ProfileView {
     /// What is known of each candidate, in the catalogue's order.
     pub candidates: Vec<CandidateView>,
-    /// Picks among all candidates with data, usable or not.
-    pub picks: Option<Picks>,
-    /// Picks among the usable ones.
-    pub usable_picks: Option<Picks>,
     /// How often and how soon a candidate is tested.
     pub limits: Limits,
-    /// Candidate due for a trial; None: test mode is off.
-    pub next_test: Option<usize>,
     /// Set when the latest trial of this build found that no candidate can serve.
     pub ineligible: Option<IneligibleCause>,
     /// The candidate the operator pinned.
     pub pinned: Option<String>,
     /// The operator excluded the program.
     pub excluded: bool,
-    /// The state of `adaptive` where it decides; None under `paper`.
-    #[serde(skip)]
-    pub adaptive: Option<adaptive::AdaptiveState>,
+    /// The time of this profile, seconds since the epoch.
+    pub now_unix_s: f64,
+    /// What the policy in force knows.
+    pub policy: PolicyState,
 }
 
 impl ProfileView {
-    /// Profile under the given policy; [`ProfileView::new`] is `paper`.
+    /// Profile under the given policy.
     pub fn under(history: &History<'_>, policy: &Policy) -> Self {
-        let mut profile = Self::new(history);
-        if let Policy::Adaptive(settings) = policy {
-            let roles: Vec<Role> = profile.candidates.iter().map(CandidateView::role).collect();
-            profile.adaptive = Some(adaptive::AdaptiveState::new(history, &roles, settings));
-        }
-        profile
-    }
-
-    /// Works the profile out.
-    pub fn new(history: &History<'_>) -> Self {
         let summaries = paper::fold(history.records, history.candidates, history.build_id, &history.limits);
         let candidates = candidate_views(history, &summaries);
-        let all = |is: &dyn Fn(&CandidateView) -> bool| candidates.iter().map(is).collect::<Vec<bool>>();
-        let complete = all(&|view| view.is_complete(&history.limits));
-        let usable = all(&|view| view.is_usable() && view.is_complete(&history.limits));
-        let tested = all(&|view| view.is_usable() && view.tested);
-        let last = last_tested(history);
+        let policy = match policy {
+            Policy::Adaptive(settings) => {
+                let roles: Vec<Role> = candidates.iter().map(CandidateView::role).collect();
+                PolicyState::Adaptive(Box::new(AdaptiveState::new(history, &roles, settings)))
+            }
+            Policy::Paper => PolicyState::Paper(paper_state(history, &summaries, &candidates)),
+        };
         Self {
-            picks: paper::analyse(&summaries, &complete),
-            usable_picks: paper::analyse(&summaries, &usable),
-            next_test: paper::next_test(&summaries, last, &tested, &history.limits, history.now_unix_s),
             limits: history.limits,
             ineligible: ineligible(history),
             candidates,
             pinned: history.pinned.map(str::to_owned),
             excluded: history.excluded,
-            adaptive: None,
+            now_unix_s: history.now_unix_s,
+            policy,
+        }
+    }
+
+    /// What the default policy knows; None where another one is in force.
+    pub fn adaptive(&self) -> Option<&AdaptiveState> {
+        match &self.policy {
+            PolicyState::Adaptive(known) => Some(known),
+            PolicyState::Paper(_) => None,
+        }
+    }
+
+    /// What the default policy knows, to be changed.
+    pub fn adaptive_mut(&mut self) -> Option<&mut AdaptiveState> {
+        match &mut self.policy {
+            PolicyState::Adaptive(known) => Some(known),
+            PolicyState::Paper(_) => None,
         }
     }
 
     /// The view of a candidate by name.
     pub fn candidate(&self, name: &str) -> Option<&CandidateView> {
         self.candidates.iter().find(|view| view.name == name)
+    }
+}
+
+fn paper_state(history: &History<'_>, summaries: &[TrialSummary], views: &[CandidateView]) -> PaperState {
+    let all = |is: &dyn Fn(&CandidateView) -> bool| views.iter().map(is).collect::<Vec<bool>>();
+    let complete = all(&|view| view.is_complete(&history.limits));
+    let usable = all(&|view| view.is_usable() && view.is_complete(&history.limits));
+    let tested = all(&|view| view.is_usable() && view.tested);
+    let last = last_tested(history);
+    PaperState {
+        picks: paper::analyse(summaries, &complete),
+        usable_picks: paper::analyse(summaries, &usable),
+        next_test: paper::next_test(summaries, last, &tested, &history.limits, history.now_unix_s),
     }
 }
 

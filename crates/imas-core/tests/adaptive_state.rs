@@ -116,7 +116,7 @@ impl Life {
     fn decision(&self) -> Decision {
         let policy = Policy::Adaptive(Settings::default());
         let mut profile = self.judged(|history| ProfileView::under(history, &policy));
-        profile.adaptive.as_mut().unwrap().turn = self.turn.clone();
+        profile.adaptive_mut().unwrap().turn = self.turn.clone();
         decide(&profile, &Conditions::default())
     }
 

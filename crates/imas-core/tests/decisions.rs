@@ -9,7 +9,7 @@ use imas_core::candidate::NotCounted;
 use imas_core::paper::Limits;
 use imas_core::profile::IneligibleCause;
 use imas_core::sample::{Ended, MemoryFigures, OpFigures, PageKind, Sample};
-use imas_core::{Candidate, Conditions, Decision, History, ProfileView, Reason, TrialRecord, decide};
+use imas_core::{Candidate, Conditions, Decision, History, Policy, ProfileView, Reason, TrialRecord, decide};
 
 const IDLE: Conditions = Conditions::new(0.0, 4, 1 << 40);
 const BUSY: Conditions = Conditions { load5: 3.0, ..IDLE };
@@ -84,7 +84,7 @@ impl Program {
     }
 
     fn view(&self) -> ProfileView {
-        ProfileView::new(&History {
+        let history = History {
             build_id: self.build_id,
             pinned: self.pinned,
             excluded: self.excluded,
@@ -92,7 +92,8 @@ impl Program {
             limits: Limits { max_tests: 5, retest_s: 0.0 },
             now_unix_s: self.now_unix_s,
             ..History::of(&self.records, &self.candidates)
-        })
+        };
+        ProfileView::under(&history, &Policy::Paper)
     }
 
     fn decision(&self, conditions: Conditions) -> Decision {

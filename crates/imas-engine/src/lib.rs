@@ -4,17 +4,17 @@
 //! Every program of ours calls this crate, so that the same trials lead to the same decision everywhere.
 //!
 //! ```text
-//! inspect, state, conditions -> start_plan -> program_view -> picks, section
+//! inspect, state -> decide -> program_view -> picks, section
 //! live: the running processes, with what is known of the program of each
 //! ```
 
 pub mod amounts;
 pub mod candidates;
 pub mod compared;
-pub mod conditions;
 pub mod config;
 pub mod context;
 pub mod daemon_status;
+pub mod decide;
 pub mod drop_in;
 pub mod entry;
 pub mod exclusions;
@@ -34,6 +34,4 @@ pub mod picks;
 pub mod program_view;
 pub mod runtime_command;
 pub mod section;
-pub mod start_plan;
 pub mod state;
-pub mod under_way;

@@ -9,7 +9,6 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 
-use imas_core::ProfileView;
 use imas_core::decision::{Decision, Evidence};
 use imas_core::sample::MEASURED_OUTSIDE;
 use imas_linux::catalogue::CatalogueCandidate;
@@ -20,7 +19,6 @@ use crate::context::Context;
 use crate::daemon_status::{ACCOUNTED, DaemonStatus};
 use crate::inspect::ExecutableFacts;
 use crate::runtime_command::{self, is_served_by_settings};
-use crate::start_plan::StartPlan;
 
 /// Name of the evidence that says why there are no trials.
 const NO_TRIALS: &str = "no trials";
@@ -44,28 +42,6 @@ pub fn takes(context: &Context, executable: &ExecutableFacts, candidate: &Catalo
         || (executable.fits_musl && runtime_command::candidate_of_musl(context, candidate).is_ok())
 }
 
-/// Why there are no trials of such a program now, as a clause for people; `None` where there are.
-fn why_no_trials(profile: &ProfileView) -> Option<String> {
-    match profile.adaptive {
-        Some(_) => folder().err(),
-        None => Some("policy paper counts malloc calls, which nothing can in this program".to_owned()),
-    }
-}
-
-/// The plan for such a program, which says why nothing is loaded into it; without a trial where none can be measured.
-#[must_use]
-pub fn planned(mut plan: StartPlan, profile: &ProfileView, executable: &ExecutableFacts) -> StartPlan {
-    let unfit = executable.unfit.as_deref().unwrap_or_default();
-    let no_trials = why_no_trials(profile);
-    if plan.decision.trial && no_trials.is_some() {
-        plan.decision = plan.production.clone();
-    }
-    for decision in [&mut plan.decision, &mut plan.production] {
-        add_evidence(decision, unfit, no_trials.as_deref());
-    }
-    plan
-}
-
 /// Evidence about trials in the decision for such a program, in words.
 pub fn words(decision: &Decision) -> impl Iterator<Item = String> {
     let of_trials = |one: &&Evidence| [MEASURED_OUTSIDE, NO_TRIALS].contains(&one.name.as_str());
@@ -78,7 +54,8 @@ pub fn lacks_trials(decision: &Decision) -> bool {
     decision.evidence.iter().any(|one| one.name == NO_TRIALS)
 }
 
-fn add_evidence(decision: &mut Decision, unfit: &str, no_trials: Option<&str>) {
+/// Adds how the trials of such a program are measured, or why there are none.
+pub(crate) fn add_evidence(decision: &mut Decision, unfit: &str, no_trials: Option<&str>) {
     let (name, value) = match no_trials {
         None => (MEASURED_OUTSIDE, unfit.to_owned()),
         Some(why) => (NO_TRIALS, format!("{unfit}, and {why}")),
@@ -209,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_decision_says_how_its_trials_are_measured() {
-        let mut decision = crate::start_plan::untouched(imas_core::Reason::NoData, "");
+        let mut decision = crate::decide::untouched(imas_core::Reason::NoData, "");
         add_evidence(&mut decision, "it is static", None);
         assert!(!lacks_trials(&decision));
         add_evidence(&mut decision, "it is static", Some("imasd does not run"));

@@ -6,8 +6,8 @@ use imas_cli::format::{self, counted};
 use imas_core::ProfileView;
 use imas_core::SYSTEM;
 use imas_core::adaptive::{self, AdaptiveState, ExpectedGain, Status};
-use imas_core::paper::{Pick, Picks};
-use imas_core::profile::CandidateView;
+use imas_core::paper::Pick;
+use imas_core::profile::{CandidateView, PolicyPick};
 use imas_core::quarantine::Quarantine;
 use imas_core::sample::PageKind;
 use imas_core::stats::Interval;
@@ -34,18 +34,12 @@ pub fn picks(profile: &ProfileView) -> Vec<StoredPick> {
     if !is_compared(profile) {
         return vec![];
     }
-    let name = |index: usize| profile.candidates[index].name.clone();
-    match (&profile.adaptive, &profile.picks) {
-        (Some(known), _) => adaptive::expected(known)
-            .into_iter()
-            .map(|gain| StoredPick { pick: gain.pick, candidate: name(gain.candidate), gain: Some(gain) })
-            .collect(),
-        (None, Some(Picks { fastest, leanest, balanced })) => {
-            let all = [(Pick::Fastest, fastest), (Pick::Leanest, leanest), (Pick::Balanced, balanced)];
-            all.map(|(pick, index)| StoredPick { pick, candidate: name(*index), gain: None }).into()
-        }
-        (None, None) => vec![],
-    }
+    let stored = |one: PolicyPick| StoredPick {
+        pick: one.pick,
+        candidate: profile.candidates[one.candidate].name.clone(),
+        gain: one.gain,
+    };
+    profile.policy.picks().into_iter().map(stored).collect()
 }
 
 /// Whether a trial of another candidate than `system` counts.

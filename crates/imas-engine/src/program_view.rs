@@ -5,7 +5,6 @@
 use anyhow::Result;
 use imas_cli::when::when;
 use imas_core::ProfileView;
-use imas_core::Reason;
 use imas_core::TrialRecord;
 use imas_core::adaptive::{self, Judgement};
 use imas_core::compare::Answer;
@@ -18,16 +17,12 @@ use imas_linux::program::{Command, Program};
 use imas_store::Store;
 use imas_store::samples::StoredProgram;
 
-use crate::conditions::conditions;
 use crate::context::Context;
+use crate::decide::{self, Giving, NextStart, Starter, UnderWay, conditions, decide};
 use crate::flags::RulesArgs;
 use crate::fleet_turn::{AloneReason, TrialSharing};
-use crate::inspect::{self, ExecutableFacts};
-use crate::outside;
-use crate::runtime_command::{self, is_served_by_settings};
-use crate::start_plan::{StartPlan, untouched};
+use crate::inspect;
 use crate::state::{self, ProgramState};
-use crate::under_way::{self, UnderWay};
 
 /// Profile and present decision of a program.
 #[derive(Debug)]
@@ -36,7 +31,11 @@ pub struct ProgramView {
     pub known: ProgramState,
     /// The figures computed from that state.
     pub profile: ProfileView,
-    /// What the next start gets.
+    /// What the executable lets be given to it.
+    pub giving: Giving,
+    /// What its next starts are to be.
+    pub next: NextStart,
+    /// What the next start gets beside a trial that is under way.
     pub decision: Decision,
     /// The trial that another start is making, and that the next start therefore does not make.
     pub under_way: Option<UnderWay>,
@@ -46,8 +45,6 @@ pub struct ProgramView {
     pub weight: f64,
     /// How the fleet shares out its trials, where imasd takes part in one.
     pub sharing: Option<TrialSharing>,
-    /// Nothing may be preloaded into the program as it is on disk now, and nothing is measured from outside.
-    pub unfit: bool,
 }
 
 /// Works out the view of a program from the store, for the executable as it is on disk now.
@@ -89,59 +86,32 @@ pub fn state_where(
         true => imas_linux::conditions::now()?,
         false => conditions()?,
     };
-    let pinned = match &executable {
-        Some(executable) => pinned_unfit(context, store, &known, executable)?,
-        None => None,
-    };
-    // imasd makes no such trials: they are of the starts by 'imas run'.
-    let may_be_outside = known.program.domain.is_own();
-    let without_hook = executable.as_ref().filter(|one| may_be_outside && outside::is_measurable(one));
-    let unfit = executable.as_ref().filter(|_| without_hook.is_none()).and_then(|one| one.unfit.as_deref());
-    let plan = StartPlan::of(&profile, &conditions);
-    let plan = match without_hook {
-        Some(executable) => outside::planned(plan, &profile, executable),
-        None => plan,
-    };
-    let (decision, under_way) = match (pinned, unfit) {
-        (Some(pinned), _) => (pinned, None),
-        (None, Some(why)) => (untouched(Reason::NoCandidate, why), None),
-        (None, None) => under_way::next((context, store), (&known.program, seen), plan)?,
-    };
-    let objective = profile.adaptive.as_ref().map(|known| known.settings.objective);
+    // imasd makes no trial from outside: they are of the starts by 'imas run'.
+    let starter = if known.program.domain.is_own() { Starter::Run } else { Starter::Stub };
+    let giving = executable.map_or_else(Giving::default, |found| Giving::of(&found, starter));
+    let next = decide(&profile, &giving, &conditions);
+    let (decision, under_way) = decide::after_others((context, store), (&known.program, seen), next.clone())?;
+    let objective = profile.adaptive().map(|known| known.settings.objective);
     let weight = adaptive::weight(&conditions, objective.unwrap_or_default()).w;
-    let judgement = profile.adaptive.as_ref().map(|known| known.judge(weight));
+    let judgement = profile.adaptive().map(|known| known.judge(weight));
     let policy = context.config.policy(rules, &known.program.path, &known.program.detail);
-    let sharing = known.sharing(&policy, now_unix_s()).filter(|_| unfit.is_none());
-    Ok(ProgramView {
-        known,
-        profile,
-        decision,
-        under_way,
-        judgement,
-        weight,
-        sharing,
-        unfit: unfit.is_some(),
-    })
+    let sharing = known.sharing(&policy, now_unix_s()).filter(|_| giving.nothing().is_none());
+    Ok(ProgramView { known, profile, next, giving, decision, under_way, judgement, weight, sharing })
 }
 
-/// The candidate to which a program was pinned into which no library for glibc can be loaded: settings of its runtime, or
-/// an allocator that is built for musl.
-fn pinned_unfit(
-    context: &Context,
-    store: &Store,
-    known: &ProgramState,
-    executable: &ExecutableFacts,
-) -> Result<Option<Decision>> {
-    let pinned = store.pinned(known.program.id)?.and_then(|name| context.catalogue.find(&name));
-    let is_given = |candidate: &&CatalogueCandidate| match candidate.runtime {
-        Some(_) => is_served_by_settings(executable),
-        None => executable.fits_musl && runtime_command::candidate_of_musl(context, candidate).is_ok(),
-    };
-    Ok(pinned.filter(is_given).map(|candidate| Decision {
-        candidate: candidate.name.clone(),
-        reason: Reason::Pinned,
-        ..untouched(Reason::Pinned, "")
-    }))
+impl ProgramView {
+    /// Whether nothing can be given to the program as it is on disk now.
+    #[must_use]
+    pub fn is_left_alone(&self) -> bool {
+        self.giving.nothing().is_some()
+    }
+
+    /// The candidate that was learned for the program, or chosen by a person; None while its tests are not done.
+    #[must_use]
+    pub fn settled(&self) -> Option<&str> {
+        // What a trial that is under way brings may change it.
+        self.next.settled().filter(|_| self.under_way.is_none())
+    }
 }
 
 /// The command of a stored program: enough to inspect its executable, and what it is given to run. Other arguments are
@@ -157,24 +127,6 @@ pub fn stored_command(program: &StoredProgram) -> Command {
         program: Program { path: program.path.clone().into(), detail: program.detail.clone() },
         privileged: false,
     }
-}
-
-// Whether the candidate of a program is settled.
-
-/// The candidate that was learned for the program; `None` while its tests are not done or when nothing can
-/// serve it.
-#[must_use]
-pub fn settled(state: &ProgramView) -> Option<&str> {
-    let decision = &state.decision;
-    let decided = match decision.reason {
-        Reason::Pinned => true,
-        Reason::Excluded | Reason::NoData | Reason::NoCandidate | Reason::TrialDue => false,
-        Reason::OwnMalloc | Reason::AllocatorInterface => false,
-        Reason::Sanitizer | Reason::OwnFilter | Reason::StoodAside => false,
-        _ => state.profile.usable_picks.is_some() && state.profile.next_test.is_none(),
-    };
-    // What a trial that is under way brings may change it.
-    (decided && !decision.trial && state.under_way.is_none()).then_some(decision.candidate.as_str())
 }
 
 // The change that a restart under the pick would bring, by the judge that made the pick.
@@ -199,7 +151,7 @@ impl Restart {
     #[must_use]
     pub fn of(state: &ProgramView, on: &str, pick: &str) -> Self {
         let index = |name: &str| state.profile.candidates.iter().position(|view| view.name == name);
-        let change = state.profile.adaptive.as_ref().and_then(|known| {
+        let change = state.profile.adaptive().and_then(|known| {
             let (from, to) = index(on).zip(index(pick))?;
             Some(known.change(from, to, state.weight))
         });

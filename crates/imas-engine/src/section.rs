@@ -140,7 +140,7 @@ fn by_adaptive(
     all: &[StoredPick],
     runs: &[CandidateRuns],
 ) -> ProgramFindings {
-    let ratios = state.profile.adaptive.as_ref().map(picks::ratios).unwrap_or_default();
+    let ratios = state.profile.adaptive().map(picks::ratios).unwrap_or_default();
     let views = state.profile.candidates.iter().zip(&judgement.standings).zip(&ratios).zip(runs);
     let candidates: Vec<CandidateFindings> = views
         .map(|(((view, standing), [cpu, memory]), runs)| {

@@ -70,6 +70,7 @@ impl ProgramState {
         let records = store.trials(program.id)?;
         let facts = known_facts(store, program.domain, program.path.as_ref());
         let runtime = facts.as_ref().and_then(|facts| runtime(facts, program.domain));
+        let is_pinned = |one: &Candidate| pinned.as_ref() == Some(&one.name);
         let mut candidates = rules.of_program(
             pinned.as_deref(),
             &candidates_with_results(&records, build_id),
@@ -78,7 +79,12 @@ impl ProgramState {
         );
         if facts.as_ref().is_some_and(outside::is_measurable) {
             // Most candidates need a hook: they are none for this program.
-            candidates.retain(|one| one.available || pinned.as_ref() == Some(&one.name));
+            candidates.retain(|one| one.available || is_pinned(one));
+        } else if facts.as_ref().is_some_and(is_served_by_settings) {
+            // Trials are made with something loaded, and these settings with nothing.
+            let is_setting =
+                |one: &Candidate| rules.catalogue.find(&one.name).is_some_and(|one| one.runtime.is_some());
+            candidates.retain(|one| !is_setting(one) || is_pinned(one));
         }
         // Before a start by `imas run` the runtime is asked.
         let unasked = runtime.filter(|_| program.domain != Domain::Own);
@@ -107,7 +113,7 @@ impl ProgramState {
     #[must_use]
     pub fn profile(&self, policy: &Policy, limits: Limits, now_unix_s: f64) -> ProfileView {
         let mut profile = ProfileView::under(&self.history(limits, now_unix_s), policy);
-        if let (Some(fleet), Some(adaptive)) = (&self.fleet, &mut profile.adaptive) {
+        if let (Some(fleet), Some(adaptive)) = (&self.fleet, profile.adaptive_mut()) {
             adaptive.turn = fleet.turn(&self.turn_question(&adaptive.settings, now_unix_s));
         }
         profile
@@ -165,13 +171,13 @@ impl ProgramState {
     }
 }
 
-/// The runtime whose settings the program may get: from `imas run`, and of other domains from the stub.
+/// The runtime whose settings the program may get: from `imas run`, and of other domains from the stub, which gives none
+/// to a program with nothing loaded.
 fn runtime(facts: &ExecutableFacts, domain: Domain) -> Option<&FoundRuntime> {
-    // Trials are made with something loaded, or `imas run` has them measured from outside.
-    let has_trials =
-        !is_served_by_settings(facts) || (domain == Domain::Own && outside::is_measurable(facts));
-    let of_trials = served_runtime(facts).filter(|_| has_trials);
-    of_trials.filter(|found| domain == Domain::Own || found.runtime.is_placed())
+    let is_given = |found: &&FoundRuntime| {
+        domain == Domain::Own || (found.runtime.is_placed() && !is_served_by_settings(facts))
+    };
+    served_runtime(facts).filter(is_given)
 }
 
 /// Takes from the program the candidates that call a function which it defines, and settings of a runtime that nobody

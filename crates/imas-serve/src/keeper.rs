@@ -150,7 +150,7 @@ impl Reader {
         // imasd decides by the machine alone, whatever group we are in.
         let conditions = match self.context.of_the_system {
             true => imas_linux::conditions::now().unwrap_or_default(),
-            false => imas_engine::conditions::conditions().unwrap_or_default(),
+            false => imas_engine::decide::conditions().unwrap_or_default(),
         };
         if is_due || store_changed {
             self.read(&conditions, is_due);

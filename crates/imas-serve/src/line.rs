@@ -5,10 +5,9 @@ use imas_core::decision::Conditions;
 use imas_core::sample::PageKind;
 use imas_core::stats::Interval;
 use imas_core::{Reason, SYSTEM};
+use imas_engine::decide::{UnderWay, decide};
 use imas_engine::picks;
 use imas_engine::program_view::ProgramView;
-use imas_engine::start_plan::StartPlan;
-use imas_engine::under_way::UnderWay;
 use imas_store::RowId;
 use serde::Serialize;
 
@@ -87,10 +86,8 @@ impl Gain {
 impl ProgramLine {
     /// The state in one line.
     pub(crate) fn of(state: &ProgramView, conditions: &Conditions, decided_unix_s: Option<f64>) -> Self {
-        let plan = StartPlan::of(&state.profile, conditions);
-        // A program into which nothing can be loaded may be pinned to settings of its runtime.
-        let candidate =
-            if state.unfit { state.decision.candidate.clone() } else { plan.production.candidate };
+        // Anew: what is kept of the program may be of another state of the machine.
+        let candidate = decide(&state.profile, &state.giving, conditions).production.candidate;
         let records = &state.known.records;
         let trials = records.iter().filter(|record| record.sample.kind == PageKind::Trial).count();
         let gains = gains(state);
@@ -131,7 +128,7 @@ impl ProgramLine {
 fn standing(state: &ProgramView) -> &'static str {
     let decision = &state.decision;
     match decision.reason {
-        _ if state.unfit && decision.reason != Reason::Pinned => "left alone",
+        _ if state.is_left_alone() => "left alone",
         _ if state.under_way.is_some() => "trial under way",
         _ if decision.trial => "trial next",
         Reason::Pinned => "pinned",
@@ -158,7 +155,7 @@ fn quarantined(state: &ProgramView) -> Vec<QuarantinedCandidate> {
 
 /// Gains of the candidates whose CPU and memory figures are both known.
 fn gains(state: &ProgramView) -> Vec<Gain> {
-    let Some(known) = &state.profile.adaptive else { return vec![] };
+    let Some(known) = state.profile.adaptive() else { return vec![] };
     let picked = picks::picks(&state.profile);
     let views = state.profile.candidates.iter().zip(picks::ratios(known));
     let gain = |(view, [cpu, memory]): (&imas_core::profile::CandidateView, [Option<Interval>; 2])| {

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::time::Instant;
 
 use imas_core::{ProfileView, Reason};
+use imas_engine::decide::{Giving, NextStart};
 use imas_engine::inspect::on_file;
-use imas_engine::start_plan::StartPlan;
 use imas_linux::index::{Detail, Executable};
 use imas_linux::program_file::executable_at;
 use imas_store::RowId;
@@ -29,15 +29,15 @@ pub(crate) struct TrackedProgram {
     pub(crate) detail: Detail,
     /// Build-id, hexadecimal; empty if the program has none.
     pub(crate) build_id: String,
-    /// Reason why nothing may be preloaded into the program.
-    pub(crate) unfit: Option<String>,
+    /// What its executable lets be given to it.
+    pub(crate) giving: Giving,
     /// Greatest number of threads of its processes when they were noticed, in this process of the daemon.
     pub(crate) threads: Option<u32>,
     /// The program as the fleet names it, where it takes part.
     pub(crate) fleet: Option<FleetProgram>,
     /// Everything measured, made ready; `None` before it is looked at.
     pub(crate) profile: Option<ProfileView>,
-    pub(crate) plan: StartPlan,
+    pub(crate) plan: NextStart,
     /// The trials that the program is offered.
     pub(crate) trial: TrialOffer,
     /// Processes of the program that live side by side.
@@ -58,11 +58,11 @@ impl TrackedProgram {
             detail: detail_of_text(&program.detail),
             executable,
             build_id: String::new(),
-            unfit: None,
+            giving: Giving::Loaded,
             threads: None,
             fleet: None,
             profile: None,
-            plan: StartPlan::untouched(Reason::NoData, ""),
+            plan: NextStart::untouched(Reason::NoData, ""),
             trial: TrialOffer::default(),
             replicas: Replicas::default(),
             noticed_uid: None,
@@ -74,7 +74,7 @@ impl TrackedProgram {
 
     /// Whether nothing more is to be tried: the picks are final.
     pub(crate) fn is_settled(&self) -> bool {
-        self.plan.trial().is_none() && self.profile.as_ref().is_some_and(|profile| profile.picks.is_some())
+        self.plan.is_settled
     }
 }
 

@@ -149,7 +149,7 @@ fn is_shield(known: &TrackedProgram) -> bool {
 
 fn entry(known: &TrackedProgram, table: &CatalogueTable) -> Option<Entry> {
     let executable = known.executable?;
-    if known.unfit.is_some() {
+    if known.giving.nothing().is_some() {
         return None;
     }
     let candidate = table.id_of(&known.plan.production.candidate).unwrap_or(CANDIDATE_SYSTEM);

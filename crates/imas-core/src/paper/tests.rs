@@ -311,3 +311,57 @@ mod algorithm_10 {
         assert_eq!(order, [0, 1, 2, 3].repeat(5));
     }
 }
+
+#[test]
+fn the_wait_is_over_exactly_at_its_end() {
+    let limits = Limits::default();
+    assert!(limits.wait_is_over(None, 0.0));
+    assert!(!limits.wait_is_over(Some(100.0), 3699.0));
+    assert!(limits.wait_is_over(Some(100.0), 3700.0));
+    assert!(limits.wait_is_over(Some(9e9), 3700.0));
+}
+
+#[test]
+fn no_wait_is_allowed() {
+    assert!(Limits { retest_s: 0.0, ..Limits::default() }.wait_is_over(Some(100.0), 100.0));
+}
+
+#[test]
+fn worked_by_hand() {
+    for (avg, count, x, expected) in [
+        (0.0, 0, 7.0, 7.0),
+        (123.0, 0, 7.0, 7.0),
+        (4.0, 1, 8.0, 6.0),
+        (6.0, 2, 12.0, 8.0),
+        (8.0, 3, 0.0, 6.0),
+    ] {
+        assert_eq!(average(avg, count, x), expected, "{avg} {count} {x}");
+    }
+}
+
+#[test]
+fn huge_values_do_not_overflow() {
+    assert_eq!(average(f64::MAX, 1, f64::MAX), f64::MAX);
+}
+
+#[test]
+fn each_pressure_has_its_pick() {
+    let table = [
+        (75.0, 100.0, 100.0, 50.0, Pick::Fastest),
+        (74.9, 100.0, 100.0, 50.0, Pick::Balanced),
+        (75.0, 99.0, 100.0, 50.0, Pick::Balanced),
+        (75.0, 10.0, 100.0, 50.0, Pick::Balanced),
+        (10.0, 49.0, 100.0, 50.0, Pick::Leanest),
+        (10.0, 50.0, 100.0, 50.0, Pick::Balanced),
+        (800.0, 100.0, 0.0, 0.0, Pick::Fastest),
+    ];
+    for (load, free, fastest, leanest, expected) in table {
+        assert_eq!(choose(load, free, fastest, leanest), expected, "{load} {free} {fastest} {leanest}");
+    }
+}
+
+#[test]
+fn load_is_per_cpu() {
+    assert_eq!(cpu_load_pct(3.0, 4), 75.0);
+    assert_eq!(cpu_load_pct(0.5, 0), 50.0);
+}

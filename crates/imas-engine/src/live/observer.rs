@@ -16,9 +16,9 @@ use imas_store::samples::StoredProgram;
 use procfs::Current;
 use procfs::IoPressure;
 
-use crate::conditions::conditions;
 use crate::context::Context;
 use crate::daemon_status::{DaemonStatus, IneligibleProgram};
+use crate::decide::conditions;
 use crate::flags::Places;
 use crate::live::lost::LostByServices;
 use crate::live::memory_point::{self, MemoryPoint};

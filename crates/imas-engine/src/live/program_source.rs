@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use imas_core::Reason;
 use imas_core::SYSTEM;
-use imas_core::adaptive::AdaptiveState;
 use imas_core::sample::PageKind;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::index::{ServiceUnit, detail_of_unit};
@@ -27,7 +26,7 @@ use crate::live::followed_store::{FollowedStore, ProgramCache};
 use crate::live::snapshot::{ProcessState, StoreKind};
 use crate::live::tracked::Identity;
 use crate::pending::PendingView;
-use crate::program_view::{ProgramView, Restart, settled};
+use crate::program_view::{ProgramView, Restart};
 use crate::runtime_command::unfit_reason;
 
 /// A store is read again at the earliest after this multiple of the time that it took.
@@ -241,7 +240,7 @@ pub(crate) struct ProgramFacts {
 impl ProgramFacts {
     /// Collects the facts from the state of the program; `on` are the candidates of its processes.
     pub(crate) fn of(store: &Store, state: &ProgramView, on: &[&str]) -> Result<Self> {
-        let pick = settled(state).map(str::to_owned);
+        let pick = state.settled().map(str::to_owned);
         let gain = |on: &&str| Some(((*on).to_owned(), Restart::of(state, on, pick.as_deref()?)));
         let is_other = |on: &&&str| pick.as_deref().is_some_and(|pick| pick != **on);
         let views = &state.profile.candidates;
@@ -274,10 +273,7 @@ impl ProgramFacts {
 /// The next trial's number, and the most there are of a candidate.
 fn trials(state: &ProgramView, candidate: &str) -> (u32, u32) {
     let done = state.profile.candidate(candidate).map_or(0, |view| view.summary.count);
-    let most = match &state.profile.adaptive {
-        Some(AdaptiveState { settings, .. }) => settings.max_rounds,
-        None => state.profile.limits.max_tests,
-    };
+    let most = state.profile.policy.most_trials(&state.profile.limits);
     (done + 1, most.max(done + 1))
 }
 
@@ -308,7 +304,7 @@ fn process_state(state: &ProgramView, since_unix_s: Option<f64>) -> ProcessState
         | Reason::Sanitizer
         | Reason::OwnFilter
         | Reason::StoodAside => ProcessState::LeftAlone { why: decision.reason.sentence().to_owned() },
-        _ if settled(state).is_some() => ProcessState::Settled { candidate, since_unix_s },
+        _ if state.settled().is_some() => ProcessState::Settled { candidate, since_unix_s },
         _ => ProcessState::Testing { trials: trials_made(state), next: candidate },
     }
 }

@@ -8,8 +8,8 @@ use std::time::Instant;
 use clap::ValueEnum;
 use imas_cli::format::counted;
 use imas_core::SYSTEM;
+use imas_engine::decide::decide;
 use imas_engine::flags::{MemoryLimit, ObjectiveName, PolicyName, RulesArgs};
-use imas_engine::start_plan::StartPlan;
 use imas_engine::state::profile_of;
 use imas_report::page::{Block, Field, PageSection, ResultPage};
 use serde::Serialize;
@@ -101,15 +101,15 @@ fn choice(
     rules: &RulesArgs,
 ) -> Choice {
     let line = &program.line;
-    let plan = StartPlan::of(&profile_of(&program.state.known, context, rules), &known.conditions);
-    let is_unfit = program.state.unfit;
+    let profile = profile_of(&program.state.known, context, rules);
+    let next = decide(&profile, &program.state.giving, &known.conditions);
     Choice {
         id: line.id,
         program: line.name.clone(),
         now: line.candidate.clone(),
-        then: if is_unfit { line.candidate.clone() } else { plan.production.candidate.clone() },
-        trial: plan.trial().filter(|_| !is_unfit).map(str::to_owned),
-        because: if is_unfit { line.because.clone() } else { plan.production.reason.sentence().to_owned() },
+        then: next.production.candidate.clone(),
+        trial: next.trial().map(str::to_owned),
+        because: next.production.reason.sentence().to_owned(),
     }
 }
 

@@ -4,13 +4,13 @@
 
 use anyhow::Result;
 use imas_cli::message::Hinted;
+use imas_engine::decide::UnderWay;
 pub(crate) use imas_engine::lasting::{changes, files, usable};
-use imas_engine::program_view::{ProgramView, settled};
-use imas_engine::under_way::UnderWay;
+use imas_engine::program_view::ProgramView;
 
 /// The candidate that was learned for the program. If none is settled, the error has the reason.
 pub(crate) fn settled_or_why(state: &ProgramView) -> Result<&str> {
-    settled(state).ok_or_else(|| {
+    state.settled().ok_or_else(|| {
         let program = &state.known.program;
         let decided = state.decision.reason.sentence();
         let under_way = state.under_way.as_ref().map(UnderWay::words);

@@ -40,7 +40,7 @@ use imas_cli::when::span;
 use imas_engine::context::Context;
 use imas_engine::drop_in::{self, Found};
 use imas_engine::lasting;
-use imas_engine::program_view::{self, state};
+use imas_engine::program_view::state;
 
 /// Exit status when a file that is not ours stands in the way, or nothing of ours is there.
 const LEFT_ALONE: u8 = 1;
@@ -298,7 +298,7 @@ fn proven(
     let rules = crate::command_line::cli::RulesArgs::of_environment();
     let known = known(context, store, &unit, &program)?;
     let state = known.map(|known| state(context, store, known, &rules)).transpose()?;
-    let pick = match state.as_ref().and_then(program_view::settled) {
+    let pick = match state.as_ref().and_then(|state| state.settled()) {
         Some(settled) => Some(settled.to_owned()).filter(|pick| pick != imas_core::SYSTEM),
         None => held_free::candidate(context, &unit),
     };

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use imas_cli::format::{self, counted, counted_verb};
 use imas_core::stats::Interval;
-use imas_engine::program_view::{self, ProgramView, Restart, state};
+use imas_engine::program_view::{ProgramView, Restart, state};
 use imas_linux::foreign_process;
 use imas_linux::index::{ServiceUnit, detail_of_unit};
 use imas_linux::running::Running;
@@ -106,7 +106,7 @@ fn advice(context: &Context, store: &Store) -> Result<Advice> {
     let programs = store.programs()?;
     for program in programs.clone() {
         let state = state(context, store, program, &crate::command_line::cli::RulesArgs::of_environment())?;
-        let Some(pick) = program_view::settled(&state) else {
+        let Some(pick) = state.settled() else {
             advice.not_settled += 1;
             continue;
         };

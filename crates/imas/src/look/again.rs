@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! When a decision is looked at again, in words.
 
-use imas_core::adaptive::AdaptiveState;
-use imas_core::{ProfileView, Reason};
-use imas_linux::clock::now_unix_s;
+use imas_core::Reason;
+use imas_core::decision::next_trial;
 
 use imas_cli::when::when;
 use imas_engine::outside;
@@ -27,44 +26,28 @@ pub(crate) fn again(state: &ProgramView) -> String {
         }
         Reason::OwnFilter => "when the program changes".to_owned(),
         Reason::StoodAside => "a day after its last trial, or when the program changes".to_owned(),
-        _ if state.unfit => "when the program's file changes".to_owned(),
+        _ if state.is_left_alone() => "when the program's file changes".to_owned(),
         _ if outside::lacks_trials(&state.decision) => "when it can be measured from outside".to_owned(),
-        _ => match &state.profile.adaptive {
-            Some(known) => adaptive(known, state),
-            None => paper(&state.profile),
-        },
+        _ => by_policy(state),
     }
 }
 
-fn adaptive(known: &AdaptiveState, state: &ProgramView) -> String {
+fn by_policy(state: &ProgramView) -> String {
     const CHANGES: &str = "when the program, an allocator, the page settings or the CPUs change";
-    match known.next_trial(state.weight) {
+    match next_trial(&state.profile, state.weight) {
         Some(due) if due.is_now => "at the next start".to_owned(),
+        // By time alone nothing will ever be due.
+        Some(due) if !due.at_s.is_finite() => CHANGES.to_owned(),
         Some(due) => {
             let what = if due.is_watch { "whether it still holds, by" } else { "the question is open:" };
             let name = &state.profile.candidates[due.candidate].name;
-            // By time alone nothing will ever be due.
-            if !due.at_s.is_finite() {
-                return CHANGES.to_owned();
-            }
             format!("from {} on ({what} a trial of {name}), or {CHANGES}", when(due.at_s))
         }
-        None => {
-            format!("when its trials are {:.0} days old, or {CHANGES}", known.settings.max_age_s / DAY_S)
-        }
-    }
-}
-
-/// The end of the first wait, or that nothing is left to be tested.
-fn paper(profile: &ProfileView) -> String {
-    let left =
-        profile.candidates.iter().filter(|view| view.is_usable() && !view.summary.is_spent(&profile.limits));
-    let ends = left
-        .map(|view| view.summary.last_trial_s().map_or(0.0, |last_s| last_s + profile.limits.retest_s))
-        .min_by(f64::total_cmp);
-    match ends {
-        Some(end_s) if end_s > now_unix_s() => format!("from {} on, by a further test", when(end_s)),
-        Some(_) => "at the next start".to_owned(),
-        None => "when the program or an allocator changes: all tests are done".to_owned(),
+        None => match state.profile.adaptive() {
+            Some(known) => {
+                format!("when its trials are {:.0} days old, or {CHANGES}", known.settings.max_age_s / DAY_S)
+            }
+            None => CHANGES.to_owned(),
+        },
     }
 }

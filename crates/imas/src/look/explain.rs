@@ -61,7 +61,7 @@ fn of_program(program: &OsStr, args: &ExplainArgs, context: &Context) -> Result<
             "under_way": state.under_way,
             "sentence": state.decision.reason.sentence(),
             "undo": undo(&state, context),
-            "confidence": state.profile.adaptive.as_ref().map(|known| known.settings.confidence),
+            "confidence": state.profile.adaptive().map(|known| known.settings.confidence),
             "standings": state.judgement.as_ref().map(|judgement| &judgement.standings),
             "picks": picks::names_json(&all),
             "expected_gain": picks::gains_json(&all),
@@ -145,7 +145,7 @@ fn page(
         }
     }
     // Into an unfit program no candidate of the table can be loaded.
-    if !state.unfit {
+    if !state.is_left_alone() {
         writeln!(text, "\n{}", table(state))?;
         text.push_str(&splits(state));
     }
@@ -162,7 +162,7 @@ fn page(
 
 /// How sure the answer is.
 fn confidence(state: &ProgramView) -> Option<String> {
-    let known = state.profile.adaptive.as_ref().filter(|_| !state.unfit)?;
+    let known = state.profile.adaptive().filter(|_| !state.is_left_alone())?;
     let standing = state.judgement.as_ref()?.standings.iter().find(|one| one.proof.is_some());
     let percent = known.settings.confidence * 100.0;
     Some(match standing {
@@ -194,7 +194,7 @@ fn forked_workers(state: &ProgramView) -> Option<String> {
 
 /// Trials of this build that no longer count, in words.
 fn expired(state: &ProgramView) -> Option<String> {
-    let known = state.profile.adaptive.as_ref()?;
+    let known = state.profile.adaptive()?;
     let Expired { by_age, by_machine } = known.expired;
     let days = known.settings.max_age_s / (24.0 * 3600.0);
     let age = (by_age > 0).then(|| format!("{by_age} are older than {days:.0} days"));

@@ -4,16 +4,16 @@
 //! 1. [`crate::command_line::wrapper`] looks for the program that `env`, `nice`, `sh -c` and other wrappers start.
 //!    [`imas_linux::program`] resolves the words: PATH, `#!` lines, `env NAME`. A program is an executable,
 //!    with its script or main class.
-//! 2. [`imas_linux::elf`] checks whether anything may be preloaded: not if the program is static, has another
-//!    libc, a malloc of its own, a sanitizer, or privileges.
-//!    [`crate::start::settled`] has the decision of a program that is settled: steps 3 and 4 fall away.
+//! 2. [`settled`] has the decision of a program that is settled: steps 3 to 5 fall away.
 //! 3. [`crate::stored::harvest`] moves the pages of ended processes into the store (commit, then unlink).
-//! 4. [`imas_core::decide`] gets a `ProfileView` and the machine's [`Conditions`] and returns a [`Decision`]:
-//!    candidate, trial or not, reason, evidence.
-//! 5. [`imas_linux::page`] makes and prepares the page. [`imas_linux::environment`] computes the variables
+//! 4. [`imas_engine::inspect`] reads the executable, and [`imas_engine::state`] what the store has of the program.
+//! 5. [`imas_engine::decide`] gets both and the machine's [`Conditions`] and returns what the next starts are to be:
+//!    candidate, trial or not, reason, evidence. Nothing is given to a program that is static, has a malloc of its own, a
+//!    sanitizer or privileges; settings of its runtime or an allocator for musl may be.
+//! 6. [`imas_linux::page`] makes and prepares the page. [`imas_linux::environment`] computes the variables
 //!    and how to undo them. Then exec, with the same pid. For a program without a hook imasd is asked for the
 //!    kernel's account of the process ([`imas_engine::outside`]).
-//! 6. In the new process, the guard or the hook restores the environment and takes its page: see the headers
+//! 7. In the new process, the guard or the hook restores the environment and takes its page: see the headers
 //!    of `hook/`.
 //!
 //! Nothing here may keep the program from starting. If IMAS fails, the program starts untouched, and a
@@ -34,16 +34,18 @@ use std::time::Duration;
 use anyhow::Result;
 use imas_abi::page_kind;
 use imas_core::adaptive::{Objective, weight};
-use imas_core::decision::{Conditions, Decision};
+use imas_core::decision::{Conditions, Decision, RestsOn};
 use imas_core::sample::MEASURED_OUTSIDE;
+use imas_engine::decide::{
+    Giving, NextStart, Starter, after_others, conditions, decide, decided, weight_file,
+};
 use imas_engine::folders;
 use imas_engine::inspect::{self, ExecutableFacts};
 use imas_engine::lasting::behind_a_script;
 use imas_engine::outside;
 use imas_engine::pending;
 use imas_engine::runtime_command::{self, RuntimeCommand, seen_arguments};
-use imas_engine::start_plan::{StartPlan, decided};
-use imas_engine::state;
+use imas_engine::state::{ProgramState, profile_of, state_where};
 use imas_linux::catalogue::{CatalogueCandidate, SYSTEM};
 use imas_linux::control_group::memory_limit;
 use imas_linux::environment::{Injection, Mode, Reach, Variables};
@@ -58,11 +60,10 @@ use imas_store::{RowId, Store};
 use self::settled::{Kept, SettledStart};
 use crate::command_line::cli::{Places, RunArgs};
 use crate::command_line::wrapper::{self, Unwrapped};
-use crate::start::settled::basis::{Asked, Basis, Pressure};
+use crate::start::settled::basis::{Asked, Basis};
 use imas_cli::message;
 use imas_engine::context::Context;
 use imas_engine::entry;
-use imas_engine::under_way;
 
 /// Time for which a start waits for a store that another process has locked, before it goes on untouched.
 /// Writes take milliseconds.
@@ -256,12 +257,11 @@ fn settled_start(
     (settled, candidate): &(SettledStart, Fitted),
 ) -> Result<Start> {
     let trial_id = page::new_trial_id()?;
-    let is_bare = candidate.runtime.as_ref().is_some_and(|settings| settings.is_bare);
     let ticket = Ticket {
         kind: page_kind::FLIGHT,
         trial_id: &trial_id,
         candidate: &candidate.name,
-        served: if is_bare { MEASURED_OUTSIDE } else { "" },
+        served: if is_bare(candidate) { MEASURED_OUTSIDE } else { "" },
         program: &command.program,
         build_id: settled.build_id(),
         pid: std::process::id(),
@@ -285,15 +285,7 @@ fn decided_anew(
 ) -> Result<Start> {
     let args = request.args;
     let basis = || args.is_plain.then(|| Basis::now(Asked::of(args, places), context, &command.program.path));
-    // A dry run reads alone.
-    let store = match args.dry_run {
-        true => crate::stored::harvest::view(context)?,
-        false => context.open_store_within(STORE_TIMEOUT)?,
-    };
-    // Of a pinned program too, whose start needs nothing of it: a page that is due would keep it from settling.
-    if !args.dry_run {
-        crate::stored::harvest::harvest_when_due(context, &store);
-    }
+    let store = harvested(args, context)?;
     // Read after the store was opened: SQLite sets the owner of the log for root, which changes its stamp.
     let basis_of_file = basis();
     let executable = inspect::command(command, Some(&store))?;
@@ -304,18 +296,12 @@ fn decided_anew(
         environment: request.environment,
         has_files: true,
     };
-    let kept = |candidate, pressure| Kept { of_command: &of_runtime, candidate, pressure };
-    if let Some((pinned, start)) = by_hand::pinned_unfit(request, (context, &store), &of_runtime)? {
-        if let Some(candidate) = pinned {
-            settled::keep(context, basis_of_file, &kept(candidate, Pressure::Any));
-        }
-        return Ok(start);
-    }
-    // Nothing is loaded into such a program: its trials are measured from outside.
-    let is_outside = !args.follow && outside::is_measurable(&executable);
-    if let Some(why) = executable.unfit.as_ref().filter(|_| !is_outside) {
-        let system = context.candidate(SYSTEM)?;
-        settled::keep(context, basis_of_file, &kept(system, Pressure::Any));
+    let keep = |candidate, rests_on, basis| {
+        settled::keep(context, basis, &Kept { of_command: &of_runtime, candidate, rests_on });
+    };
+    let giving = Giving::of(&executable, if args.follow { Starter::RunFollowed } else { Starter::Run });
+    if let Some(why) = giving.nothing() {
+        keep(context.candidate(SYSTEM)?, RestsOn::Nothing, basis_of_file);
         return Ok(Start::untouched_because(request, why));
     }
     if let Some(why) = context.own_obstacle(Some(&store)) {
@@ -327,47 +313,21 @@ fn decided_anew(
     // Before the trials are read: what ends from here on is not looked at.
     let (program_id, seen) = (program.id, store.newest_trial()?);
     advise_at_first(args, &store, program_id, command)?;
-    let preloaded = runtime_command::defined_by_preloads(request.environment);
-    let pinned = store.pinned(program_id)?;
-    let is_usable = |candidate: &CatalogueCandidate| {
-        context.obstacle(candidate, Some(&store)).is_none()
-            && runtime_command::wrapped_obstacle(candidate, &preloaded).is_none()
-            && of_runtime.fitted_unasked(candidate, Some(&store)).is_ok_and(|fitted| {
-                pinned.as_ref() == Some(&candidate.name)
-                    || context.names(candidate)
-                    || seen_arguments(&fitted, &executable).is_none()
-            })
-    };
-    let known = state::state_where(context, &store, program, &executable.build_id, &is_usable)?;
-    let conditions = imas_engine::conditions::conditions()?;
-    let profile = state::profile_of(&known, context, &args.rules);
+    let known = known(context, &store, program, &of_runtime)?;
+    let conditions = conditions()?;
+    let profile = profile_of(&known, context, &args.rules);
+    let mut next = decide(&profile, &giving, &conditions);
     let trial_id = page::new_trial_id()?;
-    let mut settles = None;
-    let mut plan = StartPlan::of(&profile, &conditions);
-    if is_outside {
-        plan = outside::planned(plan, &profile, &executable);
-    }
     let decision = if args.dry_run {
-        under_way::next((context, &store), (&known.program, seen), plan)?.0
+        after_others((context, &store), (&known.program, seen), next.clone())?.0
     } else {
         keep_weight(&conditions);
         // Asked before the trial is recorded: a runtime may refuse its settings.
-        let of_trial = context.candidate(&plan.decision.candidate)?;
-        if plan.decision.trial && fitted(args, &of_runtime, of_trial, Some(&store)).is_err() {
-            plan.decision = plan.production.clone();
+        let of_trial = context.candidate(&next.decision.candidate)?;
+        if next.decision.trial && fitted(args, &of_runtime, of_trial, Some(&store)).is_err() {
+            next.decision = next.production.clone();
         }
-        settles = settled::pressure(&profile, &plan, &conditions)
-            .map(|pressure| (pressure, basis.map(|basis| basis.until(&profile))));
-        take(&store, (program_id, seen), &plan, (trial_id.clone(), context.limits.retest_s))?
-    };
-    let ticket = Ticket {
-        kind: if decision.trial { page_kind::TRIAL } else { page_kind::FLIGHT },
-        trial_id: &trial_id,
-        candidate: &decision.candidate,
-        served: if is_outside { MEASURED_OUTSIDE } else { "" },
-        program: &command.program,
-        build_id: &known.build_id,
-        pid: std::process::id(),
+        take(&store, (program_id, seen), &next, (trial_id.clone(), context.limits.retest_s))?
     };
     let chosen = context.candidate(&decision.candidate)?;
     let candidate = match fitted(args, &of_runtime, chosen, Some(&store)) {
@@ -378,16 +338,63 @@ fn decided_anew(
             return Ok(Start::untouched_because(request, why));
         }
     };
+    let is_outside = giving.is_outside() || is_bare(&candidate);
     // The small file has no libraries for musl.
     let is_of_musl = is_outside && chosen.library.is_some();
-    if let Some((pressure, basis)) = settles.filter(|_| !is_of_musl) {
-        settled::keep(context, basis, &kept(chosen, pressure));
+    if !args.dry_run && next.trial().is_none() && !is_of_musl {
+        keep(chosen, next.rests_on, basis.map(|basis| basis.until(&profile)));
     }
+    let ticket = Ticket {
+        kind: if decision.trial { page_kind::TRIAL } else { page_kind::FLIGHT },
+        trial_id: &trial_id,
+        candidate: &decision.candidate,
+        served: if is_outside { MEASURED_OUTSIDE } else { "" },
+        program: &command.program,
+        build_id: &known.build_id,
+        pid: std::process::id(),
+    };
     let mut start = prepare(request, context, (&decision, &candidate), command, &ticket)?;
     for (name, why) in known.left_out() {
         start.because.push_str(&format!(" {name} is left out: {why}."));
     }
     Ok(start)
+}
+
+/// The store with the pages that were due. A dry run reads alone.
+fn harvested(args: &RunArgs, context: &Context) -> Result<Store> {
+    if args.dry_run {
+        return crate::stored::harvest::view(context);
+    }
+    let store = context.open_store_within(STORE_TIMEOUT)?;
+    // Of a pinned program too, whose start needs nothing of it: a page that is due would keep it from settling.
+    crate::stored::harvest::harvest_when_due(context, &store);
+    Ok(store)
+}
+
+/// State of the program with the candidates that this very command may get.
+fn known(
+    context: &Context,
+    store: &Store,
+    program: StoredProgram,
+    of_runtime: &RuntimeCommand<'_>,
+) -> Result<ProgramState> {
+    let preloaded = runtime_command::defined_by_preloads(of_runtime.environment);
+    let pinned = store.pinned(program.id)?;
+    let is_usable = |candidate: &CatalogueCandidate| {
+        context.obstacle(candidate, Some(store)).is_none()
+            && runtime_command::wrapped_obstacle(candidate, &preloaded).is_none()
+            && of_runtime.fitted_unasked(candidate, Some(store)).is_ok_and(|fitted| {
+                pinned.as_ref() == Some(&candidate.name)
+                    || context.names(candidate)
+                    || seen_arguments(&fitted, of_runtime.executable).is_none()
+            })
+    };
+    state_where(context, store, program, &of_runtime.executable.build_id, &is_usable)
+}
+
+/// Whether the candidate is given with nothing of ours loaded.
+fn is_bare(candidate: &CatalogueCandidate) -> bool {
+    candidate.runtime.as_ref().is_some_and(|settings| settings.is_bare)
 }
 
 fn started_program(store: &Store, program: &Program) -> Result<StoredProgram> {
@@ -432,25 +439,25 @@ fn words(candidate: &CatalogueCandidate, argv: &[OsString]) -> Option<Vec<OsStri
 fn keep_weight(conditions: &Conditions) {
     let weight = weight(conditions, Objective::Auto).w;
     if conditions.weight_before != Some(weight)
-        && let Some(file) = imas_engine::conditions::weight_file()
+        && let Some(file) = weight_file()
     {
         let _ = std::fs::write(file, weight.to_string()); // without it the next start only lacks the damping
     }
 }
 
-/// The decision of the plan, recorded. A trial that another start is making at this moment is not made twice: trials
+/// The decision, recorded. A trial that another start is making at this moment is not made twice: trials
 /// side by side share one run of `system`, and use up the rounds of their candidate.
 fn take(
     store: &Store,
     (program, seen): (RowId, RowId),
-    plan: &StartPlan,
+    next: &NextStart,
     trial: (String, f64),
 ) -> Result<Decision> {
-    if plan.decision.trial && store.begin(program, &decided(&plan.decision, Some(trial)), seen)? {
-        return Ok(plan.decision.clone());
+    if next.decision.trial && store.begin(program, &decided(&next.decision, Some(trial)), seen)? {
+        return Ok(next.decision.clone());
     }
-    store.record(program, &decided(&plan.production, None))?;
-    Ok(plan.production.clone())
+    store.record(program, &decided(&next.production, None))?;
+    Ok(next.production.clone())
 }
 
 fn prepare(

@@ -8,10 +8,9 @@ use anyhow::{Error, Result, anyhow};
 use imas_abi::MORE_TRIALS;
 use imas_core::decision::{Conditions, Decision, trials_side_by_side};
 use imas_core::profile::CandidateView;
-use imas_core::{ProfileView, Reason, SYSTEM};
+use imas_core::{ProfileView, SYSTEM};
+use imas_engine::decide::{Giving, Starter, decide, decided, valid_until_s};
 use imas_engine::inspect;
-use imas_engine::runtime_command::unfit_reason;
-use imas_engine::start_plan::{StartPlan, decided, valid_until_s};
 use imas_linux::clock::now_unix_s;
 use imas_store::daemon::Offer;
 use imas_store::{RowId, StoreError};
@@ -47,7 +46,7 @@ impl Learner {
         let Some(known) = self.programs.get(id).filter(|_| self.installation.is_some()) else {
             return Ok(());
         };
-        let (build_id, unfit) = self.facts_of(known);
+        let (build_id, giving) = self.facts_of(known);
         let in_fleet = self.fleet_program(known, &build_id)?;
         self.set_fleet_program(id, in_fleet)?;
         let (Some(known), Some(installation)) = (self.programs.get(id), &self.installation) else {
@@ -62,14 +61,14 @@ impl Learner {
         log_quarantines(known, &profile);
         let Some(known) = self.programs.get_mut(id) else { return Ok(()) };
         known.look_again_s = Some(valid_until_s(&profile, now_s));
-        (known.build_id, known.unfit) = (build_id, unfit);
+        (known.build_id, known.giving) = (build_id, giving);
         known.profile = Some(profile);
         self.decide(id)?;
         self.publish_evidence(id, &state)
     }
 
-    /// Build-id of the program's file, and why nothing may be preloaded into it.
-    fn facts_of(&self, known: &TrackedProgram) -> (String, Option<String>) {
+    /// Build-id of the program's file, and what that lets be given to it.
+    fn facts_of(&self, known: &TrackedProgram) -> (String, Giving) {
         let store = self.parts.store.get();
         let inspected = match known.executable {
             Some(executable) => {
@@ -79,8 +78,8 @@ impl Learner {
             None => Err(anyhow!("its file is gone, or was not seen running since it changed")),
         };
         match inspected {
-            Ok(found) => (found.build_id.clone(), unfit_reason(&found)),
-            Err(error) => (known.build_id.clone(), Some(error.to_string())),
+            Ok(found) => (found.build_id.clone(), Giving::of(&found, Starter::Stub)),
+            Err(error) => (known.build_id.clone(), Giving::Nothing { why: error.to_string() }),
         }
     }
 
@@ -88,10 +87,7 @@ impl Learner {
     pub(super) fn decide(&mut self, id: RowId) -> Result<()> {
         let Some(known) = self.programs.get_mut(id) else { return Ok(()) };
         let Some(profile) = &known.profile else { return Ok(()) };
-        known.plan = match &known.unfit {
-            Some(why) => StartPlan::untouched(Reason::NoCandidate, why),
-            None => StartPlan::of(profile, &self.parts.conditions),
-        };
+        known.plan = decide(profile, &known.giving, &self.parts.conditions);
         if !known.plan.decision.trial {
             self.parts.store.get().record(id, &decided(&known.plan.decision, None))?;
         }

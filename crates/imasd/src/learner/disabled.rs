@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use imas_engine::candidates::version_for_policy;
-use imas_engine::start_plan::quarantines_since;
+use imas_engine::decide::quarantines_since;
 use imas_linux::clock::now_unix_s;
 use imas_store::daemon::Disabled;
 use imas_store::{Store, StoreError};

@@ -139,7 +139,9 @@ impl Learner {
     /// first that this host runs it.
     pub(super) fn publish_evidence(&mut self, id: RowId, state: &ProgramState) -> Result<()> {
         let (Some(fleet), Some(known)) = (&mut self.fleet, self.programs.get(id)) else { return Ok(()) };
-        let Some(program) = known.fleet.as_ref().filter(|_| known.unfit.is_none()) else { return Ok(()) };
+        let Some(program) = known.fleet.as_ref().filter(|_| known.giving.nothing().is_none()) else {
+            return Ok(());
+        };
         let Policy::Adaptive(settings) = self.parts.config.policy(&known.program) else { return Ok(()) };
         let now_s = now_unix_s();
         let newest_s = state.records.last().map_or(0.0, |last| last.sample.made_unix_s + last.sample.wall_s);
@@ -253,7 +255,7 @@ impl Learner {
 
 /// Whether the candidate of this host's turn had its `system`: another turn adds nothing to that.
 fn has_its_pair(known: &TrackedProgram) -> bool {
-    let adaptive = known.profile.as_ref().and_then(|profile| profile.adaptive.as_ref());
+    let adaptive = known.profile.as_ref().and_then(|profile| profile.adaptive());
     let is_made = |state: &AdaptiveState| state.board.in_round.contains(&state.board.system);
     adaptive.is_some_and(|state| state.turn.is_some() && is_made(state))
 }

@@ -51,7 +51,10 @@ impl Learner {
     fn untouched(&mut self, id: RowId, has_page: &dyn Fn(Identity) -> bool) -> Vec<Identity> {
         let least_s = self.parts.config.own.worth_life_s;
         let Some(known) = self.programs.get_mut(id) else { return vec![] };
-        if known.unfit.is_some() || !known.replicas.are_possible() || known.replicas.count(least_s) < 2 {
+        if known.giving.nothing().is_some()
+            || !known.replicas.are_possible()
+            || known.replicas.count(least_s) < 2
+        {
             return vec![];
         }
         let is_one = |identity: &Identity| {

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use imas_core::ProfileView;
 use imas_core::adaptive::{Objective, weight};
-use imas_core::decision::Conditions;
+use imas_core::decision::{Conditions, RestsOn};
 use imas_engine::config;
+use imas_engine::decide::valid_until_s;
 use imas_engine::flags::variable;
 use imas_engine::folders;
-use imas_engine::start_plan::valid_until_s;
 use imas_linux::clock::now_unix_s;
 use imas_linux::file_stamp::StampedPath;
 use serde::{Deserialize, Serialize};
@@ -23,15 +23,6 @@ const VARIABLES: [&str; 5] = ["HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "IMAS_
 const OF_THE_LOADER: [&str; 2] = ["/etc/ld.so.cache", "/etc/ld.so.preload"];
 /// A decision without a profile is looked at again after this time, in seconds.
 const LONGEST_S: f64 = 3600.0;
-
-/// Dependence of a decision on the machine's pressure.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub(crate) enum Pressure {
-    /// The decision does not depend on it.
-    Any,
-    /// The decision was made at this weight of CPU, and holds while the damped weight is the same.
-    Weight(f64),
-}
 
 /// The rules and the variables by which a start is asked for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -55,7 +46,7 @@ impl Asked {
 pub(crate) struct Basis {
     asked: Asked,
     files: Vec<StampedPath>,
-    pressure: Pressure,
+    rests_on: RestsOn,
     /// Unix time in seconds: from when, and until when at most, it holds.
     from_s: f64,
     until_s: f64,
@@ -66,7 +57,7 @@ impl Basis {
     pub(crate) fn now(asked: Asked, context: &Context, executable: &Path) -> Self {
         let from_s = now_unix_s();
         let files = files(context, executable).iter().map(|file| StampedPath::now(file)).collect();
-        Self { asked, files, pressure: Pressure::Any, from_s, until_s: from_s + LONGEST_S }
+        Self { asked, files, rests_on: RestsOn::Nothing, from_s, until_s: from_s + LONGEST_S }
     }
 
     /// Limits the basis to the time at which this profile may lead to another decision.
@@ -74,8 +65,8 @@ impl Basis {
         Self { until_s: valid_until_s(profile, self.from_s), ..self }
     }
 
-    pub(super) fn under(self, pressure: Pressure) -> Self {
-        Self { pressure, ..self }
+    pub(super) fn under(self, rests_on: RestsOn) -> Self {
+        Self { rests_on, ..self }
     }
 
     pub(super) fn with<'a>(mut self, files: impl Iterator<Item = &'a PathBuf>) -> Self {
@@ -92,9 +83,9 @@ impl Basis {
     }
 
     fn is_under_the_same_pressure(&self) -> bool {
-        let Pressure::Weight(w) = self.pressure else { return true };
+        let RestsOn::Weight(w) = self.rests_on else { return true };
         // Damped by the weight of the decision: it stands until the weight has moved.
-        imas_engine::conditions::conditions().is_ok_and(|now| {
+        imas_engine::decide::conditions().is_ok_and(|now| {
             let now = Conditions { weight_before: Some(w), ..now };
             weight(&now, Objective::Auto).w == w
         })
@@ -127,7 +118,7 @@ mod tests {
         Basis {
             asked: asked(),
             files: vec![StampedPath::now(file)],
-            pressure: Pressure::Any,
+            rests_on: RestsOn::Nothing,
             from_s: now_s - 1.0,
             until_s: now_s + 1000.0,
         }
@@ -154,10 +145,10 @@ mod tests {
     #[test]
     fn it_follows_the_pressure_of_the_machine() {
         let folder = tempfile::tempdir().unwrap();
-        let now = imas_engine::conditions::conditions().unwrap();
+        let now = imas_engine::decide::conditions().unwrap();
         let w = weight(&Conditions { weight_before: None, ..now }, Objective::Auto).w;
         let other = if w < 0.5 { 1.0 } else { 0.0 };
-        let under = |w| basis(&folder.path().join("none")).under(Pressure::Weight(w));
+        let under = |w| basis(&folder.path().join("none")).under(RestsOn::Weight(w));
         assert!(!under(other).holds(&asked()), "the weight is {w} now");
     }
 }

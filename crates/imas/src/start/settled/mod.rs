@@ -12,13 +12,10 @@ mod settled_start;
 
 use std::ffi::OsStr;
 
-use imas_core::ProfileView;
-use imas_core::adaptive::{Objective, weight};
-use imas_core::decision::Conditions;
+use imas_core::decision::RestsOn;
 use imas_engine::folders;
 use imas_engine::pending;
 use imas_engine::runtime_command::{RuntimeCommand, of_program};
-use imas_engine::start_plan::StartPlan;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::environment::Variables;
 use imas_linux::page;
@@ -26,7 +23,7 @@ use imas_linux::program::Command;
 use imas_linux::runtime_start::Fitted;
 
 use crate::command_line::cli::{Places, RunArgs};
-use basis::{Asked, Basis, Pressure};
+use basis::{Asked, Basis};
 use imas_engine::context::Context;
 pub(crate) use settled_start::SettledStart;
 
@@ -61,32 +58,20 @@ pub(crate) struct Kept<'a> {
     pub(crate) of_command: &'a RuntimeCommand<'a>,
     /// The candidate as the catalogue has it. If it is settings of a runtime, that is known to take them.
     pub(crate) candidate: &'a CatalogueCandidate,
-    pub(crate) pressure: Pressure,
+    pub(crate) rests_on: RestsOn,
 }
 
 /// Keeps the decision for the next starts. `basis` was read before the decision was made: what changed meanwhile makes
 /// the file stale. A failure costs the next start its speed, nothing else.
 pub(crate) fn keep(context: &Context, basis: Option<Basis>, kept: &Kept<'_>) {
-    let Some(basis) = basis else { return };
+    let Some(basis) = basis.filter(|_| kept.rests_on != RestsOn::Moment) else { return };
     let (libraries, candidate) = (&context.libraries, kept.candidate);
     let give_back = candidate.give_back.then_some(&libraries.give_back);
     let settings = candidate.runtime.is_some().then_some(&libraries.settings);
     let ours = [Some(&libraries.guard), give_back, settings];
     let used = ours.into_iter().chain([candidate.library.as_ref(), candidate.needs.as_ref()]);
-    let basis = basis.under(kept.pressure).with(used.flatten());
+    let basis = basis.under(kept.rests_on).with(used.flatten());
     let of_runtime = of_program(&context.catalogue, kept.of_command.executable).cloned().collect();
     let settled = SettledStart::new(kept.of_command, candidate, of_runtime, libraries, basis);
     let _ = context.page_folder().map(|pages| settled_file::write(&pages, &settled)); // the next start goes the long way
-}
-
-/// The machine's pressure on which the decision depends; None where the decision is not settled.
-pub(crate) fn pressure(profile: &ProfileView, plan: &StartPlan, conditions: &Conditions) -> Option<Pressure> {
-    let by_hand = profile.pinned.is_some() || profile.excluded || profile.ineligible.is_some();
-    match &profile.adaptive {
-        _ if plan.trial().is_some() => None,
-        _ if by_hand => Some(Pressure::Any),
-        Some(known) if known.settings.objective != Objective::Auto => Some(Pressure::Any),
-        Some(known) => Some(Pressure::Weight(weight(conditions, known.settings.objective).w)),
-        None => None, // `paper` goes by load and free memory as they are
-    }
 }
