@@ -6,9 +6,8 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::Path;
 
-use imas_core::Candidate;
-use imas_core::TrialRecord;
 use imas_core::sample::PageKind;
+use imas_core::{Candidate, TrialRecord};
 use imas_linux::catalogue::{self, Catalogue};
 use imas_linux::runtime::Runtime;
 use imas_store::daemon::Disabled;

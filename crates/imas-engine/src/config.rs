@@ -10,7 +10,7 @@ use anyhow::Result;
 use imas_cli::message::{self, Hinted};
 use imas_core::Policy;
 use imas_core::adaptive::Objective;
-use imas_core::adaptive::overrides::{self, ByProgram, Overrides};
+use imas_core::adaptive::settings::{self, ByProgram, Overrides};
 use imas_core::paper::Limits;
 use serde::Deserialize;
 
@@ -54,7 +54,7 @@ impl Config {
     /// those over the general ones.
     #[must_use]
     pub fn policy(&self, flags: &RulesArgs, path: &str, detail: &str) -> Policy {
-        let configured = overrides::of_program(self.overrides, &self.program, path, detail);
+        let configured = settings::of_program(self.overrides, &self.program, path, detail);
         let flagged = Overrides {
             objective: flags.objective.map(Objective::from),
             max_memory_mib: flags.max_memory.and_then(MemoryLimit::mebibytes),
@@ -166,7 +166,7 @@ impl Config {
         if let Some(retest_s) = self.retest_s {
             amounts::check_seconds("retest_s", retest_s)?;
         }
-        overrides::check(self.overrides, &self.program)?;
+        settings::check(self.overrides, &self.program)?;
         let program = imas_linux::program::by_real_path(self.program);
         Ok(Self { program, work: imas_linux::program::by_real_path(self.work), ..self })
     }

@@ -10,10 +10,8 @@ use std::path::Path;
 use imas_exchange::AgentRecord;
 use imas_linux::catalogue_table::CatalogueTable;
 use imas_linux::index::{Index, offered};
-use imas_linux::plain_file;
-use imas_linux::process;
-use serde::Deserialize;
-use serde::Serialize;
+use imas_linux::{plain_file, process};
+use serde::{Deserialize, Serialize};
 
 /// The file for everybody, in the state folder.
 const STATUS: &str = "status.json";

@@ -4,8 +4,7 @@
 
 use std::process::ExitCode;
 
-use anyhow::Error;
-use anyhow::Result;
+use anyhow::{Error, Result};
 use imas_cli::message::{self, Hinted};
 use imas_linux::program::CommandError;
 use imas_store::StoreError;

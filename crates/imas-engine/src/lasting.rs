@@ -7,15 +7,14 @@ use std::path::Path;
 use anyhow::Result;
 use imas_cli::message::Hinted;
 use imas_linux::catalogue::CatalogueCandidate;
-use imas_linux::elf;
 use imas_linux::environment::{
     Injection, Libraries, Mode, Reach, UnusablePath, Variables, has_hidden_settings,
 };
-use imas_linux::host;
 use imas_linux::runtime::{
     Delivery, FoundRuntime, Runtime, RuntimeEntry, RuntimeSettings, VersionRange, limit,
 };
 use imas_linux::runtime_start::{StartOfProgram, fitted};
+use imas_linux::{elf, host};
 
 use crate::context::Context;
 use crate::inline_candidate::{has_settings, inline_candidate};

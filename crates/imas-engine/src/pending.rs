@@ -6,18 +6,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
-use imas_core::SYSTEM;
-use imas_core::Sample;
-use imas_core::TrialRecord;
 use imas_core::hang::{MIN_THRESHOLD_S, ProcessActivity};
 use imas_core::sample::{Ended, PageKind};
+use imas_core::{SYSTEM, Sample, TrialRecord};
 use imas_linux::catalogue::Catalogue;
 use imas_linux::control_group::MemoryKills;
 use imas_linux::ingest::{ExpectedPage, ParsedPage, State};
-use imas_linux::page;
-use imas_linux::plain_file;
-use imas_linux::process;
 use imas_linux::standstill::{age_s, look};
+use imas_linux::{page, plain_file, process};
 use imas_store::Store;
 
 use crate::candidates::version_served;

@@ -3,14 +3,13 @@
 //! of `report`.
 
 use imas_cli::format::{self, counted};
-use imas_core::ProfileView;
-use imas_core::SYSTEM;
 use imas_core::adaptive::{self, AdaptiveState, ExpectedGain, Status};
 use imas_core::paper::Pick;
 use imas_core::profile::{CandidateView, PolicyPick};
 use imas_core::quarantine::Quarantine;
 use imas_core::sample::PageKind;
 use imas_core::stats::Interval;
+use imas_core::{ProfileView, SYSTEM};
 use serde_json::Value;
 use serde_json::json;
 

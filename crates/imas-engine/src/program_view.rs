@@ -4,13 +4,12 @@
 
 use anyhow::Result;
 use imas_cli::when::when;
-use imas_core::ProfileView;
-use imas_core::TrialRecord;
 use imas_core::adaptive::{self, Judgement};
 use imas_core::compare::Answer;
 use imas_core::decision::Decision;
 use imas_core::sample::PageKind;
 use imas_core::stats::{Interval, median};
+use imas_core::{ProfileView, TrialRecord};
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::clock::now_unix_s;
 use imas_linux::program::{Command, Program};

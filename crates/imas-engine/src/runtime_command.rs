@@ -7,13 +7,11 @@ use std::path::Path;
 
 use imas_linux::catalogue::{Catalogue, CatalogueCandidate};
 use imas_linux::control_group::memory_limit;
-use imas_linux::elf;
 use imas_linux::environment::{Libraries, Variables};
-use imas_linux::host;
 use imas_linux::program::Command;
 use imas_linux::runtime::{FoundRuntime, RuntimeEntry, only};
 use imas_linux::runtime_start::{Fitted, StartOfProgram, asked_with, fitted, takes};
-use imas_linux::user_preloads;
+use imas_linux::{elf, host, user_preloads};
 use imas_store::Store;
 
 use crate::context::{Context, recalled, remembered};

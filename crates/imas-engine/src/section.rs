@@ -3,8 +3,6 @@
 
 use anyhow::Result;
 use imas_cli::table::Table;
-use imas_core::ProfileView;
-use imas_core::TrialRecord;
 use imas_core::adaptive::{Judgement, Status};
 use imas_core::bench::{CandidateRuns, MedianRun};
 use imas_core::latency::Latency;
@@ -14,6 +12,7 @@ use imas_core::run::{RawRun, RunKind};
 use imas_core::sample::{Ended, Sample};
 use imas_core::split::Split;
 use imas_core::stats::Interval;
+use imas_core::{ProfileView, TrialRecord};
 use imas_report::chart::{BarRow, Bars};
 use imas_report::html::{
     self, CandidateFindings, DecisionSection, MemorySection, ProgramFindings, ProgramSection,

@@ -4,23 +4,19 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
-use imas_core::Candidate;
-use imas_core::History;
-use imas_core::ProfileView;
-use imas_core::TrialRecord;
 use imas_core::adaptive::{HostEvidence, Settings, host_evidence};
 use imas_core::paper::Limits;
 use imas_core::policy::Policy;
 use imas_core::profile::candidates_with_results;
 use imas_core::service_life::UntouchedLife;
+use imas_core::{Candidate, History, ProfileView, TrialRecord};
 use imas_linux::catalogue::{Catalogue, CatalogueCandidate};
 use imas_linux::clock::now_unix_s;
 use imas_linux::runtime::FoundRuntime;
 use imas_linux::runtime_start::unasked_obstacle;
-use imas_store::Store;
-use imas_store::StoreError;
 use imas_store::domain::Domain;
 use imas_store::samples::StoredProgram;
+use imas_store::{Store, StoreError};
 
 use crate::candidates::{CandidateRules, is_service};
 use crate::context::Context;

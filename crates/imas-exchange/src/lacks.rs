@@ -5,7 +5,7 @@
 //! proven, or what could still be gained by it is below the price of a trial.
 
 use imas_core::adaptive::Settings;
-use imas_core::adaptive::worth::Belief;
+use imas_core::adaptive::board::Belief;
 use imas_core::fleet_prior::{CRASHED_GROUPS, FleetCandidate, FleetPrior, LEAST_GROUPS, WEIGHTS, liars};
 
 use crate::share::Lack;

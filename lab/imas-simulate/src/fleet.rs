@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::SimulatedProgram;
-use imas_core::adaptive::trial::JudgedTrial;
+use imas_core::adaptive::round::JudgedTrial;
 use imas_core::adaptive::{Board, Point, Role, Settings, judge};
 use imas_core::candidate::Candidate;
 use imas_core::stats::Moments;

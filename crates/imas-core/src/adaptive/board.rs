@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Trials in order of time, divided into rounds and paired with `system`.
+//! The differences of all trials to `system` of the same round, the turn of this host in its fleet, how far a difference can
+//! be trusted, and what one more trial is worth.
 
+use statrs::distribution::{Continuous, ContinuousCDF, Normal};
+
+use super::Point;
+use super::lives::Untouched;
+pub use super::round::JudgedTrial;
+use super::round::{Round, in_sequence, steady};
 use crate::compare::Residue;
+pub use crate::compare::Spread;
 use crate::compare::residue::ResidueRun;
 use crate::fleet_prior::FleetEvidence;
 use crate::stats::Moments;
-
-use super::Point;
-use super::round::{Round, in_sequence};
-use super::steady::steady;
-pub use super::trial::JudgedTrial;
-use super::untouched::Untouched;
 
 /// How many of the newest differences are kept one by one.
 pub const RECENT: usize = 3;
@@ -184,9 +186,182 @@ pub(super) fn residue(rounds: &[&[JudgedTrial]]) -> Residue {
     Residue::of_runs(rounds.iter().enumerate().flat_map(of_round).collect())
 }
 
+// The trials of one host where a fleet shares them out (docs/decisions/0032-a-fleet-learns-together.md).
+//
+// In its turn a host tries one candidate once, and then `system`, with which it is compared. `system` may
+// follow at any time: it is safe, so a program that starts once a day yields pairs as well.
+
+/// The trials of this host in its turn.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct HostTurn {
+    /// The candidate whose trial is this host's now.
+    pub candidate: Option<usize>,
+    /// Time when this turn began, seconds since the epoch: one trial a turn.
+    pub begin_s: f64,
+    /// Time until which nothing of this changes, seconds since the epoch.
+    pub until_s: f64,
+    /// Whether each candidate is known to no other host, so that this host tries it as if it were alone.
+    pub is_own: Vec<bool>,
+    /// Whether this host checks each candidate in the present period, if it is the pick by the fleet's
+    /// figures alone.
+    pub checks: Vec<bool>,
+    /// Time when the present period of checks began, seconds since the epoch.
+    pub checks_begin_s: f64,
+}
+
+impl HostTurn {
+    /// Whether no other host knows the candidate.
+    pub(super) fn is_own(&self, i: usize) -> bool {
+        self.is_own.get(i).is_some_and(|own| *own)
+    }
+
+    /// Whether a candidate whose older trial (its own or that of `system`) is of that time is to be checked.
+    pub(super) fn is_check_due(&self, i: usize, older_s: Option<f64>) -> bool {
+        let is_this_hosts = self.checks.get(i).is_some_and(|checks| *checks);
+        is_this_hosts && older_s.is_none_or(|older_s| older_s < self.checks_begin_s)
+    }
+}
+
+// Error of a mean of paired differences.
+
+/// Prior standard deviation of one paired difference of ln CPU. It lies between that of docs/measuring.md and
+/// what remains with normalised CPU time. A higher value eliminates good candidates of quiet programs after
+/// one round, a lower one costs trials of noisy programs (docs/decisions/0013).
+const PRIOR_CPU: f64 = 0.05;
+/// Prior standard deviation of one paired difference of ln memory.
+const PRIOR_MEMORY: f64 = 0.03;
+/// Degrees of freedom of that prior; fewer as the program proves noisier.
+///
+/// The prior is used to eliminate candidates, never to prove a difference. This constant and those below were
+/// set on synthetic programs (`imas-lab simulate`).
+const PRIOR_FREEDOM: f64 = 2.0;
+/// Share of the prior's variance that a proof always assumes, however alike the first trials are.
+const LEAST: f64 = 1.0 / 16.0;
+
+/// The program's noise at one weight.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Noise {
+    w: f64,
+    /// Spread of the program's own trials.
+    seen: Spread,
+    /// Spread of the trials, those of other hosts and the prior together.
+    expected: Spread,
+    /// Least variance that a proof assumes.
+    least: f64,
+}
+
+impl Noise {
+    /// Noise from the residuals of all trials. The prior loses weight as the program proves noisier.
+    pub fn of(board: &Board, w: f64) -> Self {
+        let prior = (w * PRIOR_CPU).powi(2) + ((1.0 - w) * PRIOR_MEMORY).powi(2);
+        // A difference of two runs has twice the variance of one.
+        let (of_untouched, untouched) = of_untouched(board, w);
+        let squares = 2.0 * (board.residue.sums.squares(w, 1.0 - w) + of_untouched);
+        let freedom = board.residue.freedom + untouched;
+        let worth = PRIOR_FREEDOM * (prior * freedom / squares).min(1.0);
+        let worth = if worth.is_finite() { worth } else { PRIOR_FREEDOM };
+        let (others, of_others) = board.fleet.as_ref().map_or((0.0, 0.0), |fleet| fleet.squares(w));
+        Self {
+            w,
+            seen: Spread::common(squares, freedom),
+            expected: Spread::common(worth * prior + squares + 2.0 * others, worth + freedom + of_others),
+            least: LEAST * prior,
+        }
+    }
+
+    /// A candidate's own spread, moderated towards the expected one. For decisions where an error costs only
+    /// trials or a missed gain.
+    pub fn expected(&self, pairs: &Moments) -> Spread {
+        let Spread { sigma, freedom } = self.moderated(self.expected, pairs);
+        Spread { sigma, freedom: self.expected.freedom.max(freedom) }
+    }
+
+    /// A candidate's own spread from the program's own trials alone, for proofs. With the prior, a noisy
+    /// program whose first rounds happen to look quiet would be changed without reason; the noisier it is,
+    /// the more often.
+    pub fn shown(&self, pairs: &Moments) -> Spread {
+        let Spread { sigma, .. } = self.moderated(self.seen, pairs);
+        Spread { sigma: sigma.max(self.least.sqrt()), freedom: self.seen.freedom }
+    }
+
+    fn moderated(&self, common: Spread, pairs: &Moments) -> Spread {
+        common.moderated(pairs.squares(self.w, 1.0 - self.w), pairs.count)
+    }
+}
+
+/// Squares and degrees of freedom of replicas that were left untouched: they say how memory alone varies.
+fn of_untouched(board: &Board, w: f64) -> (f64, f64) {
+    let known = board.untouched.filter(|_| w == 0.0);
+    known.map_or((0.0, 0.0), |known| (known.squares, known.freedom))
+}
+
+// What further trials of a candidate are worth: the gain in score that is expected to be lost without them.
+//
+// The prior of a candidate's true gain is normal. It is centred on the mean of its rounds, shrunk towards
+// the gain that is usual for allocators. A trial is worth making while the expected loss without it exceeds
+// the trial's price. Expected opportunity cost: S. E. Chick and K. Inoue, "New two-stage and sequential
+// procedures for selecting the best simulated system", Operations Research 49, 2001. Whether a proof will
+// still come is a predictive power: D. J. Spiegelhalter, L. S. Freedman and P. R. Blackburn, "Monitoring
+// clinical trials: conditional or predictive power?", Controlled Clinical Trials 7, 1986.
+
+/// Posterior distribution of a true difference: normal.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Belief {
+    /// Mean.
+    pub mean: f64,
+    /// Variance.
+    pub variance: f64,
+}
+
+impl Belief {
+    /// Belief in no difference, but for the usual spread: standard deviation `usual`.
+    pub fn usual(usual: f64) -> Self {
+        Self { mean: 0.0, variance: usual.powi(2) }
+    }
+
+    /// This belief after `rounds` differences with mean `seen` and standard deviation `sigma` each.
+    #[must_use]
+    pub fn after(self, rounds: u32, seen: f64, sigma: f64) -> Self {
+        let precision = f64::from(rounds) / sigma.powi(2);
+        let variance = 1.0 / (1.0 / self.variance + precision);
+        Self { mean: variance * (self.mean / self.variance + precision * seen), variance }
+    }
+
+    /// Belief about the difference of this and `other`; the two are independent.
+    #[must_use]
+    pub fn less(self, other: Self) -> Self {
+        Self { mean: self.mean - other.mean, variance: self.variance + other.variance }
+    }
+
+    /// Expected value of the positive part: the expected loss when a candidate with this lead over the best
+    /// is eliminated.
+    pub fn upside(&self) -> f64 {
+        let deviation = self.variance.sqrt();
+        let z = self.mean / deviation;
+        let normal = Normal::standard();
+        deviation * (normal.pdf(z) + z * normal.cdf(z))
+    }
+
+    /// Expected gain from continuing. `rounds` rounds have shown `seen` and `more` rounds follow. Counted is
+    /// the true difference where the mean of all rounds comes out above `needed`, and 0 otherwise.
+    pub fn gain_if_proven(&self, rounds: u32, seen: f64, more: u32, sigma: f64, needed: f64) -> f64 {
+        let (before, after) = (f64::from(rounds), f64::from(more));
+        let share = after / (before + after);
+        let normal = Normal::standard();
+        let middle = (1.0 - share) * seen + share * self.mean;
+        let deviation = share * (self.variance + sigma.powi(2) / after.max(1.0)).sqrt();
+        if deviation <= 0.0 {
+            return if seen > needed { self.mean } else { 0.0 };
+        }
+        let z = (middle - needed) / deviation;
+        self.mean * normal.cdf(z) + share * self.variance / deviation * normal.pdf(z)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stats::t_quantile;
 
     fn trial(candidate: usize, cpu: f64) -> JudgedTrial {
         JudgedTrial { candidate, point: Some(Point { cpu, memory: 0.0 }) }
@@ -248,5 +423,57 @@ mod tests {
         assert_eq!((board.pairs[2].count, board.pairs[2].mean_x), (1, 0.5));
         assert_eq!(board.counted, [2, 2, 2]);
         assert_eq!(board.in_round, [0, 1, 2], "the next trial begins a round");
+    }
+
+    #[test]
+    fn nothing_known_means_the_prior() {
+        let noise = Noise::of(&Board::new(&[], 3, 0), 1.0);
+        let spread = noise.expected(&Moments::default());
+        assert!((spread.sigma - PRIOR_CPU).abs() < 1e-12);
+        assert_eq!(spread.bound(0.05, 0), f64::INFINITY);
+        assert!((spread.bound(0.05, 1) - PRIOR_CPU * t_quantile(0.05, PRIOR_FREEDOM)).abs() < 1e-12);
+    }
+
+    #[test]
+    fn an_unsteady_candidate_is_trusted_less() {
+        let point = |cpu| Some(crate::adaptive::Point { cpu, memory: 0.0 });
+        let mut trials = vec![];
+        for round in 0..5 {
+            let swing = if round % 2 == 0 { 0.5 } else { -0.5 };
+            for (candidate, cpu) in [(0, 0.0), (1, 0.01 * swing), (2, swing)] {
+                trials.push(JudgedTrial { candidate, point: point(cpu) });
+            }
+        }
+        let board = Board::new(&trials, 3, 0);
+        let noise = Noise::of(&board, 1.0);
+        let ratio = noise.expected(&board.pairs[2]).sigma / noise.expected(&board.pairs[1]).sigma;
+        assert!(ratio > 1.25, "{ratio}");
+    }
+
+    #[test]
+    fn many_rounds_outweigh_the_prior() {
+        let usual = Belief::usual(0.05);
+        let one = usual.after(1, 0.10, 0.05);
+        assert!((one.mean - 0.05).abs() < 1e-12 && (one.variance - 0.00125).abs() < 1e-12);
+        assert!(usual.after(100, 0.10, 0.05).mean > 0.098);
+        assert_eq!(usual.after(0, 0.0, 0.05).variance, 0.05f64.powi(2));
+    }
+
+    /// The upside at a mean of 0 is the standard deviation over the root of 2 pi. Far from 0 it is nothing,
+    /// or the mean itself.
+    #[test]
+    fn upside_worked_by_hand() {
+        let of = |mean: f64| Belief { mean, variance: 0.01 }.upside();
+        assert!((of(0.0) - 0.1 * 0.398_942_280_4).abs() < 1e-9);
+        assert!(of(-1.0) < 1e-12 && (of(1.0) - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_gain_that_cannot_be_proven_is_worth_nothing() {
+        let belief = Belief::usual(0.08).after(4, 0.01, 0.08);
+        assert!(belief.gain_if_proven(4, 0.01, 4, 0.08, 10.0) < 1e-12);
+        let sure = belief.gain_if_proven(4, 0.01, 4, 0.08, -10.0);
+        assert!((sure - belief.mean).abs() < 1e-9);
+        assert_eq!(belief.gain_if_proven(4, 0.01, 0, 0.08, 0.02), 0.0);
     }
 }

@@ -9,9 +9,9 @@ mod beside;
 mod proof;
 
 use self::proof::{Direction, SURE, directions};
+use super::board::Belief;
 use super::board::RECENT;
-use super::noise::{Noise, Spread};
-use super::worth::Belief;
+use super::board::{Noise, Spread};
 use super::{Board, Settings};
 use crate::compare::Answer;
 use crate::fleet_prior::FleetCandidate;

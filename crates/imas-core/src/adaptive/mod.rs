@@ -7,9 +7,9 @@
 //!
 //! Trials are made in rounds: `system` and every candidate that is not eliminated, once each, in a seeded
 //! random order. A candidate is compared with `system` of the same round, by the difference of logarithms, so
-//! that what slows the machine for a while cancels out. Outlying runs are limited ([`steady`]).
+//! that what slows the machine for a while cancels out. Outlying runs are limited ([`round::steady`]).
 //!
-//! A candidate is eliminated when its expected remaining gain is below the cost of another trial ([`worth`]).
+//! A candidate is eliminated when its expected remaining gain is below the cost of another trial ([`board::Belief`]).
 //! In this, memory is trusted after one or two rounds, CPU later.
 //!
 //! To replace the incumbent, a candidate must meet three conditions:
@@ -31,30 +31,16 @@
 pub mod adaptive_state;
 pub mod board;
 pub mod evidence;
-pub mod expected;
 pub mod judge;
 mod lives;
-pub mod noise;
-pub mod overrides;
-pub mod point;
-mod round;
+pub mod round;
 pub mod settings;
-pub mod steady;
-pub mod trial;
-pub mod turn;
-pub mod untouched;
-pub mod weight;
-pub mod worth;
 
 pub use crate::compare::Residue;
 pub use adaptive_state::{AdaptiveState, Due, Expired};
-pub use board::Board;
-pub use evidence::{HostEvidence, Shown, TrialEvidence, host_evidence};
-pub use expected::{ExpectedGain, expected};
+pub use board::{Board, HostTurn};
+pub use evidence::{ExpectedGain, HostEvidence, Shown, TrialEvidence, expected, host_evidence};
 pub use judge::{CandidateChange, Judgement, Proof, Role, Standing, Status, judge};
-pub use overrides::Overrides;
-pub use point::Point;
-pub use settings::{Objective, Settings};
-pub use turn::HostTurn;
-pub use untouched::Untouched;
-pub use weight::{Weight, weight};
+pub use lives::Untouched;
+pub use round::Point;
+pub use settings::{Objective, Overrides, Settings, Weight, weight};

@@ -8,11 +8,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use imas_linux::catalogue::CatalogueCandidate;
-use imas_store::RowId;
-use imas_store::Store;
-use imas_store::StoreError;
 use imas_store::revision::ProgramRevision;
 use imas_store::samples::StoredProgram;
+use imas_store::{RowId, Store, StoreError};
 
 use crate::context::Context;
 use crate::flags::RulesArgs;

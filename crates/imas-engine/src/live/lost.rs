@@ -8,9 +8,8 @@ use std::time::{Duration, Instant};
 
 use imas_linux::activity::age_s;
 use imas_linux::index::{ServiceUnit, template_of_unit};
-use imas_linux::process;
-use imas_linux::running;
 use imas_linux::serving::wanted::{WantedLibraries, YOUNG_S, asked_in_vain};
+use imas_linux::{process, running};
 use serde::Serialize;
 
 use crate::drop_in;

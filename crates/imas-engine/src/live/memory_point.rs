@@ -8,12 +8,11 @@ use std::path::{Path, PathBuf};
 use imas_core::split::AllocatorReport;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::clock::now_unix_s;
-use imas_linux::foreign_file;
 use imas_linux::ingest::{ExpectedPage, ParsedPage};
-use imas_linux::process;
 use imas_linux::resident::ResidentMemory;
 use imas_linux::running::Running;
 use imas_linux::serving::candidate::RealCandidates;
+use imas_linux::{foreign_file, process};
 use serde::Serialize;
 
 /// Resident bytes by use; the parts add up to `resident`.

@@ -7,17 +7,14 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use imas_linux::foreign_process;
 use imas_linux::index::ServiceUnit;
-use imas_linux::living_thread;
-use imas_linux::process;
-use imas_linux::process_heaps;
 use imas_linux::program::Program;
 use imas_linux::running::{self, Running};
 use imas_linux::serving::candidate::RealCandidates;
 use imas_linux::serving::injected::Injected;
 use imas_linux::serving::wanted::asked_in_vain;
 use imas_linux::standstill::age_s;
+use imas_linux::{foreign_process, living_thread, process, process_heaps};
 use procfs::FromRead;
 use procfs::process::Stat;
 
