@@ -57,10 +57,9 @@ use imas_linux::user_preloads;
 use imas_store::samples::StoredProgram;
 use imas_store::{RowId, Store};
 
-use self::settled::{Kept, SettledStart};
 use crate::command_line::cli::{Places, RunArgs};
 use crate::command_line::wrapper::{self, Unwrapped};
-use crate::start::settled::basis::{Asked, Basis};
+use crate::start::settled::{Asked, Basis, Kept, SettledStart};
 use imas_cli::message;
 use imas_engine::context::Context;
 use imas_engine::entry;

@@ -6,11 +6,8 @@
 
 mod admission;
 mod decisions;
-mod disabled;
 pub(crate) mod fleet;
-mod lives;
 mod results;
-mod room;
 
 use std::path::Path;
 use std::rc::Rc;
@@ -36,7 +33,7 @@ use crate::program_table::{ProgramTable, TrackedProgram};
 use crate::served_users::ServedUsers;
 use crate::trial_offer::{LONGEST_PAUSE_S, TrialOffer};
 use crate::trouble_log::TroubleLog;
-use disabled::DisabledAllocators;
+use decisions::DisabledAllocators;
 use fleet::{FleetEvents, Membership};
 
 /// Parts that the learner is made of.

@@ -100,8 +100,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::super::Point;
-    use super::super::super::round::Round;
-    use super::super::super::trial::JudgedTrial;
+    use super::super::super::round::{JudgedTrial, Round};
     use super::*;
 
     const LEN: usize = 6;

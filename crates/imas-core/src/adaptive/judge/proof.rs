@@ -13,7 +13,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::super::noise::{Noise, Spread};
+use super::super::board::{Noise, Spread};
 use super::{Judge, Role};
 use crate::stats::look_share;
 
