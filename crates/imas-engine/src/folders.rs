@@ -86,7 +86,7 @@ pub fn store_files(store: &Path) -> [PathBuf; 4] {
 #[must_use]
 pub fn real_store(store: &Path) -> PathBuf {
     let real = || Some(std::fs::canonicalize(store.parent()?).ok()?.join(store.file_name()?));
-    real_store().unwrap_or_else(|| store.to_owned())
+    real().unwrap_or_else(|| store.to_owned())
 }
 
 // The files of the catalogue, in the order of reading.

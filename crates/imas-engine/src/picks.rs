@@ -224,10 +224,13 @@ pub fn paper_rows<'a>(
 
 fn remark(view: &CandidateView) -> String {
     let left = (!view.tested).then(|| "not in the set".to_owned());
-    left.into_iter().chain(Some(counted(view)).filter(|text| !text.is_empty())).collect::<Vec<_>>().join("; ")
+    left.into_iter()
+        .chain(Some(short_state(view)).filter(|text| !text.is_empty()))
+        .collect::<Vec<_>>()
+        .join("; ")
 }
 
-fn counted(view: &CandidateView) -> String {
+fn short_state(view: &CandidateView) -> String {
     match (&view.quarantine, view.available, view.left_out.len()) {
         (Some(_), _, _) if hung(view) => "quarantined: hung".to_owned(),
         (Some(_), _, _) => "quarantined".to_owned(),

@@ -113,8 +113,8 @@ fn of_go() -> ExecutableFacts {
     let found = FoundRuntime {
         runtime: Runtime::Go,
         version: Some("1.22".to_owned()),
-        entry: RuntimeEntry::Program,
-        ..FoundRuntime::default()
+        by: "its build".to_owned(),
+        entry: RuntimeEntry::Own,
     };
     ExecutableFacts { runtimes: vec![found], ..facts(Some("it is static")) }
 }

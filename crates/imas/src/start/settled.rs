@@ -53,7 +53,7 @@ pub(crate) fn find(
     let store = folders::real_store(&folders::store_path(places.store.as_deref()).ok()?);
     let pages = page::place_of_store(&store);
     page::check_private(&page::place()).and_then(|()| page::check_private(&pages)).ok()?;
-    let settled = settled_file::read(&pages, &command.program)?;
+    let settled = read_file(&pages, &command.program)?;
     let holds = settled.is_of(&command.program) && settled.basis.holds(&Asked::of(args, places));
     let fitted = holds.then(|| settled.fitted(command, environment)).flatten()?;
     (!pending::is_harvest_due(&pages)).then_some((settled, fitted))
@@ -83,7 +83,7 @@ pub(crate) fn keep(context: &Context, basis: Option<Basis>, kept: &Kept<'_>) {
     let basis = basis.under(kept.rests_on).with(used.flatten());
     let of_runtime = of_program(&context.catalogue, kept.of_command.executable).cloned().collect();
     let settled = SettledStart::new(kept.of_command, candidate, of_runtime, libraries, basis);
-    let _ = context.page_folder().map(|pages| settled_file::write(&pages, &settled)); // the next start goes the long way
+    let _ = context.page_folder().map(|pages| write_file(&pages, &settled)); // the next start goes the long way
 }
 
 // The contents of the small file: one program's decision. A line with a check sum, then JSON.
