@@ -121,7 +121,7 @@ pub fn decide(profile: &ProfileView, giving: &Giving, conditions: &Conditions) -
                     .then(|| "policy paper counts malloc calls, which nothing can in this program".to_owned())
             };
             let no_trials = no_trials.clone().or_else(lacks);
-            NextStart::by_policy(profile, conditions).from_outside(unfit, no_trials.as_deref())
+            NextStart::by_policy(profile, conditions).measured_outside(unfit, no_trials.as_deref())
         }
         Giving::Nothing { why } => NextStart::untouched(Reason::NoCandidate, why),
     }
@@ -141,7 +141,7 @@ impl NextStart {
     }
 
     /// The same, which says why nothing is loaded into the program; without a trial where none can be measured.
-    fn from_outside(mut self, unfit: &str, no_trials: Option<&str>) -> Self {
+    fn measured_outside(mut self, unfit: &str, no_trials: Option<&str>) -> Self {
         if no_trials.is_some() {
             self.decision = self.production.clone();
         }
