@@ -99,9 +99,9 @@ pub enum IneligibleCause {
 /// What the policy in force knows of a program.
 #[derive(Clone, PartialEq, Debug)]
 pub enum PolicyState {
-    /// Of the default policy.
+    /// State of the default policy.
     Adaptive(Box<AdaptiveState>),
-    /// Of the paper's.
+    /// State of the policy of the paper.
     Paper(PaperState),
 }
 

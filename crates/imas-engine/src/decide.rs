@@ -140,7 +140,7 @@ impl NextStart {
         }
     }
 
-    /// The same, which says why nothing is loaded into the program; without a trial where none can be measured.
+    /// What a program with nothing loaded gets, with the reason as evidence; no trial where none can be measured.
     fn measured_outside(mut self, unfit: &str, no_trials: Option<&str>) -> Self {
         if no_trials.is_some() {
             self.decision = self.production.clone();
