@@ -169,7 +169,7 @@ class Server:
         return sum(filter(None, map(_pss_anon_kib, self.processes()))) / 1024
 
     def cpu(self):
-        """Seconds of CPU, with those of children that have ended."""
+        """Seconds of CPU, with children that have ended."""
         all_fields = filter(None, map(_stat, self.processes()))
         return sum(sum(map(int, fields[11:15])) for fields in all_fields) / TICK
 

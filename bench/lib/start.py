@@ -88,7 +88,7 @@ class _Starts:
 
 
 def run(place):
-    """Rows of /bin/true, then those of a program that allocates one block."""
+    """Rows of /bin/true, then of a program that allocates one block."""
     true = _Starts(place, "/bin/true", ["/bin/true"])
     allocating = _Starts(place, "a program that allocates", [place.program("pairs"), "same", "1"])
     return true.rows() + allocating.rows()

@@ -99,7 +99,7 @@ def _documents():
 
 
 def _programs():
-    """Seven that keep many megabytes, of which malloc sees a part: Python's small objects and much of a compiler's tree
+    """Seven that keep many megabytes; malloc sees a part of them: Python's small objects and much of a compiler's tree
     are in separate mappings."""
     compiler = subprocess.run(["gcc", "-print-prog-name=cc1plus"], capture_output=True, text=True, check=True).stdout.strip()
     source = OUT / "keep.ii"

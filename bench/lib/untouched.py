@@ -14,7 +14,7 @@ import time
 from server import Refused, Server
 from trims import Sum, Trimming, reasons, trim, write
 
-# Passes at least: the first one warms up. A server of which no process was trimmed by then is left alone.
+# Passes at least: the first one warms up. A server without a trimmed process by then is left alone.
 LEAST = 3
 HEADER = ("server | trims, a second | requests | failed, lines failed, processes lost, end: of both | MiB back | stood ms, median, p99 and "
           "most | MiB after passes, untouched | rate by untouched, median [quartiles] | back in use | difference")
@@ -41,7 +41,7 @@ class Side:
                      "said": next((ended.text[-400:] for ended, failed in zip(lines, failures) if failed != 0), None)})
 
     def end(self):
-        """Figures at the end. A worker that fell is started anew by its master: so those of the beginning are counted."""
+        """Figures at the end. A worker that fell is started anew by its master: so the ones of the beginning are counted."""
         lost, is_alive = len(self.first - set(self.server.processes())), self.server.is_alive()
         return {"passes": self.passes, "later": self.later, "lost": lost, "alive": is_alive, "status": self.server.end()}
 

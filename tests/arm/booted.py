@@ -16,7 +16,7 @@ PATIENT = {"system.conf.d/slow.conf": "[Manager]\nDefaultTimeoutStartSec=900\n",
 
 
 def equip(root, package):
-    """What the steps need; two of them are those of tests/machine."""
+    """What the steps need; two of them are tests/machine's."""
     test = root / "imas-test"
     (test / "lib/aarch64-linux-gnu").mkdir(parents=True)
     for file in (HERE / "with-systemd", package, *(HERE.parent / "machine/inside" / name for name in ("lib.sh", "rescue", "rescued"))):

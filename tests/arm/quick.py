@@ -56,7 +56,7 @@ def build(launch):
 
 
 def emulated(root, words):
-    # With qemu, the files of the root are looked for first, then those of this machine.
+    # With qemu, the files of the root are looked for first, then this machine's.
     return [QEMU, "-L", root, root / words[0], *words[1:]]
 
 

@@ -38,7 +38,7 @@ IMAS = "target/release/imas"
 PARTS = {
     "smoke": f"sh tests/arm/smoke {IMAS}",
     "tarball": "cd unpacked && sh ../tests/arm/smoke ./*/bin/imas",
-    # The libraries and tools in C, compiled there by the same make; IMAS_BUILD is that of arch.mk.
+    # The libraries and tools in C, compiled there by the same make; arch.mk says IMAS_BUILD.
     "native": f"make hook record tools && sh tests/arm/smoke {IMAS}",
     "record": f"python3 tests/record/run.py {IMAS}-lab",
     "musl": f"python3 tests/musl/run.py {IMAS}",

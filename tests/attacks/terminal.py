@@ -50,7 +50,7 @@ def a_name_that_steers_the_terminal(world):
 
 
 def left_alone(world):
-    """The same with an ineligible program, of which only the path is known."""
+    """The same with an ineligible program: only its path is known."""
     path = world.program("mallory", f"static{NAME}", "/usr/sbin/imas-rescue")
     world.as_user("mallory", path)
 

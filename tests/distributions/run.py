@@ -58,7 +58,7 @@ cp "$2" "$root/mnt/script"
 echo "libc: $(chroot "$root" getconf GNU_LIBC_VERSION)"
 exec chroot "$root" /usr/bin/env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 sh -c 'cd /mnt && exec sh script "$1"' sh "$word"
 """
-# The candidates that can be bundled: all but those of runtimes, of the machine's own packages, and none at all.
+# The candidates that can be bundled: all but settings of runtimes, the machine's own packages, and none at all.
 NAMES = """
 import json, sys
 for one in json.load(sys.stdin)["candidates"]:

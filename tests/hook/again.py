@@ -37,7 +37,7 @@ def same_file(way, allocator, mode, path, environment=None):
 
 
 def page_goes_on(left, label, count):
-    """One page for the process: its calls are added up, its blocks are those of the last image."""
+    """One page for the process: its calls are added up, its blocks are the last image's."""
     calls, live = left["calls"]["malloc"], left["sampled"]["live_bytes"]
     check(f"{label} is counted", count * BLOCKS <= calls <= count * BLOCKS + 5000, calls)
     check(f"{label} has its own blocks", -100_000 < live < 200_000 and left["threads"] == 1, f"{live} {left['threads']}")

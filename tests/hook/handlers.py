@@ -37,7 +37,7 @@ def as_it_is(text):
 
 
 def same(name, command, noted, allocators, plainly=as_it_is, **options):
-    """Status, standard output and standard error are those of the untouched program, and the page notes
+    """Status, standard output and standard error are the untouched program's, and the page notes
     `noted`."""
     if not wanted(name):
         return

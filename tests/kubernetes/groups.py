@@ -44,7 +44,7 @@ class Node:
 
     @property
     def words(self):
-        """What `imas kube node` is told, for which these groups are those of a whole node."""
+        """What `imas kube node` is told, for which these groups are a whole node's."""
         return ["--cgroup-root", f"/{self.top.name}"]
 
     def group(self, path):

@@ -18,7 +18,7 @@ DEFINITION = {
 
 class Kubelet:
     """Reports the pods as running while it is entered. `figures(pod)` gives bytes, millicores and the last failure, or None; they
-    are those of the container `app`. Others are as large as the injected sidecar of a service mesh.
+    are the container `app`'s. Others are as large as the injected sidecar of a service mesh.
 
     A failure with a message is why the container waits; any other one is how its program ended."""
 

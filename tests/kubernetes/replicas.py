@@ -3,7 +3,7 @@
 """tests/kubernetes/replicas.py IMAS: a Deployment of ten replicas that really run, under load, on a real apiserver.
 
 The pods are those that the policy made. Each runs in an image of a program and its libraries alone, in control groups as
-kubelet lays them out, and its memory and CPU time are those of its processes. `imas kube settle` has to choose the candidate
+kubelet lays them out, and its memory and CPU time are its processes'. `imas kube settle` has to choose the candidate
 that needs less memory and to take back the one under which the program crashes."""
 
 import json
@@ -217,7 +217,7 @@ class Tests:
         expect(until(lambda: len(self.pods()) == REPLICAS), "no pods")
 
     def drawn(self):
-        """Pods of which at least three have the better candidate and three none: chance decides, so it is asked again."""
+        """Pods, at least three with the better candidate and three without: chance decides, so it is asked again."""
         def is_enough():
             given = self.given()
             return len(given) == REPLICAS and None not in given
@@ -267,7 +267,7 @@ class Tests:
         document = json.loads(out)
         candidates = {one["candidate"]: one for one in document["candidates"]}
         low, middle, high = candidates["glibc.lean-trim"]["memory"]
-        print(f"memory under glibc.lean-trim by that of untouched pods: {middle:.2f} [{low:.2f}, {high:.2f}]", flush=True)
+        print(f"memory under glibc.lean-trim by untouched pods': {middle:.2f} [{low:.2f}, {high:.2f}]", flush=True)
         expect(document["best"] == "glibc.lean-trim" and high < 0.9, document)
         expect("its pods fail (Error" in candidates["mimalloc"]["withdraw"], candidates["mimalloc"])
         expect(self.entry() == "container=app glibc.lean-trim=100 withdrawn=mimalloc", self.entry())

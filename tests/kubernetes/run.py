@@ -132,7 +132,7 @@ class Tests(Admission):
         return pods
 
     def images_that_cannot_be_had(self):
-        """The application's own image says nothing about a candidate; that of the libraries, and a program that crashed, do."""
+        """The application's own image says nothing about a candidate; the libraries' image, and a program that crashed, do."""
         pods = self.deployed("images")
         name = next(one.pod["metadata"]["name"] for one in pods() if one.candidate == "jemalloc")
         pulls = lambda image: {"reason": "ErrImagePull", "message": f'failed to pull image "{image}": not found'}
@@ -322,7 +322,7 @@ class Tests(Admission):
         expect("_requests" not in str(self.kube("status", "-n", "load")), "a query that is taken for a workload")
 
     def rights_are_the_least(self):
-        """With the printed roles each verb works for people who have no other right, and no verb works with those of another."""
+        """With the printed roles each verb works for people who have no other right, and no verb works with another's."""
         roles = run(self.imas, "kube", "rbac", must=True).stdout
         expect(self.here.kubectl("apply", "-f", "-", input=roles).stdout.count("created") == 5, "the roles")
         pods = self.deployed("rights")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a pod that came back from the apiserver: its image is a folder, its image volume is unpacked by umoci, and its
-environment is exactly that of the pod. What kubelet and a runtime do, without either.
+environment is exactly the pod's. What kubelet and a runtime do, without either.
 
 Three kinds of images: a bare Debian or Ubuntu, one with a program and its libraries alone (as "distroless" ones are), one with musl."""
 

