@@ -60,7 +60,7 @@ pub fn state(
     state_where((context, store), program, rules, &is_usable)
 }
 
-/// The program's view as [`state`] works it out, where the caller knows which candidates can be used here. To
+/// The program's view as [`state()`] works it out, where the caller knows which candidates can be used here. To
 /// find that out takes a process each.
 ///
 /// # Errors

@@ -7,7 +7,7 @@
 //!
 //! Trials are made in rounds: `system` and every candidate that is not eliminated, once each, in a seeded
 //! random order. A candidate is compared with `system` of the same round, by the difference of logarithms, so
-//! that what slows the machine for a while cancels out. Outlying runs are limited ([`round::steady`]).
+//! that what slows the machine for a while cancels out. Outlying runs are limited ([`mod@round`]).
 //!
 //! A candidate is eliminated when its expected remaining gain is below the cost of another trial ([`board::Belief`]).
 //! In this, memory is trusted after one or two rounds, CPU later.

@@ -247,7 +247,7 @@ pub fn choose(
 /// first that is `eligible`, has tests left and whose wait is over. None switches the test mode off.
 ///
 /// Trials that yielded nothing take part in both rules, beyond the paper: they too start the wait, and as
-/// many of them as tests are allowed end the candidate's tests ([`super::TrialSummary::void`]).
+/// many of them as tests are allowed end the candidate's tests ([`TrialSummary::void`]).
 ///
 /// Without a last one, or where it has left the catalogue, the search starts with the first candidate.
 pub fn next_test(

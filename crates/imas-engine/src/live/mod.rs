@@ -13,7 +13,7 @@
 //! # }
 //! ```
 //!
-//! A program that uses a [`ProcessObserver`] must begin with [`imas_engine::entry::probe_answer`]: to find out whether a
+//! A program that uses a [`ProcessObserver`] must begin with [`crate::entry::probe_answer`]: to find out whether a
 //! candidate can be used here, the library may start the running executable once more.
 //!
 //! ```text
