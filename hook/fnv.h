@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* fnv.h - FNV-1a (G. Fowler, L. C. Noll, P. Vo) as abi/imas_index.h uses it; crates/imas-linux/src/fnv.rs is
+/* fnv.h - FNV-1a (G. Fowler, L. C. Noll, P. Vo) as abi/imas_index.h uses it; crates/imas-linux/src/c_bytes.rs is
  * the same. */
 #ifndef IMAS_HOOK_FNV_H
 #define IMAS_HOOK_FNV_H

@@ -4,7 +4,7 @@
 #include "loaded.h"
 #include "text.h"
 
-/* No array of pointers: the stub has no relocation. crates/imas-linux/src/user_preloads.rs has the same names. */
+/* No array of pointers: the stub has no relocation. crates/imas-linux/src/preloads.rs has the same names. */
 #define FAMILY                                                                                                            \
     "malloc\0free\0calloc\0realloc\0reallocarray\0posix_memalign\0aligned_alloc\0memalign\0valloc\0pvalloc\0"
 

@@ -6,7 +6,7 @@
 #include "fnv.h"
 #include "text.h"
 
-/* The length of a name without the version behind it, as crates/imas-linux/src/started_name.rs takes it. */
+/* The length of a name without the version behind it, as crates/imas-linux/src/interpreter_target.rs takes it. */
 static size_t stem(const char *name) {
     size_t length = text_length(name);
     while (length > 0) {

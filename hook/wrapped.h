@@ -3,7 +3,7 @@
  * wrapped.h - whether the program, or a library of it, defines a function that the candidate calls.
  *
  * The candidate's calls of it reach the program's definition. If that calls malloc, the candidate is entered a second
- * time, while it holds its locks or before it is ready, and the program hangs. crates/imas-linux/src/elf/wrapped.rs
+ * time, while it holds its locks or before it is ready, and the program hangs. crates/imas-linux/src/elf/interface.rs
  * asks the same of the files before a start; here it is asked of what is loaded (docs/decisions/0034).
  */
 #ifndef IMAS_HOOK_WRAPPED_H

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Trial pages from a coverage-guided enemy: no panic, and every page that is accepted keeps its promises
-//! (the same check as in `crates/imas-linux/tests/ingest/hostile.rs`).
+//! (the same check as in `crates/imas-linux/tests/ingest/trees.rs`).
 //!
 //! Only two sizes can be pages, so the mutator keeps to them: whatever has another size is thrown away for an
 //! honest page.

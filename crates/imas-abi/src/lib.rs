@@ -9,20 +9,10 @@
 //!
 //! All integers are in the machine's byte order: a page never leaves the machine it was written on.
 
-mod catalogue_table;
-pub mod detail_kind;
-pub mod entry_flag;
-pub mod env;
+mod constants;
 mod index;
-pub mod index_flag;
-pub mod op;
 mod page;
-pub mod page_kind;
-pub mod pass_reason;
-pub mod state;
-mod trim_word;
 
-pub use catalogue_table::*;
+pub use constants::{detail_kind, entry_flag, env, index_flag, op, page_kind, pass_reason, state};
 pub use index::*;
 pub use page::*;
-pub use trim_word::*;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Figures as people read them.
 
-pub use imas_core::plural::{counted, counted_verb};
 use imas_core::stats::Interval;
+
+pub use imas_core::printable::{counted, counted_verb};
 
 /// Bytes as MiB with one decimal, two below 10 MiB.
 #[must_use]
@@ -44,6 +45,28 @@ const LARGE_FACTOR: f64 = 1.3;
 pub fn large_factor(ratio: f64) -> Option<String> {
     let factor = ratio.max(ratio.recip());
     (factor >= LARGE_FACTOR && factor.is_finite()).then(|| format!("{factor:.1} x"))
+}
+
+/// A time in the local time zone.
+#[must_use]
+pub fn when(at_s: f64) -> String {
+    #[expect(clippy::cast_possible_truncation, reason = "whole seconds are meant")]
+    let stamp = jiff::Timestamp::from_second(at_s as i64);
+    stamp.map_or_else(
+        |_| "-".to_owned(),
+        |stamp| stamp.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string(),
+    )
+}
+
+/// A time in one unit: `24 h`.
+#[must_use]
+pub fn span(seconds: f64) -> String {
+    match seconds {
+        s if s >= 3.0 * 86400.0 => format!("{:.0} d", s / 86400.0),
+        s if s >= 2.0 * 3600.0 => format!("{:.0} h", s / 3600.0),
+        s if s >= 120.0 => format!("{:.0} min", s / 60.0),
+        s => format!("{s:.0} s"),
+    }
 }
 
 #[cfg(test)]

@@ -4,10 +4,7 @@
 
 pub mod connection_places;
 pub mod format;
-#[cfg(feature = "manual")]
-pub mod manual;
 pub mod message;
 pub mod output;
 pub mod output_file;
 pub mod table;
-pub mod when;

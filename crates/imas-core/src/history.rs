@@ -3,10 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::candidate::Candidate;
+use crate::candidate::{Candidate, TrialRecord, in_order_of_time};
 use crate::fleet_prior::FleetPrior;
 use crate::paper::Limits;
-use crate::record::{TrialRecord, in_order_of_time};
 use crate::sample::PageKind;
 use crate::service_life::UntouchedLife;
 

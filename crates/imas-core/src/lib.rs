@@ -17,30 +17,23 @@
 
 #![forbid(unsafe_code)]
 
-pub mod activity;
 pub mod adaptive;
 pub mod bench;
 pub mod candidate;
 pub mod compare;
 pub mod conditions;
-pub mod curve;
 pub mod decision;
-pub mod excess;
 pub mod fleet_prior;
 pub mod hang;
 pub mod history;
-pub mod latency;
 pub mod output_check;
 pub mod pace;
 pub mod paper;
-pub mod plural;
-pub mod policy;
 pub mod printable;
 pub mod profile;
 pub mod quarantine;
 pub mod raw_runs;
 pub mod reason;
-pub mod record;
 pub mod run;
 pub mod sample;
 pub mod server_run;
@@ -49,11 +42,9 @@ pub mod split;
 pub mod stats;
 pub mod trimming;
 
-pub use candidate::{Candidate, SYSTEM};
+pub use candidate::{Candidate, SYSTEM, TrialRecord};
 pub use decision::{Conditions, Decision, decide, decide_production};
 pub use fleet_prior::FleetPrior;
-pub use policy::Policy;
-pub use profile::{History, ProfileView};
+pub use profile::{History, Policy, ProfileView};
 pub use reason::Reason;
-pub use record::TrialRecord;
 pub use sample::Sample;

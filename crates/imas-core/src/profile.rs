@@ -3,18 +3,17 @@
 
 use std::collections::BTreeSet;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::adaptive::{AdaptiveState, ExpectedGain, Role, expected};
-use crate::candidate::{Candidate, NotCounted, cost, count};
-pub use crate::history::History;
+use crate::adaptive::{AdaptiveState, ExpectedGain, Role, Settings, expected};
+use crate::candidate::{Candidate, NotCounted, TrialRecord, cost, count, in_order_of_time};
 use crate::history::trials;
 use crate::paper::{self, Limits, PaperState, Pick, TrialSummary};
-use crate::policy::Policy;
 use crate::quarantine::{Quarantine, quarantined};
-use crate::record::{TrialRecord, in_order_of_time};
 use crate::sample::{MEASURED_OUTSIDE, PageKind};
 use crate::split::Split;
+
+pub use crate::history::History;
 
 /// A finding that no candidate can serve the program is looked at again after this many seconds (one week):
 /// the cause may lie in a library, whose change the program's build-id does not show.
@@ -314,4 +313,20 @@ fn stands_aside(trials: &[&TrialRecord]) -> bool {
         reason.is_some_and(|reason| !NotCounted::Passed(reason).is_candidates_doing())
     };
     trials.iter().rev().take(ASIDE_TRIALS).filter(is_aside).count() == ASIDE_TRIALS
+}
+
+/// One of the two policies.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug)]
+#[serde(rename_all = "kebab-case")]
+pub enum Policy {
+    /// Algorithms 1, 8, 9 and 10 of the IMAS paper.
+    Paper,
+    /// [`crate::adaptive`], the default.
+    Adaptive(Settings),
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self::Adaptive(Settings::default())
+    }
 }

@@ -12,7 +12,7 @@
 //! served this build before. For any other candidate it is unexplained: the candidate is not given to the
 //! program for a day, and then tried once more.
 //!
-//! A start that hung ([`crate::hang`]) or took many times what it takes under `system` ([`crate::excess`]) counts
+//! A start that hung ([`crate::hang`]) or took many times what it takes under `system` ([`crate::hang`]) counts
 //! as a crash does.
 //!
 //! Starts that failed count too under settings of a runtime: a program that is out of memory ends with an exit status.
@@ -29,10 +29,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use statrs::stats_tests::{Alternative, fishers_exact};
 
-use crate::candidate::{Candidate, SYSTEM};
-use crate::excess::{self, Excess};
-use crate::hang::{self, Hang, Usual};
-use crate::record::{TrialRecord, in_order_of_time};
+use crate::candidate::{Candidate, SYSTEM, TrialRecord, in_order_of_time};
+use crate::hang::{self, Excess, Hang, Usual};
 use crate::sample::{Ended, PageKind, Sample};
 
 /// Level at which a candidate's crash rate counts as higher than the system's.
@@ -243,7 +241,7 @@ fn harm(starts: &[&TrialRecord], at: usize, reference: &Reference<'_>) -> Option
     if let Some(hang) = reference.usual.and_then(|usual| hang::hung(sample, &usual)) {
         return Some(Harm::Hang(hang));
     }
-    if let Some(excess) = excess::exceeded(sample, reference.starts.iter().copied()) {
+    if let Some(excess) = hang::exceeded(sample, reference.starts.iter().copied()) {
         return Some(Harm::Excess(excess));
     }
     match sample.ended {

@@ -10,7 +10,7 @@ use std::path::Path;
 use imas_exchange::AgentRecord;
 use imas_linux::catalogue_table::CatalogueTable;
 use imas_linux::index::{Index, offered};
-use imas_linux::{plain_file, process};
+use imas_linux::{files, process};
 use serde::{Deserialize, Serialize};
 
 /// The file for everybody, in the state folder.
@@ -223,7 +223,7 @@ impl DaemonStatus {
     /// The state of the imasd whose folder is `run_dir`, if it runs.
     #[must_use]
     pub fn read(run_dir: &Path) -> Option<Self> {
-        let text = plain_file::read(&run_dir.join("state").join(STATUS), MOST_BYTES).ok()?;
+        let text = files::read_plain(&run_dir.join("state").join(STATUS), MOST_BYTES).ok()?;
         let status: Self = serde_json::from_slice(&text).ok()?;
         process::is_running(status.pid, status.start_ticks).then_some(status)
     }
@@ -256,7 +256,7 @@ impl IneligibleProgram {
     /// the file.
     #[must_use]
     pub fn read_all(run_dir: &Path) -> Vec<Self> {
-        let text = plain_file::read(&run_dir.join("state").join(INELIGIBLE), MOST_BYTES).unwrap_or_default();
+        let text = files::read_plain(&run_dir.join("state").join(INELIGIBLE), MOST_BYTES).unwrap_or_default();
         serde_json::from_slice(&text).unwrap_or_default()
     }
 

@@ -10,13 +10,12 @@
 
 use std::path::PathBuf;
 
-use anyhow::Context as _;
-use anyhow::Result;
-use imas_cli::when::when;
+use anyhow::{Context as _, Result};
+use imas_cli::format::when;
 use imas_core::decision::{self, Conditions, Decision, Evidence, RestsOn, decide_production};
 use imas_core::quarantine::Quarantine;
 use imas_core::{ProfileView, Reason, SYSTEM};
-use imas_linux::clock::now_unix_s;
+use imas_linux::host::now_unix_s;
 use imas_linux::ingest::ExpectedPage;
 use imas_linux::{page, process};
 use imas_store::decisions::Decided;
@@ -224,7 +223,7 @@ pub fn quarantines_since(profile: &ProfileView, since_unix_s: f64) -> impl Itera
 /// # Errors
 /// When /proc cannot be read.
 pub fn conditions() -> Result<Conditions> {
-    let machine = imas_linux::conditions::now().context("the machine's load and memory")?;
+    let machine = imas_linux::host::conditions().context("the machine's load and memory")?;
     let mut now = imas_linux::control_group::narrowed(machine);
     now.weight_before =
         weight_file().and_then(|file| std::fs::read_to_string(file).ok()?.trim().parse().ok());

@@ -164,7 +164,7 @@ pub fn advised(error: anyhow::Error) -> anyhow::Error {
 
 /// FNV-1a, 64 bits: against editing, not against forgery.
 fn check_sum(text: &str) -> u64 {
-    imas_linux::fnv::fnv64(text.as_bytes())
+    imas_linux::c_bytes::fnv64(text.as_bytes())
 }
 
 // How a file changes.

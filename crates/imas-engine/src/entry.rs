@@ -42,7 +42,7 @@ pub fn main_of<C>(
 /// this before anything else: a probe must not depend on arguments, files or the store.
 #[must_use]
 pub fn probe_answer() -> Option<ExitCode> {
-    if imas_linux::helper::help_if_asked() {
+    if imas_linux::foreign_file::help_if_asked() {
         return Some(ExitCode::SUCCESS);
     }
     let mut arguments = std::env::args_os().skip(1);

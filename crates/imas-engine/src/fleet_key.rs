@@ -110,8 +110,8 @@ mod tests {
     use super::*;
     use imas_core::sample::PageKind;
     use imas_core::{Sample, TrialRecord};
-    use imas_store::domain::Domain;
     use imas_store::fleet::StoredStatistics;
+    use imas_store::samples::Domain;
 
     const FILE: Executable = Executable { dev: 1, ino: 2, mtime_ns: 3, bytes: 4 };
 

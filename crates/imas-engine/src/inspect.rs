@@ -19,9 +19,8 @@ use imas_linux::program::Command;
 use imas_linux::program_file::ProgramFile;
 use imas_linux::runtime::{FoundRuntime, with_version};
 use imas_store::Store;
-use imas_store::domain::Domain;
 use imas_store::memory::FileVersion;
-use imas_store::samples::StoredProgram;
+use imas_store::samples::{Domain, StoredProgram};
 use serde::{Deserialize, Serialize};
 
 /// Name of what `imas` found, in the store.

@@ -11,7 +11,7 @@ use imas_linux::environment::{
     Injection, Libraries, Mode, Reach, UnusablePath, Variables, has_hidden_settings,
 };
 use imas_linux::runtime::{
-    Delivery, FoundRuntime, Runtime, RuntimeEntry, RuntimeSettings, VersionRange, limit,
+    self, Delivery, FoundRuntime, Runtime, RuntimeEntry, RuntimeSettings, VersionRange,
 };
 use imas_linux::runtime_start::{StartOfProgram, fitted};
 use imas_linux::{elf, host};
@@ -127,7 +127,8 @@ pub fn for_any(candidate: &CatalogueCandidate, environment: &Variables) -> Resul
         return Ok(candidate.clone());
     }
     let wanted = in_variables(candidate.clone());
-    if let Some((variable, value)) = wanted.environment.iter().find(|(_, value)| limit::is_named(value)) {
+    if let Some((variable, value)) = wanted.environment.iter().find(|(_, value)| runtime::names_limit(value))
+    {
         return Err(Hinted::error(
             format!(
                 "{}: it depends on the memory limit of the container, which is not known here",

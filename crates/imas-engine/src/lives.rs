@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How the processes of a service lived on under each candidate, for people and scripts.
 
-use imas_cli::format::mib;
+use imas_cli::format::{mib, span};
 use imas_cli::table::plain;
-use imas_cli::when::span;
 use imas_core::candidate::cost;
 use imas_core::service_life::{LifeWindow, ServiceLife};
 use imas_core::stats::median;

@@ -13,7 +13,7 @@ use imas_core::decision::{Decision, Evidence};
 use imas_core::sample::MEASURED_OUTSIDE;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::ingest::{ParsedPage, State};
-use imas_linux::{page, plain_file, process};
+use imas_linux::{files, page, process};
 
 use crate::context::Context;
 use crate::daemon_status::{ACCOUNTED, DaemonStatus};
@@ -101,7 +101,7 @@ pub fn with_account(page: ParsedPage) -> Option<ParsedPage> {
     if !is_outside(&page) {
         return Some(page);
     }
-    let Ok(answer) = plain_file::read(&request(&page), MOST_BYTES) else { return Some(page.unaccounted()) };
+    let Ok(answer) = files::read_plain(&request(&page), MOST_BYTES) else { return Some(page.unaccounted()) };
     if let Ok(account) = serde_json::from_slice(&answer) {
         return Some(page.accounted(&account));
     }

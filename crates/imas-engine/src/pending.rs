@@ -13,7 +13,7 @@ use imas_linux::catalogue::Catalogue;
 use imas_linux::control_group::MemoryKills;
 use imas_linux::ingest::{ExpectedPage, ParsedPage, State};
 use imas_linux::standstill::{age_s, look};
-use imas_linux::{page, plain_file, process};
+use imas_linux::{files, page, process};
 use imas_store::Store;
 
 use crate::candidates::version_served;
@@ -138,7 +138,7 @@ fn is_uneventful(page: &ParsedPage) -> bool {
 /// What a page of this user must be.
 #[must_use]
 pub fn expected() -> ExpectedPage {
-    ExpectedPage { uid: nix::unistd::getuid().as_raw(), now_unix_s: imas_linux::clock::now_unix_s() }
+    ExpectedPage { uid: nix::unistd::getuid().as_raw(), now_unix_s: imas_linux::host::now_unix_s() }
 }
 
 /// Whether nothing more will be written into the page.
@@ -253,7 +253,7 @@ pub fn forget_kills(page: &Path) {
 }
 
 fn shows_kill(page: &Path) -> bool {
-    let bytes = plain_file::read(&beside_kills(page), MOST_KILL_BYTES).unwrap_or_default();
+    let bytes = files::read_plain(&beside_kills(page), MOST_KILL_BYTES).unwrap_or_default();
     serde_json::from_slice(&bytes).is_ok_and(|kills: MemoryKills| kills.have_grown())
 }
 
@@ -306,7 +306,7 @@ pub(crate) fn is_look_due(path: &Path, page: &ParsedPage) -> bool {
 
 /// The last observation of the page's process, if any.
 pub fn activity_of(path: &Path) -> Option<ProcessActivity> {
-    serde_json::from_slice(&plain_file::read(&activity_beside(path), MOST_ACTIVITY_BYTES).ok()?).ok()
+    serde_json::from_slice(&files::read_plain(&activity_beside(path), MOST_ACTIVITY_BYTES).ok()?).ok()
 }
 
 /// Removes the observation of a page that was stored.

@@ -3,7 +3,7 @@
 //! restart bring, how does the fleet share out its trials.
 
 use anyhow::Result;
-use imas_cli::when::when;
+use imas_cli::format::when;
 use imas_core::adaptive::{self, Judgement};
 use imas_core::compare::Answer;
 use imas_core::decision::Decision;
@@ -11,7 +11,7 @@ use imas_core::sample::PageKind;
 use imas_core::stats::{Interval, median};
 use imas_core::{ProfileView, TrialRecord};
 use imas_linux::catalogue::CatalogueCandidate;
-use imas_linux::clock::now_unix_s;
+use imas_linux::host::now_unix_s;
 use imas_linux::program::{Command, Program};
 use imas_store::Store;
 use imas_store::samples::StoredProgram;
@@ -82,7 +82,7 @@ pub fn state_where(
     let profile = state::profile_of(&known, context, rules);
     // imasd decides by the machine alone, whatever group we are in.
     let conditions = match context.of_the_system {
-        true => imas_linux::conditions::now()?,
+        true => imas_linux::host::conditions()?,
         false => conditions()?,
     };
     // imasd makes no trial from outside: they are of the starts by 'imas run'.

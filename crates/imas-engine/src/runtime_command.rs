@@ -11,7 +11,7 @@ use imas_linux::environment::{Libraries, Variables};
 use imas_linux::program::Command;
 use imas_linux::runtime::{FoundRuntime, RuntimeEntry, only};
 use imas_linux::runtime_start::{Fitted, StartOfProgram, asked_with, fitted, takes};
-use imas_linux::{elf, host, user_preloads};
+use imas_linux::{elf, host, preloads};
 use imas_store::Store;
 
 use crate::context::{Context, recalled, remembered};
@@ -217,7 +217,7 @@ pub fn wrapped_obstacle(candidate: &CatalogueCandidate, defined: &[String]) -> O
 /// Functions that the user's own preloaded libraries define.
 #[must_use]
 pub fn defined_by_preloads(variables: &Variables) -> Vec<String> {
-    let libraries = user_preloads::libraries(variables);
+    let libraries = preloads::libraries(variables);
     libraries.iter().filter_map(|library| elf::defined_by(library).ok()).flatten().collect()
 }
 

@@ -5,10 +5,9 @@ use anyhow::Result;
 use imas_cli::table::Table;
 use imas_core::adaptive::{Judgement, Status};
 use imas_core::bench::{CandidateRuns, MedianRun};
-use imas_core::latency::Latency;
+use imas_core::candidate::in_order_of_time;
 use imas_core::raw_runs::data::Data;
-use imas_core::record::in_order_of_time;
-use imas_core::run::{RawRun, RunKind};
+use imas_core::run::{Latency, RawRun, RunKind};
 use imas_core::sample::{Ended, Sample};
 use imas_core::split::Split;
 use imas_core::stats::Interval;
@@ -77,7 +76,7 @@ pub fn section(store: &Store, state: &ProgramView) -> Result<ProgramSection> {
         decisions: decisions
             .into_iter()
             .map(|d| DecisionSection {
-                at: imas_cli::when::when(d.at_s),
+                at: imas_cli::format::when(d.at_s),
                 candidate: d.candidate,
                 trial: d.trial,
                 because: d.because,

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use imas_engine::flags::Places;
 use imas_engine::live::ProcessObserver;
 use imas_engine::live::snapshot::{LiveProcess, ProcessState};
-use imas_linux::serving::injected::Injected;
+use imas_linux::serving::Injected;
 
 /// Allocates, says that it has, grows when it reads a line, and ends with its input.
 const WORK: &str = "import sys\nx = [bytes(1000) for _ in range(20000)]\nprint('ready', flush=True)\n\

@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 
 use imas_core::stats::Moments;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::key::{Environment, ProgramKey};
-use crate::payload::{self, BadPayload};
 
 /// Greatest size of an encoded aggregate in bytes.
 pub const MAX_BYTES: usize = 8 << 10;
@@ -23,7 +23,7 @@ const MAX_DIFFERENCE: f64 = 10.0;
 /// sums.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub struct Aggregate {
-    /// [`payload::VERSION`]; others are skipped by readers.
+    /// [`VERSION`]; others are skipped by readers.
     pub v: u32,
     /// The host: 26 characters as [`ProgramKey`], of a random number that it made once. The bus checks that
     /// it is the one that the connection's certificate names.
@@ -75,7 +75,7 @@ impl Aggregate {
     /// # Errors
     /// When no host of this version would send it.
     pub fn read(bytes: &[u8]) -> Result<Self, BadAggregate> {
-        let read: Self = payload::read(bytes, MAX_BYTES)?;
+        let read: Self = read_payload(bytes, MAX_BYTES)?;
         read.check()?;
         Ok(read)
     }
@@ -134,4 +134,38 @@ pub fn is_name(text: &str) -> bool {
 /// Whether a text can be the version of an allocator: a name as in [`is_name`], or empty for unknown.
 pub fn is_version(text: &str) -> bool {
     text.is_empty() || is_name(text)
+}
+
+/// The version of the payload that this build writes.
+pub const VERSION: u32 = 1;
+/// Why bytes are no payload of this version.
+#[derive(thiserror::Error, Clone, PartialEq, Eq, Debug)]
+pub enum BadPayload {
+    /// More than the largest payload of its kind.
+    #[error("{0} bytes are too many")]
+    TooLarge(usize),
+    /// Written by another IMAS. It is skipped: the writer is not to blame.
+    #[error("version {0} is unknown")]
+    UnknownVersion(u32),
+    /// No JSON of the expected form.
+    #[error("not readable: {0}")]
+    Unreadable(String),
+}
+
+#[derive(Deserialize)]
+struct Versioned {
+    v: u32,
+}
+
+/// Reads at most `most` bytes. Values are not checked.
+pub(super) fn read_payload<T: DeserializeOwned>(bytes: &[u8], most: usize) -> Result<T, BadPayload> {
+    if bytes.len() > most {
+        return Err(BadPayload::TooLarge(bytes.len()));
+    }
+    let unreadable = |error: serde_json::Error| BadPayload::Unreadable(error.to_string());
+    let Versioned { v } = serde_json::from_slice(bytes).map_err(unreadable)?;
+    if v != VERSION {
+        return Err(BadPayload::UnknownVersion(v));
+    }
+    serde_json::from_slice(bytes).map_err(unreadable)
 }

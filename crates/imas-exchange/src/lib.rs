@@ -11,25 +11,15 @@
 
 pub mod aggregate;
 pub mod exchange;
-mod folder;
 pub mod group;
 pub mod key;
-pub mod lacks;
-pub mod payload;
-pub mod prior;
 pub mod rate;
-pub mod record;
 pub mod seats;
 pub mod share;
-pub mod sketch;
 pub mod statistics;
-pub mod strongest;
 
-pub use aggregate::{Aggregate, BadAggregate, CandidateAggregate};
+pub use aggregate::{Aggregate, BadAggregate, BadPayload, CandidateAggregate};
+pub use exchange::AgentRecord;
 pub use key::{Environment, ProgramKey, ThreadsClass};
-pub use lacks::lacks;
-pub use payload::BadPayload;
-pub use prior::prior;
-pub use record::AgentRecord;
-pub use share::{Lack, TrialTurn, hosts_in_trial, trial_of};
-pub use statistics::{BadStatistics, CandidateStatistics, FleetStatistics};
+pub use share::{Lack, TrialTurn, hosts_in_trial, lacks, trial_of};
+pub use statistics::{BadStatistics, CandidateStatistics, FleetStatistics, prior};

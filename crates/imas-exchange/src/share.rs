@@ -7,6 +7,10 @@
 //! hashing, here with the weights of C. Schindelhauer and G. Schomaker, "Weighted distributed hash tables",
 //! SPAA 2005).
 
+use imas_core::adaptive::Settings;
+use imas_core::adaptive::board::Belief;
+use imas_core::fleet_prior::{CRASHED_GROUPS, FleetCandidate, FleetPrior, LEAST_GROUPS, WEIGHTS, liars};
+
 use crate::group::{COUNTED_HOSTS, hash, is_counted};
 
 /// Usual share of the hosts that are in a trial of one program at a time.
@@ -83,9 +87,57 @@ fn unit(turn: &TrialTurn<'_>, candidate: &str) -> f64 {
     (bits as f64 + 1.0) / (1u64 << 53) as f64
 }
 
+/// Groups that are wanted at most.
+pub const WANTED: u32 = 20;
+/// Price of a trial as a difference of logarithms, as the policy's of a candidate that is eliminated.
+const PRICE: f64 = 0.006;
+
+/// What the fleet lacks of each candidate. A candidate is given by name and version of its allocator.
+pub fn lacks(prior: &FleetPrior, candidates: &[(&str, &str)], settings: &Settings) -> Vec<Lack> {
+    let unknown = FleetCandidate::default();
+    let of = |(name, version): &(&str, &str)| {
+        let is_it = |one: &&FleetCandidate| one.name == *name && one.version == *version;
+        prior.candidates.iter().find(is_it).unwrap_or(&unknown)
+    };
+    let known: Vec<&FleetCandidate> = candidates.iter().map(of).collect();
+    let need = |i: usize| match known[i] {
+        one if one.crashed_groups >= CRASHED_GROUPS || one.is_void() => 0,
+        one if one.groups.len() < LEAST_GROUPS => wanted(one, prior.counted),
+        one if WEIGHTS.iter().any(|&w| is_open(&known, i, (w, prior.counted), settings)) => {
+            wanted(one, prior.counted)
+        }
+        _ => 0,
+    };
+    let lack = |(i, (name, _)): (usize, &(&str, &str))| Lack { candidate: (*name).to_owned(), need: need(i) };
+    candidates.iter().enumerate().map(lack).collect()
+}
+
+/// Number of further groups that are wanted of a candidate, beyond the groups that may lie.
+fn wanted(one: &FleetCandidate, counted: u32) -> u32 {
+    let all = WANTED + u32::try_from(liars(counted)).unwrap_or(u32::MAX);
+    all.saturating_sub(u32::try_from(one.groups.len()).unwrap_or(u32::MAX))
+}
+
+/// Whether further trials of a candidate may change what hosts pick at this weight.
+fn is_open(known: &[&FleetCandidate], i: usize, (w, counted): (f64, u32), settings: &Settings) -> bool {
+    let Some(gain) = known[i].gain(w) else { return true };
+    let margin = settings.margin(w);
+    let others = known.iter().enumerate().filter(|&(j, one)| j != i && one.groups.len() >= LEAST_GROUPS);
+    let best = others.filter_map(|(_, one)| one.gain(w)).max_by(|a, b| a.value.total_cmp(&b.value));
+    let (best, of_best) =
+        best.filter(|best| best.value > margin).map_or((margin, 0.0), |b| (b.value, b.error));
+    let lead = Belief { mean: gain.value - best, variance: gain.error.powi(2) + of_best.powi(2) };
+    let lag = Belief { mean: -lead.mean, ..lead };
+    let tail = (1.0 - settings.confidence) / known.len() as f64;
+    let is_chosen = lag.upside() < PRICE && known[i].proves(w, margin, tail, counted);
+    lead.upside() >= PRICE && !is_chosen
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+
+    use imas_core::fleet_prior::GroupDifference;
 
     use super::*;
 
@@ -161,5 +213,35 @@ mod tests {
         assert!(tried(1000, 0, &lacks(&[("jemalloc", 0)])).is_empty());
         let off = TrialTurn { share: 0.0, ..turn("a", 0, 1) };
         assert_eq!(trial_of(&off, &lacks(&[("jemalloc", 4)])), None);
+    }
+
+    fn candidate(name: &str, groups: usize, cpu: f64, spread: f64) -> FleetCandidate {
+        let off = |i: usize| spread * ((i % 5) as f64 - 2.0);
+        let groups = (0..groups).map(|i| GroupDifference { cpu: cpu + off(i), memory: cpu + off(i) });
+        FleetCandidate { name: name.to_owned(), groups: groups.collect(), ..FleetCandidate::default() }
+    }
+
+    fn needs(candidates: Vec<FleetCandidate>) -> Vec<u32> {
+        let names: Vec<(String, String)> =
+            candidates.iter().map(|one| (one.name.clone(), one.version.clone())).collect();
+        let names: Vec<(&str, &str)> = names.iter().map(|(a, b)| (a.as_str(), b.as_str())).collect();
+        let prior = FleetPrior { candidates, ..FleetPrior::default() };
+        super::lacks(&prior, &names, &Settings::default()).into_iter().map(|lack| lack.need).collect()
+    }
+
+    #[test]
+    fn what_is_clear_lacks_nothing() {
+        let crashed = FleetCandidate { crashed_groups: 3, ..candidate("e", 2, -0.3, 0.0) };
+        let all = vec![
+            candidate("proven", 10, -0.20, 0.01),
+            candidate("worse", 10, 0.10, 0.01),
+            candidate("new", 0, 0.0, 0.0),
+            candidate("open", 10, -0.19, 0.10),
+            crashed,
+        ];
+        assert_eq!(needs(all), [10, 0, 20, 10, 0], "the best is not known among the first and the fourth");
+        let all = vec![candidate("proven", 10, -0.20, 0.01), candidate("worse", 10, 0.10, 0.01)];
+        assert_eq!(needs(all), [0, 0]);
+        assert_eq!(needs(vec![candidate("alike", 20, 0.0, 0.2)]), [0], "enough have tried it");
     }
 }

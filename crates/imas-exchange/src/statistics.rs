@@ -4,17 +4,15 @@
 
 use imas_core::SYSTEM;
 use imas_core::adaptive::Settings;
-use imas_core::fleet_prior::{FleetCandidate, GroupDifference};
+use imas_core::fleet_prior::{FleetCandidate, FleetPrior, FleetScatter, GroupDifference};
+use imas_core::stats::median;
 use serde::{Deserialize, Serialize};
 
-use crate::aggregate::{Aggregate, CandidateAggregate, is_name, is_version};
-use crate::group::{COUNTED_HOSTS, GroupSet, Place, group_of};
+use crate::aggregate::{self, Aggregate, BadPayload, CandidateAggregate, VERSION, is_name, is_version};
+use crate::group::{COUNTED_HOSTS, GroupSet, HostSketch, Place, group_of};
 use crate::key::{self, Environment, ProgramKey};
-use crate::payload::{self, BadPayload, VERSION};
 use crate::rate::SpentToday;
-use crate::seats::{Seat, Seats};
-use crate::sketch::HostSketch;
-use crate::strongest::StrongestGains;
+use crate::seats::{Seat, Seats, StrongestGains};
 
 /// Greatest size of the encoded statistics in bytes.
 pub const MAX_BYTES: usize = 64 << 10;
@@ -105,7 +103,7 @@ impl FleetStatistics {
     /// # Errors
     /// When a merger of this version would not have written them.
     pub fn read(bytes: &[u8]) -> Result<Self, BadStatistics> {
-        let read: Self = payload::read(bytes, MAX_BYTES)?;
+        let read: Self = aggregate::read_payload(bytes, MAX_BYTES)?;
         read.check()?;
         Ok(read)
     }
@@ -273,4 +271,24 @@ impl CandidateStatistics {
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn whole(freedom: f64) -> u32 {
     freedom as u32
+}
+
+/// The prior of the program for hosts of the same environment.
+pub fn prior(statistics: &FleetStatistics) -> FleetPrior {
+    FleetPrior {
+        hosts: statistics.hosts.hosts(),
+        counted: statistics.hosts.hosts().min(COUNTED_HOSTS),
+        scatter: scatter(&statistics.residual),
+        candidates: statistics.candidates.iter().map(CandidateStatistics::known).collect(),
+    }
+}
+
+/// Scatter of single runs, as medians over the groups. A liar can make it neither small nor large.
+fn scatter(seats: &Seats) -> Option<FleetScatter> {
+    let axis = |of: fn(Seat) -> f64| median(&seats.iter().map(of).collect::<Vec<f64>>());
+    Some(FleetScatter {
+        cpu: axis(|seat| seat.x)?,
+        memory: axis(|seat| seat.y)?,
+        freedom: seats.iter().map(|seat| f64::from(seat.count)).sum(),
+    })
 }

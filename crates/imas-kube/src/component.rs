@@ -13,11 +13,10 @@ use imas_core::SYSTEM;
 use imas_engine::context::Context;
 use serde_json::{Value, json};
 
-use crate::candidate::{self, Environments};
 use crate::cli::{ComponentArgs, GivenArgs};
+use crate::manifests::{self, Environments};
 use crate::pods::{CANDIDATE, LIBRARIES};
 use crate::workload::WORKLOAD;
-use crate::yaml;
 
 /// Kinds whose pods a component changes, as Kustomize reads them: a pattern. A kind of the cluster's own, such as a
 /// Rollout, is none: Kustomize does not know its lists, and would put ours in place of them.
@@ -27,8 +26,8 @@ const CRON_JOB: &str = "CronJob";
 
 /// Writes the folders that are asked for.
 pub(crate) fn run(args: &ComponentArgs, context: &Context) -> Result<()> {
-    let environments = candidate::environments(context, &args.given.with, &args.given.at)?;
-    candidate::warn_of_libraries(context, &args.given.with)?;
+    let environments = manifests::environments(context, &args.given.with, &args.given.at)?;
+    manifests::warn_of_libraries(context, &args.given.with)?;
     if let Some(folder) = &args.helm {
         write(&folder.join("templates"), &[("_imas.tpl", include_str!("component/_imas.tpl").to_owned())])?;
         write(folder, &[("Chart.yaml", chart()?), ("values.yaml", values(&args.given, &environments)?)])?;
@@ -69,7 +68,7 @@ fn write(folder: &Path, files: &[(&str, String)]) -> Result<()> {
 }
 
 fn kustomization(workload: &str) -> Result<String> {
-    yaml::document(&json!({
+    manifests::document(&json!({
         "apiVersion": "kustomize.config.k8s.io/v1alpha1",
         "kind": "Component",
         "patches": [
@@ -81,7 +80,7 @@ fn kustomization(workload: &str) -> Result<String> {
 
 /// The change of a workload, which Kustomize merges by the names in lists.
 fn patch(workload: &str, candidate: &str, spec: &Value) -> Result<String> {
-    yaml::document(&json!({
+    manifests::document(&json!({
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": { "name": workload },
@@ -91,7 +90,7 @@ fn patch(workload: &str, candidate: &str, spec: &Value) -> Result<String> {
 
 /// The change of a workload whose pods belong to its Jobs.
 fn cron_job_patch(workload: &str, candidate: &str, spec: &Value) -> Result<String> {
-    yaml::document(&json!({
+    manifests::document(&json!({
         "apiVersion": "batch/v1",
         "kind": CRON_JOB,
         "metadata": { "name": workload },
@@ -145,7 +144,7 @@ fn copier(image: &str) -> Value {
 }
 
 fn chart() -> Result<String> {
-    yaml::document(&json!({
+    manifests::document(&json!({
         "apiVersion": "v2",
         "name": "imas",
         "type": "library",
@@ -155,7 +154,7 @@ fn chart() -> Result<String> {
 }
 
 fn values(given: &GivenArgs, environments: &Environments) -> Result<String> {
-    let values = yaml::document(&json!({
+    let values = manifests::document(&json!({
         "candidate": "",
         "workload": "",
         "at": given.at,

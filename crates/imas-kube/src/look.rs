@@ -2,17 +2,22 @@
 //! A look at the containers of this node, and what of them was not looked at.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use anyhow::Result;
+use imas_cli::format::mib;
 use imas_linux::container::Container;
-use imas_linux::{foreign_process, process};
+use imas_linux::mapped_files::MappedFiles;
+use imas_linux::mapping_text::{self, CLibrary, version_in_name};
+use imas_linux::resident::ResidentMemory;
+use imas_linux::serving::chooser::asked_in_vain;
+use imas_linux::{foreign_process, process, process_trim};
 use serde::Serialize;
 
 use crate::cli::NodeArgs;
-use crate::group::{GroupFigures, NodeGroups};
-use crate::pod_names::{self, KubeletLink, PodName};
-use crate::row::Row;
+use crate::group::{self, GroupFigures, KubeletLink, NodeGroups, PodName};
 
 /// The result of one look at the node.
 #[derive(Debug, Default, Serialize)]
@@ -53,7 +58,7 @@ impl Look {
         let groups = Rc::new(NodeGroups::open(&args.cgroups, args.cgroup_root.as_deref())?);
         let known = Rc::clone(&groups);
         foreign_process::set_containers(move |pid| known.container_of(pid));
-        let links = pod_names::all(&args.logs);
+        let links = group::pod_names(&args.logs);
         let (mut members, disputed) = members(&groups)?;
         let mut look = Self { disputed, ..Self::default() };
         let is_sandbox = |container: &Container| {
@@ -109,6 +114,224 @@ fn disputed(members: &mut Members) -> Vec<Disputed> {
     claims.into_iter().map(|(id, groups)| Disputed { id, groups }).collect()
 }
 
+/// Free bytes that are worth a word.
+pub(super) const WORTH_IT: u64 = 8 << 20;
+/// Share of its limit from which a container is near it.
+const NEAR: f64 = 0.9;
+
+/// One container with all of its processes.
+#[derive(Debug, Serialize)]
+pub(super) struct Row {
+    pub(super) id: String,
+    pub(super) runtime: Option<&'static str>,
+    pub(super) pod_uid: Option<String>,
+    pub(super) name: Option<PodName>,
+    pub(super) processes: usize,
+    /// The largest process.
+    #[serde(skip)]
+    pub(super) largest: u32,
+    /// Its executable inside its own root.
+    pub(super) program: PathBuf,
+    pub(super) libc: Libc,
+    /// Version of glibc, such as `2.36`; None where neither its file nor its memory says it.
+    pub(super) glibc: Option<String>,
+    /// Library of a candidate that it runs with.
+    pub(super) library: Option<String>,
+    /// Library that the environment of its largest process asks for and that this lacks.
+    pub(super) lost: Option<String>,
+    pub(super) resident: u64,
+    /// Resident bytes by kind.
+    pub(super) memory: Kinds,
+    /// Bytes in whole pages that glibc's `malloc_trim(0)` would return; None where that cannot be read.
+    pub(super) free: Option<u64>,
+    /// Why that cannot be read.
+    pub(super) not_readable: Option<String>,
+    pub(super) group: GroupFigures,
+    /// Number of times that kubelet started it anew.
+    pub(super) restarts: Option<u32>,
+    pub(super) advice: String,
+}
+
+/// Resident bytes of the processes of a container by kind; the kinds add up to all of them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Kinds {
+    /// Heaps of glibc's malloc: `[heap]` and arenas.
+    pub(super) heaps: u64,
+    /// Large blocks of glibc's malloc, the whole heap of another allocator, pools of a runtime.
+    pub(super) anonymous: u64,
+    pub(super) stacks: u64,
+    /// Code, read-only data and private copies of it. Processes share some of them, and each counts them.
+    pub(super) files: u64,
+    /// The rest.
+    pub(super) other: u64,
+}
+
+impl Kinds {
+    fn plus(mut self, one: &ResidentMemory) -> Self {
+        self.heaps += one.heap + one.arenas;
+        self.anonymous += one.anonymous;
+        self.stacks += one.stacks;
+        self.files += one.files;
+        self.other += one.shared + one.hook + one.other;
+        self
+    }
+
+    fn total(&self) -> u64 {
+        self.heaps + self.anonymous + self.stacks + self.files + self.other
+    }
+}
+
+impl Row {
+    /// None if all of its processes ended while they were looked at, or none could be.
+    pub(super) fn of(
+        container: &Container,
+        pids: &[u32],
+        link: Option<&KubeletLink>,
+        group: GroupFigures,
+    ) -> Option<Self> {
+        let sum = Sum::of(pids);
+        let (largest, (program, files)) =
+            sum.pids.iter().find_map(|pid| Some((*pid, process::mapped_files(*pid).ok()?)))?;
+        let mut row = Self {
+            id: container.to_string(),
+            runtime: container.runtime,
+            pod_uid: container.pod_uid.clone(),
+            name: link.map(|link| link.name.clone()),
+            processes: sum.pids.len(),
+            largest,
+            libc: Libc::of(&files),
+            glibc: glibc_version(&files).or(sum.glibc),
+            library: candidate_library(&files),
+            lost: asked_in_vain(largest),
+            program: inside(largest, program),
+            resident: sum.memory.total(),
+            memory: sum.memory,
+            free: sum.free,
+            not_readable: sum.not_readable,
+            group,
+            restarts: link.and_then(|link| link.restarts),
+            advice: String::new(),
+        };
+        row.advice = advice(row.libc, row.group.nearness(), row.free, row.name.as_ref());
+        Some(row)
+    }
+}
+
+/// Sum of the memory of a container's processes. There may be thousands, so only their ids are kept.
+#[derive(Debug, Default)]
+struct Sum {
+    /// Processes that were looked at, the largest first.
+    pids: Vec<u32>,
+    memory: Kinds,
+    free: Option<u64>,
+    /// Version of glibc in the memory of one of them.
+    glibc: Option<String>,
+    not_readable: Option<String>,
+}
+
+impl Sum {
+    fn of(pids: &[u32]) -> Self {
+        let mut sum = Self::default();
+        let mut sizes = vec![];
+        for pid in pids {
+            let Some(memory) = ResidentMemory::of(*pid) else { continue };
+            sum.memory = sum.memory.plus(&memory);
+            sizes.push((memory.total(), *pid));
+        }
+        sizes.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+        sum.pids = sizes.into_iter().map(|(_, pid)| pid).collect();
+        sum.add_heaps();
+        sum
+    }
+
+    fn add_heaps(&mut self) {
+        for pid in &self.pids {
+            match process_trim::heaps_of(*pid) {
+                Ok(heaps) => {
+                    *self.free.get_or_insert(0) += heaps.bytes.returnable;
+                    self.glibc.get_or_insert(heaps.glibc);
+                }
+                Err(why) => drop(self.not_readable.get_or_insert_with(|| why.to_string())),
+            }
+        }
+    }
+}
+
+/// What can be done for a container, or for the containers of a workload, without a trial.
+pub(super) fn advice(libc: Libc, nearness: Option<f64>, free: Option<u64>, name: Option<&PodName>) -> String {
+    let near = nearness.filter(|share| *share >= NEAR).map(|_| "near its limit".to_owned());
+    let free = free.filter(|bytes| *bytes >= WORTH_IT);
+    let what = match (libc, free) {
+        (Libc::Musl | Libc::Static, _) => {
+            Some("no library can be given; settings of its runtime remain".to_owned())
+        }
+        (Libc::Glibc, Some(bytes)) => {
+            let workload = name.map_or_else(
+                || "WORKLOAD".to_owned(),
+                |name| format!("{} -n {}", name.workload, name.namespace),
+            );
+            Some(format!(
+                "{} MiB are free: imas kube try {workload} --with glibc:lean-trim",
+                mib(bytes as f64)
+            ))
+        }
+        (Libc::Glibc, None) => None,
+    };
+    near.into_iter().chain(what).collect::<Vec<_>>().join("; ")
+}
+
+/// The path inside the process's own root.
+fn inside(pid: u32, path: PathBuf) -> PathBuf {
+    let Ok(root) = std::fs::read_link(format!("/proc/{}/root", mapping_text::living_thread(pid))) else {
+        return path;
+    };
+    path.strip_prefix(root).map_or_else(|_| path.clone(), |rest| Path::new("/").join(rest))
+}
+
+/// The library beside our guard, if the process has that.
+fn candidate_library(files: &MappedFiles) -> Option<String> {
+    let guard = files.named(imas_linux::environment::GUARD)?;
+    let beside = files.iter().filter(|file| *file != guard && file.parent() == guard.parent());
+    let names = beside.filter_map(|file| Some(file.file_name()?.to_string_lossy().into_owned()));
+    Some(names.reduce(|all, name| format!("{all}, {name}")).unwrap_or_else(|| "settings".to_owned()))
+}
+
+/// A C library.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Libc {
+    Glibc,
+    Musl,
+    /// None is mapped.
+    Static,
+}
+
+impl Libc {
+    /// The library among the files that a process has mapped.
+    pub(super) fn of(files: &MappedFiles) -> Self {
+        match files.c_library() {
+            Some(CLibrary::Musl) => Self::Musl,
+            Some(CLibrary::Glibc) => Self::Glibc,
+            None => Self::Static,
+        }
+    }
+}
+
+/// Version of glibc in the name of its file, `libc-2.31.so`. From 2.34 on the name has none.
+fn glibc_version(files: &MappedFiles) -> Option<String> {
+    files.iter().find_map(version_in_name).map(str::to_owned)
+}
+
+impl fmt::Display for Libc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Glibc => "glibc",
+            Self::Musl => "musl",
+            Self::Static => "none",
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -128,5 +351,24 @@ mod tests {
         let groups = ["/kubepods/poda/1", "/kubepods/podb/1"].map(str::to_owned).to_vec();
         assert_eq!(disputed(&mut members), [Disputed { id: "1".into(), groups }]);
         assert_eq!(members.into_keys().collect::<Vec<_>>(), [container("b", "2")]);
+    }
+
+    #[test]
+    fn the_library_is_known_by_its_file() {
+        let of = |files: &[&str]| Libc::of(&files.iter().collect());
+        assert_eq!(of(&["/usr/bin/x", "/usr/lib/x86_64-linux-gnu/libc.so.6"]), Libc::Glibc);
+        assert_eq!(of(&["/lib/libc-2.31.so"]), Libc::Glibc);
+        assert_eq!(of(&["/lib/ld-musl-x86_64.so.1"]), Libc::Musl);
+        assert_eq!(of(&["/usr/lib/x86_64-linux-musl/libc.so"]), Libc::Musl);
+        assert_eq!(of(&["/server"]), Libc::Static);
+    }
+
+    #[test]
+    fn the_version_is_in_the_name_of_older_files() {
+        let of = |file: &str| glibc_version(&[file].into_iter().collect());
+        assert_eq!(of("/lib/x86_64-linux-gnu/libc-2.31.so").as_deref(), Some("2.31"));
+        for none in ["/lib/libc.so.6", "/x/libc-2.\u{1b}.so", "/x/libc-client.so", "/x/libc-2.31.so.1"] {
+            assert_eq!(of(none), None, "{none}");
+        }
     }
 }

@@ -2,20 +2,20 @@
 //! `imas-kube`, which `imas kube` runs: candidates for the pods of a Kubernetes cluster.
 //!
 //! - [`cli`]: what may be typed
-//! - [`candidate`]: what a candidate is in a cluster: its name there and its environment
-//! - [`policy`]: the admission policy with its binding
+//! - [`manifests`]: what a candidate is in a cluster: its name there and its environment
+//! - [`manifests`]: the admission policy with its binding
 //! - [`component`]: the same for clusters without such policies
-//! - [`image`], [`oci`]: an image with the libraries
+//! - [`image`], [`image`]: an image with the libraries
 //! - [`kubectl`]: the cluster, by the user's kubectl
-//! - [`entry`], [`workload`]: what the pods of a workload get, and where that is written
-//! - [`trial`]: a share of the pods gets a candidate
-//! - [`pods`], [`nodes`], [`prometheus`]: the pods, the types of their nodes, their load
+//! - [`workload`], [`workload`]: what the pods of a workload get, and where that is written
+//! - [`status`]: a share of the pods gets a candidate
+//! - [`pods`], [`pods`], [`prometheus`]: the pods, the types of their nodes, their load
 //! - [`verdict`]: the judge of them
 //! - [`status`], [`settle`]: what pods have; what is proven, and what is taken back
-//! - [`node`]: the containers of a node; [`look`]: a look at them; [`row`]: one of them, by [`group`], [`pod_names`],
-//!   [`libc`]; [`gains`]: by workload; [`metrics`], [`listen`]: both for a collector; [`trims`]: what gives memory back
+//! - [`node`]: the containers of a node; [`look`]: a look at them; [`look`]: one of them, by [`group`], [`group`],
+//!   [`look`]; [`metrics`]: by workload; [`metrics`], [`node`]: both for a collector; [`node`]: what gives memory back
 //! - [`manifests`]: rights, and the observer of nodes, as files
-//! - [`yaml`]: objects of a cluster, printed
+//! - [`manifests`]: objects of a cluster, printed
 //!
 //! ```text
 //! candidate, pods, workload -> policy, component -> yaml
@@ -25,41 +25,27 @@
 //! kubectl -> pods -> nodes -> verdict -> settle; pods -> prometheus -> settle; pods -> status
 //! ```
 
-mod candidate;
 mod cli;
 mod component;
-mod entry;
-mod gains;
 mod group;
 mod image;
-mod inside;
 mod kubectl;
-mod libc;
-mod listen;
 mod look;
 mod manifests;
 mod metrics;
 mod node;
-mod nodes;
-mod oci;
-mod pod_names;
 mod pods;
-mod policy;
 mod prometheus;
-mod row;
 mod settle;
 mod status;
-mod trial;
-mod trims;
 mod verdict;
 mod workload;
-mod yaml;
 
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::CommandFactory;
-use imas_cli::manual;
+use imas_cli::output;
 use imas_engine::context::Context;
 use imas_engine::entry::main_of;
 use imas_engine::flags;
@@ -79,13 +65,13 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Daemonset(args) => manifests::observer(&args)?,
         Command::Node(args) => node::run(&args)?,
         Command::Image(args) => image::run(&args, &Context::new(&cli.places)?)?,
-        Command::Try(args) => trial::run(&args, &client(&args.cluster))?,
+        Command::Try(args) => status::run_try(&args, &client(&args.cluster))?,
         Command::Status(args) => status::run(&args, &client(&args.cluster))?,
         Command::Settle(args) => return settle::run(&args, &client(&args.cluster)),
-        Command::Policy(args) => policy::print(&args, &Context::new(&cli.places)?)?,
+        Command::Policy(args) => manifests::print_policy(&args, &Context::new(&cli.places)?)?,
         Command::Component(args) => component::run(&args, &Context::new(&cli.places)?)?,
-        Command::Completions { shell } => manual::completions(Cli::command(), shell)?,
-        Command::Manpages { folder } => manual::manpages(Cli::command(), &folder)?,
+        Command::Completions { shell } => output::completions(Cli::command(), shell)?,
+        Command::Manpages { folder } => output::manpages(Cli::command(), &folder)?,
     }
     Ok(ExitCode::SUCCESS)
 }

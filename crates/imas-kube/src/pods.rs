@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The pods of a workload, as the apiserver and metrics-server know them.
 
+use std::collections::BTreeMap;
+
 use anyhow::Result;
 use jiff::Timestamp;
 use serde_json::Value;
@@ -227,10 +229,41 @@ fn quantity(text: &str) -> Option<f64> {
         .map(|number| number * factor)
 }
 
+/// The type of each node, by its name.
+pub(super) type Types = BTreeMap<String, String>;
+
+/// Reads the types where a pod runs on a node that was not asked for yet. A type that cannot be had is empty.
+pub(super) fn learn_nodes(kubectl: &Kubectl, pods: &[Pod], types: &mut Types) -> Result<()> {
+    let used = || pods.iter().filter_map(|pod| pod.node.clone());
+    if used().all(|node| types.contains_key(&node)) {
+        return Ok(());
+    }
+    let nodes = kubectl.list("nodes", "");
+    for node in used() {
+        types.entry(node).or_default();
+    }
+    let named = |node: &Value| Some((node["metadata"]["name"].as_str()?.to_owned(), type_of(node)));
+    types.extend(nodes?.iter().filter_map(named));
+    Ok(())
+}
+
+/// What the cloud calls the machine, its architecture and number of CPUs. Without a cloud the first is missing, or the
+/// same for all.
+fn type_of(node: &Value) -> String {
+    let labels = &node["metadata"]["labels"];
+    let words = [
+        &labels["node.kubernetes.io/instance-type"],
+        &labels["kubernetes.io/arch"],
+        &node["status"]["capacity"]["cpu"],
+    ];
+    words.map(|word| word.as_str().unwrap_or("?")).join(" ")
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::json;
+
+    use super::*;
 
     /// The pod, of which metrics-server knows nothing.
     fn read(pod: &Value) -> Pod {
@@ -364,5 +397,13 @@ mod tests {
         {
             assert_eq!(Pod::read(&odd, &odd, None).name, "");
         }
+    }
+
+    #[test]
+    fn a_node_without_a_cloud_has_its_architecture_and_size() {
+        let labels = json!({ "kubernetes.io/arch": "arm64" });
+        let node = json!({ "metadata": { "labels": labels }, "status": { "capacity": { "cpu": "8" } } });
+        assert_eq!(type_of(&node), "? arm64 8");
+        assert_eq!(type_of(&json!([])), "? ? ?");
     }
 }

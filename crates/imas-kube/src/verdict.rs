@@ -11,8 +11,7 @@ use imas_core::SYSTEM;
 use imas_core::compare::{Answer, CostLimits, ERROR, EventCount, Margins, chance_of_events, ratio_within};
 use imas_core::stats::Interval;
 
-use crate::nodes::Types;
-use crate::pods::Pod;
+use crate::pods::{Pod, Types};
 
 /// Pods that are younger than two of these are of one age, seconds: they start.
 const YOUNG_S: u64 = 60;

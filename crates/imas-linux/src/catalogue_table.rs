@@ -4,8 +4,6 @@
 //! The index names candidates by id. Only this table says what an id is, and only root writes it. So no
 //! library gets in that another user could replace: root owns each one and the folders above it.
 
-mod approved;
-
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -16,14 +14,12 @@ use imas_abi::{
 };
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-use self::approved::{approve, identity};
+use super::trust::{approve, identity};
+use crate::c_bytes::{fnv32, fnv64, put, text};
 use crate::catalogue::CatalogueCandidate;
 use crate::environment::{Libraries, hidden_settings};
-use crate::field::{put, text};
-use crate::fnv::{fnv32, fnv64};
-use crate::plain_file;
-use crate::replace_file::replace;
-use crate::runtime::limit;
+use crate::files::{self, replace};
+use crate::runtime;
 use crate::runtime_start::words_of_user;
 use crate::trust::StickyFolder;
 
@@ -85,7 +81,7 @@ const MOST_OF_A_SETTING: usize = 255;
 #[must_use]
 pub fn can_be_placed(candidate: &CatalogueCandidate) -> bool {
     let Some(settings) = &candidate.runtime else { return true };
-    let is_fixed = |value: &String| !limit::is_named(value) && value.len() <= MOST_OF_A_SETTING;
+    let is_fixed = |value: &String| !runtime::names_limit(value) && value.len() <= MOST_OF_A_SETTING;
     settings.runtime.is_placed()
         && settings.arguments.is_empty()
         && candidate.environment.values().all(is_fixed)
@@ -230,7 +226,7 @@ impl CatalogueTable {
     /// # Errors
     /// When it cannot be read, or a single bit of it is wrong.
     pub fn read(path: &Path) -> Result<Self, TableError> {
-        let bytes = plain_file::read(path, MOST_BYTES)
+        let bytes = files::read_plain(path, MOST_BYTES)
             .map_err(|error| TableError::Io { path: path.to_owned(), error })?;
         Self::decode(&bytes)
     }

@@ -9,7 +9,7 @@
 use std::fmt;
 use std::path::Path;
 
-use crate::fnv::fnv64;
+use crate::c_bytes::fnv64;
 
 /// Digits of a container's id.
 const ID_LENGTH: usize = 64;

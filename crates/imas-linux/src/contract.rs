@@ -15,8 +15,6 @@ use nix::unistd::Pid;
 use crate::environment::{Injection, Libraries, Variables};
 use crate::standstill::Stillness;
 
-mod words;
-
 /// The programs, quick ones first; each ends within a second on an idle machine.
 const PROGRAMS: [&str; 7] = ["sizes", "realloc", "aligned", "tuning", "forks", "newborns", "threads"];
 
@@ -28,7 +26,7 @@ const CONTRACT_TIMEOUT: Duration = Duration::from_secs(60);
 /// words are known.
 #[must_use]
 pub fn in_words(fact: &str) -> String {
-    words::of(fact).map_or_else(|| fact.to_owned(), |words| format!("{fact}: {words}"))
+    words(fact).map_or_else(|| fact.to_owned(), |words| format!("{fact}: {words}"))
 }
 
 /// Beginning of the detail of a program that hangs.
@@ -128,6 +126,15 @@ fn failures(program: &'static str, output: &str) -> Vec<Broken> {
     output.lines().filter_map(failure).collect()
 }
 
+/// Each fact of the programs that are run on the user's machine, in their order, and its words after a tab.
+const WORDS: &str = include_str!("contract/words.tsv");
+
+/// The words for the fact; None for one that the quick part of the kit does not have.
+fn words(fact: &str) -> Option<&'static str> {
+    let mut words = WORDS.lines().filter_map(|line| line.split_once('\t'));
+    words.find(|(name, _)| *name == fact).map(|(_, words)| words)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -139,7 +146,7 @@ mod tests {
             let source = std::fs::read_to_string(folder.join(format!("{program}.c"))).unwrap();
             let facts = source.split("fact(\"").skip(1).filter_map(|rest| rest.split('"').next());
             for fact in facts {
-                assert!(words::of(fact).is_some(), "{program}: {fact}");
+                assert!(words(fact).is_some(), "{program}: {fact}");
             }
         }
     }

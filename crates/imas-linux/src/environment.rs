@@ -13,9 +13,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::catalogue::CatalogueCandidate;
-use crate::preload_folder;
+use crate::preloads::{self, is_our_variable, unfollowed};
 use crate::runtime::{Delivery, RuntimeSettings, list_sign};
-use crate::undone::{is_ours, unfollowed};
 pub use crate::variables::Variables;
 
 const LD_PRELOAD: &str = "LD_PRELOAD";
@@ -42,7 +41,7 @@ pub struct Libraries {
     pub give_back: PathBuf,
     /// `libimas-settings.so`: answers a runtime that asks for its settings.
     pub settings: PathBuf,
-    /// Folder through which children are to find the libraries ([`crate::preload_folder`]). Without it they
+    /// Folder through which children are to find the libraries ([`crate::preloads`]). Without it they
     /// find them by their plain paths.
     pub preload_folder: Option<PathBuf>,
 }
@@ -63,7 +62,7 @@ impl Libraries {
     /// Libraries of an installation, with its folder for children.
     #[must_use]
     pub fn of(lib_dir: &Path) -> Self {
-        Self { preload_folder: Some(lib_dir.join(preload_folder::NAME)), ..Self::plain(lib_dir) }
+        Self { preload_folder: Some(lib_dir.join(preloads::NAME)), ..Self::plain(lib_dir) }
     }
 }
 
@@ -183,7 +182,7 @@ impl Injection<'_> {
         // first, before the guard takes them away.
         let library = self.candidate.library.as_ref();
         for path in [give_back, Some(ours), library, settings].into_iter().flatten() {
-            if !preload_folder::can_be_named(path.as_os_str()) {
+            if !preloads::can_be_named(path.as_os_str()) {
                 return Err(UnusablePath(path.clone()));
             }
             let entry = self.entry(path, libraries);
@@ -196,13 +195,13 @@ impl Injection<'_> {
     /// start with it.
     fn entry(&self, library: &Path, libraries: &Libraries) -> PathBuf {
         let folder = libraries.preload_folder.as_deref().filter(|_| self.reach != Reach::Program);
-        let through = folder.and_then(|folder| preload_folder::entry(folder, library));
+        let through = folder.and_then(|folder| preloads::preload_entry(folder, library));
         through.unwrap_or_else(|| library.to_owned())
     }
 
     fn with_undo(&self, inherited: &Variables, changes: BTreeMap<OsString, Change>) -> Variables {
         let mut variables = inherited.clone();
-        variables.retain(|name, _| !is_ours(name));
+        variables.retain(|name, _| !is_our_variable(name));
         if changes.is_empty() {
             if stub_stands(inherited) {
                 leave_alone(&mut variables, self.reach);
@@ -246,7 +245,7 @@ impl Injection<'_> {
     /// Makes the number of variables that the guard or the hook takes away an even one
     /// ([`imas_abi::env::PAD`]).
     fn pad(&self, inherited: &Variables, variables: &mut Variables) {
-        let kept = inherited.keys().filter(|name| !is_ours(name)).count();
+        let kept = inherited.keys().filter(|name| !is_our_variable(name)).count();
         let taken_away = match self.reach {
             Reach::Program => variables.iter().count() - kept,
             Reach::Children => usize::from(self.page.is_some()),
@@ -503,7 +502,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let guard = folder.path().join("libimas-guard.so");
         std::fs::write(&guard, "").unwrap();
-        let own_lib = folder.path().join("preload").join(crate::loader::own_lib().unwrap());
+        let own_lib = folder.path().join("preload").join(crate::preloads::own_lib().unwrap());
         std::fs::create_dir_all(&own_lib).unwrap();
         std::os::unix::fs::symlink(&guard, own_lib.join("libimas-guard.so")).unwrap();
         let arena = candidate("glibc:arena1", None, &[("GLIBC_TUNABLES", "a=1")]);

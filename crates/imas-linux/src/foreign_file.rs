@@ -3,18 +3,19 @@
 //! Such a path may lead to a file system that never answers. So a helper looks at it ([`crate::foreign_process`]).
 
 use std::fs::Metadata;
-use std::io::{Error, Result};
+use std::io::{Error, ErrorKind, Result};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use crate::elf::{ElfError, ElfImage};
-use crate::file_stamp::FileStamp;
-use crate::foreign_process::{NamedFile, ask_named, owner_of_uid};
+use crate::files::FileStamp;
+use crate::foreign_process::{self, Answers, Finding, NamedFile, OwnAnswer, ask_named, owner_of_uid};
 use crate::ingest::{ExpectedPage, ParsedPage, ReadError, page_bytes, page_of_bytes};
 use crate::program::is_privileged;
 use crate::program_file::ProgramFile;
 use crate::runtime::with_version;
+use crate::{mapped_files, process_trim, resident, running, running_runtime, serving};
 
 /// What an executable is that somebody else runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,7 +32,7 @@ pub struct ForeignImage {
 /// When no regular file is there. `TimedOut` when its file system does not answer, and after files of the same owner have
 /// taken too long.
 pub fn stamp(path: &Path, owner: u64) -> Result<FileStamp> {
-    Ok(serde_json::from_slice(&ask_named(NamedFile::Stamp, path, (owner, 0), text_of)?)?)
+    Ok(serde_json::from_slice(&ask_named(NamedFile::Stamp, path, (owner, 0), foreign_text)?)?)
 }
 
 /// What an executable is that `owner` answers for.
@@ -39,7 +40,7 @@ pub fn stamp(path: &Path, owner: u64) -> Result<FileStamp> {
 /// # Errors
 /// `TimedOut` as for [`stamp`].
 pub fn image(path: &Path, owner: u64) -> Result<ForeignImage> {
-    Ok(serde_json::from_slice(&ask_named(NamedFile::Image, path, (owner, 0), text_of)?)?)
+    Ok(serde_json::from_slice(&ask_named(NamedFile::Image, path, (owner, 0), foreign_text)?)?)
 }
 
 /// The page at a path that a process has mapped.
@@ -48,11 +49,11 @@ pub fn image(path: &Path, owner: u64) -> Result<ForeignImage> {
 /// As [`crate::ingest::read_page_file`]; `TimedOut` as for [`stamp`].
 pub fn page(path: &Path, expected: &ExpectedPage) -> std::result::Result<ParsedPage, ReadError> {
     let owner = owner_of_uid(expected.uid);
-    page_of_bytes(&ask_named(NamedFile::Page, path, (owner, expected.uid), text_of)?, expected)
+    page_of_bytes(&ask_named(NamedFile::Page, path, (owner, expected.uid), foreign_text)?, expected)
 }
 
 /// What the file is; `uid` is whose page it has to be. Looked up by this very process.
-pub(crate) fn text_of(file: NamedFile, path: &Path, uid: u32) -> Result<Vec<u8>> {
+fn foreign_text(file: NamedFile, path: &Path, uid: u32) -> Result<Vec<u8>> {
     match file {
         NamedFile::Stamp => stamp_text(path),
         NamedFile::Image => image_text(path),
@@ -75,6 +76,33 @@ fn elf(path: &Path) -> std::result::Result<ElfImage, ElfError> {
     let mut elf = ElfImage::of(ProgramFile::open(path)?.file(), path)?;
     elf.runtimes = elf.runtimes.into_iter().map(|found| with_version(found, path)).collect();
     Ok(elf)
+}
+
+/// Must be called first in `main`. Does a helper's work if this process was started as one, and returns true at its
+/// end. Otherwise [`foreign_process::read`] starts a helper when it needs one.
+#[must_use]
+pub fn help_if_asked() -> bool {
+    help_if_asked_with(|_| Err(ErrorKind::Unsupported.into()))
+}
+
+/// Does a helper's work, as [`help_if_asked`], and gives this answer to [`foreign_process::ask`]. Must be called first in
+/// `main`.
+#[must_use]
+pub fn help_if_asked_with(own: OwnAnswer) -> bool {
+    foreign_process::help_if_asked_with(&Answers { own, finding: found_out, named: foreign_text })
+}
+
+fn found_out(finding: Finding, pid: u32) -> Result<Vec<u8>> {
+    match finding {
+        Finding::Program => running::program_text(pid),
+        Finding::Chooser => serving::chooser::text_of(pid),
+        Finding::Runtime => running_runtime::text_of(pid),
+        Finding::TrimFromOutside => process_trim::outside_text_of(pid),
+        Finding::MappedFiles => mapped_files::text_of(pid),
+        Finding::Resident => resident::text_of(pid),
+        Finding::Arenas => resident::arena_text(pid),
+        Finding::NamedMemory => resident::named_text(pid),
+    }
 }
 
 #[cfg(test)]

@@ -5,11 +5,14 @@
 //! holds two of them at a time.
 
 use std::borrow::Cow;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Error, ErrorKind, Read, Result};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
 
 use procfs::FromBufRead as _;
-use procfs::process::{MemoryMap, MemoryMaps};
+use procfs::process::{MemoryMap, MemoryMaps, Process, Stat};
 
 /// Begin of the kernel's name for a segment of shared memory; its key follows, in hexadecimal.
 const SEGMENT: &[u8] = b"/SYSV";
@@ -114,10 +117,125 @@ fn is_false_segment(path: &[u8]) -> bool {
     key.is_some_and(|key| !key.is_some_and(|key| key.iter().all(u8::is_ascii_hexdigit)))
 }
 
+const MARK: &str = " (deleted)";
+
+/// A C library.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CLibrary {
+    /// GNU libc.
+    Glibc,
+    /// musl.
+    Musl,
+}
+
+impl CLibrary {
+    /// Returns the C library of which the file is, by its name. Before glibc 2.34 the file behind `libc.so.6` has the
+    /// version in its name.
+    #[must_use]
+    pub fn of_file(file: &Path) -> Option<Self> {
+        let name = file_name(file);
+        if name == "libc.so.6" || version_behind(name, "libc-").is_some() {
+            return Some(Self::Glibc);
+        }
+        let is_musl = name == "libc.so" || ["ld-musl-", "libc.musl-"].iter().any(|one| name.starts_with(one));
+        is_musl.then_some(Self::Musl)
+    }
+
+    /// Returns the first C library among the files; `None` where none is mapped, as in a static program.
+    pub fn among<'a>(files: impl IntoIterator<Item = &'a Path>) -> Option<Self> {
+        files.into_iter().find_map(Self::of_file)
+    }
+}
+
+/// Whether the file is the C library or the loader of glibc, by its name.
+#[must_use]
+pub fn is_of_glibc(file: &Path) -> bool {
+    let name = file_name(file);
+    let is_loader = name.starts_with("ld-linux") || version_behind(name, "ld-").is_some();
+    is_loader || CLibrary::of_file(file) == Some(CLibrary::Glibc)
+}
+
+/// Returns the version in the name of a file of glibc before 2.34: `2.31` of `libc-2.31.so`.
+#[must_use]
+pub fn version_in_name(file: &Path) -> Option<&str> {
+    version_behind(file_name(file), "libc-")
+}
+
+fn version_behind<'a>(name: &'a str, begin: &str) -> Option<&'a str> {
+    let version = name.strip_prefix(begin)?.strip_suffix(".so")?;
+    let is_sound = version.starts_with("2.") && version.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    is_sound.then_some(version)
+}
+
+/// Returns the name of a library up to the first number of its version, by which the loader looks for it:
+/// `libx.so.2` of `libx.so.2.0`. `None` where the name has no version.
+pub(super) fn release(file: &Path) -> Option<&str> {
+    let name = file_name(file);
+    let version = name.find(".so.")? + ".so.".len();
+    let digits = name[version..].bytes().take_while(u8::is_ascii_digit).count();
+    (digits > 0).then(|| &name[..version + digits])
+}
+
+/// Returns the last part of a path without what the kernel adds; empty where it is not UTF-8.
+#[must_use]
+pub fn file_name(file: &Path) -> &str {
+    let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    name.strip_suffix(MARK).unwrap_or(name)
+}
+
+/// Returns the path that a file had when it was mapped.
+#[must_use]
+pub fn former_path(file: &Path) -> PathBuf {
+    let bytes = file.as_os_str().as_bytes();
+    OsString::from_vec(bytes.strip_suffix(MARK.as_bytes()).unwrap_or(bytes).to_vec()).into()
+}
+
+/// Whether the file was replaced or removed since it was mapped.
+pub(super) fn is_replaced(file: &Path) -> bool {
+    file.as_os_str().as_bytes().ends_with(MARK.as_bytes())
+}
+
+// The number under which `/proc` shows what a process is and has.
+//
+// A process may end its first thread and go on in others. What `/proc/PID` has of memory, files and mappings is that
+// thread's, and is empty then, or 0. `/proc/TID` of a living thread has it, though no listing shows that folder.
+// What the process is known by (its start, its parent, the CPU time of all its threads) stays in `/proc/PID`.
+
+/// Most threads that are asked.
+const MOST_THREADS: usize = 4096;
+
+/// Returns the id of the first thread, which is the process's, or of another thread where that has ended.
+#[must_use]
+pub fn living_thread(pid: u32) -> u32 {
+    living_instead(pid).unwrap_or(pid)
+}
+
+/// Returns what `read` finds under the id of the process, or else of a living thread.
+pub fn ask_living<T>(pid: u32, read: impl Fn(u32) -> Option<T>) -> Option<T> {
+    read(pid).or_else(|| read(living_instead(pid)?))
+}
+
+/// The first living thread where the first one of all has ended.
+fn living_instead(pid: u32) -> Option<u32> {
+    let process = Process::new(i32::try_from(pid).ok()?).ok()?;
+    let stat = process.stat().ok()?;
+    if !is_over(&stat) || stat.num_threads <= 1 {
+        return None;
+    }
+    let tasks = process.tasks().ok()?.flatten().take(MOST_THREADS);
+    let mut living = tasks.filter(|task| task.stat().is_ok_and(|stat| !is_over(&stat)));
+    u32::try_from(living.next()?.tid).ok()
+}
+
+fn is_over(stat: &Stat) -> bool {
+    matches!(stat.state, 'Z' | 'X')
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
     use procfs::process::MMapPath;
+
+    use super::*;
 
     #[test]
     fn a_file_with_the_begin_of_a_segments_name_is_a_file() {

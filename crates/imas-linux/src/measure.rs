@@ -20,16 +20,12 @@ use nix::unistd::Pid;
 use siphasher::sip::SipHasher13;
 
 use crate::control_group::MemoryKills;
-use crate::counters::{Counters, HardwareCounts};
 use crate::environment::Variables;
 use crate::foreign_process;
-use crate::one_cpu::OneCpu;
-use crate::pace::Meter;
-use crate::prefault::{Touch, prefault};
-use crate::sampler::{Resident, Sampler};
-use crate::standstill::Stillness;
+use crate::pace::{Meter, OneCpu, Touch, prefault};
+use crate::sampler::{Counters, HardwareCounts, Resident, Sampler};
+use crate::standstill::{Most, Stillness, taken};
 use crate::start_program::{ChildSetup, ProgramStart, StartedProgram};
-use crate::taken::{Most, taken};
 
 /// One run to be made.
 #[derive(Debug, Clone)]

@@ -1,23 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How fast the CPU is while a program runs on it: the CPU time of the same small work, again and again
-//! during the run.
-//!
-//! In a virtual machine, and on a core with two hardware threads, what one CPU second does changes by half
-//! from one second to the next with what the neighbours do, and no counter of ours shows it. Work that is
-//! always the same does. Each look warms what it will use, so that what the program has just thrown out of
-//! the caches is not counted as slowness of the CPU. It uses 1.5 % of the CPU; none of it is the program's
-//! CPU time.
+//! What makes runs alike: one CPU, free memory that was touched before, and the pace of the CPU meanwhile.
 
 use std::hint::black_box;
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use imas_core::pace::{Pace, PaceReading};
+use memmap2::{Advice, MmapMut};
 use nix::time::{ClockId, clock_gettime};
 use rustix::process::setpriority_process;
 use rustix::thread::{CpuSet, gettid, sched_getaffinity, sched_setaffinity};
 
-use crate::watcher::Watcher;
+use crate::host::room_bytes;
+use crate::sampler::Watcher;
 
 /// Time from the end of one look to the beginning of the next.
 const GAP: Duration = Duration::from_millis(6);
@@ -154,8 +150,121 @@ pub(crate) fn cpu_ns() -> Option<u64> {
     u64::try_from(Duration::from(time).as_nanos()).ok()
 }
 
+// Keeping a run on one CPU.
+//
+// The CPUs of a virtual machine are not alike at any moment, for each has its own neighbours, and a move
+// between them costs caches. A program that uses one at a time costs the same work wherever it runs, so its
+// runs are the steadier for all being on the same (`imas doctor --noise` shows by how much). One that uses
+// several must have them: what its allocator makes of that is what is measured.
+
+/// While it exists, processes started by this thread begin on one CPU and stay there.
+#[derive(Debug)]
+pub struct OneCpu {
+    before: CpuSet,
+}
+
+impl OneCpu {
+    /// # Errors
+    /// When this process may not use that CPU.
+    pub fn keep(cpu: usize) -> io::Result<Self> {
+        let before = sched_getaffinity(None)?;
+        let mut one = CpuSet::new();
+        one.set(cpu);
+        sched_setaffinity(None, &one)?;
+        Ok(Self { before })
+    }
+}
+
+impl Drop for OneCpu {
+    fn drop(&mut self) {
+        let _ = sched_setaffinity(None, &self.before); // it was allowed before
+    }
+}
+
+/// The CPU to keep runs on: the last that this process may use, as the first serves most of the machine's
+/// interrupts. None where there is only one: then all runs are on it anyway.
+#[must_use]
+pub fn steady_cpu() -> Option<usize> {
+    let allowed = sched_getaffinity(None).ok()?;
+    let mut cpus = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu));
+    let first = cpus.next()?;
+    cpus.next_back().filter(|&last| last != first)
+}
+
+// Prefaults free memory before a run is measured: touches it, so that the host provides it, and frees it.
+//
+// A virtual machine may give free memory back to its host (free page reporting, a balloon) some seconds
+// after it was freed. The program that touches such memory first waits for the host, in its own CPU time and
+// by chance: forty times as long for a huge page on the machine where this was found (docs/decisions/0015).
+// So free memory is touched first and freed again, and the kernel hands that out before other. Where nothing
+// is given back it costs less than half a second a gigabyte.
+
+/// Bytes that every run is assumed to take beyond its heap.
+const SPARE: u64 = 64 << 20;
+/// Bytes that a program is assumed to take that was not seen yet.
+const UNSEEN: u64 = 256 << 20;
+/// Most of what is available that is taken for a moment: other processes need memory too.
+const SHARE: u64 = 4;
+/// More is not worth the wait before every run, whatever the program takes.
+const MOST: u64 = 4 << 30;
+/// The smallest page of any machine.
+const PAGE: usize = 4096;
+/// Pause before the touch that shows the cost: longer than the two seconds after which Linux reports free
+/// pages.
+const PAUSE: Duration = Duration::from_secs(3);
+/// Bytes that are touched to see what it costs.
+const LOOK: u64 = 64 << 20;
+
+/// Cost of touching free memory for the first time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Touch {
+    /// Bytes that were touched.
+    pub bytes: u64,
+    /// Seconds of CPU time: waiting for the host counts, being interrupted by another process does not.
+    pub seconds: f64,
+}
+
+impl Touch {
+    /// Seconds a GiB.
+    #[must_use]
+    pub fn s_per_gib(&self) -> f64 {
+        self.seconds / self.bytes as f64 * (1_u64 << 30) as f64
+    }
+}
+
+/// Bytes to touch for a program that took at most `peak_bytes` so far (0: not seen yet).
+#[must_use]
+pub fn enough_for(peak_bytes: u64) -> u64 {
+    if peak_bytes == 0 { UNSEEN } else { peak_bytes.saturating_add(peak_bytes / 2).saturating_add(SPARE) }
+}
+
+/// Touches that amount of free memory, or a quarter of what this process may still take where that is less, 4
+/// GiB at most, and frees it. None when there is none.
+pub fn prefault(bytes: u64) -> Option<Touch> {
+    touch_memory(bytes.min(MOST).min(room_bytes() / SHARE))
+}
+
+/// Touches a little free memory that had the time to go back to the host; takes three seconds. None when
+/// there is none to be had.
+#[must_use]
+pub fn prefault_after_a_while() -> Option<Touch> {
+    std::thread::sleep(PAUSE);
+    prefault(LOOK)
+}
+
+fn touch_memory(bytes: u64) -> Option<Touch> {
+    let length = usize::try_from(bytes).ok().filter(|&length| length >= PAGE)?;
+    let mut memory = MmapMut::map_anon(length).ok()?;
+    let _ = memory.advise(Advice::HugePage); // a kernel without them: small pages will do
+    let start = cpu_ns()?;
+    memory.iter_mut().step_by(PAGE).for_each(|byte| *byte = 1);
+    Some(Touch { bytes, seconds: (cpu_ns()? - start) as f64 / 1e9 })
+}
+
 #[cfg(test)]
 mod tests {
+    use imas_testing::skipped;
+
     use super::*;
 
     #[test]
@@ -168,5 +277,33 @@ mod tests {
     #[test]
     fn a_cpu_that_is_not_there_has_no_pace() {
         assert_eq!(Meter::start(Some(CpuSet::MAX_CPU - 1)).stop(), None);
+    }
+
+    #[test]
+    fn children_stay_on_the_cpu_and_we_do_not() {
+        let before = sched_getaffinity(None).unwrap();
+        let Some(cpu) = steady_cpu() else { return skipped("one CPU is all there is") };
+        let kept = OneCpu::keep(cpu).unwrap();
+        let status = std::process::Command::new("cat").arg("/proc/self/status").output().unwrap();
+        drop(kept);
+        let allowed = format!("Cpus_allowed_list:\t{cpu}\n");
+        assert!(String::from_utf8_lossy(&status.stdout).contains(&allowed));
+        assert_eq!(sched_getaffinity(None).unwrap(), before);
+    }
+
+    #[test]
+    fn one_and_a_half_times_the_memory_is_touched() {
+        assert_eq!(enough_for(0), UNSEEN);
+        assert_eq!(enough_for(100 << 20), (150 << 20) + SPARE);
+        assert_eq!(enough_for(u64::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn the_asked_size_is_touched_and_never_more_than_exists() {
+        assert_eq!(prefault(0), None);
+        let touch = prefault(1 << 20).unwrap();
+        assert_eq!(touch.bytes, 1 << 20);
+        assert!(touch.s_per_gib() > 0.0);
+        assert_eq!(super::touch_memory(u64::MAX), None);
     }
 }

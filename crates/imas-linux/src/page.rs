@@ -88,7 +88,7 @@ pub fn place_of_store(store: &Path) -> PathBuf {
 /// The name of that folder, made of the store's path.
 #[must_use]
 pub fn store_folder_name(store: &Path) -> String {
-    format!("store-{:016x}", crate::fnv::fnv64(store.as_os_str().as_encoded_bytes()))
+    format!("store-{:016x}", crate::c_bytes::fnv64(store.as_os_str().as_encoded_bytes()))
 }
 
 /// The folder of this user's session, `$XDG_RUNTIME_DIR`. After sudo or su the variable may name another
@@ -190,7 +190,7 @@ fn cut(detail: &str) -> &str {
 }
 
 fn put(field: &mut [u8], text: &str, what: &'static str) -> Result<(), PageFileError> {
-    crate::field::put(field, text.as_bytes()).ok_or(PageFileError::TooLong(what))
+    crate::c_bytes::put(field, text.as_bytes()).ok_or(PageFileError::TooLong(what))
 }
 
 fn own_cpu_us() -> u64 {

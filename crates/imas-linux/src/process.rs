@@ -12,8 +12,8 @@ use procfs::{ProcError, ProcResult};
 
 use crate::environment::{Injection, Libraries, Variables};
 use crate::foreign_process::{self, ForeignFile};
-use crate::living_thread;
 use crate::mapped_files::MappedFiles;
+use crate::mapping_text;
 
 /// State of a process as the kernel counts it; None when it is gone.
 #[must_use]
@@ -55,7 +55,7 @@ pub fn boot_id() -> ProcResult<String> {
 /// Returns the resident bytes of a process, those of files included; `None` where it has none, as one that has ended.
 #[must_use]
 pub fn resident_bytes(pid: u32) -> Option<u64> {
-    let pages = living_thread::ask(pid, |task| Some(stat(task)?.rss).filter(|pages| *pages > 0));
+    let pages = mapping_text::ask_living(pid, |task| Some(stat(task)?.rss).filter(|pages| *pages > 0));
     Some(pages? * procfs::page_size())
 }
 
@@ -63,7 +63,7 @@ pub fn resident_bytes(pid: u32) -> Option<u64> {
 #[must_use]
 pub fn anonymous_bytes(pid: u32) -> Option<u64> {
     let kib = |task| open(task).ok()?.status().ok()?.rssanon.filter(|kib| *kib > 0);
-    Some(living_thread::ask(pid, kib)? << 10)
+    Some(mapping_text::ask_living(pid, kib)? << 10)
 }
 
 /// Returns the file that the process executes.
@@ -74,7 +74,7 @@ pub fn executable_path(pid: u32) -> ProcResult<PathBuf> {
     let of_first = open(pid)?.exe();
     // Where the first thread has ended, it has none.
     if matches!(of_first, Err(ProcError::NotFound(_))) {
-        open(living_thread::of(pid))?.exe()
+        open(mapping_text::living_thread(pid))?.exe()
     } else {
         of_first
     }

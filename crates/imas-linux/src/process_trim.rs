@@ -2,18 +2,19 @@
 //! Free pages of a process that somebody else may own are given back: by the process, which is asked
 //! ([`crate::trim_word`]), or from outside ([`imas_trim`]).
 
-use std::io::{ErrorKind, Result};
-use std::time::Duration;
+use std::io::{self, ErrorKind};
+use std::time::{Duration, Instant};
 
+use imas_core::trimming::{TrimEnd, TrimHistory, TrimIdentity, TrimRule, TrimSums, TrimTurn, Trimmable};
 use imas_trim::TrimTime;
-pub use imas_trim::{Done, LeftAlone};
 use serde::{Deserialize, Serialize};
 
 use crate::foreign_process::{self, Finding, ForeignFile, ForeignReader};
-use crate::heap;
-use crate::heap::figures::NotReadable;
-use crate::living_thread;
+use crate::heap::figures::{HeapAnswer, HeapFigures, NotReadable};
 use crate::trim_word::{Asked, parsed};
+use crate::{heap, mapping_text, process};
+
+pub use imas_trim::{Done, LeftAlone};
 
 /// Time until a thread that may be interrupted was found, and then until it is back.
 const TIME: TrimTime = TrimTime { find: Duration::from_secs(2), end: Duration::from_secs(8) };
@@ -33,7 +34,7 @@ pub enum FromOutside {
 ///
 /// # Errors
 /// When it may not be looked at.
-pub fn look(pid: u32) -> Result<Option<Asked>> {
+pub fn look(pid: u32) -> io::Result<Option<Asked>> {
     parsed(&foreign_process::read(pid, ForeignFile::TrimWord)?)
 }
 
@@ -42,7 +43,7 @@ pub fn look(pid: u32) -> Result<Option<Asked>> {
 ///
 /// # Errors
 /// When it may not be asked: by a user who is neither its owner nor root.
-pub fn ask(pid: u32) -> Result<Option<Asked>> {
+pub fn ask(pid: u32) -> io::Result<Option<Asked>> {
     parsed(&foreign_process::read(pid, ForeignFile::TrimRequest)?)
 }
 
@@ -51,7 +52,7 @@ pub fn ask(pid: u32) -> Result<Option<Asked>> {
 ///
 /// # Errors
 /// When it may not be looked at.
-pub fn from_outside(pid: u32) -> Result<FromOutside> {
+pub fn from_outside(pid: u32) -> io::Result<FromOutside> {
     parsed_outside(&foreign_process::find_out(pid, Finding::TrimFromOutside, outside_text_of)?)
 }
 
@@ -59,18 +60,18 @@ pub fn from_outside(pid: u32) -> Result<FromOutside> {
 ///
 /// # Errors
 /// The trim of [`from_outside`].
-pub(crate) fn from_outside_by(reader: &mut ForeignReader, pid: u32, owner: u64) -> Result<FromOutside> {
+fn from_outside_by(reader: &mut ForeignReader, pid: u32, owner: u64) -> io::Result<FromOutside> {
     let what = (Finding::TrimFromOutside, outside_text_of as foreign_process::OwnAnswer);
     parsed_outside(&reader.find_out(pid, what, || Some(owner))?)
 }
 
-fn parsed_outside(text: &[u8]) -> Result<FromOutside> {
+fn parsed_outside(text: &[u8]) -> io::Result<FromOutside> {
     serde_json::from_slice(text).map_err(|_| ErrorKind::InvalidData.into())
 }
 
 /// What came of it, as a text that [`from_outside`] reads. Done in this very process.
-pub(crate) fn outside_text_of(pid: u32) -> Result<Vec<u8>> {
-    let pid = living_thread::of(pid);
+pub(crate) fn outside_text_of(pid: u32) -> io::Result<Vec<u8>> {
+    let pid = mapping_text::living_thread(pid);
     let answer = match heap::trim_site(pid)? {
         Err(reason) => FromOutside::NotReadable(reason),
         Ok(site) => match imas_trim::trim(pid, &site, TIME) {
@@ -79,6 +80,137 @@ pub(crate) fn outside_text_of(pid: u32) -> Result<Vec<u8>> {
         },
     };
     Ok(serde_json::to_vec(&answer)?)
+}
+
+/// Result of the turn of a process.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TurnTaken {
+    /// Identity of the process.
+    pub identity: TrimIdentity,
+    /// How the turn ended.
+    pub end: TrimEnd,
+    /// Time that the look took, and the trim: no less than their CPU time.
+    pub took: (Duration, Duration),
+    /// Words for a log, without the process; None where too little was free.
+    pub words: Option<String>,
+}
+
+/// Returns how the process is now; None where it has ended.
+#[must_use]
+pub fn trimmable(pid: u32, owner: u64) -> Option<Trimmable> {
+    let stat = process::stat(pid)?;
+    let ticks = stat.utime.saturating_add(stat.stime);
+    let cpu = Duration::from_secs_f64(ticks as f64 / procfs::ticks_per_second() as f64);
+    let identity = TrimIdentity { pid, start_ticks: stat.starttime };
+    Some(Trimmable { identity, owner, bytes: process::anonymous_bytes(pid).unwrap_or(0), cpu })
+}
+
+/// Looks into the heaps of the process, and trims it from outside if that is worth it.
+pub fn take_turns(reader: &mut ForeignReader, rule: &TrimRule, turn: &TrimTurn) -> TurnTaken {
+    let TrimTurn { identity, owner, budget } = *turn;
+    let begun = Instant::now();
+    let heaps = heaps_by(reader, identity.pid, || Some(owner));
+    let look = begun.elapsed();
+    let ended = |end, trim, words: Option<String>| TurnTaken { identity, end, took: (look, trim), words };
+    let left_alone = |words: String| ended(TrimEnd::LeftAlone, Duration::ZERO, Some(words));
+    match heaps {
+        Err(reason) => return left_alone(format!("is left alone: {reason}")),
+        Ok(heaps) if !rule.is_worth_it(heaps.bytes.returnable, budget.saturating_sub(look)) => {
+            return ended(TrimEnd::NotNow, Duration::ZERO, None);
+        }
+        Ok(_) => {}
+    }
+    if process::start_ticks(identity.pid).ok() != Some(identity.start_ticks) {
+        return left_alone("has ended".to_owned());
+    }
+    let begun = Instant::now();
+    match from_outside_by(reader, identity.pid, owner) {
+        Ok(FromOutside::Done(done)) => {
+            let returned = done.resident.map_or(0, |(before, after)| before.saturating_sub(after));
+            let left = process::anonymous_bytes(identity.pid).unwrap_or(0);
+            let trim = done.trim_ms.map_or_else(|| begun.elapsed(), |ms| Duration::from_secs_f64(ms / 1e3));
+            ended(TrimEnd::Gave { returned, left }, trim, Some(words(&done, returned)))
+        }
+        Ok(FromOutside::LeftAlone(reason)) if reason.may_pass() => {
+            ended(TrimEnd::NotNow, Duration::ZERO, Some(format!("is left alone for now: {reason}")))
+        }
+        Ok(FromOutside::LeftAlone(reason)) => left_alone(format!("is left alone: {reason}")),
+        Ok(FromOutside::NotReadable(reason)) => left_alone(format!("is left alone: {reason}")),
+        Err(error) if error.kind() == ErrorKind::TimedOut => left_alone("took too long".to_owned()),
+        Err(error) => left_alone(format!("is left alone: {error}")),
+    }
+}
+
+fn words(done: &Done, returned: u64) -> String {
+    let mib = returned as f64 / f64::from(1 << 20);
+    let Done { thread, stood_ms, .. } = done;
+    format!("gave {mib:.1} MiB back: thread {thread} stood still for {stood_ms:.1} ms")
+}
+
+/// Trims processes round by round, with a memory of what came of each.
+#[derive(Debug)]
+pub struct Trimmer {
+    rule: TrimRule,
+    history: TrimHistory,
+    reader: ForeignReader,
+    /// The rule's clock begins here.
+    begun: Instant,
+}
+
+impl Trimmer {
+    /// Returns one that knows no process yet.
+    #[must_use]
+    pub fn new(rule: TrimRule) -> Self {
+        let (history, reader) = (TrimHistory::default(), ForeignReader::default());
+        Self { rule, history, reader, begun: Instant::now() }
+    }
+
+    /// Takes the turns that are due among these processes.
+    pub fn round(&mut self, all: &[Trimmable]) -> Vec<TurnTaken> {
+        let now = self.begun.elapsed();
+        self.history.look(&self.rule, all, now);
+        let mut taken = vec![];
+        for turn in self.history.due(&self.rule, all, now) {
+            let done = take_turns(&mut self.reader, &self.rule, &turn);
+            self.history.ended(&self.rule, done.identity, done.end, done.took, self.begun.elapsed());
+            taken.push(done);
+        }
+        taken
+    }
+
+    /// Time after which the next round may find something to do.
+    #[must_use]
+    pub fn pause(&self) -> Duration {
+        self.rule.look_back()
+    }
+
+    /// Sums over all rounds.
+    #[must_use]
+    pub fn sums(&self) -> TrimSums {
+        self.history.sums()
+    }
+}
+
+/// Figures of the heaps of a process.
+///
+/// # Errors
+/// When they cannot be read, with the reason.
+pub fn heaps_of(pid: u32) -> Result<HeapFigures, NotReadable> {
+    let text = foreign_process::read(pid, ForeignFile::Heaps).map_err(|error| NotReadable::of(&error))?;
+    HeapAnswer::from_text(&text).0
+}
+
+/// Figures of the heaps of a process, by this reader; `owner` is who answers for it.
+///
+/// # Errors
+/// As [`heaps_of`].
+pub fn heaps_by(
+    reader: &mut ForeignReader,
+    pid: u32,
+    owner: impl Fn() -> Option<u64>,
+) -> Result<HeapFigures, NotReadable> {
+    let text = reader.read(pid, ForeignFile::Heaps, owner).map_err(|error| NotReadable::of(&error))?;
+    HeapAnswer::from_text(&text).0
 }
 
 #[cfg(test)]

@@ -14,9 +14,8 @@ use std::path::{Path, PathBuf};
 use imas_core::printable;
 
 use crate::index::with_templates;
-use crate::interpreter_target::InterpreterTarget;
+use crate::interpreter_target::{self, InterpreterTarget};
 use crate::program_file::ProgramFile;
-use crate::started_name;
 
 /// The program a command names.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -24,7 +23,7 @@ pub struct Program {
     /// Resolved path of the ELF executable that will run.
     pub path: PathBuf,
     /// Script, jar, module or main class given to an interpreter; `as NAME` where the name by which it is started
-    /// counts ([`crate::started_name`]); empty for everything else.
+    /// counts ([`crate::interpreter_target`]); empty for everything else.
     pub detail: String,
 }
 
@@ -131,7 +130,7 @@ impl Command {
         }
         let path = std::fs::canonicalize(&image).unwrap_or_else(|_| image.clone());
         let given = InterpreterTarget::to(&path, &arguments).detail();
-        let detail = if given.is_empty() { started_name::detail(&path, &image) } else { given };
+        let detail = if given.is_empty() { interpreter_target::detail(&path, &image) } else { given };
         self.program = Program { detail, path };
         self.arguments = arguments;
         Ok(())

@@ -11,7 +11,7 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 
-use crate::executable::Executable;
+use crate::files::Executable;
 
 /// An open regular file, and what it was when it was opened.
 #[derive(Debug)]

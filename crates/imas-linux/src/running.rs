@@ -12,12 +12,11 @@ use procfs::process::Process;
 use crate::activity::MOST_THREADS;
 use crate::foreign_process::{self, Finding};
 use crate::index::{ServiceUnit, group_of_cgroup};
-use crate::interpreter_target::InterpreterTarget;
-use crate::living_thread;
+use crate::interpreter_target::{self, InterpreterTarget};
 use crate::mapped_files::{self, MappedFiles};
+use crate::mapping_text;
 use crate::program::Program;
 use crate::sampler::family;
-use crate::started_name;
 use crate::variables::Variables;
 
 /// Digits of a container's id, and fewest of them that are taken for one.
@@ -99,7 +98,7 @@ fn of(process: &Process) -> Option<Running> {
 #[must_use]
 pub fn is_copy_of_its_parent(pid: u32) -> bool {
     let stat = |pid: i32| {
-        let task = living_thread::of(u32::try_from(pid).ok()?);
+        let task = mapping_text::living_thread(u32::try_from(pid).ok()?);
         Process::new(i32::try_from(task).ok()?).ok()?.stat().ok()
     };
     let Some(own) = i32::try_from(pid).ok().and_then(stat) else { return false };
@@ -117,7 +116,7 @@ pub fn copies(pid: u32) -> Option<Vec<u32>> {
 
 fn program(pid: u32) -> Option<Program> {
     let path = crate::process::executable_path(pid).ok()?;
-    let folder = std::fs::read_link(format!("/proc/{}/cwd", living_thread::of(pid))).ok();
+    let folder = std::fs::read_link(format!("/proc/{}/cwd", mapping_text::living_thread(pid))).ok();
     let words = crate::process::arguments(pid).ok()?;
     // Without any it is in its exec or ending: its target is unknown.
     let given = words.get(1..)?.iter();
@@ -131,8 +130,9 @@ fn program(pid: u32) -> Option<Program> {
         })
         .collect();
     let given = InterpreterTarget::to(&path, &arguments).detail();
-    let named =
-        || words.first().map_or_else(String::new, |first| started_name::detail_of_running(&path, first));
+    let named = || {
+        words.first().map_or_else(String::new, |first| interpreter_target::detail_of_running(&path, first))
+    };
     Some(Program { detail: if given.is_empty() { named() } else { given }, path })
 }
 

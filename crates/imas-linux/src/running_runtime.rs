@@ -9,14 +9,13 @@ use crate::catalogue::CatalogueCandidate;
 use crate::elf::ElfImage;
 use crate::foreign_process::{self, Finding, ForeignFile};
 use crate::jvm_heap::JvmHeap;
-use crate::living_thread;
-use crate::process;
 use crate::program_file::ProgramFile;
 use crate::running::Running;
 use crate::runtime::{FoundRuntime, Runtime, only, with_version};
 use crate::runtime_start::{Fitted, StartOfProgram, fitted, takes};
-use crate::serving::candidate::RealCandidates;
+use crate::serving::RealCandidates;
 use crate::variables::Variables;
+use crate::{mapping_text, process};
 
 /// Runtime of a process.
 #[derive(Debug, Clone)]
@@ -94,7 +93,7 @@ pub fn name_of_candidate<'a>(running: &Running, among: &'a RealCandidates) -> Op
 pub(crate) fn text_of(pid: u32) -> io::Result<Vec<u8>> {
     let none = || Error::from(rustix::io::Errno::NOENT);
     let path = process::executable_path(pid).map_err(|_| none())?;
-    let file = ProgramFile::open(Path::new(&format!("/proc/{}/exe", living_thread::of(pid))))?;
+    let file = ProgramFile::open(Path::new(&format!("/proc/{}/exe", mapping_text::living_thread(pid))))?;
     let elf = ElfImage::of(file.file(), &path).map_err(|_| none())?;
     let found = only(&elf.runtimes).ok().flatten().ok_or_else(none)?.clone();
     Ok(serde_json::to_vec(&(with_version(found, &path), elf.unfit().map(|unfit| unfit.why())))?)

@@ -5,13 +5,16 @@
 //! the tree (pages shared by fork count once; pages given back lazily do not count; address space never
 //! does).
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use perf_event::events::{Cache, CacheId, CacheOp, CacheResult, Event, Hardware};
+use perf_event::{Builder, Counter};
 use procfs::process::{MemoryMaps, Process, Task};
 
-use crate::living_thread;
-use crate::watcher::Watcher;
+use crate::mapping_text;
 
 /// Peak and time-weighted mean of a tree's resident anonymous memory, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -165,7 +168,7 @@ fn tasks(pid: u32) -> impl Iterator<Item = Task> {
 /// Resident anonymous memory of one process, as in [`Resident`]; None when it is gone or not ours to look at.
 #[must_use]
 pub fn resident_bytes(pid: u32) -> Option<u64> {
-    living_thread::ask(pid, |task| {
+    mapping_text::ask_living(pid, |task| {
         let process = Process::new(i32::try_from(task).ok()?).ok()?;
         anonymous_bytes(&process.smaps_rollup().ok()?.memory_map_rollup)
     })
@@ -178,8 +181,120 @@ pub(crate) fn anonymous_bytes(rollup: &MemoryMaps) -> Option<u64> {
     Some((field("Pss_Anon") + field("SwapPss")).saturating_sub(field("LazyFree")))
 }
 
+/// A thread that looks until it is stopped, or dropped.
+#[derive(Debug)]
+pub struct Watcher<T> {
+    stop: Arc<AtomicBool>,
+    /// None once it was stopped.
+    thread: Option<JoinHandle<T>>,
+}
+
+impl<T: Send + 'static> Watcher<T> {
+    /// Starts the thread. `watch` returns soon after the flag is set; between two looks it parks.
+    #[must_use]
+    pub fn start(watch: impl FnOnce(&AtomicBool) -> T + Send + 'static) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&stop);
+        Self { stop, thread: Some(std::thread::spawn(move || watch(&seen))) }
+    }
+}
+
+impl<T> Watcher<T> {
+    /// Ends the looking; what was seen. None where the thread panicked.
+    #[must_use]
+    pub fn stop(mut self) -> Option<T> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Option<T> {
+        let thread = self.thread.take()?;
+        self.stop.store(true, Ordering::Relaxed);
+        thread.thread().unpark();
+        thread.join().ok()
+    }
+}
+
+/// A run that could not be measured to its end must not leave threads that disturb the next.
+impl<T> Drop for Watcher<T> {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Counts over the life of a process tree; `None` where the machine does not count it or had to share the
+/// counter.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct HardwareCounts {
+    /// Instructions retired.
+    pub instructions: Option<u64>,
+    /// CPU cycles.
+    pub cycles: Option<u64>,
+    /// Misses of the data TLB on loads.
+    pub dtlb_misses: Option<u64>,
+    /// Misses of the last-level cache.
+    pub cache_misses: Option<u64>,
+}
+
+/// Open counters, to be read once the tree has ended.
+#[derive(Debug)]
+pub struct Counters {
+    instructions: Option<Counter>,
+    cycles: Option<Counter>,
+    dtlb_misses: Option<Counter>,
+    cache_misses: Option<Counter>,
+}
+
+impl Counters {
+    /// Opens what the kernel allows for children of the calling thread.
+    #[must_use]
+    pub fn open() -> Self {
+        let dtlb = Cache { which: CacheId::DTLB, operation: CacheOp::READ, result: CacheResult::MISS };
+        Self {
+            instructions: open(Hardware::INSTRUCTIONS),
+            cycles: open(Hardware::CPU_CYCLES),
+            dtlb_misses: open(dtlb),
+            cache_misses: open(Hardware::CACHE_MISSES),
+        }
+    }
+
+    /// Reads and closes them.
+    #[must_use]
+    pub fn read(self) -> HardwareCounts {
+        HardwareCounts {
+            instructions: read(self.instructions),
+            cycles: read(self.cycles),
+            dtlb_misses: read(self.dtlb_misses),
+            cache_misses: read(self.cache_misses),
+        }
+    }
+}
+
+/// With the kernel's share where permitted, else the program's own alone.
+fn open(event: impl Event + Clone) -> Option<Counter> {
+    let build = |with_kernel: bool| {
+        let mut builder = Builder::new(event.clone());
+        builder.observe_self().any_cpu().inherit(true).enable_on_exec(true).enabled(false);
+        if with_kernel {
+            builder.exclude_kernel(false)
+        } else {
+            builder.exclude_kernel(true)
+        };
+        builder.exclude_hv(true).build()
+    };
+    build(true).or_else(|_| build(false)).ok()
+}
+
+/// A counter that had to share the hardware ran for a part of the time only: what it counted is no figure of
+/// the whole.
+fn read(counter: Option<Counter>) -> Option<u64> {
+    let read = counter?.read_count_and_time().ok()?;
+    (read.count > 0 && read.time_running == read.time_enabled).then_some(read.count)
+}
+
 #[cfg(test)]
 mod tests {
+    use imas_testing::skipped;
+
     use super::*;
 
     #[test]
@@ -221,5 +336,32 @@ mod tests {
         });
         let holds_it = |seen: &Resident| seen.peak_bytes > 64 << 20 && seen.mean_bytes < seen.peak_bytes;
         assert!(seen.any(|seen| holds_it(&seen)));
+    }
+
+    fn watch(stop: &AtomicBool) -> u32 {
+        while !stop.load(Ordering::Relaxed) {
+            std::thread::park();
+        }
+        7
+    }
+
+    #[test]
+    fn a_stopped_watcher_has_an_answer_and_a_dropped_one_leaves_no_thread() {
+        assert_eq!(Watcher::start(watch).stop(), Some(7));
+        assert_eq!(Watcher::start(|_| -> u32 { panic!("a thread that fails") }).stop(), None);
+        let watcher = Watcher::start(watch);
+        let seen = Arc::clone(&watcher.stop);
+        drop(watcher);
+        assert_eq!(Arc::strong_count(&seen), 1, "the thread has ended");
+    }
+
+    #[test]
+    fn a_child_is_counted_and_the_launcher_is_not() {
+        let counters = Counters::open();
+        std::process::Command::new("true").status().unwrap();
+        let Some(instructions) = counters.read().instructions else {
+            return skipped("this machine counts no instructions");
+        };
+        assert!((10_000..100_000_000).contains(&instructions), "{instructions}");
     }
 }

@@ -4,11 +4,13 @@
 
 use std::time::{Duration, Instant};
 
-pub use crate::activity::age_s;
-use crate::activity::of_text;
-use crate::foreign_process::{self, ForeignFile};
-use crate::taken::taken;
 use imas_core::hang::ProcessActivity;
+
+use crate::activity::{cpu_s, of_text, process};
+use crate::foreign_process::{self, ForeignFile};
+use crate::sampler::tree;
+
+pub use crate::activity::age_s;
 
 /// The activity of that process with all its descendants, as a first observation
 /// ([`ProcessActivity::following`] adds an earlier one); None when it is gone, does not let itself be looked at, or is
@@ -61,11 +63,36 @@ impl Stillness {
     }
 }
 
+/// CPU time and memory that were taken, or may be at most.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Most {
+    /// CPU seconds, whole tree.
+    pub cpu_s: f64,
+    /// Resident bytes that belong to no file, largest process.
+    pub bytes: f64,
+}
+
+/// CPU time that a process and its descendants have taken so far, and the memory of the largest of them. Of
+/// forked processes that share pages the sum would count these many times; smaps, which would not, holds up
+/// the process.
+pub(super) fn taken(pid: u32) -> Most {
+    let one = |pid| {
+        let process = process(pid)?;
+        let bytes = process.statm().map_or(0, |statm| statm.resident.saturating_sub(statm.shared));
+        #[expect(clippy::cast_precision_loss, reason = "memory of a machine")]
+        let bytes = (bytes * procfs::page_size()) as f64;
+        Some(Most { cpu_s: cpu_s(&process.stat().ok()?), bytes })
+    };
+    let add = |sum: Most, one: Most| Most { cpu_s: sum.cpu_s + one.cpu_s, bytes: sum.bytes.max(one.bytes) };
+    tree(pid).into_iter().filter_map(one).fold(Most::default(), add)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::process::{Child, Command, Stdio};
+
     use super::*;
     use crate::process::start_ticks;
-    use std::process::{Child, Command, Stdio};
 
     fn python(code: &str) -> Child {
         Command::new("python3").args(["-c", code]).stdin(Stdio::piped()).spawn().unwrap()

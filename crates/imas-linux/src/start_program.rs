@@ -4,25 +4,26 @@
 
 use std::convert::Infallible;
 use std::ffi::{CString, OsString};
-use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
-use std::process::ExitStatus;
+use std::process::{Child, Command, ExitStatus};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawn};
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::Pid;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
-use rustix::process::{WaitId, WaitIdOptions, WaitIdStatus, WaitOptions, waitid, waitpid};
+use rustix::process::{
+    WaitId, WaitIdOptions, WaitIdStatus, WaitOptions, kill_process_group, waitid, waitpid,
+};
 
-use crate::foreground;
-use crate::foreign_process;
 use crate::variables::{SIGPIPE_IGNORED, Variables};
-use crate::{process, sampler};
+use crate::{foreign_process, process, sampler};
 
 /// A program that does not begin with anything that the kernel knows is a script for it, as for execvp.
 const SHELL: &str = "/bin/sh";
@@ -92,7 +93,7 @@ impl ProgramStart<'_> {
             started => started,
         };
         let pid = started?;
-        foreground::begin(pid.as_raw());
+        begin_foreground(pid.as_raw());
         Ok(StartedProgram { pid })
     }
 
@@ -203,7 +204,7 @@ impl StartedProgram {
         {
             return Ok(None);
         }
-        foreground::end();
+        end_foreground();
         let reaped = waitpid(pid, WaitOptions::empty())?;
         Ok(reaped.map(|(_, status)| ExitStatus::from_raw(status.as_raw())))
     }
@@ -229,4 +230,119 @@ fn reap_ended(program: u32) {
     for pid in ended.filter_map(rustix::process::Pid::from_raw) {
         let _ = waitpid(Some(pid), WaitOptions::NOHANG); // another thread of it still runs
     }
+}
+
+/// Pid of its first process, while it runs. One at a time does.
+static PROGRAM: Mutex<Option<i32>> = Mutex::new(None);
+
+/// The program's first process runs from now on.
+fn begin_foreground(pid: i32) {
+    *program() = Some(pid);
+}
+
+/// The program's first process has ended. Called before it is reaped: another process may have its pid
+/// afterwards. Returns once no signal is on its way to it.
+fn end_foreground() {
+    *program() = None;
+}
+
+/// Calls `send` with the pid of the program's first process, which stays its pid meanwhile. Returns whether
+/// there is one.
+pub fn foreground_signal(send: impl FnOnce(i32)) -> bool {
+    let program = program();
+    program.map(send).is_some()
+}
+
+fn program() -> MutexGuard<'static, Option<i32>> {
+    PROGRAM.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Between two questions whether it has ended, once it has closed its output.
+const BETWEEN_QUESTIONS: Duration = Duration::from_millis(5);
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(super) enum Stopped {
+    /// It could not be started, or its output not be read.
+    Io(std::io::Error),
+    /// It took too long, and was ended.
+    Late,
+}
+
+impl From<std::io::Error> for Stopped {
+    fn from(error: std::io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// Runs the command, whose output or errors are pipes, and returns what it wrote there and how it ended.
+/// Blocks, for `limit` at most; then all of its process group is killed. After `most_bytes` the pipe is closed:
+/// a command that writes more ends.
+///
+/// # Errors
+/// When it cannot be run, or takes too long.
+pub(super) fn run_timed(
+    command: &mut Command,
+    limit: Duration,
+    most_bytes: usize,
+) -> Result<(String, ExitStatus), Stopped> {
+    let until = Instant::now() + limit;
+    let mut child = command.process_group(0).spawn()?;
+    let answer = answer(&mut child, until, most_bytes);
+    let status = end(&mut child);
+    Ok((answer?, status?))
+}
+
+/// Output of the command, once it has ended.
+fn answer(child: &mut Child, until: Instant, most_bytes: usize) -> Result<String, Stopped> {
+    let text = match (child.stdout.take(), child.stderr.take()) {
+        (Some(output), None) => text(output, until, most_bytes),
+        // A command that fills the second pipe meanwhile waits, and is late.
+        (Some(output), Some(errors)) => {
+            text(output, until, most_bytes).and_then(|first| Ok(first + &text(errors, until, most_bytes)?))
+        }
+        (None, Some(errors)) => text(errors, until, most_bytes),
+        (None, None) => Ok(String::new()),
+    }?;
+    while !has_ended(child)? {
+        if Instant::now() >= until {
+            return Err(Stopped::Late);
+        }
+        std::thread::sleep(BETWEEN_QUESTIONS);
+    }
+    Ok(text)
+}
+
+/// Leaves it a zombie: until it is waited for, nobody else gets its number, which is that of its group.
+fn has_ended(child: &Child) -> std::io::Result<bool> {
+    let looks = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    let pid = rustix::process::Pid::from_child(child);
+    Ok(waitid(WaitId::Pid(pid), looks)?.is_some())
+}
+
+/// Output until it is closed, or too long.
+fn text(mut output: impl Read + AsFd, until: Instant, most_bytes: usize) -> Result<String, Stopped> {
+    let mut bytes = vec![];
+    while bytes.len() < most_bytes {
+        let left = until.saturating_duration_since(Instant::now());
+        let timeout = Timespec::try_from(left).map_err(|_| Stopped::Late)?;
+        let mut waits = [PollFd::new(&output, PollFlags::IN)];
+        match poll(&mut waits, Some(&timeout)) {
+            Ok(0) => return Err(Stopped::Late),
+            Err(rustix::io::Errno::INTR) => continue,
+            polled => polled.map_err(std::io::Error::from)?,
+        };
+        let mut buffer = [0; 1024];
+        match output.read(&mut buffer)? {
+            0 => break,
+            count => bytes.extend_from_slice(&buffer[..count]),
+        }
+    }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Nothing of the command is left running; how it ended.
+fn end(child: &mut Child) -> std::io::Result<ExitStatus> {
+    let _ = kill_process_group(rustix::process::Pid::from_child(child), rustix::process::Signal::KILL); // it has ended, as a rule
+    child.wait()
 }

@@ -16,8 +16,7 @@ use procfs::process::{MMPermissions, MMapPath, MemoryMap};
 use zerocopy::FromBytes as _;
 
 use crate::environment::GIVE_BACK;
-use crate::library_name::file_name;
-use crate::mapping_text::of_task;
+use crate::mapping_text::{file_name, of_task};
 
 /// Most mappings of variables of the library, and most bytes of one, that are searched.
 const MOST_MAPPINGS: usize = 4;

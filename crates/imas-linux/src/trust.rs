@@ -4,10 +4,14 @@
 use std::ffi::OsString;
 use std::fs::Metadata;
 use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 
+use imas_abi::FileIdentity;
 use nix::unistd::{Gid, Group, Uid, User};
+
+use crate::files::mtime_ns;
 
 /// Why a file is not used: another user could change it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -192,10 +196,44 @@ fn has_acl(path: &Path) -> bool {
     rustix::fs::getxattr(path, "system.posix_acl_access", &mut [0u8; 0]).is_ok_and(|bytes| bytes > 0)
 }
 
+/// Follows links, then checks the owner and mode of the library and of all folders above it.
+pub(crate) fn approve(
+    library: &Path,
+    trusted: u32,
+    sticky: StickyFolder,
+) -> Result<(PathBuf, FileIdentity), String> {
+    if !library.is_absolute() {
+        return Err(format!("{}: not an absolute path", library.display()));
+    }
+    let resolved =
+        std::fs::canonicalize(library).map_err(|error| format!("{}: {error}", library.display()))?;
+    if resolved.as_os_str().as_bytes().iter().any(|byte| matches!(byte, b' ' | b':' | b'$' | b'\n' | b'\t')) {
+        return Err(format!(
+            "{}: a path with a space, a colon or a dollar sign cannot be preloaded",
+            resolved.display()
+        ));
+    }
+    let about =
+        std::fs::symlink_metadata(&resolved).map_err(|error| format!("{}: {error}", resolved.display()))?;
+    if !about.is_file() {
+        return Err(format!("{}: not a regular file", resolved.display()));
+    }
+    if let Some(why) = resolved.ancestors().find_map(|path| one(path, trusted, sticky)) {
+        return Err(why.to_string());
+    }
+    let identity = identity(&about);
+    Ok((resolved, identity))
+}
+
+pub(crate) fn identity(about: &Metadata) -> FileIdentity {
+    FileIdentity { dev: about.dev(), ino: about.ino(), bytes: about.len(), mtime_ns: mtime_ns(about) }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
 
     fn set(path: &Path, mode: u32) {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();

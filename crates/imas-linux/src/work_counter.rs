@@ -9,7 +9,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use crate::timed_command::{self, Stopped};
+use crate::start_program::{self, Stopped};
 
 /// The command may take so long.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -64,7 +64,7 @@ impl WorkCounter {
     }
 
     fn read_within(&self, limit: Duration) -> Result<f64, WorkError> {
-        let (text, status) = timed_command::run(&mut self.command(), limit, MOST_BYTES)?;
+        let (text, status) = start_program::run_timed(&mut self.command(), limit, MOST_BYTES)?;
         if !status.success() {
             return Err(WorkError::Failed(words(status)));
         }

@@ -6,12 +6,11 @@ use std::io::Read as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use imas_linux::footprint::Footprint;
-use imas_linux::resident::ResidentMemory;
+use imas_linux::resident::{self, Footprint, ResidentMemory};
 use imas_linux::sampler::{self, Sampler};
-use imas_linux::serving::candidate::RealCandidates;
+use imas_linux::serving::RealCandidates;
 use imas_linux::serving::chooser::Choice;
-use imas_linux::{arenas, foreign_process, process, process_heaps, running};
+use imas_linux::{foreign_process, process, process_trim, running};
 
 /// Its second thread takes 60 MB in small blocks and waits; its first one ends where it is told to.
 const SOURCE: &str = r#"
@@ -73,7 +72,7 @@ fn figures(pid: u32) -> Vec<(&'static str, Option<u64>)> {
     let sampler = Sampler::of(pid);
     std::thread::sleep(std::time::Duration::from_millis(300));
     let sampled = sampler.stop();
-    let heaps = process_heaps::of(pid).ok();
+    let heaps = process_trim::heaps_of(pid).ok();
     let in_mb = |(name, bytes): (&'static str, Option<u64>)| (name, bytes.map(|bytes| bytes / 1_000_000));
     [
         ("resident", process::resident_bytes(pid)),
@@ -84,7 +83,7 @@ fn figures(pid: u32) -> Vec<(&'static str, Option<u64>)> {
         ("footprint", Footprint::of(pid).map(|of| of.resident)),
         ("heap", Footprint::of(pid).map(|of| of.heap)),
         ("kinds", ResidentMemory::of(pid).map(|of| of.total())),
-        ("arenas", arenas::arena_heaps(pid).map(|of| of.heap_bytes.iter().sum())),
+        ("arenas", resident::arena_heaps(pid).map(|of| of.heap_bytes.iter().sum())),
         ("live blocks", heaps.as_ref().map(|of| of.bytes.live)),
         ("free blocks", heaps.as_ref().map(|of| of.bytes.free)),
     ]

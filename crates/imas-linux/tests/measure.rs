@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use imas_linux::environment::Variables;
 use imas_linux::measure::{RunOutcome, RunRequest};
-use imas_linux::taken::Most;
+use imas_linux::standstill::Most;
 
 // Runs are distinguished by what the process reaped, so no two at once.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());

@@ -3,10 +3,7 @@
 //!
 //! [`trace`] has what needs no process: formats, and the arithmetic of predictions.
 
-pub mod process;
-pub mod range;
 pub mod recording;
 pub mod reliability;
 pub mod replayed;
-pub mod replayer;
 pub mod trace;

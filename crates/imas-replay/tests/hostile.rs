@@ -7,7 +7,7 @@ use std::io::Cursor;
 
 use imas_replay::trace::event::{Event, Function, Position};
 use imas_replay::trace::file::{Trace, TraceHeader, TraceWriter};
-use imas_replay::trace::{program, raw, result};
+use imas_replay::trace::{prediction, program, raw};
 use proptest::prelude::*;
 
 /// A raw file with these words, as it is left by a process that was killed before its first buffer was full.
@@ -228,6 +228,6 @@ proptest! {
 
     #[test]
     fn no_bytes_are_a_result_by_accident(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-        prop_assert!(result::parse(&bytes).is_none());
+        prop_assert!(prediction::parse_result(&bytes).is_none());
     }
 }

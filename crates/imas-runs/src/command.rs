@@ -8,7 +8,7 @@ use anyhow::Result;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::environment::{Injection, Libraries, Mode, Reach, Variables};
 use imas_linux::measure::{RunOutcome, RunRequest};
-use imas_linux::one_cpu::steady_cpu;
+use imas_linux::pace::steady_cpu;
 use imas_linux::program::Command;
 use imas_linux::runtime_start::with_arguments;
 

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use imas_abi::page_kind;
 use imas_core::Sample;
-use imas_core::curve::Curve;
+use imas_core::run::Curve;
 use imas_linux::catalogue::CatalogueCandidate;
-use imas_linux::clock::now_unix_s;
+use imas_linux::host::now_unix_s;
 use imas_linux::ingest::{ExpectedPage, ParsedPage};
 use imas_linux::page::{self, Ticket};
 use imas_linux::program::Command;
-use imas_linux::watcher::Watcher;
+use imas_linux::sampler::Watcher;
 
 use crate::watch;
 

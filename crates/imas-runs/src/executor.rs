@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use imas_core::run::RawRun;
 use imas_linux::measure::RunOutcome;
-use imas_linux::taken::Most;
+use imas_linux::standstill::Most;
 
 use crate::counted::CountedRun;
 use crate::schedule::Step;

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
-use imas_linux::{foreground, sampler};
+use imas_linux::{sampler, start_program};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, getpid, getsid};
 use signal_hook::consts::{
@@ -34,7 +34,7 @@ const OWN: [i32; 13] = [
 /// A signal that comes just before the program starts waits for it.
 const STARTS_WITHIN: Duration = Duration::from_secs(1);
 
-/// While it lives, signals are handed on to the program that [`foreground`] names.
+/// While it lives, signals are handed on to the program that [`imas_linux::start_program`] names.
 #[derive(Debug)]
 pub struct HandingOn {
     handle: Handle,
@@ -86,7 +86,7 @@ fn hand_on(origin: &Origin) {
         }
     };
     let begun = Instant::now();
-    while !foreground::signal(send_to) && begun.elapsed() < STARTS_WITHIN {
+    while !start_program::foreground_signal(send_to) && begun.elapsed() < STARTS_WITHIN {
         std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{Error, ErrorKind, Read, Result, Seek, SeekFrom, Stdout, Write};
 use std::path::{Path, PathBuf};
 
-use imas_linux::lock;
+use imas_linux::files;
 use serde::Serialize;
 
 use crate::packed;
@@ -56,7 +56,7 @@ impl Journal {
     /// When [`Self::open`] would fail, or the file cannot be locked.
     pub fn open_alone(path: &Path) -> Result<Option<Self>> {
         let file = imas_cli::output_file::open_to_append(path)?;
-        if file.metadata()?.is_file() && !lock::take(&file)? {
+        if file.metadata()?.is_file() && !files::lock(&file)? {
             return Ok(None);
         }
         Self::of(file, path).map(Some)

@@ -3,7 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 
-use imas_linux::prefault::{Touch, enough_for, prefault_after_a_while};
+use imas_linux::pace::{Touch, enough_for, prefault_after_a_while};
 
 /// Touching that takes this multiple of its shortest time waits for the host ...
 const TIMES: f64 = 5.0;

@@ -2,8 +2,7 @@
 //! The record of a run: figures from outside, and from inside where its calls were counted.
 
 use imas_core::Sample;
-use imas_core::latency::Latency;
-use imas_core::run::RawRun;
+use imas_core::run::{Latency, RawRun};
 use imas_core::sample::is_crash_signal;
 use imas_linux::measure::RunOutcome;
 

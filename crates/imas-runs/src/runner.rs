@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use imas_core::candidate::SYSTEM;
 use imas_core::output_check::OutputJudgement;
-use imas_core::raw_runs::dropped::NotRun;
-use imas_core::raw_runs::outputs::{OTHER_OUTPUT, OutputVaries};
+use imas_core::raw_runs::data::NotRun;
+use imas_core::raw_runs::{OTHER_OUTPUT, OutputVaries};
 use imas_core::run::RunKind;
 use imas_core::sample::is_crash_signal;
-use imas_linux::clock::now_unix_s;
+use imas_linux::host::now_unix_s;
 
 use crate::executor::{Execution, Executor};
 use crate::interruption::Interruption;

@@ -5,12 +5,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use imas_core::candidate::SYSTEM;
-use imas_core::excess;
-use imas_core::hang::hang_threshold_s;
+use imas_core::hang::{self, hang_threshold_s};
 use imas_core::output_check::OutputCheck;
-use imas_core::raw_runs::outputs::OTHER_OUTPUT;
+use imas_core::raw_runs::OTHER_OUTPUT;
 use imas_core::run::RawRun;
-use imas_linux::taken::Most;
+use imas_linux::standstill::Most;
 
 use crate::executor::{Execution, RunLimits};
 use crate::prefault::Prefault;
@@ -99,10 +98,10 @@ impl Subject {
         // itself.
         let still = self.slowest_s.filter(|_| self.watches_standstill && candidate != SYSTEM);
         let still = still.map(|slowest_s| Duration::from_secs_f64(hang_threshold_s(slowest_s)));
-        let most = self.most.filter(|_| still.is_some()).map(|most| Most {
-            cpu_s: excess::cpu_limit_s(most.cpu_s),
-            bytes: excess::bytes_limit(most.bytes),
-        });
+        let most = self
+            .most
+            .filter(|_| still.is_some())
+            .map(|most| Most { cpu_s: hang::cpu_limit_s(most.cpu_s), bytes: hang::bytes_limit(most.bytes) });
         RunLimits { timeout, still, most, prefault_bytes: self.prefault.bytes() }
     }
 

@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use imas_core::curve::{Curve, MemorySnapshot, evenly};
-use imas_linux::clock::now_unix_s;
-use imas_linux::footprint::Footprint;
+use imas_core::run::{Curve, MemorySnapshot, evenly};
+use imas_linux::host::now_unix_s;
 use imas_linux::ingest::{ExpectedPage, ParsedPage};
-use imas_linux::watcher::Watcher;
+use imas_linux::resident::Footprint;
+use imas_linux::sampler::Watcher;
 use imas_linux::{page, process};
 use nix::time::{ClockId, clock_gettime};
 

@@ -12,7 +12,7 @@ use imas_core::raw_runs::data;
 use imas_core::run::RawRun;
 use imas_core::server_run::{Failure, ServerRun, Stage};
 use imas_linux::measure::RunOutcome;
-use imas_linux::prefault::enough_for;
+use imas_linux::pace::enough_for;
 use imas_linux::sampler::Resident;
 use imas_runs::executor::{Execution, Executor, RunLimits};
 use imas_runs::interruption::Interruption;

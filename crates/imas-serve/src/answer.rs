@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Answers with the headers that every one of them has.
 
-use axum::extract::Request;
+use std::sync::LazyLock;
+
+use axum::extract::{Path, Request};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use imas_report::page;
 use sha2::{Digest, Sha256};
 
 /// What the pages may load: our own style, script and data, and nothing else.
@@ -49,8 +52,56 @@ pub(crate) fn tagged(headers: &HeaderMap, kind: &'static str, body: String) -> R
 }
 
 /// Weak, because the same answer is sent packed and unpacked.
-pub(crate) fn tag(body: &[u8]) -> String {
+fn tag(body: &[u8]) -> String {
     let hash = Sha256::digest(body);
     let digits: String = hash.iter().take(12).map(|byte| format!("{byte:02x}")).collect();
     format!("W/\"{digits}\"")
+}
+
+// Style and scripts. Their addresses contain a hash, so that a browser keeps them and never mixes versions.
+
+const LIVE: &str = include_str!("assets/live.js");
+
+/// A file.
+struct Asset {
+    name: String,
+    kind: &'static str,
+    text: String,
+}
+
+impl Asset {
+    fn new(name: &str, ending: &str, kind: &'static str, text: String) -> Self {
+        let digits: String = tag(text.as_bytes()).chars().filter(char::is_ascii_hexdigit).take(12).collect();
+        Self { name: format!("{name}-{digits}.{ending}"), kind, text }
+    }
+}
+
+static ASSETS: LazyLock<[Asset; 3]> = LazyLock::new(|| {
+    const SCRIPT: &str = "text/javascript; charset=utf-8";
+    [
+        Asset::new("style", "css", "text/css; charset=utf-8", page::stylesheet()),
+        Asset::new("page", "js", SCRIPT, page::script().to_owned()),
+        Asset::new("live", "js", SCRIPT, LIVE.to_owned()),
+    ]
+});
+
+/// Address of the style.
+pub(super) fn style() -> String {
+    format!("/static/{}", ASSETS[0].name)
+}
+
+/// Addresses of the scripts.
+pub(super) fn scripts() -> Vec<String> {
+    ASSETS[1..].iter().map(|asset| format!("/static/{}", asset.name)).collect()
+}
+
+/// `/static/NAME`
+pub(super) async fn asset(Path(name): Path<String>, headers: HeaderMap) -> Response {
+    match ASSETS.iter().find(|asset| asset.name == name) {
+        Some(asset) => {
+            let forever = [(header::CACHE_CONTROL, "private, max-age=31536000, immutable")];
+            (forever, tagged(&headers, asset.kind, asset.text.clone())).into_response()
+        }
+        None => StatusCode::NOT_FOUND.into_response(),
+    }
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Parser, ValueHint};
 use imas_engine::flags::Places;
 
-use crate::address::Address;
+use crate::connections::Address;
 
 /// Shows in a browser what IMAS knows, and gives it to Prometheus. Reads only.
 ///

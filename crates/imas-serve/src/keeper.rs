@@ -6,23 +6,28 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::Context as _;
 use imas_core::decision::Conditions;
 use imas_engine::context::Context;
 use imas_engine::daemon_status::{self, DaemonStatus};
+use imas_engine::flags::Places;
+use imas_engine::live::ProcessObserver;
 use imas_engine::live::followed_store::{self, FollowedStore, ProgramCache};
+use imas_engine::live::snapshot::LiveSnapshot;
 use imas_engine::program_view::ProgramView;
 use imas_linux::catalogue::CatalogueCandidate;
-use imas_linux::clock::now_unix_s;
+use imas_linux::host::now_unix_s;
+use imas_report::html::ProgramSection;
+use imas_store::daemon::Disabled;
 use imas_store::samples::StoredProgram;
 use imas_store::{RowId, Store};
-use tokio::sync::watch;
+use serde::Serialize;
+use tokio::sync::{Semaphore, watch};
 
 use crate::line::ProgramLine;
-use crate::served_state::{DaemonFacts, ServedProgram, ServedState, StoreFacts};
 
 /// How often it is looked whether anything has changed.
 const LOOK: Duration = Duration::from_secs(1);
@@ -44,7 +49,7 @@ impl Keeper {
     /// Begins to keep the state.
     ///
     /// `checking` is the same installation, for the thread that finds out which candidates can be used.
-    pub(crate) fn start(context: Context, checking: Context, run_dir: &Path) -> Result<Self> {
+    pub(crate) fn start(context: Context, checking: Context, run_dir: &Path) -> anyhow::Result<Self> {
         let (sender, known) = watch::channel(None);
         let usable = check_usable(checking)?;
         let of_reader = usable.clone();
@@ -80,7 +85,7 @@ impl Keeper {
 
 /// Finds out again and again which candidates can be used. Until the first answer, those that were built
 /// count as usable.
-fn check_usable(context: Context) -> Result<watch::Receiver<Usable>> {
+fn check_usable(context: Context) -> anyhow::Result<watch::Receiver<Usable>> {
     let built = |candidate: &CatalogueCandidate| {
         let is_there = candidate.library.as_ref().is_none_or(|library| library.is_file());
         (candidate.name.clone(), is_there && imas_linux::catalogue::withheld(candidate).is_none())
@@ -149,7 +154,7 @@ impl Reader {
         }
         // imasd decides by the machine alone, whatever group we are in.
         let conditions = match self.context.of_the_system {
-            true => imas_linux::conditions::now().unwrap_or_default(),
+            true => imas_linux::host::conditions().unwrap_or_default(),
             false => imas_engine::decide::conditions().unwrap_or_default(),
         };
         if is_due || store_changed {
@@ -178,7 +183,7 @@ impl Reader {
         }
     }
 
-    fn read_programs(&mut self, conditions: &Conditions) -> Result<()> {
+    fn read_programs(&mut self, conditions: &Conditions) -> anyhow::Result<()> {
         // Also without a store, or every look would count as due.
         let usable = Arc::clone(&self.usable.borrow_and_update());
         let Some(store) = self.store.store() else {
@@ -211,7 +216,11 @@ pub(crate) fn is_usable(usable: &HashMap<String, bool>, candidate: &CatalogueCan
 }
 
 /// A program as it is kept: without the histograms of its trials.
-fn served(store: &Store, mut state: ProgramView, conditions: &Conditions) -> Result<Arc<ServedProgram>> {
+fn served(
+    store: &Store,
+    mut state: ProgramView,
+    conditions: &Conditions,
+) -> anyhow::Result<Arc<ServedProgram>> {
     let decided_unix_s = store.latest(state.known.program.id)?.map(|decided| decided.at_s);
     let line = ProgramLine::of(&state, conditions, decided_unix_s);
     for record in &mut state.known.records {
@@ -277,4 +286,174 @@ fn is_other(before: &DaemonFacts, now: &DaemonFacts) -> bool {
         (status, facts.ineffective.clone())
     };
     without_looks(before) != without_looks(now)
+}
+
+/// Time to wait for the first state: that of a large store takes its time.
+const FIRST_STATE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Number of pages that may listen for changes.
+const LISTENERS: usize = 32;
+
+/// What all requests share.
+pub(super) struct Shared {
+    pub(super) keeper: Keeper,
+    /// The installation, for what a request computes itself.
+    pub(super) context: Mutex<Context>,
+    pub(super) live: Live,
+    pub(super) suite: Suite,
+    pub(super) listeners: Arc<Semaphore>,
+}
+
+impl Shared {
+    pub(super) fn new(keeper: Keeper, context: Context, live: Live, suite: Suite) -> Self {
+        Self {
+            keeper,
+            context: Mutex::new(context),
+            live,
+            suite,
+            listeners: Arc::new(Semaphore::new(LISTENERS)),
+        }
+    }
+
+    /// The newest state; None if the first one takes too long.
+    pub(super) async fn known(&self) -> Option<Arc<ServedState>> {
+        tokio::time::timeout(FIRST_STATE_TIMEOUT, self.keeper.known()).await.ok().flatten()
+    }
+}
+
+/// A look that is younger is shown again.
+const YOUNG: Duration = Duration::from_secs(2);
+
+/// Looks at the processes.
+pub(super) struct Live(Mutex<Looks>);
+
+struct Looks {
+    observer: ProcessObserver,
+    last: Option<(Instant, Arc<LiveSnapshot>)>,
+}
+
+impl Live {
+    /// Live data at which nobody has looked yet.
+    pub(super) fn new(places: &Places, run_dir: &Path) -> anyhow::Result<Self> {
+        let observer = ProcessObserver::beside(places, run_dir)?;
+        Ok(Self(Mutex::new(Looks { observer, last: None })))
+    }
+
+    /// The processes as they are now, or were two seconds ago.
+    pub(super) fn now(&self) -> anyhow::Result<Arc<LiveSnapshot>> {
+        let mut looks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((at, last)) = &looks.last
+            && at.elapsed() < YOUNG
+        {
+            return Ok(Arc::clone(last));
+        }
+        let look = Arc::new(looks.observer.look()?);
+        looks.last = Some((Instant::now(), Arc::clone(&look)));
+        Ok(look)
+    }
+}
+
+/// Where the runs are installed, below the folder of the libraries.
+const PLACE: &str = "results/suite.jsonl.gz";
+
+/// The runs, read when they are first asked for.
+#[derive(Debug)]
+pub(super) struct Suite {
+    file: Option<PathBuf>,
+    programs: OnceLock<Result<BTreeMap<String, ProgramSection>, String>>,
+}
+
+impl Suite {
+    /// The suite of the file that was named, else of the installed file.
+    pub(super) fn new(named: Option<PathBuf>, lib_dir: &Path) -> Self {
+        let installed = || Some(lib_dir.join(PLACE)).filter(|file| file.is_file());
+        Self { file: named.or_else(installed), programs: OnceLock::new() }
+    }
+
+    /// Whether there is anything to show.
+    pub(super) fn is_there(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// The programs by name, or why they cannot be read; None without a file.
+    pub(super) fn programs(&self) -> Option<Result<&BTreeMap<String, ProgramSection>, &str>> {
+        let file = self.file.as_ref()?;
+        let read = self.programs.get_or_init(|| read(file).map_err(|error| format!("{error:#}")));
+        Some(read.as_ref().map_err(String::as_str))
+    }
+}
+
+fn read(file: &Path) -> anyhow::Result<BTreeMap<String, ProgramSection>> {
+    let data = imas_runs::data::read_data(&[file.to_owned()])?;
+    let mut names: Vec<&str> = data.runs.iter().map(|run| run.program.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    Ok(names
+        .into_iter()
+        .map(|name| (name.to_owned(), imas_engine::section::runs_section(&data, name)))
+        .collect())
+}
+
+/// The whole state. It is never changed: the next look makes another one.
+#[derive(Debug)]
+pub(super) struct ServedState {
+    /// Number of the state. It grows when anything that is shown has changed.
+    pub(super) generation: u64,
+    /// When this state was made, Unix time in seconds.
+    pub(super) made_unix_s: f64,
+    /// Programs in the order in which they became known.
+    pub(super) programs: Vec<Arc<ServedProgram>>,
+    pub(super) store: StoreFacts,
+    pub(super) daemon: DaemonFacts,
+    pub(super) conditions: Conditions,
+}
+
+/// A program.
+#[derive(Debug)]
+pub(super) struct ServedProgram {
+    pub(super) line: ProgramLine,
+    /// What is known of the program, without the histograms of its trials.
+    pub(super) state: ProgramView,
+}
+
+/// The store.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub(super) struct StoreFacts {
+    pub(super) path: String,
+    /// Size of the store's files in bytes.
+    pub(super) bytes: u64,
+    /// Why the store cannot be read.
+    pub(super) obstacle: Option<String>,
+    /// Allocators that are given to nobody.
+    pub(super) disabled: Vec<Disabled>,
+    /// Trials on offer, processes whose pages are not processed, pages that wait to be collected.
+    pub(super) queue: [usize; 3],
+}
+
+/// imasd.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub(super) struct DaemonFacts {
+    /// Status of imasd; None if imasd does not run.
+    pub(super) status: Option<DaemonStatus>,
+    /// Why no program goes by what imasd has published.
+    pub(super) ineffective: Option<String>,
+    /// CPU seconds that imasd has used.
+    pub(super) cpu_s: Option<f64>,
+    /// Resident memory of imasd in bytes.
+    pub(super) resident_bytes: Option<u64>,
+}
+
+impl ServedState {
+    /// The program of that number.
+    pub(super) fn program(&self, id: RowId) -> Option<&Arc<ServedProgram>> {
+        self.programs.iter().find(|program| program.line.id == id)
+    }
+
+    /// Programs to which the policy has given another allocator than `system`.
+    pub(super) fn served(&self) -> impl Iterator<Item = &ProgramLine> {
+        self.lines().filter(|line| line.candidate != imas_core::SYSTEM)
+    }
+
+    pub(super) fn lines(&self) -> impl Iterator<Item = &ProgramLine> {
+        self.programs.iter().map(|program| &program.line)
+    }
 }

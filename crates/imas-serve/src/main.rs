@@ -6,30 +6,19 @@
 //!                                       |                                               ^
 //!                                       +--> metrics, events                   answer, admission, connections
 //! ```
-//! Running processes are looked at when they are asked for ([`live`]). The keeper has a thread of its own;
+//! Running processes are looked at when they are asked for ([`keeper`]). The keeper has a thread of its own;
 //! requests are served by one more, and compute what they need beside it.
 
-mod address;
 mod admission;
 mod answer;
-mod assets;
 mod cli;
 mod connections;
-mod events;
 mod keeper;
 mod line;
 mod listing;
-mod live;
 mod metrics;
 mod pages;
-mod peer;
-mod peer_lookup;
-mod served_state;
-mod shared;
 mod site;
-mod socket_owner;
-mod suite_runs;
-mod token;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -47,10 +36,8 @@ use crate::admission::Admission;
 use crate::cli::Options;
 use crate::connections::Listener;
 use crate::keeper::Keeper;
-use crate::live::Live;
-use crate::shared::Shared;
-use crate::suite_runs::Suite;
-use crate::token::Token;
+use admission::Token;
+use keeper::{Live, Shared, Suite};
 
 fn main() -> ExitCode {
     let read = || flags::read(|options: &mut Options| &mut options.places);

@@ -4,9 +4,6 @@
 //! The number of time series is bounded: the programs that gain most have their own, all others together are
 //! the program `other`.
 
-mod fleet;
-
-use imas_linux::index::ServiceUnit;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -15,8 +12,11 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use imas_core::printable;
+use imas_engine::daemon_status::FleetState;
 use imas_engine::live::snapshot::LiveSnapshot;
-use imas_linux::clock::now_unix_s;
+use imas_exchange::AgentRecord;
+use imas_linux::host::now_unix_s;
+use imas_linux::index::ServiceUnit;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -24,10 +24,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::answer;
-use crate::keeper;
+use crate::keeper::{self, ServedState, Shared};
 use crate::line::{Gain, ProgramLine};
-use crate::served_state::ServedState;
-use crate::shared::Shared;
 
 const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// Number of programs with time series of their own.
@@ -184,7 +182,7 @@ fn of_daemon(registry: &mut Registry, known: &ServedState) {
     }
     registry.register("daemon_events", "What imasd has counted since its start", family);
     if let Some(state) = &status.fleet {
-        fleet::register(registry, state);
+        register_fleet(registry, state);
     }
     // No state is made for these alone: those of the state may be minutes old.
     if let Some((cpu_s, bytes)) = keeper::cost(status) {
@@ -294,4 +292,77 @@ fn of_ourselves(registry: &mut Registry) {
     total(registry, "serve_cpu", "CPU time of imas serve", Some(Unit::Seconds), seconds);
     let bytes = (stat.rss * procfs::page_size()) as f64;
     single(registry, [("serve_resident_bytes", "Resident memory of imas serve", bytes)]);
+}
+
+/// Registers the figures of the fleet that imasd takes part in.
+fn register_fleet(registry: &mut Registry, fleet: &FleetState) {
+    let help = "Messages in the store that cannot be written into the exchange folder";
+    let values = [
+        ("fleet_connected", "1 if the agent of the fleet is connected", flag(fleet.connected)),
+        ("fleet_outbox_messages", "Messages that wait for the agent", fleet.waiting as f64),
+        ("fleet_outbox_bytes", "Bytes of them", fleet.waiting_bytes as f64),
+        ("fleet_unwritten_messages", help, fleet.unwritten as f64),
+        ("fleet_wanted_programs", "Programs of which statistics are wanted", fleet.wanted as f64),
+    ];
+    single(registry, values);
+    let Some(agent) = fleet.agent_record() else { return };
+    if let Some(since) = agent.connected_since_unix_s.filter(|_| fleet.connected) {
+        let help = "When the agent's connection was made, Unix time";
+        single(registry, [("fleet_connected_since_seconds", help, since as f64)]);
+    }
+    let family = Family::<Labels, Counter>::default();
+    for (event, count) in counts(&agent) {
+        family.get_or_create(&vec![("event", event.to_owned())]).inc_by(count);
+    }
+    registry.register("fleet_agent_events", "What the agent has counted since its start", family);
+}
+
+fn counts(agent: &AgentRecord) -> [(&'static str, u64); 11] {
+    [
+        ("connections", agent.connections),
+        ("published", agent.published),
+        ("acknowledged", agent.acknowledged),
+        ("duplicates", agent.duplicates),
+        ("refused", agent.refused),
+        ("received", agent.received),
+        ("forgotten", agent.forgotten),
+        ("folded", agent.folded),
+        ("conflicts", agent.conflicts),
+        ("rejected", agent.rejected),
+        ("excessive", agent.excessive),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_agents_counts_are_there_only_with_an_agent() {
+        let text = |fleet: &FleetState| {
+            let mut registry = Registry::with_prefix("imas");
+            register_fleet(&mut registry, fleet);
+            let mut text = String::new();
+            prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+            text
+        };
+        let agent = serde_json::json!({"connected_since_unix_s": 60, "conflicts": 4, "excessive": 7});
+        let agent = agent.as_object().cloned();
+        let fleet = FleetState { waiting: 3, connected: true, agent, ..FleetState::default() };
+        let with = text(&fleet);
+        for line in [
+            "imas_fleet_connected 1.0",
+            "imas_fleet_outbox_messages 3.0",
+            "imas_fleet_connected_since_seconds 60.0",
+            "imas_fleet_agent_events_total{event=\"conflicts\"} 4",
+            "imas_fleet_agent_events_total{event=\"excessive\"} 7",
+        ] {
+            assert!(with.lines().any(|one| one == line), "{line}: {with}");
+        }
+        let without = text(&FleetState { connected: false, agent: None, ..fleet });
+        assert!(
+            without.contains("imas_fleet_connected 0.0") && !without.contains("agent_events"),
+            "{without}"
+        );
+    }
 }

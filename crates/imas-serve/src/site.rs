@@ -2,23 +2,27 @@
 //! The addresses, and what each answers.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
 use axum::{Router, middleware};
 use imas_core::printable;
 use imas_report::page::{ResultPage, Site, SiteLink};
 use serde_json::json;
+use tokio_stream::StreamExt;
+use tokio_stream::wrappers::WatchStream;
 use tower_http::compression::CompressionLayer;
 
 use crate::admission::{Admission, admit};
+use crate::keeper::{ServedState, Shared};
 use crate::pages::{Answer, Failure, PAGES, View};
-use crate::served_state::ServedState;
-use crate::shared::Shared;
-use crate::{answer, assets, events, metrics};
+use crate::{answer, metrics};
 
 const HTML: &str = "text/html; charset=utf-8";
 const JSON: &str = "application/json";
@@ -36,8 +40,8 @@ fn site(shared: &Shared, path: &str, known: Option<&ServedState>) -> Site {
     Site {
         name: "IMAS".to_owned(),
         links: pages.into_iter().filter(|page| page.2).map(link).collect(),
-        style: assets::style(),
-        scripts: assets::scripts(),
+        style: answer::style(),
+        scripts: answer::scripts(),
         footer: format!("{store} Only shown here, never changed: 'imas --help' has the commands."),
     }
 }
@@ -48,9 +52,9 @@ pub(crate) fn router(shared: Arc<Shared>, admission: Arc<Admission>) -> Router {
         router.route(path, page(path, view)).route(api, data(view))
     });
     router
-        .route("/events", get(events::get))
+        .route("/events", get(events))
         .route("/metrics", get(metrics::get))
-        .route("/static/{name}", get(assets::get))
+        .route("/static/{name}", get(answer::asset))
         .route("/favicon.ico", get(async || StatusCode::NO_CONTENT))
         .fallback(async || (StatusCode::NOT_FOUND, "there is no such page; the first one is /\n"))
         .with_state(shared)
@@ -121,4 +125,23 @@ impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         (self.code, format!("{}\n", self.why)).into_response()
     }
+}
+
+/// Time between two signs of life, by which a connection whose client is gone is noticed.
+const BEAT: Duration = Duration::from_secs(15);
+
+/// `/events`
+pub(super) async fn events(State(shared): State<Arc<Shared>>) -> Response {
+    let Ok(place) = Arc::clone(&shared.listeners).try_acquire_owned() else {
+        return (StatusCode::SERVICE_UNAVAILABLE, "too many pages listen for changes\n").into_response();
+    };
+    let changes = WatchStream::new(shared.keeper.subscribe()).map(move |known| {
+        let _held = &place; // until the stream ends
+        let generation = known.as_ref().map_or(0, |known| known.generation);
+        let data = serde_json::json!({ "generation": generation });
+        Ok::<_, Infallible>(
+            Event::default().event("changed").id(generation.to_string()).data(data.to_string()),
+        )
+    });
+    Sse::new(changes).keep_alive(KeepAlive::new().interval(BEAT)).into_response()
 }

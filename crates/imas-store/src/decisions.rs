@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Stored decisions: time, candidate and reason.
 
+use std::collections::BTreeMap;
+
+use rusqlite::types::Value;
 use rusqlite::{Row, params};
 use serde::Serialize;
 
@@ -154,6 +157,111 @@ fn decided_of(row: &Row<'_>) -> rusqlite::Result<Decided> {
     })
 }
 
+impl Store {
+    /// Pins a program to a candidate, in place of an earlier pin.
+    ///
+    /// # Errors
+    /// When SQLite returns an error.
+    pub fn pin(&self, program: RowId, candidate: &str, at_s: f64) -> Result<(), StoreError> {
+        let sql = "INSERT INTO pin (program, candidate, at_s) VALUES (?1, ?2, ?3)
+                   ON CONFLICT (program) DO UPDATE SET candidate = ?2, at_s = ?3";
+        self.run(sql, params![program, candidate, at_s]).map(drop)
+    }
+
+    /// Removes the pin. Returns whether there was one.
+    ///
+    /// # Errors
+    /// When SQLite returns an error.
+    pub fn unpin(&self, program: RowId) -> Result<bool, StoreError> {
+        Ok(self.run("DELETE FROM pin WHERE program = ?1", [program])? > 0)
+    }
+
+    /// The candidate a program is pinned to.
+    ///
+    /// # Errors
+    /// When SQLite returns an error.
+    pub fn pinned(&self, program: RowId) -> Result<Option<String>, StoreError> {
+        self.row("SELECT candidate FROM pin WHERE program = ?1", [program], |row| row.get(0))
+    }
+
+    /// Excludes an executable or script. Returns whether it was not excluded before.
+    ///
+    /// # Errors
+    /// When SQLite returns an error.
+    pub fn exclude(&self, path: &str, at_s: f64) -> Result<bool, StoreError> {
+        let sql = "INSERT INTO exclusion (path, at_s) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
+        Ok(self.run(sql, params![path, at_s])? > 0)
+    }
+
+    /// Removes an exclusion. Returns whether there was one.
+    ///
+    /// # Errors
+    /// When SQLite returns an error.
+    pub fn include(&self, path: &str) -> Result<bool, StoreError> {
+        Ok(self.run("DELETE FROM exclusion WHERE path = ?1", [path])? > 0)
+    }
+
+    /// All excluded paths in alphabetical order.
+    ///
+    /// # Errors
+    /// When SQLite returns an error.
+    pub fn exclusions(&self) -> Result<Vec<String>, StoreError> {
+        self.rows("SELECT path FROM exclusion ORDER BY path", [], |row| row.get(0))
+    }
+
+    /// Whether the executable or the script is excluded.
+    ///
+    /// # Errors
+    /// When SQLite returns an error.
+    pub fn is_excluded(&self, path: &str, detail: &str) -> Result<bool, StoreError> {
+        let sql = "SELECT 1 FROM exclusion WHERE path = ?1 OR (path = ?2 AND ?2 <> '')";
+        Ok(self.row(sql, [path, detail], |_| Ok(()))?.is_some())
+    }
+
+    /// Ends the quarantine of a candidate for a program: crashes up to this time no longer count.
+    ///
+    /// # Errors
+    /// When SQLite returns an error.
+    pub fn unblock(&self, program: RowId, candidate: &str, at_s: f64) -> Result<(), StoreError> {
+        let sql = "INSERT INTO lift (program, candidate, at_s) VALUES (?1, ?2, ?3)
+                   ON CONFLICT (program, candidate) DO UPDATE SET at_s = ?3";
+        self.run(sql, params![program, candidate, at_s]).map(drop)
+    }
+
+    /// For each candidate, the time up to which its crashes are cleared, Unix time.
+    ///
+    /// # Errors
+    /// When SQLite returns an error.
+    pub fn unblocked(&self, program: RowId) -> Result<BTreeMap<String, f64>, StoreError> {
+        let sql = "SELECT candidate, at_s FROM lift WHERE program = ?1";
+        Ok(self.rows(sql, [program], |row| Ok((row.get(0)?, row.get(1)?)))?.into_iter().collect())
+    }
+}
+
+/// What is stored about a program, in a few numbers: two equal ones mean that nothing was added or removed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ProgramRevision(Vec<Value>);
+
+impl Store {
+    /// The revision of a program now.
+    ///
+    /// # Errors
+    /// When SQLite returns an error.
+    pub fn revision(&self, program: RowId) -> Result<ProgramRevision, StoreError> {
+        const SQL: &str = "SELECT (SELECT count(*) FROM trial WHERE program = ?1),
+            (SELECT coalesce(max(id), 0) FROM trial WHERE program = ?1),
+            (SELECT coalesce(max(id), 0) FROM decision WHERE program = ?1),
+            (SELECT candidate FROM pin WHERE program = ?1),
+            (SELECT coalesce(max(at_s), 0.0) FROM lift WHERE program = ?1),
+            (SELECT count(*) FROM exclusion), (SELECT count(*) FROM disabled),
+            (SELECT count(*) FROM life_window WHERE program = ?1)";
+        let mut statement = self.connection().prepare_cached(SQL)?;
+        let columns = statement.column_count();
+        let values = statement.query_row([program], |row| (0..columns).map(|at| row.get(at)).collect())?;
+        Ok(ProgramRevision(values))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -234,5 +342,56 @@ mod tests {
         let ends = [kept.first(), kept.last()].map(|decided| decided.unwrap().candidate.clone());
         assert_eq!((kept.len(), ends), (1000, ["1049".to_owned(), "50".to_owned()]));
         assert_eq!(store.decisions(other, 9).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_pin_is_replaced_and_removed() {
+        let (_folder, store) = temporary();
+        let program = store.program("/bin/x", "").unwrap().id;
+        store.pin(program, "a", 1.0).unwrap();
+        store.pin(program, "b", 2.0).unwrap();
+        assert_eq!(store.pinned(program).unwrap().as_deref(), Some("b"));
+        assert!(store.unpin(program).unwrap());
+        assert!(!store.unpin(program).unwrap());
+    }
+
+    #[test]
+    fn executables_and_scripts_can_be_excluded() {
+        let (_folder, store) = temporary();
+        assert!(store.exclude("/a.py", 1.0).unwrap());
+        assert!(!store.exclude("/a.py", 1.0).unwrap());
+        assert!(store.is_excluded("/bin/python", "/a.py").unwrap());
+        assert!(!store.is_excluded("/bin/python", "").unwrap());
+        assert_eq!(store.exclusions().unwrap(), ["/a.py"]);
+        assert!(store.include("/a.py").unwrap());
+        assert!(!store.is_excluded("/bin/python", "/a.py").unwrap());
+    }
+
+    #[test]
+    fn a_repeated_unblock_has_a_new_date() {
+        let (_folder, store) = temporary();
+        let program = store.program("/bin/x", "").unwrap().id;
+        store.unblock(program, "a", 1.0).unwrap();
+        store.unblock(program, "a", 5.0).unwrap();
+        assert_eq!(store.unblocked(program).unwrap()["a"], 5.0);
+    }
+
+    #[test]
+    fn every_change_of_a_program_changes_its_revision() {
+        let (_folder, store) = temporary();
+        let [one, other] = ["/bin/a", "/bin/b"].map(|path| store.program(path, "").unwrap().id);
+        let untouched = store.revision(other).unwrap();
+        let mut seen = vec![store.revision(one).unwrap()];
+        store.pin(one, "jemalloc", 1.0).unwrap();
+        seen.push(store.revision(one).unwrap());
+        store.pin(one, "mimalloc", 2.0).unwrap();
+        seen.push(store.revision(one).unwrap());
+        store.unblock(one, "jemalloc", 3.0).unwrap();
+        seen.push(store.revision(one).unwrap());
+        assert_eq!(store.revision(other).unwrap(), untouched);
+        store.exclude("/bin/a", 4.0).unwrap();
+        seen.push(store.revision(one).unwrap());
+        assert!(seen.windows(2).all(|pair| pair[0] != pair[1]), "{seen:?}");
+        assert_eq!(store.revision(one).unwrap(), seen[4]);
     }
 }

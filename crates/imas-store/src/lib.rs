@@ -8,15 +8,11 @@
 
 pub mod daemon;
 pub mod decisions;
-pub mod domain;
 pub mod fleet;
 pub mod lives;
 pub mod memory;
-pub mod overrides;
-pub mod revision;
 pub mod samples;
 mod schema;
-mod view;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -109,7 +105,7 @@ impl Store {
     /// # Errors
     /// When there is none or it cannot be read.
     pub fn open_read_only(path: &Path) -> Result<Self, StoreError> {
-        let connection = view::reader(path)?;
+        let connection = schema::reader(path)?;
         // A file without a version is empty or belongs to another program.
         match schema::is_current(&connection)? {
             true => Ok(Self { connection, set_aside: None }),

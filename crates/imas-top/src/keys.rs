@@ -7,16 +7,15 @@ use imas_engine::live::snapshot::{LiveProcess, ProcessState};
 use imas_linux::index::ServiceUnit;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use crate::app::{App, Input, Mode};
+use crate::app::{App, ImasCall, Input, Mode};
 use crate::column::Column;
-use crate::command::ImasCall;
 use crate::words;
 
 /// Lines that a page key moves.
 const PAGE: isize = 10;
 
 /// What `?` shows.
-pub(crate) const HELP: &str = "\
+const HELP: &str = "\
 up, down, j, k, PgUp, PgDn, Home, End   select a process
 s, S          sort by the next, the last column; r the other way round
 f             show only processes that contain a text; Esc all again

@@ -1,20 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The loop: look, draw, wait for keys.
 
+use std::io::{IsTerminal, Stdin, stdin, stdout};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use clap::ValueEnum as _;
+use imas_cli::format::counted;
+use imas_cli::message::{self, Hinted};
+use imas_cli::{output, table};
 use imas_engine::live::ProcessObserver;
+use imas_engine::live::snapshot::LiveSnapshot;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use crate::app::App;
+use crate::app::{self, App, Running};
 use crate::cli::Cli;
-use crate::command::{self, Running};
+use crate::column::{Column, Listing};
 use crate::keys;
-use crate::listing::Listing;
-use crate::page;
-use crate::terminal::{Screen, Waited};
-use crate::theme::Theme;
+use crate::page::{self, Theme};
 
 /// How often it is looked whether a command in the background has ended.
 const ASK: Duration = Duration::from_millis(100);
@@ -112,7 +122,7 @@ impl Live {
                 Some(_) => "the last command has not ended yet".to_owned(),
                 None => format!("runs: {}", calls[0].text()),
             };
-            self.running.get_or_insert_with(|| Running::start(command::imas(), calls));
+            self.running.get_or_insert_with(|| Running::start(app::imas(), calls));
         }
         Ok(())
     }
@@ -126,4 +136,120 @@ impl Live {
             self.next_look = Instant::now();
         }
     }
+}
+
+/// The terminal while the page is on it. Dropping it gives the terminal back.
+#[derive(Debug)]
+pub(super) struct Screen {
+    pub(super) terminal: DefaultTerminal,
+    input: Stdin,
+    is_ended: Arc<AtomicBool>,
+}
+
+/// What waiting brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Waited {
+    /// Keys, or another size, or a signal.
+    Something,
+    /// The time is over.
+    Nothing,
+    /// The terminal is gone, or a signal asks to end.
+    End,
+}
+
+impl Screen {
+    /// Takes the terminal over.
+    ///
+    /// # Errors
+    /// When standard input or output is no terminal, or one that cannot be steered.
+    pub(super) fn take() -> Result<Self> {
+        check()?;
+        let is_ended = Arc::new(AtomicBool::new(false));
+        for signal in [SIGTERM, SIGHUP, SIGINT] {
+            signal_hook::flag::register(signal, Arc::clone(&is_ended)).context("signals")?;
+        }
+        let terminal = ratatui::try_init().context("the terminal cannot be steered")?;
+        Ok(Self { terminal, input: stdin(), is_ended })
+    }
+
+    /// Waits for input, at most this long. The descriptor is watched here: the library would turn in circles
+    /// on a terminal that is gone.
+    fn wait(&self, most: Duration) -> Waited {
+        if self.is_ended.load(Ordering::Relaxed) {
+            return Waited::End;
+        }
+        let mut fds = [PollFd::new(self.input.as_fd(), PollFlags::POLLIN)];
+        let timeout = PollTimeout::try_from(most).unwrap_or(PollTimeout::MAX);
+        let gone = PollFlags::POLLHUP | PollFlags::POLLERR | PollFlags::POLLNVAL;
+        let waited = poll(&mut fds, timeout);
+        let events = fds[0].revents().unwrap_or(PollFlags::empty());
+        match waited {
+            _ if self.is_ended.load(Ordering::Relaxed) || events.intersects(gone) => Waited::End,
+            Ok(0) => Waited::Nothing,
+            Ok(_) | Err(Errno::EINTR) => Waited::Something,
+            Err(_) => Waited::End,
+        }
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // A terminal that is gone cannot be given back, and needs not.
+        let _ = ratatui::try_restore();
+    }
+}
+
+fn check() -> Result<()> {
+    const HINT: &str = "'imas top --once' prints the table once, 'imas top --once --json' is for scripts";
+    let no = |what: &str| Err(Hinted::error(format!("top: {what}"), HINT));
+    if !stdout().is_terminal() {
+        return no("standard output is no terminal");
+    }
+    if !stdin().is_terminal() {
+        return no("standard input is no terminal");
+    }
+    match std::env::var("TERM").as_deref() {
+        Err(_) | Ok("" | "dumb") => no("this terminal cannot be steered (TERM)"),
+        Ok(_) => Ok(()),
+    }
+}
+
+/// CPU time is measured over at most this time.
+const MOST: Duration = Duration::from_secs(1);
+
+/// Looks twice, because a share of CPU needs two looks, and prints.
+pub(super) fn print_once(
+    observer: &mut ProcessObserver,
+    listing: &Listing,
+    interval: Duration,
+    is_json: bool,
+) -> Result<()> {
+    observer.look()?;
+    std::thread::sleep(interval.min(MOST));
+    let look = observer.look()?;
+    look.problems.iter().for_each(|problem| message::warning(problem));
+    if is_json {
+        return output::json(&listed(look, listing));
+    }
+    if look.unseen > 0 {
+        message::warning(&format!("{} not looked at, or not to the end", counted(look.unseen, "process")));
+    }
+    let lines = listing.lines(&look.processes);
+    let rows = lines.iter().map(|line| {
+        let indented = |column: &Column| {
+            let text = column.cell(&look.processes[line.process]);
+            let depth = if *column == Column::Program { line.depth } else { 0 };
+            format!("{}{text}", " ".repeat(depth))
+        };
+        Column::value_variants().iter().map(indented).collect()
+    });
+    let titles: Vec<&str> = Column::value_variants().iter().map(|column| column.title()).collect();
+    output::text(&table::plain(&titles, rows))
+}
+
+/// The snapshot with the processes that are listed, in their order.
+fn listed(look: LiveSnapshot, listing: &Listing) -> LiveSnapshot {
+    let lines = listing.lines(&look.processes);
+    let processes = lines.iter().map(|line| look.processes[line.process].clone()).collect();
+    LiveSnapshot { processes, ..look }
 }

@@ -11,31 +11,23 @@
 mod app;
 mod cli;
 mod column;
-mod command;
-mod history;
 mod keys;
-mod listing;
 mod live;
-mod once;
 mod page;
-mod pane;
-mod terminal;
 #[cfg(test)]
 mod tests;
-mod theme;
 mod words;
 
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::CommandFactory;
-use imas_cli::manual;
-use imas_engine::entry;
-use imas_engine::flags;
+use imas_cli::output;
 use imas_engine::live::ProcessObserver;
+use imas_engine::{entry, flags};
 
 use crate::cli::{Cli, Made};
-use crate::listing::Listing;
+use column::Listing;
 
 fn main() -> ExitCode {
     let read = || flags::read(|cli: &mut Cli| &mut cli.places);
@@ -44,15 +36,15 @@ fn main() -> ExitCode {
 
 fn run(cli: Cli) -> Result<()> {
     match &cli.made {
-        Some(Made::Completions { shell }) => return manual::completions(Cli::command(), *shell),
-        Some(Made::Manpages { folder }) => return manual::manpages(Cli::command(), folder),
+        Some(Made::Completions { shell }) => return output::completions(Cli::command(), *shell),
+        Some(Made::Manpages { folder }) => return output::manpages(Cli::command(), folder),
         None => {}
     }
     let listing =
         Listing { sort: cli.sort, is_reversed: false, filter: cli.filter.clone(), is_tree: cli.tree };
     if cli.once {
         let mut observer = ProcessObserver::beside(&cli.places, &cli.run_dir)?;
-        return once::print(&mut observer, &listing, cli.interval, cli.json);
+        return live::print_once(&mut observer, &listing, cli.interval, cli.json);
     }
     live::run(&cli, listing)
 }

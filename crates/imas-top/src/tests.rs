@@ -13,17 +13,15 @@ use imas_engine::live::snapshot::{
     Certainty, LiveGain, LiveProcess, LiveSnapshot, MachineState, Preference, PressureStalls, ProcessState,
     StoreKind,
 };
-use imas_linux::serving::injected::Injected;
+use imas_linux::serving::Injected;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use crate::app::{App, Mode};
-use crate::column::Column;
+use crate::column::{Column, Listing};
 use crate::keys::press;
-use crate::listing::Listing;
-use crate::page::draw;
-use crate::theme::Theme;
+use crate::page::{Theme, draw};
 
 /// Whatever may steer a terminal, and a wide and a combining character.
 const HOSTILE: &str = "/tmp/\u{1b}]0;pwned\u{7}\u{1b}[2J\u{9b}31m\n\r\u{202e}日本e\u{301}";

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Figures and states as people read them, short enough for a column. Names of programs are escaped here.
 
-use imas_cli::when::when;
-use imas_core::plural::counted;
-use imas_core::printable;
+use imas_cli::format::when;
+use imas_core::printable::{self, counted};
 use imas_core::stats::Interval;
 use imas_engine::live::snapshot::{Certainty, LiveGain, LiveProcess, ProcessState};
 use imas_linux::index::ServiceUnit;

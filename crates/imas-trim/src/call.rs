@@ -4,17 +4,11 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::away::{Away, BETWEEN_LOOKS, Next};
-use crate::filter;
 use crate::frame::{self, Before, Laid};
-use crate::memory::Memory;
-use crate::own_filter;
-use crate::process::{Target, Waiting};
-use crate::refusal::{LeftAlone, Unfit};
-use crate::stack::{self, Range, Standing};
+use crate::process::{self, LeftAlone, Memory, Range, Standing, Target, Unfit, Waiting};
 use crate::trace::{Registers, Stop, Tracee};
 use crate::waits::Wait;
-use crate::{Done, TrimSite, TrimTime};
+use crate::{Done, TrimSite, TrimTime, filter};
 
 /// Time in which a thread stands still once it was asked to. A frozen one does not.
 const LONGEST_STOP: Duration = Duration::from_millis(200);
@@ -147,7 +141,7 @@ impl Procedure {
         if self.target.is_frozen(tid) {
             return Err(LeftAlone::Standing.into());
         }
-        let has_filter = self.target.has_filter(tid)? && !own_filter::is_passed_by(self.target.pid, tid);
+        let has_filter = self.target.has_filter(tid)? && !filter::is_passed_by(self.target.pid, tid);
         let (mapping, is_stack) = self.target.mapping(waiting.call.stack).ok_or(Unfit::UnknownStack)?;
         let is_first = is_stack && tid == self.target.pid;
         if waiting.wait == Wait::JustBegun {
@@ -307,7 +301,7 @@ impl Procedure {
         let used = standing.in_use(stack);
         let bytes = usize::try_from(used.end - used.begin).unwrap_or(0);
         let in_use = words(&memory, used.begin, bytes).ok_or(Unfit::UnknownStack)?;
-        if stack::has_signal_frame(&in_use) {
+        if process::has_signal_frame(&in_use) {
             return Err(Unfit::InHandler.into());
         }
         if has_filter {
@@ -382,4 +376,70 @@ fn words(memory: &Memory, address: u64, bytes: usize) -> Option<Vec<u64>> {
     let mut read = vec![0; bytes / 8 * 8];
     memory.read(address, &mut read)?;
     Some(read.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word)).collect())
+}
+
+// A thread on its way through malloc_trim. It is traced until it is back.
+//
+// Signals are blocked meanwhile. One that comes is delivered behind the signal frame, before the interrupted call
+// is made again, and the thread would then wait although a handler has run that ends the call. So the thread gets
+// its call back as it was interrupted, and the kernel ends it or makes it again, as the handler wants it.
+
+/// Time between two looks at the threads of a process.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
+
+/// Registers with which a thread goes on after malloc_trim.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Next {
+    pub(super) registers: Registers,
+    /// Registers for a thread whose signal handler runs first, where the system call is made again.
+    pub(super) for_a_handler: Option<Registers>,
+}
+
+/// A thread in malloc_trim.
+#[derive(Debug)]
+pub(super) struct Away {
+    tracee: Option<Tracee>,
+    tid: i32,
+    frame: Range,
+    next: Next,
+}
+
+impl Away {
+    pub(super) fn of(tracee: Tracee, tid: i32, laid: &Laid, next: Next) -> Self {
+        let frame = Range { begin: laid.address, end: laid.address + laid.bytes.len() as u64 };
+        Self { tracee: Some(tracee), tid, frame, next }
+    }
+
+    /// Whether the thread was seen in a system call outside of its frame, in time. It may be traced until our
+    /// thread ends.
+    fn was_seen_back(mut self, target: &Target, until: Instant) -> bool {
+        while Instant::now() < until {
+            self.hand_signal_on();
+            match target.call(self.tid) {
+                Some(call) if call.stack >= self.frame.end => return true,
+                _ => sleep(BETWEEN_LOOKS),
+            }
+        }
+        false
+    }
+
+    /// Lets the thread go if it stands still. A traced thread does so for each signal that is delivered to it.
+    fn hand_signal_on(&mut self) {
+        let stop = self.tracee.as_ref().map(|tracee| tracee.wait(Instant::now()));
+        let (Some(stop), Some(tracee)) = (stop, self.tracee.take()) else { return };
+        match stop {
+            Ok(None) => self.tracee = Some(tracee),
+            Ok(Some(Stop::Signal(signal))) => {
+                let is_behind_the_frame = tracee
+                    .registers()
+                    .is_ok_and(|now| frame::goes_on_at(&now) == frame::goes_on_at(&self.next.registers));
+                if let Some(registers) = self.next.for_a_handler.filter(|_| is_behind_the_frame) {
+                    let _ = tracee.set_registers(&registers); // it has ended, perhaps
+                }
+                let _ = tracee.let_go(signal);
+            }
+            Ok(Some(Stop::Ended)) | Err(_) => {}
+            Ok(Some(_)) => drop(tracee.let_go(0)),
+        }
+    }
 }

@@ -15,15 +15,10 @@
 //!
 //! What differs between x86-64 and aarch64 is in `frame`, a file for each. There is no other processor.
 
-mod away;
 mod call;
 mod filter;
 mod frame;
-mod memory;
-mod own_filter;
 mod process;
-mod refusal;
-mod stack;
 mod trace;
 mod waits;
 
@@ -31,7 +26,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-pub use refusal::LeftAlone;
+pub use process::LeftAlone;
 
 /// Where the C library of a process has what is needed. All of it is read from the process, so none is trusted.
 #[derive(Debug, Clone, PartialEq, Eq)]

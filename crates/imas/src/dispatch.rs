@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From a command to the module that does it.
 
-use std::process::ExitCode;
+use std::convert::Infallible;
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{self, ExitCode};
 
-use anyhow::Result;
-use imas_cli::manual;
+use anyhow::{Context as _, Result};
+use imas_cli::message::Hinted;
+use imas_cli::output;
+use imas_engine::context::Context;
 
-use crate::apply::{bundle, env, overrides, trim, watch};
-use crate::command_line::cli::{Cli, Command};
-use crate::command_line::external;
+use crate::apply::{self, bundle, env, overrides, trim, watch};
+use crate::command_line::cli::{Cli, Command, Places};
 use crate::look::{advise, doctor, explain, list, report, show, status};
 use crate::measure::bench;
-use crate::{apply, start, system};
-use imas_engine::context::Context;
+use crate::{start, system};
 
 /// Does what was asked.
 pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
@@ -27,7 +32,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Unpin(args) => overrides::unpin(&args, &Context::new(places)?),
         Command::Exclude(args) => overrides::exclude(&args.action, &Context::new(places)?),
         Command::Forget(args) => overrides::forget(&args, &Context::new(places)?),
-        Command::Harvest(args) => crate::stored::harvest::run(args, &Context::new(places)?),
+        Command::Harvest(args) => crate::stored::run(args, &Context::new(places)?),
         Command::Unblock(args) => overrides::unblock(&args, &Context::new(&places.of_the_system())?),
         Command::Status(args) => {
             status::run(&args, &Context::beside(&places.of_the_system(), &args.run_dir)?)
@@ -45,24 +50,78 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Doctor(args) => doctor::run(args.json, &cli.places),
         Command::System(args) => system::run(&args, places),
         Command::Report(args) => report::run(&args, places),
-        Command::Top(args) => match external::run("imas-top", places, &args.words)? {},
+        Command::Top(args) => match run_external("imas-top", places, &args.words)? {},
         Command::Fleet(args) => {
-            match external::run("imas-fleet", &crate::command_line::cli::Places::default(), &args.words)? {}
+            match run_external("imas-fleet", &crate::command_line::cli::Places::default(), &args.words)? {}
         }
-        Command::Serve(args) => match external::run("imas-serve", places, &args.words)? {},
-        Command::Kube(args) => match external::run("imas-kube", places, &args.words)? {},
+        Command::Serve(args) => match run_external("imas-serve", places, &args.words)? {},
+        Command::Kube(args) => match run_external("imas-kube", places, &args.words)? {},
         Command::Completions { shell } => completions(shell),
         Command::Manpages { folder } => manpages(&folder),
     }
 }
 
 fn completions(shell: clap_complete::Shell) -> Result<ExitCode> {
-    manual::asking_completions("imas", shell)?;
+    output::asking_completions("imas", shell)?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn manpages(folder: &std::path::Path) -> Result<ExitCode> {
-    manual::manpages(Cli::definition(), folder)?;
+    output::manpages(Cli::definition(), folder)?;
     crate::command_line::man::write(folder)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Runs the program of that name that lies beside `imas`, in place of this process. The words of the command
+/// line that name store and libraries go before `words`.
+fn run_external(name: &str, places: &Places, words: &[OsString]) -> Result<Infallible> {
+    let own = std::env::current_exe().context("cannot find out where imas itself is")?;
+    let program = beside(&own, name);
+    let error = process::Command::new(&program).args(options(places)).args(words).exec();
+    Err(match error.kind() {
+        ErrorKind::NotFound => Hinted::error(
+            format!("{name} is missing: there is no {}", program.display()),
+            "it belongs to the package imas: install that again, or in the source tree run 'make build'",
+        ),
+        _ => Hinted::error(
+            format!("{}: {error}", program.display()),
+            "it belongs to the package imas: installing that again puts it right",
+        ),
+    })
+}
+
+fn beside(own: &Path, name: &str) -> PathBuf {
+    own.with_file_name(name)
+}
+
+/// The options given before the verb. Variables of the environment are inherited as they are.
+fn options(places: &Places) -> Vec<OsString> {
+    let mut options: Vec<OsString> = vec![];
+    let mut add = |option: &str, value: Option<OsString>| {
+        options.extend(value.map(|value| [OsString::from(option), value]).into_iter().flatten());
+    };
+    add("--lib-dir", places.lib_dir.clone().map(PathBuf::into_os_string));
+    add("--store", places.store.clone().filter(|_| places.store_named).map(PathBuf::into_os_string));
+    add("--retest", places.retest.map(|seconds| seconds.to_string().into()));
+    options.extend(places.system.then(|| "--system".into()));
+    options
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_before_the_verb_are_passed_on_and_the_environment_is_not_repeated() {
+        let places = Places {
+            lib_dir: Some("/l".into()),
+            store: Some("/s.db".into()),
+            retest: Some(0.5),
+            ..Places::default()
+        };
+        assert_eq!(options(&places), ["--lib-dir", "/l", "--retest", "0.5"]);
+        let named = Places { store_named: true, system: true, lib_dir: None, retest: None, ..places };
+        assert_eq!(options(&named), ["--store", "/s.db", "--system"]);
+        assert_eq!(beside(Path::new("/usr/bin/imas"), "imas-top"), Path::new("/usr/bin/imas-top"));
+    }
 }

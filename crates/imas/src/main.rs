@@ -6,11 +6,11 @@
 
 mod apply;
 mod command_line;
-mod dispatch;
+pub(crate) mod dispatch;
 mod look;
 mod measure;
 mod start;
-mod stored;
+pub(crate) mod stored;
 mod system;
 
 use std::process::ExitCode;

@@ -11,7 +11,7 @@ use crate::support::{
 };
 use imas_core::TrialRecord;
 use imas_core::sample::PageKind;
-use imas_linux::clock::now_unix_s;
+use imas_linux::host::now_unix_s;
 use imas_store::Store;
 use serde_json::Value;
 

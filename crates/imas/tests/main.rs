@@ -5,7 +5,6 @@
 #![allow(clippy::print_stdout, reason = "what cannot run here is named")]
 
 mod adaptive;
-mod advise_heaps;
 mod bad_input;
 mod bench;
 mod bench_habits;
@@ -13,24 +12,17 @@ mod bench_server;
 mod children;
 mod crash;
 mod default_set;
-mod explain_workers;
 mod first_hour;
 mod lasting_settings;
 mod noise;
 mod one_answer;
-mod out_of_memory;
 mod process_memory;
 mod programs;
-mod reading;
-mod run_with_trims;
-mod runtime_failures;
 mod runtime_looks;
 mod runtimes;
 mod services;
 mod settled;
-mod started_names;
 mod starts;
-mod stores;
 mod support;
 mod the_loop;
 mod trim;

@@ -1,8 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `imas explain --pid`: the memory of a running process by its use.
+//! Running processes by their memory: `imas explain --pid` by its use, `imas advise` where glibc holds free pages,
+//! workers that are forked without exec, and what the kernel kills at a memory limit.
 
-use crate::support::{World, describe, lib_dir, looked_at, output, parsed, piped, real, stdout, wait_until};
+use std::os::unix::process::ExitStatusExt;
+use std::process::Child;
+use std::time::Instant;
+
+use imas_core::sample::Ended;
+use imas_testing::{Group, skipped};
 use serde_json::Value;
+
+use crate::support::{
+    World, built, describe, lib_dir, list, looked_at, output, parsed, piped, real, stdout, succeeded,
+    wait_until,
+};
 
 /// Keeps 120 MB in blocks of 1000 bytes from malloc. With an argument it frees all but every eighth. Then it
 /// writes a letter, and ends when its standard input is closed.
@@ -120,4 +131,143 @@ fn the_first_line_says_whether_imas_is_active_and_by_what() {
         assert!(first.starts_with("is IMAS active here: ") && first.contains(says), "{words:?}: {page}");
         assert_eq!(json["active"]["by"], by, "{json:#}");
     }
+}
+
+/// Sixteen threads that each take 8 MB in blocks of 1000 bytes, and with an argument free most of them. The program
+/// prints a line when they have, and ends when its standard input is closed.
+const THREADS: &str = r"
+import ctypes, sys, threading
+libc = ctypes.CDLL(None)
+libc.malloc.restype = ctypes.c_void_p
+libc.memset.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t]
+libc.malloc.argtypes = [ctypes.c_size_t]
+libc.free.argtypes = [ctypes.c_void_p]
+stay = threading.Barrier(17)
+def work():
+    stay.wait()
+    blocks = [libc.malloc(1000) for _ in range(8000)]
+    for block in blocks: libc.memset(block, 1, 1000)
+    if sys.argv[1] == 'free':
+        for at, block in enumerate(blocks):
+            if at % 100: libc.free(block)
+    stay.wait(); stay.wait()
+[threading.Thread(target=work).start() for _ in range(16)]
+stay.wait(); stay.wait(); print('x', flush=True); sys.stdin.read(); stay.wait()
+";
+
+fn threads(world: &World, what: &str) -> Child {
+    piped::start(world.command(real("python3")).args(["-c", THREADS, what]))
+}
+
+/// The row of the process.
+fn row_of(advice: &Value, pid: u32) -> Option<&Value> {
+    list(advice, "/heaps").iter().find(|row| row["pid"] == pid)
+}
+
+/// Advice that has a row of the process. On a busy machine the time for looks at processes may be over before
+/// its turn, and that of the look at its heaps before all are read; after a minute an estimate will do.
+fn advised(world: &World, pid: u32, is_first: bool) -> Value {
+    let (begun, limit) = (Instant::now(), imas_testing::deadline(60));
+    let mut advice = Value::Null;
+    wait_until("its heaps are read", || {
+        if is_first {
+            let _ = std::fs::remove_file(world.store_path().with_extension("advise.json"));
+        }
+        advice = parsed(&output(&mut world.imas(["advise", "--json"])));
+        row_of(&advice, pid).is_some_and(|row| {
+            let is_whole = row["heaps"]["read"] == row["heaps"]["held"] || begun.elapsed() > limit;
+            is_whole && (is_first || !row["growth"].is_null())
+        })
+    });
+    advice
+}
+
+#[test]
+fn free_pages_are_reported_and_full_arenas_are_not() {
+    let world = World::new();
+    let (free, full) = (threads(&world, "free"), threads(&world, "keep"));
+    let (pid, other) = (free.id(), full.id());
+    let advice = advised(&world, pid, true);
+    let mut page = String::new();
+    wait_until("the page has it", || {
+        page = stdout(&output(&mut world.imas(["advise"])));
+        page.contains(&format!("(pid {pid}, "))
+    });
+    let again = advised(&world, pid, false);
+    piped::end(free);
+    piped::end(full);
+    let row = row_of(&advice, pid).unwrap();
+    let bytes = &row["heaps"]["bytes"];
+    assert!(bytes["returnable"].as_f64().unwrap() > 90e6 && row["threads"] == 17, "{row:#}");
+    assert!(bytes["live"].as_f64().unwrap() < 20e6, "{row:#}");
+    assert_eq!(row_of(&advice, other), None, "its arenas are as many, and full");
+    assert!(row["growth"].is_null(), "growth needs two measurements: {row:#}");
+    let row = row_of(&again, pid).unwrap();
+    assert!(
+        row["growth"]["bytes"].as_f64().unwrap().abs() < 1e6,
+        "the program allocates nothing now: {row:#}"
+    );
+    assert!(page.contains("in whole resident pages"), "{page}");
+    assert!(page.contains("--candidate glibc:lean"), "{page}");
+}
+
+const FORKS: &str = "
+import os, sys
+r, w = os.pipe()
+if os.fork() == 0:
+    os.close(w)
+    os.read(r, 1)
+    os._exit(0)
+print('x', flush=True)
+sys.stdin.read()
+os.close(w)
+os.wait()
+";
+
+#[test]
+fn workers_that_only_fork_are_counted() {
+    let world = World::new();
+    let script = world.work().join("server.py");
+    std::fs::write(&script, format!("#!{}\n{FORKS}", real("python3").display())).unwrap();
+    std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    succeeded(output(world.imas(["pin"]).arg(&script).arg("hoard")));
+    let explain = || stdout(&output(world.imas(["explain"]).arg(&script)));
+    assert!(!explain().contains("workers"), "no worker runs");
+    let server = piped::start(world.command(real("python3")).arg(&script));
+    // On a busy machine the time for looks at processes may be over before both were looked at.
+    let counted = "1 of its 2 running processes are workers that were forked";
+    wait_until("both are looked at", || explain().contains(counted));
+    piped::end(server);
+}
+
+/// A control group with little memory.
+fn small_group() -> Option<Group> {
+    let group = Group::new(&format!("imas-test-memory-{}", std::process::id()))?;
+    std::fs::write(group.0.join("memory.max"), "67108864").ok()?;
+    let _ = std::fs::write(group.0.join("memory.swap.max"), "0"); // without swap there is no such file
+    Some(group)
+}
+
+#[test]
+fn a_start_that_is_killed_at_its_memory_limit_is_known_as_one() {
+    let Some(group) = small_group() else { return skipped("no control group with a limit can be made") };
+    let world = World::new();
+    world.tests_six("");
+    // It reads a line that never ends.
+    let tail = real("tail");
+    world.check(["pin", tail.to_str().unwrap(), "mimalloc"]).success();
+    let script = "echo $$ > \"$0/cgroup.procs\" && exec \"$@\"";
+    let mut inside = world.command("/bin/sh");
+    inside.args(["-c", script]).arg(&group.0).arg(built("imas")).args(["run", "--"]).arg(&tail);
+    let killed = output(inside.arg("/dev/zero"));
+    assert_eq!(killed.status.signal(), Some(9), "{}", describe(&killed));
+    world.check(["harvest"]).success();
+    let ends: Vec<_> =
+        world.trials().into_iter().map(|trial| (trial.sample.candidate, trial.sample.ended)).collect();
+    assert!(ends.contains(&("mimalloc".to_owned(), Ended::OutOfMemory)), "{ends:?}");
+    let explained = world.json(["explain", tail.to_str().unwrap(), "--json"]);
+    assert!(list(&explained, "/quarantined").is_empty(), "one kill proves nothing: {explained:#}");
+    let left = std::fs::read_dir(world.pages()).unwrap().flatten();
+    let notes = left.filter(|entry| entry.path().extension().is_some_and(|end| end == "kills"));
+    assert_eq!(notes.count(), 0);
 }

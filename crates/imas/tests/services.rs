@@ -10,7 +10,7 @@ use crate::support::{
     stderr, stdout, succeeded, text, wait_until,
 };
 use imas_store::Store;
-use imas_store::domain::Domain;
+use imas_store::samples::Domain;
 use imas_testing::Running;
 
 /// Makes a root folder with one service.
@@ -499,7 +499,7 @@ fn advice_rests_on_trials_and_on_nothing_else() {
                 if candidate == "hoard" { 50 << 20 } else { (100 << 20) + ((at * 8 + number) << 12) as u64 };
             let cost = if candidate == "hoard" { 0.5 } else { 1.0 + 0.01 * number as f64 };
             let mut made = trial(candidate, &build_id, at * 10 + number, resident, cost);
-            made.sample.made_unix_s = imas_linux::clock::now_unix_s() - 1000.0 + (number * 10 + at) as f64;
+            made.sample.made_unix_s = imas_linux::host::now_unix_s() - 1000.0 + (number * 10 + at) as f64;
             assert!(store.add_trial(known.id, &made).unwrap());
         }
     }

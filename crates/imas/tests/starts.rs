@@ -3,13 +3,16 @@
 //! entry by entry, its signals, a start under tight limits, and the malloc that its user preloads.
 
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::support::build::program;
+use imas_testing::Running;
+
+use crate::support::build::{self, program};
 use crate::support::{
-    World, assert_printed, built, describe, output, piped, printed, real, stderr, stdout, succeeded,
-    write_script,
+    World, assert_printed, built, describe, json, list, output, piped, printed, real, stderr, stdout,
+    succeeded, text, wait_until, write_script,
 };
 
 fn imas() -> String {
@@ -249,4 +252,187 @@ fn a_program_begins_without_children() {
     let started = world.start([perl.as_str(), "-e", "print wait()"]);
     piped::end(running);
     assert_printed(&started, 0, "-1");
+}
+
+// Programs that are started by a link: one file may be several programs, and one program may have several names.
+
+struct Links {
+    world: World,
+    folder: PathBuf,
+}
+
+impl Links {
+    /// A program of that name, and links to it.
+    fn new(file: &str, links: &[&str]) -> Self {
+        let world = World::new();
+        world.tests_six("");
+        let folder = std::fs::canonicalize(world.work()).unwrap();
+        build::program_with("cc", "who", &[], &folder.join(file));
+        for link in links {
+            std::os::unix::fs::symlink(file, folder.join(link)).unwrap();
+        }
+        Self { world, folder }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.join(name).display().to_string()
+    }
+
+    fn start(&self, name: &str) {
+        succeeded(self.world.start([self.path(name)]));
+    }
+
+    /// Programs that are known, by number: path and detail.
+    fn known(&self) -> Vec<(String, String)> {
+        let shown = self.world.json(["show", "--json"]);
+        let file = |path: &str| Path::new(path).file_name().unwrap().to_string_lossy().into_owned();
+        let of =
+            |program| (file(text(program, "/program/path")), text(program, "/program/detail").to_owned());
+        list(&shown, "/programs").iter().map(of).collect()
+    }
+
+    /// The detail of the program that the words show.
+    fn shown(&self, name: &str) -> String {
+        let shown = self.world.json(["show", "--json", &self.path(name)]);
+        text(&shown, "/program/detail").to_owned()
+    }
+}
+
+#[test]
+fn the_names_of_a_file_are_programs_of_their_own() {
+    let links = Links::new("check-rdb", &["server", "sentinel"]);
+    for name in ["server", "sentinel", "check-rdb", "server"] {
+        links.start(name);
+    }
+    let of = |detail: &str| ("check-rdb".to_owned(), detail.to_owned());
+    assert_eq!(links.known(), [of("as server"), of("as sentinel"), of("")]);
+    assert_eq!(
+        ["server", "sentinel", "check-rdb"].map(|name| links.shown(name)),
+        ["as server", "as sentinel", ""]
+    );
+    succeeded(output(&mut links.world.imas(["pin", &links.path("server"), "jemalloc"])));
+    let serves = |name: &str| crate::support::stdout(&links.world.start([links.path(name)]));
+    assert!(serves("server").starts_with("jemalloc "));
+    assert!(!links.world.json(["show", "--json", &links.path("sentinel")])["pinned"].is_string());
+    links.world.check(["explain", &links.path("server")]).success();
+    links.world.check(["forget", &links.path("server")]).success();
+    assert_eq!(links.known(), [of("as sentinel"), of("")]);
+}
+
+#[test]
+fn links_that_name_a_version_have_one_history() {
+    let links = Links::new("tool2.11", &["tool", "tool2"]);
+    for name in ["tool", "tool2", "tool2.11"] {
+        links.start(name);
+    }
+    assert_eq!(links.known(), [("tool2.11".to_owned(), String::new())]);
+    assert_eq!(links.world.trials().len(), 3);
+}
+
+#[test]
+fn what_is_known_by_the_file_alone_is_found_by_a_name() {
+    let links = Links::new("check-rdb", &["server"]);
+    links.start("check-rdb");
+    assert_eq!(links.shown("server"), "");
+}
+
+#[test]
+fn a_program_and_a_script_with_a_newline_in_their_names_are_measured() {
+    let links = Links::new("check\nrdb", &[]);
+    links.start("check\nrdb");
+    assert_eq!(links.known(), [("check\nrdb".to_owned(), String::new())]);
+    assert_eq!(links.world.trials().len(), 1);
+    let script = links.folder.join("a\nb.py");
+    std::fs::write(&script, "#!/usr/bin/python3\npass\n").unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    links.start("a\nb.py");
+    assert_eq!(links.known()[1].1, script.to_str().unwrap());
+    assert_eq!(links.world.trials().len(), 2);
+    let shown = printed(&succeeded(output(&mut links.world.imas(["show"]))));
+    assert!(shown.contains("a\\nb.py") && !shown.contains("a\nb.py"), "{shown}");
+}
+
+// Several stores of one user: a page belongs to the store that decided its start, and to no other.
+
+/// `imas` as a user with that home folder has it: nothing names a store but the home.
+fn at_home(world: &World, home: &str, words: &[&str]) -> Command {
+    let folder = world.work().join(home);
+    std::fs::create_dir_all(&folder).unwrap();
+    let mut imas = world.imas(words);
+    imas.env("HOME", folder).env_remove("IMAS_STORE").env_remove("XDG_DATA_HOME");
+    imas
+}
+
+fn known_to(imas: &mut Command) -> Vec<String> {
+    let shown = json(&output(imas));
+    let programs = list(&shown, "/programs").iter();
+    programs.map(|program| program["program"]["path"].as_str().unwrap().to_owned()).collect()
+}
+
+fn at_home_known(world: &World, home: &str) -> Vec<String> {
+    known_to(&mut at_home(world, home, &["show", "--json"]))
+}
+
+fn start(world: &World, home: &str, program: &str) {
+    succeeded(output(&mut at_home(world, home, &["run", "--retest", "0", "--", program])));
+}
+
+#[test]
+fn two_homes_keep_their_pages_apart() {
+    let world = World::new();
+    world.tests_six("");
+    let [one, other] = ["who", "plain"].map(|name| build::program(name, &world.work()).display().to_string());
+    start(&world, "a", &one);
+    start(&world, "b", &other);
+    assert_eq!(at_home_known(&world, "a"), [one.as_str()]);
+    assert_eq!(at_home_known(&world, "b"), [other.as_str()]);
+    let harvested = json(&output(&mut at_home(&world, "b", &["harvest", "--json"])));
+    assert_eq!(harvested["stored"], 1, "its own page alone");
+    start(&world, "b", &other);
+    let harvested = json(&output(&mut at_home(&world, "a", &["harvest", "--json"])));
+    assert_eq!(harvested["stored"], 1, "nobody took it");
+    assert_eq!(at_home_known(&world, "a"), [one.as_str()]);
+}
+
+#[test]
+fn a_trial_that_still_runs_is_no_other_stores_business() {
+    let world = World::new();
+    world.tests_six("");
+    let sleeper = real("sleep").display().to_string();
+    let mut imas = at_home(&world, "a", &["run", "--", &sleeper, "600"]);
+    let running = Running(imas.stdout(Stdio::null()).spawn().unwrap());
+    let counts = |home: &str| {
+        let harvested = json(&output(&mut at_home(&world, home, &["harvest", "--json"])));
+        (harvested["stored"].as_u64().unwrap(), harvested["running"].as_u64().unwrap())
+    };
+    wait_until("the page of the start", || counts("a") == (0, 1));
+    assert_eq!(counts("b"), (0, 0));
+    drop(running);
+    assert_eq!(counts("b"), (0, 0), "it ended");
+    assert_eq!(counts("a"), (1, 0));
+}
+
+#[test]
+fn a_store_that_is_named_has_pages_of_its_own_however_it_is_named() {
+    let world = World::new();
+    world.tests_six("");
+    let who = build::program("who", &world.work()).display().to_string();
+    let data = world.work().join("data-a");
+    let in_data = |words: &[&str]| {
+        let mut imas = at_home(&world, "a", words);
+        imas.env("XDG_DATA_HOME", &data);
+        imas
+    };
+    assert!(output(&mut in_data(&["run", "--", &who])).status.success());
+    assert!(at_home_known(&world, "a").is_empty(), "the store below XDG_DATA_HOME is another one");
+    let store = data.join("imas/imas.db");
+    let link = world.work().join("link");
+    std::os::unix::fs::symlink(&data, &link).unwrap();
+    for named in [store, link.join("imas/imas.db")] {
+        let named = named.display().to_string();
+        assert_eq!(
+            known_to(&mut at_home(&world, "b", &["show", "--json", "--store", &named])),
+            [who.as_str()]
+        );
+    }
 }

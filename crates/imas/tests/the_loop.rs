@@ -239,7 +239,7 @@ fn scripts_are_programs_of_their_own() {
             (text(each, "/program/detail"), each["trials"].as_u64().unwrap())
         })
         .collect();
-    let code = format!("-c #{:016x}", imas_linux::fnv::fnv64(b"print(12)"));
+    let code = format!("-c #{:016x}", imas_linux::c_bytes::fnv64(b"print(12)"));
     assert_eq!(known, [(direct.as_str(), 2), (by_env.as_str(), 1), (code.as_str(), 1)]);
     // A name that matches several programs is an error. A script's name matches one.
     assert_refused(&output(&mut world.imas(["show", "python3"])), "runs several programs");

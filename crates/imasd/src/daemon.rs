@@ -17,31 +17,25 @@ use imas_engine::daemon_status::{ACCOUNTED, DaemonCounters, DaemonStatus, FleetS
 use imas_engine::exclusions::Exclusions;
 use imas_store::fleet::FleetMember;
 
-use crate::census::Worth;
 use crate::cli::Options;
-use crate::config::{Config, Settings};
-use crate::emergency::Emergency;
-use crate::exit_accounts::ExitAccounts;
-use crate::fleet::host;
-use crate::installation::Installation;
+use crate::config::{Config, Installation, Settings};
+use crate::fleet;
+use crate::folders::ServedUsers;
+use crate::harm::Emergency;
 use crate::kept_store::KeptStore;
+use crate::kernel_events::ExitAccounts;
 use crate::learner::fleet::Membership;
 use crate::learner::{Learner, LearnerParts};
 use crate::lives::LifeTracker;
-use crate::machine::conditions;
 use crate::mailbox::Mailbox;
-use crate::notify;
+use crate::notify::{self, Reported, StatusFile};
 use crate::pages::{PageTracker, Surroundings};
-use crate::pipeline::Pipeline;
-use crate::process_info::Identity;
-use crate::process_question;
-use crate::process_watcher::ProcessWatcher;
+use crate::pipeline::{Pipeline, conditions};
+use crate::process_info::{self, Identity};
+use crate::process_watcher::{ProcessWatcher, Wakeup, Woken, Worth};
 use crate::publish::Publisher;
-use crate::served_users::ServedUsers;
 use crate::shortage::Shortage;
-use crate::status_file::{Reported, StatusFile};
 use crate::trims::Trims;
-use crate::wakeup::{Wakeup, Woken};
 
 /// How often conditions, the operator's overrides and ends of waits are checked.
 const LOOK_AROUND: Duration = Duration::from_secs(5);
@@ -85,7 +79,7 @@ impl Daemon {
         let store = KeptStore::open(&options.store)?;
         let processes = ProcessWatcher::new(worth(&config.own), options.poll || options.once, &wakeup)?;
         let lives = LifeTracker::new(config.own.sample_after_s).context("threads")?;
-        let boot_id = imas_linux::boot::of_programs(&options.run_dir).context("/proc")?;
+        let boot_id = imas_linux::host::boot_id_of_programs(&options.run_dir).context("/proc")?;
         let users = Rc::new(match options.user {
             true => ServedUsers::own_tree(&options.run_dir),
             false => ServedUsers::everybody(),
@@ -233,7 +227,7 @@ impl Daemon {
     /// Takes the program of the process in; whether the process could be seen: during an exec it
     /// cannot.
     fn take_in(&mut self, identity: Identity) -> bool {
-        let Some(process) = process_question::look(identity) else { return false };
+        let Some(process) = process_info::look_by_helper(identity) else { return false };
         // What a container's process measures would decide for everybody.
         if self.users.serves(identity) && !self.users.is_foreign(&process) {
             self.pipeline.take_in(&process);
@@ -297,7 +291,7 @@ impl Daemon {
 
     /// Root may have written it down after our start.
     fn read_boot_id(&mut self) {
-        let Ok(boot_id) = imas_linux::boot::of_programs(&self.options.run_dir) else { return };
+        let Ok(boot_id) = imas_linux::host::boot_id_of_programs(&self.options.run_dir) else { return };
         let before = self.pipeline.publisher.boot_id();
         if boot_id != before {
             tracing::info!("programs see boot {boot_id}, not {before}: the index goes by theirs");
@@ -349,7 +343,7 @@ impl Daemon {
         if !settings.enabled {
             return self.pipeline.learner.join_fleet(None);
         }
-        let host = host::name(&self.options.store)?;
+        let host = fleet::host_name(&self.options.store)?;
         let mailbox = Mailbox::new(&settings, &host).context("inotify")?;
         self.wakeup.add_inbox(mailbox.events())?;
         let member = FleetMember { host, share: settings.share, turn_s: settings.turn_s };

@@ -2,6 +2,7 @@
 //! The users' folders of pages, `state/u/UID`: made by us, owned by the user, closed to all others.
 //! Everything in them is the user's to write, so nothing is opened there by path and nothing is followed.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -11,8 +12,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use imas_store::samples::Domain;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
 use rustix::fs::{AtFlags, Mode, OFlags, fstat, mkdirat, open, openat, renameat, statat, unlinkat};
+
+use crate::owners::{Owner, Owners};
+use crate::process_info::{self, Identity, ProcessInfo};
 
 /// Events are read so often at once, some hundred each time: a user who writes faster than that does not keep
 /// the daemon busy without end.
@@ -274,6 +279,91 @@ fn remove_folder(folder: &OwnedFd, name: &OsStr) {
 const NEW: OFlags =
     OFlags::WRONLY.union(OFlags::CREATE).union(OFlags::EXCL).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// The users, and who answers for each of their uids.
+#[derive(Debug)]
+pub(super) struct ServedUsers {
+    /// The run folder of a user's own tree; `None` where everybody is served.
+    tree: Option<PathBuf>,
+    owners: RefCell<Owners>,
+}
+
+impl ServedUsers {
+    /// Everybody, by the accounts of this machine.
+    pub(super) fn everybody() -> Self {
+        Self { tree: None, owners: RefCell::new(Owners::read(Path::new("/etc"))) }
+    }
+
+    /// The user who runs this process, as far as processes read the index of that run folder.
+    pub(super) fn own_tree(run_dir: &Path) -> Self {
+        Self { tree: Some(run_dir.to_owned()), ..Self::everybody() }
+    }
+
+    /// Whether everybody on the machine is served.
+    pub(super) fn is_machine(&self) -> bool {
+        self.tree.is_none()
+    }
+
+    /// Takes up what has changed in the accounts.
+    pub(super) fn refresh(&self) {
+        self.owners.borrow_mut().refresh();
+    }
+
+    /// User whose pages count without a process that was seen: root, or the user of an own tree.
+    pub(super) fn own_uid(&self) -> u32 {
+        if self.tree.is_some() { nix::unistd::geteuid().as_raw() } else { 0 }
+    }
+
+    /// Owner who answers for the uid.
+    pub(super) fn owner_of(&self, uid: u32) -> Owner {
+        self.owners.borrow_mut().of(uid)
+    }
+
+    /// A number for who answers for the uid: all uids of a person have one. A system account has its own.
+    pub(super) fn number_of(&self, uid: u32) -> u64 {
+        match self.owner_of(uid) {
+            Owner::System => u64::from(uid),
+            Owner::Person(person) => u64::from(person),
+            Owner::Unknown => u64::MAX - 1,
+        }
+    }
+
+    /// Owner who answers for the programs of a domain.
+    pub(super) fn owner_of_domain(&self, domain: Domain) -> Owner {
+        match domain {
+            Domain::Own | Domain::Everybody => Owner::System,
+            Domain::User(uid) => self.owner_of(uid),
+        }
+    }
+
+    /// Whether processes of the uid count as the system's. In a user's own tree all do.
+    pub(super) fn is_system(&self, uid: u32) -> bool {
+        self.tree.is_some() || self.owner_of(uid) == Owner::System
+    }
+
+    /// Domain of the samples that a process of this uid makes.
+    pub(super) fn domain_of(&self, uid: u32) -> Domain {
+        if self.is_system(uid) { Domain::Everybody } else { Domain::User(uid) }
+    }
+
+    /// Whether the process is one of a container whose root and system accounts are not those of this
+    /// machine, though its samples would decide for everybody.
+    pub(super) fn is_foreign(&self, process: &ProcessInfo) -> bool {
+        let is_of_container = self.tree.is_none() && process.in_container;
+        is_of_container && self.domain_of(process.uid) == Domain::Everybody
+    }
+
+    /// Whether the process belongs to what is served.
+    pub(super) fn serves(&self, identity: Identity) -> bool {
+        self.tree.as_ref().is_none_or(|run_dir| process_info::reads_index_below(identity, run_dir))
+    }
+
+    /// Whether pages of the two uids share one limit: a person's do, under all uids together; a system
+    /// account's count by themselves.
+    pub(super) fn share_limits(&self, uid: u32, other: u32) -> bool {
+        uid == other || (!self.is_system(uid) && self.owner_of(uid) == self.owner_of(other))
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -11,8 +11,10 @@
 //! one, and never beside the system's own.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use imas_linux::files;
 use imas_store::RowId;
 
 use crate::owners::Owner;
@@ -22,9 +24,9 @@ pub(crate) const VICTIMS: usize = 3;
 /// Time within which the victims count together, seconds.
 pub(crate) const VICTIMS_WITHIN_S: f64 = 24.0 * 3600.0;
 /// Starts of the system that must fail.
-pub(crate) const FAILURES: usize = 5;
+const FAILURES: usize = 5;
 /// Time within which the failures count together.
-pub(crate) const FAILURES_WITHIN: Duration = Duration::from_secs(60);
+const FAILURES_WITHIN: Duration = Duration::from_secs(60);
 /// A crash in the first seconds is a failed start.
 pub(crate) const START_S: f64 = 10.0;
 /// Persons who must be harmed. An attacker needs as many accounts, each of which root has made; a
@@ -84,6 +86,83 @@ impl Failures {
         }
         let of_system = self.recent.iter().filter(|(_, owner)| *owner == Owner::System).count();
         of_system >= FAILURES || self.recent.len() - of_system >= PERSONS
+    }
+}
+
+/// The file that asks root's helper to take the entry out of /etc/ld.so.preload. Root ends the emergency by
+/// removing it.
+const FILE_NAME: &str = "emergency";
+/// Most bytes of the file that are read.
+const MOST_BYTES: usize = 64 << 10;
+
+/// The emergency, if there is one.
+#[derive(Debug)]
+pub(super) struct Emergency {
+    file: PathBuf,
+    reason: Option<String>,
+    /// The file was written, so that its absence means that root has ended the emergency.
+    is_written: bool,
+    failures: Failures,
+}
+
+impl Emergency {
+    /// The emergency that an earlier process has left in the state folder, if any.
+    pub(super) fn read(state: &Path) -> Self {
+        let file = state.join(FILE_NAME);
+        let read = files::read_plain(&file, MOST_BYTES).ok();
+        let reason = read.map(|text| String::from_utf8_lossy(&text).into_owned());
+        if let Some(why) = &reason {
+            tracing::error!(
+                "every program starts untouched since an emergency: {why}; undo: imas system enable"
+            );
+        }
+        Self { file, is_written: reason.is_some(), reason, failures: Failures::default() }
+    }
+
+    /// Reason why every program starts untouched, if so.
+    pub(super) fn reason(&self) -> Option<&str> {
+        self.reason.as_deref()
+    }
+
+    /// A start under another allocator failed; whether an emergency begins with it. The caller publishes that
+    /// first, then calls [`Self::write`].
+    pub(super) fn add_failure(&mut self, owner: Owner) -> bool {
+        if !self.failures.add(owner, Instant::now()) || self.reason.is_some() {
+            return false;
+        }
+        let why = "five starts under other allocators failed within a minute";
+        tracing::error!(
+            "emergency: {why}; every program starts untouched from now on; undo: imas system enable"
+        );
+        self.reason = Some(why.to_owned());
+        true
+    }
+
+    /// Writes the file for root's helper; what fails is tried again at the next [`Self::look`].
+    pub(super) fn write(&mut self) {
+        let Some(why) = &self.reason else { return };
+        let written = std::fs::write(&self.file, format!("{why}\n"));
+        if let Err(error) = &written {
+            tracing::error!("the emergency could not be written down, which is tried again: {error}");
+        }
+        self.is_written = written.is_ok();
+    }
+
+    /// Whether root has ended the emergency since the last look.
+    pub(super) fn look(&mut self) -> bool {
+        if self.reason.is_none() {
+            return false;
+        }
+        if !self.is_written {
+            self.write();
+            return false;
+        }
+        let has_ended = !self.file.exists();
+        if has_ended {
+            tracing::info!("the emergency is over: its file was removed");
+            (self.reason, self.failures) = (None, Failures::default());
+        }
+        has_ended
     }
 }
 

@@ -4,6 +4,7 @@
 //! is one line of printable characters.
 
 use std::io::{self, Write};
+use std::time::{Duration, Instant};
 
 use imas_core::printable;
 use tracing_subscriber::Registry;
@@ -49,6 +50,36 @@ impl<W: Write> Write for Printable<W> {
     }
 }
 
+/// Time for which a thing must work until it works again.
+const QUIET: Duration = Duration::from_secs(60);
+
+/// State of the log about something that may fail.
+#[derive(Debug, Default)]
+pub(super) struct TroubleLog {
+    is_logged: bool,
+    works_since: Option<Instant>,
+}
+
+impl TroubleLog {
+    /// Notes that the work has failed. Returns whether that is to be logged.
+    pub(super) fn began(&mut self) -> bool {
+        self.works_since = None;
+        !std::mem::replace(&mut self.is_logged, true)
+    }
+
+    /// Notes that the work has succeeded.
+    pub(super) fn ended(&mut self, now: Instant) {
+        self.works_since.get_or_insert(now);
+    }
+
+    /// Whether the success is to be logged now that it works again.
+    pub(super) fn is_over(&mut self, now: Instant) -> bool {
+        let is_over = self.is_logged && self.works_since.is_some_and(|since| now - since >= QUIET);
+        self.is_logged &= !is_over;
+        is_over
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,5 +89,23 @@ mod tests {
         let mut lines = Vec::new();
         writeln!(Printable(&mut lines), "WARN x\u{1b}]0;t\u{7}\nERROR forged").unwrap();
         assert_eq!(lines, b"WARN x\\u{1b}]0;t\\u{7}\\nERROR forged\n");
+    }
+
+    #[test]
+    fn trouble_that_comes_and_goes_makes_two_lines() {
+        let (mut log, begin) = (TroubleLog::default(), Instant::now());
+        let mut lines = 0;
+        for turn in 0..20 {
+            let now = begin + Duration::from_secs(10 * turn);
+            lines += usize::from(log.began());
+            log.ended(now);
+            lines += usize::from(log.is_over(now + Duration::from_secs(5)));
+        }
+        assert_eq!(lines, 1);
+        assert!(!log.is_over(begin + Duration::from_secs(200)));
+        assert!(
+            log.is_over(begin + Duration::from_secs(260)) && !log.is_over(begin + Duration::from_secs(999))
+        );
+        assert!(log.began());
     }
 }

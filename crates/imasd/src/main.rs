@@ -12,54 +12,30 @@
 //! endless ([`imas_linux::foreign_process`]), no network. It decides nothing that it
 //! could not decide again from the store: kill -9 at any instant costs at most the work of that instant.
 
-mod accounts;
-mod backlog;
-mod census;
 mod cli;
 mod config;
-mod connector;
 mod daemon;
-mod departed;
-mod emergency;
-mod ended;
-mod exit_accounts;
-mod fleet;
+pub(crate) mod fleet;
 mod folders;
 mod harm;
-mod ineligible;
-mod installation;
 mod kept_store;
-mod kernel_socket;
+mod kernel_events;
 mod learner;
 mod lives;
-mod living_trial;
 mod log;
-mod long_name;
-mod machine;
 mod mailbox;
-mod moment;
-mod name_service;
 mod notify;
 mod owners;
 mod pages;
 mod path_bytes;
-mod pending_page;
 mod pipeline;
-mod process_exits;
 mod process_info;
-mod process_question;
 mod process_watcher;
 mod program_table;
 mod publish;
-mod reject_reason;
-mod replicas;
-mod served_users;
 mod shortage;
-mod status_file;
 mod trial_offer;
 mod trims;
-mod trouble_log;
-mod wakeup;
 mod watched;
 
 use std::io::Write;
@@ -68,7 +44,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
-    if imas_linux::helper::help_if_asked_with(process_question::answer) {
+    if imas_linux::foreign_file::help_if_asked_with(process_info::answer_question) {
         return ExitCode::SUCCESS;
     }
     let options = match cli::Options::try_parse() {

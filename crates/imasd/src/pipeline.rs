@@ -6,16 +6,17 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use imas_core::Conditions;
+use imas_core::adaptive::{Objective, weight};
 use imas_engine::daemon_status::DaemonCounters;
 use imas_engine::exclusions::Exclusions;
 
 use crate::config::Config;
-use crate::connector::ProcessEvent;
-use crate::emergency::Emergency;
 use crate::folders::PageName;
+use crate::harm::Emergency;
+use crate::kernel_events::ProcessEvent;
 use crate::learner::Learner;
 use crate::lives::LifeTracker;
-use crate::machine::{conditions, differ};
 use crate::pages::{EndedPage, IdentifiedPage, PageEvent, PageTracker, RejectedPage, token_of};
 use crate::process_info::ProcessInfo;
 use crate::publish::Publisher;
@@ -314,4 +315,29 @@ impl Pipeline {
             Err(error) => self.learner.report_trouble(&format!("{error:#}")),
         }
     }
+}
+
+/// A processor load that differs by less, in hundredths, decides nothing anew.
+const LOAD_STEP: f64 = 10.0;
+/// A weight of CPU against memory that differs by less decides nothing anew.
+const WEIGHT_STEP: f64 = 0.05;
+/// Available memory that differs by less, as a fraction, decides nothing anew.
+const MEMORY_STEP: f64 = 0.1;
+
+/// The machine's state, with the weight that was in force.
+pub(super) fn conditions(before: Option<&Conditions>) -> Result<Conditions> {
+    let weight_before = before.map(|before| weight(before, Objective::Auto).w);
+    Ok(Conditions { weight_before, ..imas_linux::host::conditions()? })
+}
+
+/// Whether conditions differ enough to decide anew.
+fn differ(before: &Conditions, now: &Conditions) -> bool {
+    let load = |conditions: &Conditions| conditions.load5 * 100.0 / f64::from(conditions.cpus.max(1));
+    let memory = |conditions: &Conditions| conditions.mem_available_bytes as f64;
+    let moved = (memory(now) - memory(before)).abs() / memory(before).max(1.0);
+    let leaned = (weight(now, Objective::Auto).w - weight(before, Objective::Auto).w).abs();
+    leaned >= WEIGHT_STEP
+        || (load(now) - load(before)).abs() >= LOAD_STEP
+        || moved >= MEMORY_STEP
+        || now.cpus != before.cpus
 }

@@ -2,7 +2,7 @@
 //! Facts about a process from the kernel, never from its page.
 
 use std::ffi::{OsStr, OsString};
-use std::io::ErrorKind;
+use std::io::{Error, ErrorKind, Result};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -10,18 +10,16 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use imas_core::sample::Usage;
+use imas_linux::c_bytes::fnv64;
 use imas_linux::index::{
     Detail, Executable, detail_of_unit, template_of_unit, unit_of_cgroup, unit_of_detail,
 };
-use imas_linux::interpreter_target::{Interpreter, InterpreterTarget};
-use imas_linux::living_thread;
+use imas_linux::interpreter_target::{self, Interpreter, InterpreterTarget};
+use imas_linux::mapping_text;
 use imas_linux::process::stat;
-use imas_linux::started_name;
 use procfs::process::Process;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::{Deserialize, Serialize};
-
-use crate::long_name::{kept, key_of_kept};
 
 /// `PF_KTHREAD` of linux/sched.h.
 const KERNEL_THREAD: u32 = 0x0020_0000;
@@ -107,7 +105,7 @@ pub(crate) fn life(pid: u32) -> Option<Life> {
 pub(crate) fn usage(identity: Identity) -> Option<Usage> {
     let process = Process::new(i32::try_from(identity.pid).ok()?).ok()?;
     let status = process.status().ok()?;
-    let most = living_thread::ask(identity.pid, |task| {
+    let most = mapping_text::ask_living(identity.pid, |task| {
         Process::new(i32::try_from(task).ok()?).ok()?.status().ok()?.vmhwm
     });
     let stat = process.stat().ok().filter(|stat| stat.starttime == identity.start_ticks)?;
@@ -131,7 +129,7 @@ pub(crate) fn is_running(identity: Identity) -> bool {
 /// Looks at a process from this very one, which may have to wait for a file system for ever: imasd asks a helper
 /// (`process_question`). `None` when it is gone, is another by now, or may not be looked at.
 pub(crate) fn look(identity: Identity) -> Option<ProcessInfo> {
-    let folder = PathBuf::from(format!("/proc/{}", living_thread::of(identity.pid)));
+    let folder = PathBuf::from(format!("/proc/{}", mapping_text::living_thread(identity.pid)));
     let about = std::fs::metadata(folder.join("exe")).ok()?;
     let path = std::fs::read_link(folder.join("exe")).ok()?;
     let (first, given) = target(identity.pid, &path)?;
@@ -172,7 +170,7 @@ fn target(pid: u32, path: &Path) -> Option<(OsString, InterpreterTarget)> {
 
 /// The name by which the program was started, where it makes another program of its file.
 fn name_of_start(path: &Path, first_argument: &OsStr) -> (Detail, String) {
-    let text = started_name::detail_of_foreign(path, first_argument);
+    let text = interpreter_target::detail_of_foreign(path, first_argument);
     (detail_of_text(&text), text)
 }
 
@@ -200,7 +198,7 @@ fn is_its_program(pid: u32, executable: Executable) -> bool {
         if parent <= 1 {
             return parent == 1;
         }
-        let theirs = std::fs::metadata(format!("/proc/{}/exe", living_thread::of(parent))).ok();
+        let theirs = std::fs::metadata(format!("/proc/{}/exe", mapping_text::living_thread(parent))).ok();
         if theirs.is_none() && parent_of(pid) != parent {
             // It has ended meanwhile, as the parent of a daemon does.
             continue;
@@ -262,7 +260,7 @@ pub(crate) fn detail_of_text(text: &str) -> Detail {
     if let Some(unit) = unit_of_detail(text) {
         return Detail::Unit(unit.to_owned());
     }
-    if let Some(name) = started_name::name_of_detail(text) {
+    if let Some(name) = interpreter_target::name_of_detail(text) {
         return Detail::Name(name.to_owned());
     }
     let given = match text.split_once(' ') {
@@ -276,10 +274,69 @@ pub(crate) fn detail_of_text(text: &str) -> Detail {
     Detail::of(&given, Path::new("/"))
 }
 
+// What an interpreter is given may be as long as a command line: 128 KiB a word. It is kept up to a length;
+// of more, the beginning for people, and hash and length, by which the hook finds the program.
+
+/// Kept as it is up to this length in bytes; what is shortened is longer, so that neither is taken for the
+/// other.
+const LONGEST: usize = 1024;
+
+/// Between the beginning and the rest of a shortened text.
+const CUT: &str = "... [";
+/// Text between length and hash.
+const BYTES: &str = " bytes, fnv64 ";
+
+/// Detail and its text as they are kept.
+pub(super) fn kept(detail: Detail, text: String) -> (Detail, String) {
+    let detail = match detail {
+        Detail::Text(whole) if whole.len() > LONGEST => Detail::LongText([fnv64(&whole), whole.len() as u64]),
+        other => other,
+    };
+    let key = match detail {
+        Detail::LongText(key) => key,
+        _ => [fnv64(text.as_bytes()), text.len() as u64],
+    };
+    let text = if text.len() > LONGEST { shortened(&text, key) } else { text };
+    (detail, text)
+}
+
+fn shortened(text: &str, [hash, bytes]: [u64; 2]) -> String {
+    // At the end of a character, and not below the limit.
+    let end = (LONGEST..).find(|at| text.is_char_boundary(*at)).unwrap_or(LONGEST);
+    format!("{}{CUT}{bytes}{BYTES}{hash:016x}]", text.get(..end).unwrap_or_default())
+}
+
+/// Hash and length of the text that was shortened to this one; `None` for what is no shortened text.
+fn key_of_kept(text: &str) -> Option<[u64; 2]> {
+    let text = text.strip_suffix(']').filter(|_| text.len() > LONGEST)?;
+    let (_, rest) = text.rsplit_once(CUT)?;
+    let (bytes, hash) = rest.split_once(BYTES)?;
+    Some([u64::from_str_radix(hash, 16).ok()?, bytes.parse().ok()?])
+}
+
+/// Looks at a process. `None` when it is gone, is another by now, or may not be looked at.
+pub(super) fn look_by_helper(identity: Identity) -> Option<ProcessInfo> {
+    let answer = imas_linux::foreign_process::ask(identity.pid, answer_question).ok()?;
+    serde_json::from_slice(&answer).ok().filter(|seen: &ProcessInfo| seen.identity == identity)
+}
+
+/// The helper's side of [`look_by_helper`].
+pub(super) fn answer_question(pid: u32) -> Result<Vec<u8>> {
+    let life = life(pid).ok_or(ErrorKind::NotFound)?;
+    let seen = look(life.identity).ok_or_else(gone)?;
+    Ok(serde_json::to_vec(&seen)?)
+}
+
+/// An error with a number, by which it comes through the socket.
+fn gone() -> Error {
+    rustix::io::Errno::SRCH.into()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::process::{Command, Stdio};
+
+    use super::*;
 
     #[test]
     fn process_info_describes_the_process() {
@@ -398,5 +455,42 @@ mod tests {
         assert_eq!(detail_of_text("-c"), Detail::Text(b"-c".to_vec()));
         assert_eq!(detail_of_text("-m http.server"), Detail::Text(b"-m http.server".to_vec()));
         assert_eq!(detail_of_text("org.example.Main"), Detail::Text(b"org.example.Main".to_vec()));
+    }
+
+    fn of(text: &str) -> (Detail, String) {
+        kept(Detail::Text(text.as_bytes().to_vec()), text.to_owned())
+    }
+
+    #[test]
+    fn a_text_up_to_the_limit_is_kept_as_it_is() {
+        for text in ["", "-m http.server", &"x".repeat(LONGEST)] {
+            assert_eq!(of(text), (Detail::Text(text.as_bytes().to_vec()), text.to_owned()));
+            assert_eq!(key_of_kept(text), None);
+        }
+    }
+
+    #[test]
+    fn a_longer_one_is_found_by_hash_and_length() {
+        for long in ["x".repeat(LONGEST + 1), "é".repeat(60_000), format!("x{}", "é".repeat(LONGEST))] {
+            let (detail, text) = of(&long);
+            assert!(text.len() > LONGEST && text.len() < LONGEST + 100, "{}", text.len());
+            assert_eq!(
+                detail.key(),
+                Detail::Text(long.clone().into_bytes()).key(),
+                "as the hook looks it up"
+            );
+            assert_eq!(key_of_kept(&text).map(Detail::LongText), Some(detail));
+        }
+        let (one, other) = (of(&format!("{}a", "x".repeat(9999))), of(&format!("{}b", "x".repeat(9999))));
+        assert_ne!(one, other);
+        assert_ne!(one.1, other.1);
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_hashed_as_they_are() {
+        let bytes = vec![0xff; 2000];
+        let (detail, text) = kept(Detail::Text(bytes.clone()), String::from_utf8_lossy(&bytes).into_owned());
+        assert_eq!(detail.key(), Detail::Text(bytes).key());
+        assert_eq!(key_of_kept(&text).map(Detail::LongText), Some(detail));
     }
 }

@@ -11,7 +11,7 @@ use imas_linux::catalogue_table::CatalogueTable;
 use imas_linux::index::{Detail, Entry, Facts, Index, OfferedTrial, write_index};
 use imas_linux::interpreter_target::Interpreter;
 use imas_store::daemon::Offer;
-use imas_store::domain::Domain;
+use imas_store::samples::Domain;
 
 use crate::program_table::{ProgramTable, TrackedProgram};
 use crate::trial_offer::number;

@@ -5,6 +5,7 @@
 
 use std::time::{Duration, Instant};
 
+use imas_engine::daemon_status::DaemonCounters;
 use imas_store::daemon::Offer;
 
 use crate::folders::PageName;
@@ -177,6 +178,31 @@ impl TrialOffer {
 /// The number that a token is.
 pub(crate) fn number(token: &str) -> Option<u64> {
     u64::from_str_radix(token, 16).ok()
+}
+
+/// Why a page is dropped.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum RejectReason {
+    Unwitnessed,
+    Damaged,
+    Forged,
+    Unknown,
+    Stale,
+    TooMany,
+}
+
+impl RejectReason {
+    pub(super) fn count(self, counters: &mut DaemonCounters) {
+        let counter = match self {
+            Self::Unwitnessed => &mut counters.dropped_unwitnessed,
+            Self::Damaged => &mut counters.dropped_damaged,
+            Self::Forged => &mut counters.dropped_forged,
+            Self::Unknown => &mut counters.dropped_unknown,
+            Self::Stale => &mut counters.dropped_stale,
+            Self::TooMany => &mut counters.dropped_too_many,
+        };
+        *counter += 1;
+    }
 }
 
 #[cfg(test)]

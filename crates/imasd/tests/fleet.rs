@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::{WORKER, World, alone, python, trial};
 use imas_exchange::exchange::{Exchange, file_name};
-use imas_exchange::lacks::WANTED;
+use imas_exchange::share::WANTED;
 use imas_exchange::{
     Aggregate, Environment, FleetStatistics, Lack, ProgramKey, ThreadsClass, TrialTurn, trial_of,
 };
@@ -274,7 +274,7 @@ fn hostile_deliveries_are_refused_and_counted() {
     let own = {
         let (key, _) = subject.split_once('.').unwrap();
         let key = imas_exchange::ProgramKey::try_from(key.to_owned()).unwrap();
-        let machine = imas_engine::fleet_key::environment(imas_linux::conditions::now().unwrap().cpus);
+        let machine = imas_engine::fleet_key::environment(imas_linux::host::conditions().unwrap().cpus);
         FleetStatistics::new(key, Environment { threads: Some(ThreadsClass::One), ..machine })
     };
     assert_eq!(own.subject(), subject);
@@ -331,7 +331,7 @@ fn announced(subject: &str, hosts: u64) -> FleetStatistics {
     let mut statistics = FleetStatistics::new(program.clone(), environment.clone());
     for number in 0..hosts {
         let aggregate = Aggregate {
-            v: imas_exchange::payload::VERSION,
+            v: imas_exchange::aggregate::VERSION,
             host: ProgramKey::new("host", &[&number.to_string()]).into(),
             boot: "b".to_owned(),
             batch: 0,
@@ -354,7 +354,7 @@ fn host_with_turn(statistics: &FleetStatistics, candidate: Option<&str>) -> Stri
     let need = WANTED + u32::try_from(imas_core::fleet_prior::liars(prior.counted)).unwrap();
     let lacks = ["jemalloc", "mimalloc"].map(|name| Lack { candidate: name.to_owned(), need });
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the number of the turn")]
-    let now = (imas_linux::clock::now_unix_s() / imas_engine::fleet_turn::TURN_S) as u64;
+    let now = (imas_linux::host::now_unix_s() / imas_engine::fleet_turn::TURN_S) as u64;
     let names = (0..).map(|number: u64| String::from(ProgramKey::new("test", &[&number.to_string()])));
     let is_it = |name: &String| {
         let turn =
@@ -418,7 +418,7 @@ fn hosts_of_a_fleet_take_turns() {
 
     // The fleet is gone for more than a week.
     host.world.stop("-TERM");
-    let long_ago_s = imas_linux::clock::now_unix_s() - imas_engine::fleet_turn::GONE_S - 1.0;
+    let long_ago_s = imas_linux::host::now_unix_s() - imas_engine::fleet_turn::GONE_S - 1.0;
     host.world.store().note_fleet_reached(long_ago_s).unwrap();
     host.world.start();
     host.world.wait("it tries by itself", || host.world.offer(&program).is_some());

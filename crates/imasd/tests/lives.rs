@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How services live on: memory in windows, work by the user's counter, untouched replicas.
+//! Running processes: how services live on (memory in windows, work by the user's counter, untouched replicas), and
+//! what imasd does where memory is short or `[trim]` says so.
 
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 
-use crate::support::{World, python};
 use imas_core::service_life::LifeWindow;
 use imas_store::samples::StoredProgram;
-use imas_testing::Running;
+use imas_testing::{Running, skipped};
+
+use crate::support::{World, lib_dir, piped, python};
 
 /// Works and grows until it is killed; counts its work in a file.
 const SERVICE: &str = "
@@ -159,4 +161,74 @@ fn command_of(program: &StoredProgram) -> imas_linux::program::Command {
         },
         privileged: false,
     }
+}
+
+/// Sixteen seconds of CPU time, which pay for a trim, and 60 MB with free pages between blocks in use.
+const BUSY_HOLDER: &str = concat!(
+    "import time\nwhile time.process_time() < 16: pass\n",
+    include_str!("../../../tests/programs/holds_free.py")
+);
+
+fn busy_holder(world: &World) -> Child {
+    let mut command = world.command(&python());
+    command.args(["-c", BUSY_HOLDER, "blocked"]).env_remove("LD_PRELOAD");
+    piped::start(&mut command)
+}
+
+#[test]
+fn a_process_that_knows_nothing_of_imas_gives_back_once() {
+    let mut world = World::with("trim_when_short = false\n[trim]\nevery = '1m'\nat_least = '16M'\n");
+    let child = busy_holder(&world);
+    world.start();
+    world.wait("it was trimmed, or cannot be", || {
+        world.counter("trims_outside") > 0 || world.log().contains("is left alone")
+    });
+    let (trims, mib) = (world.counter("trims_outside"), world.counter("trims_returned_mib"));
+    let spent_ms = world.counter("trims_spent_ms");
+    let (log, status) = (world.log(), world.status());
+    let page = world.imas("status").arg("--run-dir").arg(world.path("run")).output().unwrap();
+    world.stop("-TERM");
+    let line = format!("trim: process {} (", child.id());
+    piped::end(child);
+    if log.contains("may not be traced") {
+        return skipped("processes cannot be traced here");
+    }
+    assert!(log.contains(&line) && log.contains("MiB back: thread "), "{log}");
+    assert!(trims == 1 && mib >= 40 && spent_ms <= 160, "{trims} {mib} MiB {spent_ms} ms\n{log}");
+    assert_eq!(status["trims_left_alone"], serde_json::json!([]), "nothing came back");
+    let page = String::from_utf8(page.stdout).unwrap();
+    assert!(page.contains("trims outside 1, trims returned mib "), "{page}");
+}
+
+/// Two threads that sleep, and 60 MB of which all but every hundredth block is free.
+const HOLDER: &str = include_str!("../../../tests/programs/holds_free.py");
+
+/// A process under a candidate that gives back, or under the guard alone.
+fn holder(world: &World, gives_back: bool) -> Child {
+    let own = gives_back.then(|| lib_dir().join("libimas-giveback.so"));
+    let libraries = own.into_iter().chain([lib_dir().join("libimas-guard.so")]);
+    let preload: Vec<String> = libraries.map(|library| library.to_string_lossy().into_owned()).collect();
+    let mut command = world.command(&python());
+    command
+        .args(["-c", HOLDER, "threads"])
+        .env("LD_PRELOAD", preload.join(":"))
+        .env("IMAS_UNSET", "LD_PRELOAD");
+    piped::start(&mut command)
+}
+
+#[test]
+fn who_can_answer_is_asked_and_nobody_else() {
+    let mut world = World::with("short_at = 0.0\n");
+    let (can, cannot) = (holder(&world, true), holder(&world, false));
+    world.start();
+    world.wait("the answer is there", || world.counter("trims_answered") >= 1);
+    let (asked, mib) = (world.counter("trims_asked"), world.counter("trimmed_mib"));
+    let log = world.log();
+    world.stop("-TERM");
+    assert_eq!(asked, 1, "the other one cannot answer");
+    assert!(mib >= 40, "{mib} MiB\n{log}");
+    let line = format!("memory is short: process {} (", can.id());
+    assert!(log.contains(&line) && log.contains("MiB back, in "), "{log}");
+    piped::end(can);
+    piped::end(cannot);
 }

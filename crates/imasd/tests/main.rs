@@ -6,19 +6,14 @@
 
 mod fleet;
 mod lives;
-mod names;
 mod operator;
 mod outside;
-mod races;
 mod replicas;
 mod robust;
-mod runtimes;
 mod same_decisions;
 mod services;
-mod shortage;
 mod support;
 mod the_loop;
-mod trims;
 
 /// A file of this folder that is no module here would not be run. `hostile.rs` is a program of its own: its storms of
 /// processes are seen by the daemons of other tests.

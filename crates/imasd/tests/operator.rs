@@ -105,7 +105,7 @@ fn a_disabled_allocator_is_shown_and_unblocked() {
 fn the_boot_is_the_one_that_root_wrote_down() {
     let mut world = World::new();
     let theirs = "0f3c6a3e-52b1-4a52-9f0e-0123456789ab";
-    let file = world.path("run").join(imas_linux::boot::FILE_NAME);
+    let file = world.path("run").join(imas_linux::host::FILE_NAME);
     std::fs::write(&file, theirs).unwrap();
     world.start();
     assert_eq!(world.index().facts().boot_id, theirs);
@@ -113,7 +113,7 @@ fn the_boot_is_the_one_that_root_wrote_down() {
     assert!(printed.contains("Every program starts untouched") && printed.contains(theirs), "{printed}");
     assert!(status_json(&world)["standing_aside"].as_str().unwrap().contains("imas system boot"));
     // Root writes down the boot id that the programs see. It is used from the next approval on.
-    imas_linux::boot::write(&world.path("run")).unwrap();
+    imas_linux::host::write_boot_id(&world.path("run")).unwrap();
     world.signal("-HUP");
     let here = imas_linux::process::boot_id().unwrap();
     world.wait("the index has the programs' boot id", || world.index().facts().boot_id == here);

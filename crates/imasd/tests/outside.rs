@@ -9,9 +9,10 @@ use std::process::{Command, Stdio};
 use imas_core::TrialRecord;
 use imas_core::sample::{Ended, MEASURED_OUTSIDE, PageKind, Sample};
 use imas_store::Store;
-use imas_testing::{Running, skipped};
+use imas_store::samples::StoredProgram;
+use imas_testing::{Running, compiled, skipped};
 
-use crate::support::{World, imas, lib_dir, me};
+use crate::support::{World, imas, lib_dir, me, node};
 
 const CONFIGURATION: &str = "worth_cpu_s = 0.0\nworth_life_s = 0.1\ncandidates = ['jemalloc']\n";
 
@@ -36,7 +37,7 @@ struct Printed {
 
 impl<'a> User<'a> {
     fn of(world: &'a World) -> Self {
-        let program = compiled(world, "cc", &["-static", "-Wl,--build-id"]).unwrap();
+        let program = compiled_outside(world, "cc", &["-static", "-Wl,--build-id"]).unwrap();
         Self::with(world, program, "go:gogc200")
     }
 
@@ -105,7 +106,7 @@ impl<'a> User<'a> {
 }
 
 /// The program of `tests/programs`; None where there is no such compiler.
-fn compiled(world: &World, compiler: &str, flags: &[&str]) -> Option<PathBuf> {
+fn compiled_outside(world: &World, compiler: &str, flags: &[&str]) -> Option<PathBuf> {
     let program = world.path("work").join("program");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/without_a_hook.c");
     let mut command = Command::new(compiler);
@@ -210,7 +211,7 @@ fn a_static_program_is_tried_and_starts_on_what_is_best() {
 fn a_program_of_musl_is_tried_under_what_is_built_for_it() {
     let mut world = World::with(CONFIGURATION);
     let is_built = lib_dir().join("musl/allocators/libjemalloc.so").exists();
-    let Some(program) = compiled(&world, "musl-gcc", &["-DOF_MUSL"]).filter(|_| is_built) else {
+    let Some(program) = compiled_outside(&world, "musl-gcc", &["-DOF_MUSL"]).filter(|_| is_built) else {
         return skipped("musl-gcc, or what 'make musl' builds, is missing");
     };
     world.start();
@@ -352,4 +353,92 @@ fn an_account_that_imasd_has_missed_is_not_waited_for() {
     let sample = user.trials().pop().unwrap().sample;
     assert_eq!((sample.ended, sample.usage), (Ended::Unknown, None));
     assert_eq!(sample.pass_reason.as_deref(), Some("no-account"), "its candidate is not to blame");
+}
+
+const OF_RUNTIMES: &str = "policy = 'paper'\nworth_cpu_s = 0.0\nworth_life_s = 0.1\nmax_tests = 1\n\
+                             candidates = ['node:semi8', 'node:limit', 'ruby:slow-growth', 'go:gogc50', 'jvm:serial']\n";
+
+fn tried(world: &World, program: &StoredProgram) -> Vec<String> {
+    let trials = world.store().trials(program.id).unwrap();
+    let mut tried: Vec<_> = trials.into_iter().map(|trial| trial.sample.candidate).collect();
+    tried.sort();
+    tried
+}
+
+const JOB: &str = r"
+const kept = [];
+for (let i = 0; i < 200000; i++) kept.push(Buffer.from(String(i)));
+const shown = {
+    limit: require('v8').getHeapStatistics().heap_size_limit,
+    options: process.env.NODE_OPTIONS ?? null,
+    names: Object.keys(process.env).filter(name => /NODE|IMAS_[^R]/.test(name)),
+    child: /NODE_OPTIONS|IMAS_[^R]/.test(require('child_process').execFileSync('/usr/bin/env')),
+    given: require('fs').readFileSync('/proc/self/maps').includes('libimas-settings'),
+};
+console.log(JSON.stringify(shown));
+if (process.argv.length > 2) setTimeout(() => {}, 300000);
+";
+
+fn shown(command: &mut Command) -> serde_json::Value {
+    let done = command.output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    serde_json::from_slice(&done.stdout).unwrap()
+}
+
+#[test]
+fn node_is_tried_under_its_settings_and_then_placed() {
+    let Some(node) = node() else { return skipped("node is not installed") };
+    let (world, script, program) = World::with(OF_RUNTIMES).noticed("job.js", JOB);
+    world.settle(&script, &program);
+    assert_eq!(tried(&world, &program), ["node:semi8", "system"]);
+    let mut ended = world.store().trials(program.id).unwrap().into_iter().map(|trial| trial.sample.ended);
+    assert!(ended.all(|ended| ended == Ended::Clean { status: Some(0) }));
+
+    world.pin(&program, "node:semi8");
+    let plain = shown(Command::new(&node).arg(&script));
+    let placed = shown(&mut world.start_of(&script));
+    assert!(placed["limit"].as_u64() < plain["limit"].as_u64(), "{placed} {plain}");
+    assert_eq!(placed["given"], true);
+    let unseen = ["options", "names", "child"];
+    assert!(unseen.iter().all(|name| placed[name] == plain[name]), "{placed} {plain}");
+    let own = shown(world.start_of(&script).env("NODE_OPTIONS", "--no-warnings"));
+    assert!(own["given"] == false && own["options"] == "--no-warnings", "{own}");
+    let own = shown(world.command(&node).arg("--max_semi_space_size=32").arg(&script));
+    assert!(own["given"] == false && own["limit"].as_u64() > plain["limit"].as_u64(), "{own}");
+}
+
+/// A program with the symbols of Node.js and nothing else of it.
+const LIKE_NODE: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+int _ZN4node5StartEiPPc(void) { return 0; }
+#ifdef NEW
+int node_api_create_external_string_latin1(void) { return 0; }
+#endif
+int main(int argc, char **argv) {
+    for (int i = 0; i < 200000; i++)
+        free(malloc(i % 2000 + 1));
+    puts(getenv("NODE_OPTIONS") != NULL ? argv[0] : "-");
+    fflush(stdout);
+    if (argc > 1)
+        pause();
+    return 0;
+}
+"#;
+
+/// An older Node.js does not start with this option, so where the file does not show the version nothing is offered.
+#[test]
+fn what_an_unknown_version_may_refuse_is_not_tried() {
+    let mut world = World::with(&OF_RUNTIMES.replace("[", "['jemalloc', "));
+    world.start();
+    for (name, flag, expected) in [
+        ("nodeold", "-DOLD", &["jemalloc", "system"][..]),
+        ("nodenew", "-DNEW", &["jemalloc", "node:semi8", "system"]),
+    ] {
+        let file = compiled(&world.path("work"), name, LIKE_NODE, &["-rdynamic", "-fno-builtin", flag]);
+        let program = world.notice(&file);
+        world.settle(&file, &program);
+        assert_eq!(tried(&world, &program), expected, "{name}");
+    }
 }

@@ -4,9 +4,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::bus::StreamEntry;
-use imas_exchange::aggregate::{Aggregate, BadAggregate};
+use imas_exchange::aggregate::{Aggregate, BadAggregate, BadPayload};
 use imas_exchange::key;
-use imas_exchange::payload::BadPayload;
 use imas_exchange::statistics::FleetStatistics;
 
 /// Numbers of aggregates by what became of them.

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::bus::{BusError, FleetBus, Stored};
 use crate::fold::{FoldCounts, fold};
+use imas_exchange::aggregate::BadPayload;
 use imas_exchange::key;
-use imas_exchange::payload::BadPayload;
 use imas_exchange::statistics::{BadStatistics, FleetStatistics};
 
 /// Aggregates that are read at once.

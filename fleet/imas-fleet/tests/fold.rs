@@ -8,8 +8,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use imas_core::stats::Moments;
-use imas_exchange::aggregate;
-use imas_exchange::payload::VERSION;
+use imas_exchange::aggregate::{self, VERSION};
 use imas_exchange::seats::{CLIP, MOST_OF_SEAT};
 use imas_exchange::statistics::{MAX_BYTES, MAX_CANDIDATES};
 use imas_exchange::{

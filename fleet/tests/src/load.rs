@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use futures_util::{StreamExt as _, stream};
 use imas_core::stats::Moments;
-use imas_exchange::payload::VERSION;
+use imas_exchange::aggregate::VERSION;
 use imas_exchange::{Aggregate, CandidateAggregate, Environment, ProgramKey, ThreadsClass, key};
 use imas_fleet_agent::jetstream::JetStreamBus;
 

@@ -17,9 +17,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use imas_core::raw_runs::data::DataHeader;
 use imas_linux::catalogue::CatalogueCandidate;
-use imas_linux::clock::now_unix_s;
-use imas_linux::conditions;
-use imas_linux::host::Host;
+use imas_linux::host::{self, Host, now_unix_s};
 use imas_runs::interruption::Interruption;
 use imas_runs::journal::Journal;
 use imas_study::{MOBILE, MobileSample, StudyError, mobile_samples};
@@ -80,7 +78,7 @@ fn header(candidates: &[&CatalogueCandidate]) -> DataHeader {
         seed: SEED,
         host: serde_json::to_value(Host::now()).unwrap_or_default(),
         versions: versions.collect(),
-        load1: conditions::load1(),
+        load1: host::load1(),
     }
 }
 

@@ -9,14 +9,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use imas_cli::message::{self, Hinted};
-use imas_core::raw_runs::data::Data;
-use imas_core::raw_runs::dropped::NotRun;
+use imas_core::raw_runs::data::{Data, NotRun};
 use imas_engine::compared::{ComparedCandidate, DefaultComparison, compared};
 use imas_engine::context::Context;
 use imas_engine::flags::Places;
-use imas_linux::clock::now_unix_s;
-use imas_linux::conditions;
-use imas_linux::host::Host;
+use imas_linux::host::{self, Host, now_unix_s};
 use imas_runs::interruption::Interruption;
 use imas_runs::journal::Journal;
 use imas_study::predictions::{Predictions, REPLAY, ReplayHeader};
@@ -152,7 +149,7 @@ fn header(args: &StudyArgs, candidates: &[ComparedCandidate<'_>]) -> ReplayHeade
         began_unix_s: now_unix_s(),
         host: serde_json::to_value(Host::now()).unwrap_or_default(),
         versions: candidates.iter().map(version).collect(),
-        load1: conditions::load1(),
+        load1: host::load1(),
         replays: args.replay.replays,
         note: args.replay.note.clone(),
     }

@@ -159,11 +159,11 @@ fn store(context: &Context) -> Result<Source> {
     let (mut replayable, mut left_out, mut trials) = (vec![], vec![], 0);
     for program in store.programs()? {
         let records = store.trials(program.id)?;
-        let Some(newest) = imas_core::record::in_order_of_time(&records).pop() else { continue };
+        let Some(newest) = imas_core::candidate::in_order_of_time(&records).pop() else { continue };
         let history = History {
             build_id: &newest.build_id,
             limits: context.limits,
-            now_unix_s: imas_linux::clock::now_unix_s(),
+            now_unix_s: imas_linux::host::now_unix_s(),
             ..History::of(&records, &candidates)
         };
         let (program, without) = from_store(&program.to_string(), &history);

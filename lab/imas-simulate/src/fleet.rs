@@ -15,14 +15,11 @@ use imas_core::stats::Moments;
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 
-use imas_exchange::aggregate::{Aggregate, CandidateAggregate};
+use imas_exchange::aggregate::{Aggregate, CandidateAggregate, VERSION};
 use imas_exchange::key::{self, Environment, ProgramKey};
-use imas_exchange::lacks::lacks;
-use imas_exchange::payload::VERSION;
-use imas_exchange::prior::prior;
 use imas_exchange::seats::{CLIP, MOST_OF_MESSAGE};
-use imas_exchange::share::{TrialTurn, USUAL_SHARE, trial_of};
-use imas_exchange::statistics::FleetStatistics;
+use imas_exchange::share::{TrialTurn, USUAL_SHARE, lacks, trial_of};
+use imas_exchange::statistics::{FleetStatistics, prior};
 use imas_fleet::bus::StreamEntry;
 use imas_fleet::fold::fold;
 

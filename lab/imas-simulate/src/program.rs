@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use imas_core::adaptive::Point;
 use imas_core::candidate::{CountedSample, SYSTEM};
 use imas_core::pace::{PaceCorrection, Paced};
-use imas_core::plural;
+use imas_core::printable;
 use imas_core::raw_runs::data::Data;
 use imas_core::run::{RawRun, RunKind};
 
@@ -96,7 +96,7 @@ fn program(name: &str, runs: &[&RawRun]) -> Result<(SimulatedProgram, Vec<Exclud
     if rounds.len() < MIN_ROUNDS {
         return Err(format!(
             "{} with figures of CPU and memory for every candidate, {MIN_ROUNDS} are needed",
-            plural::counted(rounds.len(), "round")
+            printable::counted(rounds.len(), "round")
         ));
     }
     let counted = self::rounds(runs, &candidates, RunKind::Counted, counted);

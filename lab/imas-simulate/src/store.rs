@@ -7,7 +7,7 @@ use imas_core::adaptive::board::{JudgedTrial, rounds};
 use imas_core::adaptive::{Point, Settings};
 use imas_core::candidate::CountedSample;
 use imas_core::history::History;
-use imas_core::plural::counted;
+use imas_core::printable::counted;
 
 /// One round: by candidate of the history.
 type Round = Vec<(Option<Point>, Option<CountedSample>)>;
@@ -102,9 +102,8 @@ fn program(name: &str, history: &History<'_>, rounds: &[Round], taking_part: &[u
 mod tests {
     use super::*;
     use crate::{Contender, Plan, assess};
-    use imas_core::candidate::{Candidate, SYSTEM};
+    use imas_core::candidate::{Candidate, SYSTEM, TrialRecord};
     use imas_core::paper::Limits;
-    use imas_core::record::TrialRecord;
     use imas_core::sample::{MemoryFigures, OpFigures, Sample, Usage};
 
     fn record(candidate: &str, at: f64, bytes: u64) -> TrialRecord {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use imas_core::raw_runs::dropped::{Dropped, NotRun};
+use imas_core::raw_runs::data::{Dropped, NotRun};
 use imas_replay::reliability::RecordedRunFacts;
 
 /// The `imas` key of a header.

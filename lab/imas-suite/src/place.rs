@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use imas_linux::environment::Variables;
-use imas_linux::lock;
+use imas_linux::files;
 use siphasher::sip::SipHasher13;
 
 use crate::definition::{Suite, SuiteProgram};
@@ -73,7 +73,7 @@ impl Place {
     pub fn lock(&self) -> SuiteResult<File> {
         let path = self.root.join(".lock");
         let file = File::create(&path).map_err(SuiteError::file(&path))?;
-        match lock::take(&file) {
+        match files::lock(&file) {
             Ok(true) => Ok(file),
             Ok(false) => Err(SuiteError::Busy { folder: self.root.clone() }),
             Err(error) => Err(SuiteError::file(&path)(error)),

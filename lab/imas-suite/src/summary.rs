@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use imas_core::bench::{CandidateRuns, Comparison, Options, compare, prepare};
 use imas_core::candidate::SYSTEM;
-use imas_core::raw_runs::dropped::Dropped;
+use imas_core::raw_runs::data::Dropped;
 use imas_core::run::{RawRun, RunKind};
 use imas_core::stats::{geometric_mean, median, relative_spread};
 use serde::Serialize;

@@ -26,9 +26,9 @@ const CRATES: [&str; 10] = [
     "imasd",
 ];
 /// Folders and modules of `imas` that look at everybody's processes.
-const VERBS: [&str; 5] = ["apply/held_free", "apply/of_runtime", "apply/trim", "apply/unit", "look/"];
+const VERBS: [&str; 5] = ["apply/reached", "apply/of_runtime", "apply/trim", "apply/unit", "look/"];
 /// Folders of `imas` where paths are looked up that others may have named.
-const NAMING_VERBS: [&str; 3] = ["apply/", "look/", "stored/"];
+const NAMING_VERBS: [&str; 3] = ["apply/", "look/", "stored"];
 
 /// A kind of call, with its table in docs/trust.md.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The state of the adaptive policy, computed from a program's stored trials.
 
-use crate::candidate::{Candidate, Cost, CountedSample, NotCounted, cost, count};
+use crate::candidate::{Candidate, Cost, CountedSample, NotCounted, TrialRecord, cost, count};
 use crate::history::{History, trials};
 use crate::paper::Limits;
-use crate::record::TrialRecord;
 
 use super::board::{JudgedTrial, RECENT};
 use super::judge::{Asked, side_by_side};

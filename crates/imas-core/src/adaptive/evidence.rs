@@ -138,7 +138,7 @@ fn gain_of(known: &AdaptiveState, pick: Pick, w: f64) -> ExpectedGain {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::TrialRecord;
+    use crate::candidate::TrialRecord;
     use crate::sample::{Ended, MemoryFigures, OpFigures, Sample, Usage};
 
     fn trial(number: u32, candidate: &str, cpu_s: f64) -> TrialRecord {

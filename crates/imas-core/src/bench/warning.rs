@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::plural::counted;
+use crate::printable::counted;
 
 /// Runs shorter than this measure the start, not the program (seconds).
 pub(super) const TOO_SHORT_S: f64 = 0.05;

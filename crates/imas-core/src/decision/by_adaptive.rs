@@ -3,7 +3,7 @@
 
 use super::{Conditions, Decision, Evidence, RestsOn, left_the_set};
 use crate::adaptive::{AdaptiveState, Judgement, Objective, Proof, Standing, Status, weight};
-use crate::plural::counted;
+use crate::printable::counted;
 use crate::profile::{CandidateView, ProfileView};
 use crate::reason::Reason;
 use crate::stats::more;

@@ -10,8 +10,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::candidate::{Candidate, CountedSample, count};
-use crate::record::{TrialRecord, in_order_of_time};
+use crate::candidate::{Candidate, CountedSample, TrialRecord, count, in_order_of_time};
 
 #[cfg(test)]
 mod tests;

@@ -2,8 +2,7 @@
 //! Algorithms 8, 9 and 10 as tables, worked by hand.
 
 use super::*;
-use crate::candidate::{Candidate, CountedSample};
-use crate::record::TrialRecord;
+use crate::candidate::{Candidate, CountedSample, TrialRecord};
 use crate::sample::{Ended, MemoryFigures, OpFigures, Sample};
 
 const NO_WAIT: Limits = Limits { max_tests: 5, retest_s: 0.0 };

@@ -15,10 +15,10 @@ use std::collections::{BTreeMap, HashSet};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::dropped::{Dropped, NotRun};
-use super::outputs::{OutputVaries, Varying};
-use super::server_line::ServerLine;
+use super::{OutputVaries, Varying};
+use crate::pace::Pace;
 use crate::run::{RawRun, RunKind};
+use crate::server_run::ServerRun;
 
 /// First line of what one session wrote; it holds for the lines after it.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
@@ -217,6 +217,99 @@ impl Rounds {
     }
 }
 
+/// A program that a start wanted to measure and could not: it is missing, or fails by itself.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+pub struct NotRun {
+    /// Name of the program.
+    pub left_out: String,
+    /// Reason, in words.
+    pub why: String,
+    /// Time when it was left out, seconds since the epoch.
+    #[serde(default)]
+    pub at_s: f64,
+}
+
+/// Reads lines of runs and of excluded programs one by one, and then says which programs are excluded.
+///
+/// The latest line about a program decides, by its time: files are given and joined in any order, so the
+/// order of lines is that of time only within one start. Lines of the same time go by their order. A line
+/// without a time, as in a file made by hand, goes with the line before it.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Dropped {
+    /// Latest line about each program: its time, and why the program was excluded then; None for a run.
+    last: BTreeMap<String, (f64, Option<String>)>,
+    /// Time of the last line that has one, seconds since the epoch.
+    now_s: f64,
+}
+
+impl Dropped {
+    /// The program has a run from that time, seconds since the epoch; 0 where none is known.
+    pub fn ran(&mut self, program: &str, at_s: f64) {
+        self.record(program, at_s, None);
+    }
+
+    /// The program was left out.
+    pub fn left_out(&mut self, line: NotRun) {
+        self.record(&line.left_out, line.at_s, Some(line.why));
+    }
+
+    fn record(&mut self, program: &str, at_s: f64, why: Option<String>) {
+        if at_s > 0.0 {
+            self.now_s = at_s;
+        }
+        match self.last.get_mut(program) {
+            Some((last_s, _)) if *last_s > self.now_s => {}
+            Some(last) => *last = (self.now_s, why),
+            None => {
+                self.last.insert(program.to_owned(), (self.now_s, why));
+            }
+        }
+    }
+
+    /// Programs that were excluded and not run since, by name, each with its latest reason. Their earlier
+    /// runs still count.
+    #[must_use]
+    pub fn reasons(&self) -> BTreeMap<&str, &str> {
+        self.last.iter().filter_map(|(name, (_, why))| Some((name.as_str(), why.as_deref()?))).collect()
+    }
+}
+
+/// A line of that form.
+#[derive(Deserialize, Debug, Default)]
+#[serde(default)]
+pub(super) struct ServerLine {
+    service: String,
+    candidate: String,
+    round: u32,
+    at_s: f64,
+    took_s: f64,
+    cpu_s: (f64, f64),
+    pace: Option<Pace>,
+    load1: Option<f64>,
+    #[serde(flatten)]
+    server: ServerRun,
+}
+
+impl ServerLine {
+    /// The run; None if the line names no service or no candidate.
+    pub(super) fn run(self) -> Option<RawRun> {
+        let is_one = !self.service.is_empty() && !self.candidate.is_empty();
+        let run = RawRun {
+            program: self.service,
+            candidate: self.candidate,
+            round: self.round,
+            at_s: self.at_s,
+            wall_s: self.took_s,
+            user_s: self.cpu_s.0,
+            system_s: self.cpu_s.1,
+            pace: self.pace,
+            load1: self.load1,
+            ..RawRun::default()
+        };
+        is_one.then(|| run.with_server(self.server))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -327,5 +420,21 @@ mod tests {
         };
         let text = serde_json::to_string(&run).unwrap();
         assert_eq!(read(&text).runs, [run]);
+    }
+
+    fn left_out(name: &str, why: &str, at_s: f64) -> NotRun {
+        NotRun { left_out: name.into(), why: why.into(), at_s }
+    }
+
+    #[test]
+    fn the_last_word_by_the_clock_counts() {
+        let mut dropped = Dropped::default();
+        // The later start's file was given first.
+        dropped.left_out(left_out("a", "no input", 20.0));
+        dropped.ran("b", 21.0);
+        dropped.left_out(left_out("a", "not installed", 10.0));
+        dropped.left_out(left_out("b", "not installed", 10.0));
+        dropped.ran("a", 11.0);
+        assert_eq!(dropped.reasons(), BTreeMap::from([("a", "no input")]));
     }
 }

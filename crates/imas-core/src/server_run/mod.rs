@@ -1,18 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The figures of a server's run, beside those of every run ([`crate::run::RawRun`]).
 
-pub mod day;
-pub mod failure;
-pub mod figure;
 pub mod work;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-pub use day::DayFigures;
-pub use failure::{Failure, Stage};
-pub use figure::{Better, Figure};
+pub use work::DayFigures;
 
 /// One run of a server. Candidates are compared by its `figures`:
 ///
@@ -27,7 +22,7 @@ pub use figure::{Better, Figure};
 /// | `errors` | requests that failed |
 /// | `memory` | resident anonymous memory under load, by work ([`work`]), bytes |
 /// | `memory_ready`, `memory_peak`, `memory_idle` | when ready, at most, after the pause |
-/// | `memory_day`, `memory_day_busy` ... | over a day and over its parts ([`day`]) |
+/// | `memory_day`, `memory_day_busy` ... | over a day and over its parts ([`work`]) |
 /// | `open_p50` `open_p99` ... | latency at a fixed rate of requests, ms; `open_rate` is that rate |
 /// | `memory_slope` | growth per cycle, bytes |
 /// | `threads` | at most |
@@ -196,5 +191,138 @@ impl CpuShare {
     #[must_use]
     pub fn is_apart(&self) -> bool {
         !self.load.is_empty()
+    }
+}
+
+/// The stage in which a run failed.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "lowercase")]
+pub enum Stage {
+    /// The run failed before the server was started.
+    Prepare,
+    /// The port or socket of the service was in use.
+    Taken,
+    /// The server was not ready in time, or ended before.
+    Ready,
+    /// The server ended under load.
+    Died,
+    /// The load failed.
+    Load,
+    /// The server ended in the pause.
+    Idle,
+    /// The server crashed when it was asked to end.
+    Stop,
+    /// The run took longer than its time limit.
+    Timeout,
+}
+
+impl Stage {
+    /// Whether the server failed. Under a candidate, that is a failure of the candidate.
+    #[must_use]
+    pub fn is_of_the_server(self) -> bool {
+        !matches!(self, Self::Prepare | Self::Taken)
+    }
+}
+
+/// The reason why a run is not valid.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
+pub struct Failure {
+    /// The stage.
+    pub stage: Stage,
+    /// Description in a sentence.
+    pub what: String,
+    /// The signal that ended the server, unless it was sent by the run itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
+    /// The last lines that the server printed.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub server: String,
+}
+
+impl Failure {
+    /// A failure that is not explained by a signal or by the server's output.
+    #[must_use]
+    pub fn new(stage: Stage, what: String) -> Self {
+        Self { stage, what, signal: None, server: String::new() }
+    }
+
+    /// [`crate::run::RawRun::why`] of the run.
+    #[must_use]
+    pub fn why(&self) -> &'static str {
+        match self.stage {
+            _ if self.signal.is_some() => "crash",
+            Stage::Prepare | Stage::Taken | Stage::Ready => "ready",
+            Stage::Load => "load",
+            Stage::Died | Stage::Idle | Stage::Stop => "exit",
+            Stage::Timeout => "timeout",
+        }
+    }
+}
+
+/// Whether a lower or a higher value is better.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[serde(rename_all = "lowercase")]
+pub enum Better {
+    /// Less is better.
+    #[default]
+    Lower,
+    /// More is better.
+    Higher,
+}
+
+/// A named figure.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+pub struct Figure {
+    /// One of the names in [`ServerRun::figures`].
+    pub name: String,
+    /// Value in `unit`.
+    pub value: f64,
+    /// `s`, `ms`, `B`, `1/s` or a unit that the load defines; empty for a count.
+    pub unit: String,
+    /// Direction.
+    pub better: Better,
+}
+
+impl Figure {
+    /// A figure of which less is better; `unit` is that of `value`.
+    pub fn lower(name: &str, value: f64, unit: &str) -> Self {
+        Self { name: name.to_owned(), value, unit: unit.to_owned(), better: Better::Lower }
+    }
+
+    /// A figure of which more is better; `unit` is that of `value`.
+    pub fn higher(name: &str, value: f64, unit: &str) -> Self {
+        Self { better: Better::Higher, ..Self::lower(name, value, unit) }
+    }
+}
+
+/// Combines several values of one figure. Counts are added. All else is averaged geometrically, so that each
+/// part has the same weight at any size.
+pub fn together(figures: &[&Figure]) -> Option<Figure> {
+    let first = *figures.first()?;
+    if figures.len() == 1 {
+        return Some(first.clone());
+    }
+    let n = figures.len() as f64;
+    let value = if first.unit.is_empty() {
+        figures.iter().fold(0.0, |sum, one| sum + one.value)
+    } else if figures.iter().all(|one| one.value > 0.0) {
+        (figures.iter().map(|one| one.value.ln()).sum::<f64>() / n).exp()
+    } else {
+        figures.iter().map(|one| one.value).sum::<f64>() / n
+    };
+    Some(Figure { value, ..first.clone() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_add_up_and_latencies_average() {
+        let errors = [Figure::lower("errors", 1.0, ""), Figure::lower("errors", 2.0, "")];
+        assert_eq!(together(&errors.iter().collect::<Vec<_>>()).unwrap().value, 3.0);
+        let p99 = [Figure::lower("p99", 1.0, "ms"), Figure::lower("p99", 4.0, "ms")];
+        assert!((together(&p99.iter().collect::<Vec<_>>()).unwrap().value - 2.0).abs() < 1e-12);
+        assert_eq!(together(&[]), None);
     }
 }

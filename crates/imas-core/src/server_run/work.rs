@@ -5,7 +5,11 @@
 //! A neighbour that slows one line down makes it longer, not heavier. A mean over time changes with it
 //! (docs/decisions/0040).
 
-use super::ServerRun;
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Figure, ServerRun};
 
 /// Memory by work, bytes: the mean of all lines in all cycles. None without a curve or cycles.
 #[must_use]
@@ -53,7 +57,7 @@ fn ready_s(run: &ServerRun) -> f64 {
 }
 
 /// The stored curve with the exact memory at the end of each cycle.
-pub(super) fn with_ends(run: &ServerRun) -> Vec<(f64, f64)> {
+fn with_ends(run: &ServerRun) -> Vec<(f64, f64)> {
     let mut at_s = ready_s(run);
     let ends = run.cycles.iter().map(|cycle| {
         at_s += cycle.wall_s;
@@ -67,7 +71,7 @@ pub(super) fn with_ends(run: &ServerRun) -> Vec<(f64, f64)> {
 }
 
 /// Mean over a span of time of the line through the points; at its ends the line goes on level.
-pub(super) fn mean_between(curve: &[(f64, f64)], from_s: f64, to_s: f64) -> f64 {
+fn mean_between(curve: &[(f64, f64)], from_s: f64, to_s: f64) -> f64 {
     let first = at(curve, from_s);
     if to_s <= from_s {
         return first;
@@ -89,6 +93,48 @@ fn at(curve: &[(f64, f64)], at_s: f64) -> f64 {
         (Some(near), _) | (None, Some(near)) => near.1,
         (None, None) => 0.0,
     }
+}
+
+/// A part of a day that was made.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+#[serde(default)]
+pub struct DayFigures {
+    /// Name of the part.
+    pub part: String,
+    /// Seconds since the start of the server.
+    pub began_s: f64,
+    /// Elapsed seconds.
+    pub wall_s: f64,
+    /// CPU seconds of the server.
+    pub cpu_s: f64,
+}
+
+/// The figures of a day: `memory_day`, the mean over its time, which is its integral over its length; the same for
+/// each part (`memory_day_busy`, a second one of a name `memory_day_quiet_2`); and `cpu_day`, CPU seconds. Empty
+/// without a day or a curve.
+#[must_use]
+pub fn day_figures(run: &ServerRun) -> Vec<Figure> {
+    let curve = with_ends(run);
+    let (Some(first), Some(last), false) = (run.day.first(), run.day.last(), curve.is_empty()) else {
+        return vec![];
+    };
+    let memory = |name: String, from_s, to_s| Figure::lower(&name, mean_between(&curve, from_s, to_s), "B");
+    let cpu_s = run.day.iter().map(|part| part.cpu_s).sum();
+    let mut figures = vec![
+        memory("memory_day".to_owned(), first.began_s, last.began_s + last.wall_s),
+        Figure::lower("cpu_day", cpu_s, "s"),
+    ];
+    let mut seen: BTreeMap<&str, u32> = BTreeMap::new();
+    for part in &run.day {
+        let number = seen.entry(&part.part).or_default();
+        *number += 1;
+        let name = match number {
+            1 => format!("memory_day_{}", part.part),
+            number => format!("memory_day_{}_{number}", part.part),
+        };
+        figures.push(memory(name, part.began_s, part.began_s + part.wall_s));
+    }
+    figures
 }
 
 #[cfg(test)]
@@ -140,5 +186,24 @@ mod tests {
         run.curve.clear();
         run.cycles.clear();
         assert_eq!(memory_by_work(&run), None);
+    }
+
+    #[test]
+    fn a_day_is_weighted_by_time_and_has_its_parts() {
+        let part =
+            |part: &str, began_s, wall_s| DayFigures { part: part.into(), began_s, wall_s, cpu_s: 1.0 };
+        let run = ServerRun {
+            curve: vec![(0.0, 100), (10.0, 100), (10.001, 400), (20.0, 400), (20.001, 200), (100.0, 200)],
+            day: vec![part("quiet", 0.0, 10.0), part("busy", 10.0, 10.0), part("quiet", 20.0, 20.0)],
+            ..ServerRun::default()
+        };
+        let figures = day_figures(&run);
+        let of = |name: &str| figures.iter().find(|figure| figure.name == name).unwrap().value.round();
+        assert_eq!(
+            [of("memory_day_quiet"), of("memory_day_busy"), of("memory_day_quiet_2")],
+            [100.0, 400.0, 200.0]
+        );
+        assert_eq!((of("memory_day"), of("cpu_day")), (225.0, 3.0));
+        assert_eq!(day_figures(&ServerRun { day: vec![], ..run }), []);
     }
 }

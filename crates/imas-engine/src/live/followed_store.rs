@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use imas_linux::catalogue::CatalogueCandidate;
-use imas_store::revision::ProgramRevision;
+use imas_store::decisions::ProgramRevision;
 use imas_store::samples::StoredProgram;
 use imas_store::{RowId, Store, StoreError};
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use imas_linux::activity::age_s;
 use imas_linux::index::{ServiceUnit, template_of_unit};
-use imas_linux::serving::wanted::{WantedLibraries, YOUNG_S, asked_in_vain};
+use imas_linux::serving::chooser::{WantedLibraries, YOUNG_S, asked_in_vain};
 use imas_linux::{process, running};
 use serde::Serialize;
 

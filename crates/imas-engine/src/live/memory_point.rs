@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 
 use imas_core::split::AllocatorReport;
 use imas_linux::catalogue::CatalogueCandidate;
-use imas_linux::clock::now_unix_s;
+use imas_linux::host::now_unix_s;
 use imas_linux::ingest::{ExpectedPage, ParsedPage};
 use imas_linux::resident::ResidentMemory;
 use imas_linux::running::Running;
-use imas_linux::serving::candidate::RealCandidates;
+use imas_linux::serving::RealCandidates;
 use imas_linux::{foreign_file, process};
 use serde::Serialize;
 

@@ -8,13 +8,11 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use imas_core::adaptive::{Objective, weight};
 use imas_core::stats::Interval;
-use imas_linux::clock::now_unix_s;
-use imas_linux::serving::candidate::RealCandidates;
-use imas_linux::serving::injected::Injected;
+use imas_linux::host::now_unix_s;
+use imas_linux::serving::{Injected, RealCandidates};
 use imas_store::decisions::Decided;
 use imas_store::samples::StoredProgram;
-use procfs::Current;
-use procfs::IoPressure;
+use procfs::{Current, IoPressure};
 
 use crate::context::Context;
 use crate::daemon_status::{DaemonStatus, IneligibleProgram};
@@ -385,7 +383,7 @@ impl Budget {
 /// # Errors
 /// When /proc cannot be read.
 pub fn machine_now(of_the_system: bool) -> Result<MachineState> {
-    let now = if of_the_system { imas_linux::conditions::now()? } else { conditions()? };
+    let now = if of_the_system { imas_linux::host::conditions()? } else { conditions()? };
     let io = IoPressure::current().ok();
     let weight = weight(&now, Objective::Auto);
     Ok(MachineState {

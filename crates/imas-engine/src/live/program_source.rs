@@ -12,10 +12,9 @@ use imas_core::sample::PageKind;
 use imas_core::{Reason, SYSTEM};
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::index::{ServiceUnit, detail_of_unit};
-use imas_linux::started_name::name_of_detail;
+use imas_linux::interpreter_target::name_of_detail;
 use imas_store::decisions::Decided;
-use imas_store::domain::Domain;
-use imas_store::samples::StoredProgram;
+use imas_store::samples::{Domain, StoredProgram};
 use imas_store::{RowId, Store};
 
 use crate::context::Context;

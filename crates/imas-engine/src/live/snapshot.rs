@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use imas_core::adaptive::Weight;
 use imas_core::stats::Interval;
 use imas_linux::index::ServiceUnit;
-use imas_linux::serving::injected::Injected;
+use imas_linux::serving::Injected;
 use serde::Serialize;
 
 /// The machine and its processes at one moment.

@@ -10,11 +10,10 @@ use std::time::{Duration, Instant};
 use imas_linux::index::ServiceUnit;
 use imas_linux::program::Program;
 use imas_linux::running::{self, Running};
-use imas_linux::serving::candidate::RealCandidates;
-use imas_linux::serving::injected::Injected;
-use imas_linux::serving::wanted::asked_in_vain;
+use imas_linux::serving::chooser::asked_in_vain;
+use imas_linux::serving::{Injected, RealCandidates};
 use imas_linux::standstill::age_s;
-use imas_linux::{foreign_process, living_thread, process, process_heaps};
+use imas_linux::{foreign_process, mapping_text, process, process_trim};
 use procfs::FromRead;
 use procfs::process::Stat;
 
@@ -153,7 +152,7 @@ impl Tracked {
     /// Looks at its heaps.
     pub(crate) fn look_at_heaps(&mut self) {
         let begun = Instant::now();
-        self.returnable_bytes = process_heaps::of(self.now.pid).ok().map(|heaps| heaps.bytes.returnable);
+        self.returnable_bytes = process_trim::heaps_of(self.now.pid).ok().map(|heaps| heaps.bytes.returnable);
         self.is_unseen = self.is_among_unseen();
         self.heaps_due = Some(begun + HEAPS_LAST.max(begun.elapsed() * HEAPS_SHARE));
     }
@@ -211,7 +210,7 @@ pub(crate) enum Identified {
 
 /// Looks at the process.
 pub(crate) fn identify(pid: u32, candidates: &RealCandidates) -> Identified {
-    match std::fs::read_link(format!("/proc/{}/exe", living_thread::of(pid))) {
+    match std::fs::read_link(format!("/proc/{}/exe", mapping_text::living_thread(pid))) {
         Err(error) if error.kind() == ErrorKind::PermissionDenied => return Identified::Hidden,
         Err(_) => return Identified::NotNow,
         Ok(_) => {}
@@ -319,7 +318,7 @@ impl ProcessReader {
 /// A process that goes on without its first thread: what it has is shown by another one.
 fn in_other_thread(stat: Stat) -> Option<Reading> {
     let own = reading(stat);
-    let other = reading(imas_linux::process::stat(imas_linux::living_thread::of(own.pid))?);
+    let other = reading(imas_linux::process::stat(imas_linux::mapping_text::living_thread(own.pid))?);
     Some(Reading { resident_bytes: other.resident_bytes, image: other.image, ..own })
 }
 

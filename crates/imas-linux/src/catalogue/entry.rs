@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::{CatalogueCandidate, SYSTEM, installed};
+use super::{CatalogueCandidate, SYSTEM};
+use crate::elf;
 use crate::runtime::{Runtime, RuntimeSettings, VersionRange};
 
 /// The file.
@@ -128,7 +129,7 @@ impl Entry {
     /// The candidate; `None` when it needs a library that this machine does not have.
     pub(super) fn into_candidate(self, file: &Path, line: usize, added: bool) -> Option<CatalogueCandidate> {
         let needs = match &self.needs {
-            Some(soname) => Some(installed::find(soname)?),
+            Some(soname) => Some(find_installed(soname)?),
             None => None,
         };
         let allocator = self.allocator().to_owned();
@@ -138,7 +139,7 @@ impl Entry {
         Some(CatalogueCandidate {
             allocator,
             library: self.library.map(|library| folder.join(library)),
-            version: self.version.or_else(|| needs.as_deref().and_then(installed::build_of)),
+            version: self.version.or_else(|| needs.as_deref().and_then(build_of)),
             origin: self.origin,
             licence: self.licence,
             summary: self.summary,
@@ -168,6 +169,29 @@ fn is_candidate_name(name: &str) -> bool {
     name.len() < imas_abi::CANDIDATE_BYTES
         && parts.next().is_some_and(plain)
         && parts.next().is_none_or(plain)
+}
+
+/// The folders of the common distributions, in the order of glibc's loader: multiarch first, then the plain
+/// ones.
+fn folders() -> impl Iterator<Item = PathBuf> {
+    let multiarch = format!("{}-linux-gnu", std::env::consts::ARCH);
+    let usual =
+        [format!("/lib/{multiarch}"), format!("/usr/lib/{multiarch}"), "/lib64".into(), "/usr/lib64".into()];
+    let plain = ["/lib", "/usr/lib", "/usr/local/lib"].map(String::from);
+    usual.into_iter().chain(plain).map(PathBuf::from)
+}
+
+/// The library of that soname, if it is installed.
+pub(crate) fn find_installed(soname: &str) -> Option<PathBuf> {
+    folders().map(|folder| folder.join(soname)).find(|file| file.is_file())
+}
+
+/// `build` and the first 12 digits of its build-id: the version that changes whenever the library does.
+/// `None` without one.
+#[must_use]
+pub fn build_of(library: &Path) -> Option<String> {
+    let id = elf::build_id(library).ok()??;
+    Some(format!("build {}", id.get(..12).unwrap_or(&id)))
 }
 
 #[cfg(test)]

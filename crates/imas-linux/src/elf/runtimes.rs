@@ -6,7 +6,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use super::headers::{Headers, Part};
-use super::{symbols, texts};
+use super::symbols;
 use crate::runtime::{FoundRuntime, GO_BUILD_BYTES, Marker, Runtime, RuntimeEntry, go_version, is_version};
 
 /// Launchers that open their runtime later are small; the texts of larger programs are not looked at.
@@ -176,7 +176,7 @@ fn each_text(
     if left > MOST_LAUNCHER_BYTES {
         return Ok(false);
     }
-    texts::any(source, &mut left, |_, text| is_wanted(text))
+    symbols::any_text(source, &mut left, |_, text| is_wanted(text))
 }
 
 fn library_of(runtime: Runtime, headers: &Headers) -> Option<&str> {

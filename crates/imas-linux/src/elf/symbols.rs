@@ -4,13 +4,14 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Read, Seek, SeekFrom};
+use std::path::Path;
 
 use object::elf::{self, FileHeader32, FileHeader64};
-use object::read::elf::{FileHeader, Sym};
+use object::read::elf::{ElfFile, FileHeader, Sym};
 use object::{Endianness, pod};
 
-use super::ElfError;
 use super::headers::{Part, Table};
+use super::{ElfError, library_bytes};
 
 /// Bytes that are read at once: a multiple of the size of a symbol, be it of 32 or 64 bits.
 const PIECE_BYTES: usize = 48 << 10;
@@ -241,10 +242,96 @@ fn beyond_the_end(error: io::Error) -> ElfError {
     }
 }
 
+/// A longer text is no name that anybody looks for.
+const LONGEST_TEXT: usize = 64;
+
+/// Whether a text of the file, at this offset, is one that is looked for. What is read is taken off `left`; the rest of a
+/// larger file is not looked at.
+pub(super) fn any_text(
+    source: &mut (impl Read + Seek),
+    left: &mut u64,
+    mut is_wanted: impl FnMut(u64, &str) -> bool,
+) -> io::Result<bool> {
+    source.seek(SeekFrom::Start(0))?;
+    let mut source = source.take(*left);
+    let (mut piece, mut text, mut at) = (vec![0; PIECE_BYTES], Vec::with_capacity(LONGEST_TEXT), 0_u64);
+    loop {
+        let got = source.read(&mut piece)?;
+        if got == 0 {
+            return Ok(false);
+        }
+        *left = left.saturating_sub(got as u64);
+        for byte in &piece[..got] {
+            if *byte != 0 {
+                // One byte more than the longest shows that it is too long.
+                if text.len() <= LONGEST_TEXT {
+                    text.push(*byte);
+                }
+            } else {
+                let begin = at - text.len() as u64;
+                let is_short = (1..=LONGEST_TEXT).contains(&text.len());
+                if is_short && std::str::from_utf8(&text).is_ok_and(|text| is_wanted(begin, text)) {
+                    return Ok(true);
+                }
+                text.clear();
+            }
+            at += 1;
+        }
+    }
+}
+
+/// Newest version of glibc, major and minor, of whose symbols a library asks for one; an older glibc refuses the library.
+/// `None` where it asks for none.
+///
+/// # Errors
+/// When the file cannot be read or is not a readable ELF file.
+pub fn glibc_asked(library: &Path) -> Result<Option<(u16, u16)>, ElfError> {
+    Ok(asked(library)?.iter().filter_map(|name| of_glibc(name)).max())
+}
+
+/// Whether a library asks for symbols of libstdc++, which an image may lack: no program starts there with it.
+///
+/// # Errors
+/// When the file cannot be read or is not a readable ELF file.
+pub fn asks_for_libstdcxx(library: &Path) -> Result<bool, ElfError> {
+    Ok(asked(library)?.iter().any(|name| name.starts_with(b"GLIBCXX_")))
+}
+
+/// Names of the versions of symbols for which a library asks.
+fn asked(library: &Path) -> Result<Vec<Vec<u8>>, ElfError> {
+    let bytes = library_bytes(library)?;
+    match object::File::parse(&*bytes)? {
+        object::File::Elf32(elf) => Ok(version_names(&elf)?),
+        object::File::Elf64(elf) => Ok(version_names(&elf)?),
+        _ => Ok(vec![]),
+    }
+}
+
+fn version_names<Elf: FileHeader>(file: &ElfFile<'_, Elf>) -> Result<Vec<Vec<u8>>, object::Error> {
+    let (endian, data, sections) = (file.endian(), file.data(), file.elf_section_table());
+    let Some((mut needed, names)) = sections.gnu_verneed(endian, data)? else { return Ok(vec![]) };
+    let names = sections.strings(endian, data, names)?;
+    let mut asked = vec![];
+    while let Some((_, versions)) = needed.next()? {
+        for version in versions {
+            asked.push(version?.name(endian, names)?.to_vec());
+        }
+    }
+    Ok(asked)
+}
+
+/// Major and minor number of a version such as `GLIBC_2.2.5`; `None` for those of other libraries.
+fn of_glibc(name: &[u8]) -> Option<(u16, u16)> {
+    let mut numbers = std::str::from_utf8(name).ok()?.strip_prefix("GLIBC_")?.split('.');
+    let mut next = || numbers.next()?.parse().ok();
+    Some((next()?, next()?))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::io::Cursor;
+
+    use super::*;
 
     #[test]
     fn a_part_that_no_file_can_have_is_damage() {
@@ -274,5 +361,39 @@ mod tests {
         };
         assert!(!refers(symbols + names).unwrap());
         assert!(matches!(refers(symbols), Err(ElfError::TooLarge)), "more than may be read");
+    }
+
+    fn has(file: &[u8], name: &str, mut left: u64) -> bool {
+        any_text(&mut Cursor::new(file), &mut left, |_, text| text == name).unwrap()
+    }
+
+    #[test]
+    fn whole_texts_are_found_across_pieces_and_within_the_bound() {
+        let mut file = vec![b'x'; PIECE_BYTES - 3];
+        file.extend_from_slice(b"\0mallctl\0tail");
+        assert!(has(&file, "mallctl", u64::MAX) && !has(&file, "allctl", u64::MAX));
+        assert!(!has(&file, "tail", u64::MAX), "it has no end");
+        assert!(!has(&file, "mallctl", PIECE_BYTES as u64), "beyond what may be read");
+        let at = |wanted: u64| {
+            any_text(&mut Cursor::new(&file), &mut u64::MAX.clone(), |at, _| at == wanted).unwrap()
+        };
+        assert!(at(PIECE_BYTES as u64 - 2), "where it begins");
+    }
+
+    #[test]
+    fn the_newest_version_of_glibc_counts() {
+        assert_eq!(of_glibc(b"GLIBC_2.2.5"), Some((2, 2)));
+        assert_eq!(of_glibc(b"GLIBC_PRIVATE"), None);
+        assert_eq!(of_glibc(b"GLIBCXX_3.4.21"), None);
+        let folder = tempfile::tempdir().unwrap();
+        let asked = |text: &str| {
+            let flags = ["-shared", "-fPIC", "-nostartfiles"];
+            glibc_asked(&imas_testing::compiled(folder.path(), "a.so", text, &flags)).unwrap()
+        };
+        assert_eq!(asked("int one(void) { return 1; }"), None);
+        let gettid = "int gettid(void); int getpid(void); int two(void) { return gettid() + getpid(); }";
+        assert_eq!(asked(gettid), Some((2, 30)));
+        assert!(glibc_asked(&folder.path().join("a.c")).is_err());
+        assert!(!asks_for_libstdcxx(&folder.path().join("a.so")).unwrap());
     }
 }

@@ -4,9 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::figures::NotReadable;
-use super::found::{Region, RegionKind};
-use super::layout::{ALIGNMENT, HEAP_BYTES, Layout};
-use super::libc::Library;
+use super::libc::{ALIGNMENT, HEAP_BYTES, Layout, Library, Region, RegionKind};
 use super::memory::{Memory, PageState};
 
 /// Most arenas that are looked at.

@@ -127,7 +127,7 @@ mod tests {
     use super::*;
     use crate::heap::ProcessMemory;
     use crate::heap::memory::PageState;
-    use crate::library_name::CLibrary;
+    use crate::mapping_text::CLibrary;
 
     /// The memory of this process, with other bytes in some of the reads.
     struct Spoilt {

@@ -10,13 +10,10 @@ use procfs::process::{MMPermissions, MMapPath, MemoryMap};
 
 use super::arena;
 use super::figures::NotReadable;
-use super::found::{Found, Region};
 use super::in_memory::InMemory;
-use super::layout::CacheKey;
-use super::libc::Library;
-use super::memory::Memory;
-use super::process_memory::ProcessMemory;
-use crate::library_name::CLibrary;
+use super::libc::{CacheKey, Found, Library, Region};
+use super::memory::{Memory, ProcessMemory};
+use crate::mapping_text::CLibrary;
 
 /// The instructions to which signal handlers return, and which the kernel and unwinders know as well: on x86-64 `mov
 /// $15,%rax; syscall` of glibc (`__restore_rt`), on aarch64 `mov x8, #139; svc #0` of the vdso

@@ -7,12 +7,8 @@ use imas_abi::{
 use imas_core::sample::{Ended, PageKind};
 use zerocopy::FromBytes;
 
-use crate::ingest::calls::Calls;
-use crate::ingest::clock::Clock;
-use crate::ingest::error::PageError;
-use crate::ingest::memory::{memory, usage};
-use crate::ingest::page::{OWN_FILTER, ParsedPage, State};
-use crate::ingest::text;
+use crate::ingest::calls::{Calls, Clock, memory, usage};
+use crate::ingest::{OWN_FILTER, PageError, ParsedPage, State, TextProblem};
 
 /// Signals that the injected code notes: ILL, ABRT, BUS, FPE, SEGV, SYS.
 const FATAL_SIGNALS: [u32; 6] = [4, 6, 7, 8, 11, 31];
@@ -61,13 +57,13 @@ fn page(header: &PageHeader, kind: PageKind, clock: Clock, calls: Calls) -> Resu
         pid: header.pid,
         uid: header.uid,
         process_start_ticks: header.process_start_ticks,
-        boot_id: text::hex("boot_id", &header.boot_id)?,
+        boot_id: hex_text("boot_id", &header.boot_id)?,
         made_unix_s: made_unix_s(header.made_unix_ns)?,
-        trial_id: text::name("trial_id", &header.trial_id)?,
-        candidate: text::name("candidate", &header.candidate)?,
-        program: text::path("program", &header.program)?,
-        detail: text::any("detail", &header.detail)?,
-        build_id: text::hex("build_id", &header.build_id)?,
+        trial_id: name_text("trial_id", &header.trial_id)?,
+        candidate: name_text("candidate", &header.candidate)?,
+        program: path_text("program", &header.program)?,
+        detail: any_text("detail", &header.detail)?,
+        build_id: hex_text("build_id", &header.build_id)?,
         state,
         pass_reason: pass_reason_of(header.pass_reason, state)?,
         ended: ended(header, state)?,
@@ -76,7 +72,7 @@ fn page(header: &PageHeader, kind: PageKind, clock: Clock, calls: Calls) -> Resu
         forks: header.forks,
         is_forked: flag("forked", header.forked)?,
         threads: header.threads,
-        served: text::free("served", &header.served)?,
+        served: free_text("served", &header.served)?,
         memory: memory(header)?,
         usage: usage(header)?,
         clock,
@@ -163,4 +159,103 @@ fn ended(header: &PageHeader, state: State) -> Result<Ended, PageError> {
 /// -1: not seen. Of the rest the parent sees the low eight bits.
 fn exit_status(status: i32) -> Option<i32> {
     (status != -1).then_some(status & 0xff)
+}
+
+/// Bytes before the closing NUL. What follows it is not read.
+fn closed<'a>(field: &'static str, bytes: &'a [u8]) -> Result<&'a [u8], PageError> {
+    let end = bytes.iter().position(|&byte| byte == 0);
+    end.map(|end| &bytes[..end]).ok_or_else(|| problem(field, TextProblem::Unterminated))
+}
+
+fn problem(field: &'static str, problem: TextProblem) -> PageError {
+    PageError::Text { field, problem }
+}
+
+/// Name of a file, or words of a command line: they may hold anything but a NUL. Bytes that are not UTF-8 are replaced.
+/// Whoever prints it escapes it, as every name of a program.
+pub(crate) fn any_text(field: &'static str, bytes: &[u8]) -> Result<String, PageError> {
+    Ok(String::from_utf8_lossy(closed(field, bytes)?).into_owned())
+}
+
+/// Free text for people: as [`any_text`], and control characters are refused.
+fn free_text(field: &'static str, bytes: &[u8]) -> Result<String, PageError> {
+    let text = any_text(field, bytes)?;
+    if text.chars().any(char::is_control) {
+        return Err(problem(field, TextProblem::Control));
+    }
+    Ok(text)
+}
+
+/// An absolute path, never empty.
+fn path_text(field: &'static str, bytes: &[u8]) -> Result<String, PageError> {
+    let text = any_text(field, bytes)?;
+    match text.bytes().next() {
+        None => Err(problem(field, TextProblem::Empty)),
+        Some(b'/') => Ok(text),
+        Some(_) => Err(problem(field, TextProblem::NotAbsolute)),
+    }
+}
+
+/// Letters, digits and `. _ : + - @`, never empty: names of candidates and trials.
+fn name_text(field: &'static str, bytes: &[u8]) -> Result<String, PageError> {
+    let text = of(field, bytes, |byte| byte.is_ascii_alphanumeric() || b"._:+-@".contains(&byte))?;
+    if text.is_empty() { Err(problem(field, TextProblem::Empty)) } else { Ok(text) }
+}
+
+/// Hexadecimal digits and dashes, or empty: build-ids and boot ids.
+fn hex_text(field: &'static str, bytes: &[u8]) -> Result<String, PageError> {
+    of(field, bytes, |byte| byte.is_ascii_hexdigit() || byte == b'-')
+}
+
+fn of(field: &'static str, bytes: &[u8], may: impl Fn(u8) -> bool) -> Result<String, PageError> {
+    let bytes = closed(field, bytes)?;
+    if bytes.iter().all(|&byte| may(byte)) {
+        Ok(bytes.iter().copied().map(char::from).collect())
+    } else {
+        Err(problem(field, TextProblem::Charset))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn why(result: Result<String, PageError>) -> TextProblem {
+        match result {
+            Err(PageError::Text { problem, .. }) => problem,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn bytes_after_the_nul_are_ignored() {
+        assert_eq!(name_text("f", b"jemalloc:mem\0\x01junk").unwrap(), "jemalloc:mem");
+        assert_eq!(hex_text("f", b"\0zz").unwrap(), "");
+        assert_eq!(path_text("f", b"/usr/bin/python3.11\0").unwrap(), "/usr/bin/python3.11");
+    }
+
+    #[test]
+    fn each_problem_of_a_text_is_reported() {
+        assert_eq!(why(free_text("f", b"open")), TextProblem::Unterminated);
+        assert_eq!(why(free_text("f", b"")), TextProblem::Unterminated);
+        assert_eq!(why(free_text("f", b"a\x1b[31m\0")), TextProblem::Control);
+        assert_eq!(why(free_text("f", "a\u{85}b\0".as_bytes())), TextProblem::Control);
+        assert_eq!(why(path_text("f", b"\0")), TextProblem::Empty);
+        assert_eq!(why(path_text("f", b"bin/true\0")), TextProblem::NotAbsolute);
+        assert_eq!(why(name_text("f", b"\0")), TextProblem::Empty);
+        assert_eq!(why(name_text("f", b"../x\0")), TextProblem::Charset);
+        assert_eq!(why(hex_text("f", b"xyz\0")), TextProblem::Charset);
+    }
+
+    #[test]
+    fn names_of_files_may_hold_control_characters() {
+        assert_eq!(path_text("f", b"/opt/a\nb\0").unwrap(), "/opt/a\nb");
+        assert_eq!(any_text("f", b"-c a\x1b\tb\0").unwrap(), "-c a\x1b\tb");
+        assert_eq!(why(any_text("f", b"open")), TextProblem::Unterminated);
+    }
+
+    #[test]
+    fn paths_that_are_not_utf8_are_kept_readable() {
+        assert_eq!(path_text("f", b"/opt/caf\xe9\0").unwrap(), "/opt/caf\u{fffd}");
+    }
 }

@@ -3,8 +3,12 @@
 //! semantic versions do not fit.
 
 use std::cmp::Ordering;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+
+use super::{FoundRuntime, Runtime};
+use crate::files;
 
 /// Limit for the length of a version.
 const LONGEST: usize = 32;
@@ -98,9 +102,62 @@ fn compare(a: &str, b: &str) -> Ordering {
     a.cmp(&b)
 }
 
+/// Bytes of the section that are looked at.
+pub const GO_BUILD_BYTES: usize = 512;
+
+const MAGIC: &[u8] = b"\xff Go buildinf:";
+/// Flags of the header: bit 1 says that the texts follow it. Before Go 1.18 pointers did.
+const FLAGS_AT: usize = 15;
+const TEXTS_FOLLOW: u8 = 2;
+const TEXTS_AT: usize = 32;
+
+/// Version of Go that made the program, such as `1.26.8`, from the beginning of the section. `None` if it is
+/// no such section; `Some(None)` if it is one of an older Go.
+#[must_use]
+pub fn go_version(section: &[u8]) -> Option<Option<String>> {
+    section.starts_with(MAGIC).then(|| version(section))
+}
+
+fn version(section: &[u8]) -> Option<String> {
+    if section.get(FLAGS_AT)? & TEXTS_FOLLOW == 0 {
+        return None;
+    }
+    // A varint; a version that needs two bytes for its length is none.
+    let length = section.get(TEXTS_AT).filter(|length| **length < 0x80)?;
+    let text = section.get(TEXTS_AT + 1..)?.get(..usize::from(*length))?;
+    let text = std::str::from_utf8(text).ok()?.strip_prefix("go")?;
+    super::is_version(text).then(|| text.to_owned())
+}
+
+/// Such a file has about a kibibyte.
+const MOST_BYTES: usize = 64 << 10;
+/// Folders above the launcher that are looked into: `bin`, and before Java 9 `jre/bin`.
+const MOST_ABOVE: usize = 3;
+
+/// The runtime with its version, for a launcher at this path.
+#[must_use]
+pub fn with_version(mut found: FoundRuntime, launcher: &Path) -> FoundRuntime {
+    if found.runtime == Runtime::Jvm && found.version.is_none() {
+        let folders = launcher.ancestors().skip(1).take(MOST_ABOVE);
+        found.version = folders.filter_map(|folder| version_in(&folder.join("release"))).next();
+    }
+    found
+}
+
+fn version_in(release: &Path) -> Option<String> {
+    let bytes = files::read_plain(release, MOST_BYTES).ok()?;
+    let text = std::str::from_utf8(&bytes).ok()?;
+    let value = text.lines().find_map(|line| line.strip_prefix("JAVA_VERSION="))?;
+    let version = value.trim().trim_matches('"');
+    // Before Java 9 they began with `1.`.
+    let version = version.strip_prefix("1.").unwrap_or(version);
+    is_version(version).then(|| version.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runtime::RuntimeEntry;
 
     #[test]
     fn numbers_are_compared_and_not_letters() {
@@ -121,5 +178,65 @@ mod tests {
         for bad in ["17", "=17", ">=", ">= x", ">=17,", "~1"] {
             assert!(VersionRange::parse(bad).is_none(), "{bad}");
         }
+    }
+
+    fn section(flags: u8, version: &[u8]) -> Vec<u8> {
+        let mut section = MAGIC.to_vec();
+        section.extend([8, flags]);
+        section.resize(TEXTS_AT, 0);
+        section.push(u8::try_from(version.len()).unwrap());
+        section.extend(version);
+        section
+    }
+
+    #[test]
+    fn the_version_is_read_where_it_is_written_out() {
+        let read = |section: &[u8]| go_version(section);
+        assert_eq!(read(&section(2, b"go1.26.8")), Some(Some("1.26.8".to_owned())));
+        assert_eq!(read(&section(0, b"go1.16")), Some(None), "pointers");
+        assert_eq!(read(b"\x7fELF"), None);
+        assert_eq!(read(b""), None);
+    }
+
+    #[test]
+    fn nonsense_is_no_build() {
+        for bad in [&b"go\xff\xfe"[..], b"devel", b"go", b"go1.2; rm -rf", b"go1.2\n"] {
+            assert_eq!(go_version(&section(2, bad)), Some(None), "{bad:?}");
+        }
+        let mut cut = section(2, b"go1.26.8");
+        cut.truncate(TEXTS_AT + 4);
+        assert_eq!(go_version(&cut), Some(None));
+        let mut long = section(2, b"go1.26.8");
+        long[TEXTS_AT] = 0xff;
+        assert_eq!(go_version(&long), Some(None));
+        assert_eq!(go_version(&section(2, b"")[..14]), Some(None));
+    }
+
+    fn version(release: &str, launcher: &str) -> Option<String> {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("release"), release).unwrap();
+        let found = FoundRuntime {
+            runtime: Runtime::Jvm,
+            by: String::new(),
+            version: None,
+            entry: RuntimeEntry::Own,
+        };
+        with_version(found, &folder.path().join(launcher)).version
+    }
+
+    #[test]
+    fn the_version_is_that_of_the_folder_above_the_launcher() {
+        let release = "IMPLEMENTOR=\"x\"\nJAVA_VERSION=\"17.0.15\"\nLIBC=\"gnu\"\n";
+        assert_eq!(version(release, "bin/java").unwrap(), "17.0.15");
+        assert_eq!(version("JAVA_VERSION=\"1.8.0_402\"\n", "jre/bin/java").unwrap(), "8.0_402");
+        assert_eq!(version(release, "a/b/c/java"), None, "not looked for further up");
+    }
+
+    #[test]
+    fn nonsense_is_no_release() {
+        for bad in ["", "JAVA_VERSION=", "JAVA_VERSION=\"a b\"", "JAVA_VERSION=\"17\x1b[2J\"", "X"] {
+            assert_eq!(version(bad, "bin/java"), None, "{bad:?}");
+        }
+        assert_eq!(version(&"x".repeat(MOST_BYTES + 1), "bin/java"), None);
     }
 }

@@ -12,8 +12,8 @@ use serde_json::Value;
 
 use super::StartOfProgram;
 use crate::catalogue::CatalogueCandidate;
+use crate::files;
 use crate::interpreter_target::Interpreter;
-use crate::plain_file;
 use crate::runtime::Runtime;
 
 /// Bytes of such a file that are read: the SDK writes one or two kibibytes.
@@ -147,7 +147,7 @@ fn with_ending(file: &Path, ending: &str) -> Option<PathBuf> {
 /// # Errors
 /// Why the file cannot be read, as a clause for people.
 fn read_options(file: &Path) -> Result<Option<Value>, String> {
-    let bytes = match plain_file::read(file, MOST_BYTES) {
+    let bytes = match files::read_plain(file, MOST_BYTES) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(format!("{} cannot be read: {error}", shown(file))),
@@ -178,8 +178,33 @@ fn shown(file: &Path) -> String {
     printable::name(&file.file_name().unwrap_or_default().to_string_lossy()).into_owned()
 }
 
+/// Bundles of one file have some megabytes.
+const MOST_SCRIPT_BYTES: usize = 8 << 20;
+/// Parts of the names by which a script asks V8, Node.js or a package for such a cache.
+const NAMES: [&[u8]; 4] = [b"achedData", b"ompileCache", b"compile-cache", b"bytenode"];
+
+/// Why the script does not get the candidate; `None` where its own file names no cache. What it loads is not read.
+pub(super) fn script_obstacle(candidate: &CatalogueCandidate, start: &StartOfProgram<'_>) -> Option<String> {
+    let is_of_node = candidate.runtime.as_ref().is_some_and(|settings| settings.runtime == Runtime::Node);
+    if !is_of_node || !start.has_files {
+        return None;
+    }
+    let words = start.words.iter().map(Path::new);
+    let script = words
+        .into_iter()
+        .find(|word| !word.as_os_str().as_encoded_bytes().starts_with(b"-") && word.is_file())?;
+    let text = files::read_plain(script, MOST_SCRIPT_BYTES).ok()?;
+    let has = |name: &&[u8]| text.windows(name.len()).any(|part| part == *name);
+    NAMES
+        .iter()
+        .any(has)
+        .then(|| "its script uses code caches of V8, which hold under its own settings alone".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsString;
+
     use super::*;
     use crate::runtime::RuntimeSettings;
     use crate::variables::Variables;
@@ -339,5 +364,38 @@ mod tests {
         assert!(app.why_not().unwrap().contains("is not found"));
         assert!(std::process::Command::new("mkfifo").arg(&file).status().unwrap().success());
         assert!(app.why_not().is_some(), "nobody waits for a FIFO");
+    }
+
+    #[test]
+    fn a_script_that_makes_code_caches_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("a.js");
+        let candidate = CatalogueCandidate {
+            runtime: Some(RuntimeSettings::of(Runtime::Node)),
+            ..CatalogueCandidate::default()
+        };
+        let why = |text: &str, words: &[&str]| {
+            std::fs::write(&script, text).unwrap();
+            let mut words: Vec<OsString> = words.iter().map(Into::into).collect();
+            words.push(script.clone().into());
+            let environment = Variables::new();
+            let start = StartOfProgram {
+                found: &[],
+                file: Path::new("/p"),
+                words: &words,
+                has_files: true,
+                is_by_script: false,
+                unfit: None,
+                environment: &environment,
+                memory_limit: None,
+            };
+            script_obstacle(&candidate, &start)
+        };
+        for text in
+            ["new vm.Script(s, {cachedData})", "script.createCachedData()", "require('v8-compile-cache')"]
+        {
+            assert!(why(text, &["--no-warnings", "-r", "x"]).is_some(), "{text}");
+        }
+        assert_eq!(why("console.log('data')", &[]), None);
     }
 }

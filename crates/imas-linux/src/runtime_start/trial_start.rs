@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use super::{Fitted, StartOfProgram, asked_with, jvm_flags};
+use super::{Fitted, StartOfProgram, asked_with};
 use crate::runtime::{Runtime, RuntimeEntry, only};
-use crate::timed_command::{Stopped, run};
+use crate::start_program::{Stopped, run_timed};
 
 /// A runtime starts within a second on an idle machine.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -46,7 +46,7 @@ pub fn takes(candidate: &Fitted, start: &StartOfProgram<'_>) -> Result<(), Strin
     let handed_on =
         |word: &str| if entry == RuntimeEntry::Tool { format!("-J{word}") } else { word.to_owned() };
     let of_user: Vec<_> = asked_with(start).iter().map(|option| handed_on(option)).collect();
-    let ours = settings.arguments.iter().cloned().chain(jvm_flags::as_options(candidate, entry));
+    let ours = settings.arguments.iter().cloned().chain(super::jvm_options(candidate, entry));
     let words: Vec<_> = words.iter().map(|word| handed_on(word)).collect();
     let told = asked(start, ours.chain(of_user.clone()).chain(words.clone()), &candidate.environment)?;
     let warning = judged(&told)?;
@@ -76,7 +76,7 @@ fn asked(
     }
     // Electron is Node.js only with this; without it a window would open.
     command.env("ELECTRON_RUN_AS_NODE", "1").envs(settings);
-    match run(&mut command, LIMIT, MOST_BYTES) {
+    match run_timed(&mut command, LIMIT, MOST_BYTES) {
         Ok(told) => Ok(told),
         Err(Stopped::Late) => Err(format!("a start under it did not end within {} s", LIMIT.as_secs())),
         Err(Stopped::Io(error)) => Err(format!("a start under it failed: {error}")),

@@ -6,8 +6,7 @@ use std::io::{BufReader, Bytes, Read, Seek, SeekFrom, Take, Write};
 
 use serde::{Deserialize, Serialize};
 
-use crate::trace::event::{Event, EventError, Position};
-use crate::trace::numbering::{Counts, Numbering};
+use crate::trace::event::{Counts, Event, EventError, Numbering, Position};
 use crate::trace::raw::{RawError, RawReader, Stop};
 
 /// First bytes of a trace.

@@ -6,9 +6,6 @@
 
 pub mod event;
 pub mod file;
-pub mod numbering;
 pub mod prediction;
 pub mod program;
 pub mod raw;
-pub mod result;
-pub mod touching;

@@ -4,9 +4,7 @@
 
 use serde::Serialize;
 
-use crate::trace::program::Look;
-use crate::trace::result::{Replay, ReplayLook};
-use crate::trace::touching::ZEROED;
+use crate::trace::program::{CALLS_ZEROED, Look};
 
 /// Figures of a program.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
@@ -96,7 +94,7 @@ pub fn curve(looks: &[Look], system: &[Replay], candidate: &[Replay]) -> Option<
 /// did to zero them. `unwritten` are the bytes that the program has more than the replay under `system`, `more`
 /// those that the replay under the candidate has more.
 fn zeroed(unwritten: f64, more: f64, base: &ReplayLook) -> f64 {
-    unwritten.min(more).min(base.untouched[ZEROED] as f64).max(0.0)
+    unwritten.min(more).min(base.untouched[CALLS_ZEROED] as f64).max(0.0)
 }
 
 /// The predicted figures under a candidate. None without a replay under both.
@@ -105,6 +103,59 @@ pub fn predict(looks: &[Look], system: &[Replay], candidate: &[Replay]) -> Optio
     let curve = curve(looks, system, candidate)?;
     let cpu_s = recorded(looks).cpu_s + least_cpu(candidate) - least_cpu(system);
     Some(figures(looks, &curve, cpu_s.max(0.0)))
+}
+
+/// First bytes of the file.
+const MAGIC: u64 = 0x3153_5252_5241_4D49;
+const HEADER: usize = 8;
+/// Numbers of one look.
+const PER_LOOK: usize = 8;
+
+/// One replay.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Replay {
+    /// CPU seconds of the calls, without the looks at memory.
+    pub cpu_s: f64,
+    /// Calls that returned no block.
+    pub refused: u64,
+    /// Page faults of the calls and of the first writes to their blocks, without those that read the disk.
+    pub faults: u64,
+    /// Memory at each look of the program.
+    pub looks: Vec<ReplayLook>,
+}
+
+/// Memory of the replay at one look.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ReplayLook {
+    /// Resident anonymous bytes.
+    pub bytes: u64,
+    /// Bytes in live blocks of the program.
+    pub live_bytes: u64,
+    /// Bytes in large blocks that were not written, by class ([`crate::trace::program`]).
+    pub untouched: [u64; 4],
+    /// Resident bytes in huge pages.
+    pub huge_bytes: u64,
+}
+
+/// Reads a result file. None if it is not one, or if the replay did not finish.
+#[must_use]
+pub fn parse_result(bytes: &[u8]) -> Option<Replay> {
+    let numbers: Vec<u64> = bytes.as_chunks().0.iter().map(|number| u64::from_ne_bytes(*number)).collect();
+    let header = numbers.get(..HEADER).filter(|header| header[0] == MAGIC && header[1] == 1)?;
+    let count = usize::try_from(header[4]).ok()?;
+    let looks = numbers[HEADER..].as_chunks::<PER_LOOK>().0;
+    let looks = looks.get(..count)?;
+    Some(Replay {
+        cpu_s: header[2] as f64 / 1e9,
+        refused: header[3],
+        faults: header[5],
+        looks: looks.iter().map(look).collect(),
+    })
+}
+
+fn look(numbers: &[u64; PER_LOOK]) -> ReplayLook {
+    let [bytes, live_bytes, a, b, c, d, huge_bytes, _] = *numbers;
+    ReplayLook { bytes, live_bytes, untouched: [a, b, c, d], huge_bytes }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How many rounds a benchmark made, and why no more.
 
-use imas_core::plural::counted;
+use imas_core::printable::counted;
 use serde::{Deserialize, Serialize};
 
 /// Why the rounds ended.

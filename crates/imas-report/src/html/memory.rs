@@ -3,7 +3,7 @@
 //! space.
 
 use imas_core::SYSTEM;
-use imas_core::curve::MemorySnapshot;
+use imas_core::run::MemorySnapshot;
 
 use super::MemorySection;
 use crate::chart::{Axis, Chart, CurveLine, Curves};

@@ -11,7 +11,7 @@ mod memory;
 mod program;
 
 use imas_core::bench::CandidateRuns;
-use imas_core::curve::MemorySnapshot;
+use imas_core::run::MemorySnapshot;
 use imas_core::split::Split;
 use imas_core::stats::Interval;
 

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::service::request_log::{LogsBefore, RequestLog};
-use imas_core::server_run::figure::{Better, Figure, together};
+use imas_core::server_run::{Better, Figure, together};
 
 /// Rules to read the output of one load generator.
 #[derive(Deserialize, Debug, Clone)]

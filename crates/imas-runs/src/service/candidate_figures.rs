@@ -7,8 +7,7 @@ use imas_core::compare::Margins;
 use imas_core::stats::Interval;
 use serde::{Deserialize, Serialize};
 
-use imas_core::server_run::Failure;
-use imas_core::server_run::figure::Better;
+use imas_core::server_run::{Better, Failure};
 
 /// One figure of a candidate.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]

@@ -357,8 +357,7 @@ fn pick(candidates: &[CandidateFigures]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use imas_core::server_run::figure::Figure;
-    use imas_core::server_run::{Failure, ServerRun, Stage};
+    use imas_core::server_run::{Failure, Figure, ServerRun, Stage};
 
     fn run(candidate: &str, round: u32, memory: f64, cpu: f64, p99: f64) -> RawRun {
         // The machine's speed changes from round to round. Pairing must remove this.

@@ -10,9 +10,8 @@ use crate::command;
 use crate::executor::Execution;
 use crate::interruption::Interruption;
 use imas_linux::catalogue::{CatalogueCandidate, SYSTEM};
-use imas_linux::clock::now_unix_s;
-use imas_linux::conditions;
 use imas_linux::environment::{Injection, Libraries, Mode, Reach, Variables};
+use imas_linux::host::{self, now_unix_s};
 use imas_linux::measure::{RunOutcome, adopt_orphans, end_descendants};
 use imas_linux::program::Command;
 use imas_linux::running_runtime::RunningRuntime;
@@ -289,7 +288,7 @@ impl ServiceExecutor {
             candidate: preloads.candidate.map_or_else(String::new, |candidate| candidate.name.clone()),
             round,
             at_s: now_unix_s(),
-            load1: conditions::load1(),
+            load1: host::load1(),
             ..RawRun::default()
         };
         let mut server = ServerRun {

@@ -2,15 +2,14 @@
 //! What the heaps of one process of the server hold, read from outside while it has no load.
 
 use imas_core::server_run::{ArenaHeaps, HeldMemory};
-use imas_linux::arenas::arena_heaps;
 use imas_linux::heap::figures::HeapFigures;
-use imas_linux::process_heaps;
-use imas_linux::resident::ResidentMemory;
+use imas_linux::process_trim;
+use imas_linux::resident::{ResidentMemory, arena_heaps};
 
 /// The heaps of a process; None when it has ended.
 pub(crate) fn of(pid: u32) -> Option<ArenaHeaps> {
     let heaps = arena_heaps(pid)?;
-    let read = process_heaps::of(pid).ok().zip(ResidentMemory::of(pid));
+    let read = process_trim::heaps_of(pid).ok().zip(ResidentMemory::of(pid));
     let held = read.map(|(figures, resident)| held(&heaps, &figures, &resident));
     Some(ArenaHeaps { held, ..heaps })
 }

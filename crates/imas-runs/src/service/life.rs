@@ -17,8 +17,7 @@ use crate::service::ready::Ready;
 use crate::service::server::{Server, locked};
 use crate::service::trims::Trimmer;
 use crate::service::work::Work;
-use imas_core::server_run::figure::Figure;
-use imas_core::server_run::{CycleFigures, DayFigures, Failure, PhaseFigures, ServerRun, Stage};
+use imas_core::server_run::{CycleFigures, DayFigures, Failure, Figure, PhaseFigures, ServerRun, Stage};
 
 /// Time between two tests for readiness.
 const ASK_EVERY: Duration = Duration::from_millis(10);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a counted run of a server says of its memory: how much of it was in live blocks.
 
-use imas_core::curve::MemorySnapshot;
-use imas_core::run::RawRun;
+use imas_core::run::{MemorySnapshot, RawRun};
 use imas_core::server_run::work::mean_by_work;
 use imas_core::server_run::{LiveMemory, ServerRun};
 
@@ -20,7 +19,7 @@ pub(crate) fn with_live(mut run: RawRun, counted: anyhow::Result<CountedRun>) ->
             return run;
         }
     };
-    let looks = counted.curve.as_ref().map(imas_core::curve::Curve::looks).unwrap_or_default();
+    let looks = counted.curve.as_ref().map(imas_core::run::Curve::looks).unwrap_or_default();
     server.live = live(server, &looks);
     let inside = inside(&counted);
     RawRun {

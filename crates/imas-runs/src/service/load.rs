@@ -9,8 +9,7 @@ use imas_linux::environment::Variables;
 use crate::service::adapter::{self, Adapter};
 use crate::service::line::LineEnd;
 use crate::service::request_log::LogsBefore;
-use imas_core::server_run::figure::{Figure, together};
-use imas_core::server_run::{CycleFigures, PhaseFigures};
+use imas_core::server_run::{CycleFigures, Figure, PhaseFigures, together};
 
 /// The logs of requests that are there before a line runs.
 pub(crate) fn logs_before(line: &str, folder: &Path, variables: &Variables) -> Option<LogsBefore<'static>> {

@@ -328,8 +328,7 @@ fn percent(ratio: f64) -> String {
 mod tests {
     use super::*;
     use crate::service::comparison::{ServiceOptions, compare_services};
-    use imas_core::server_run::ServerRun;
-    use imas_core::server_run::figure::Figure;
+    use imas_core::server_run::{Figure, ServerRun};
 
     fn run(candidate: &str, round: u32, mib: u32) -> RawRun {
         let figure = Figure::lower("memory", f64::from(mib) * MIB, "B");

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use imas_linux::watcher::Watcher;
+use imas_linux::sampler::Watcher;
 
 use crate::service::tree::Tree;
 

@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use crate::service::variables::expand;
 use crate::service::work::NAMES;
-use imas_core::server_run::figure::Figure;
+use imas_core::server_run::Figure;
 
 /// The percentiles, and the shares of the requests that are not slower.
 const PERCENTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];

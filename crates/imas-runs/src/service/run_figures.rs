@@ -4,8 +4,7 @@
 use crate::service::load;
 use crate::service::recorder::{Recording, thin};
 use imas_core::run::RawRun;
-use imas_core::server_run::figure::Figure;
-use imas_core::server_run::{CycleFigures, ServerRun};
+use imas_core::server_run::{CycleFigures, Figure, ServerRun};
 
 /// The run with what its server did. Its memory follows from all looks; the curve is thinned out after that, for the
 /// highest look of each stretch would count too much.

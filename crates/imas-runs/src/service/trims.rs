@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use imas_linux::process_heaps;
 use imas_linux::process_trim::{self, FromOutside};
-use imas_linux::watcher::Watcher;
+use imas_linux::sampler::Watcher;
 
 use crate::service::recorder::SharedTree;
 use crate::service::server::locked;
@@ -54,7 +53,7 @@ impl Trimmer {
 
 impl TrimsMade {
     fn trim(&mut self, pid: u32) {
-        match process_heaps::of(pid) {
+        match process_trim::heaps_of(pid) {
             Ok(figures) if figures.bytes.returnable < AT_LEAST => self.too_little += 1,
             Ok(_) => match process_trim::from_outside(pid) {
                 Ok(FromOutside::Done(done)) => {

@@ -3,7 +3,7 @@
 
 use imas_core::SYSTEM;
 use imas_core::compare::{Answer, FEWEST_ROUNDS};
-use imas_core::server_run::figure::Better;
+use imas_core::server_run::Better;
 use imas_core::stats::Interval;
 
 use crate::service::candidate_figures::{CandidateFigures, margin};

@@ -11,15 +11,14 @@ use imas_cli::table::Table;
 use imas_core::printable;
 use imas_core::stats::Interval;
 use imas_engine::live::snapshot::{Certainty, LiveProcess, LiveSnapshot, MachineState, ProcessState};
-use imas_linux::serving::injected::Injected;
+use imas_linux::serving::Injected;
 use imas_report::chart::{BarRow, Bars, Chart};
 use imas_report::page::{Block, PageSection, ResultPage};
 use serde_json::json;
 
 use super::{Answer, Failure, dash};
+use crate::keeper::{ServedState, Shared};
 use crate::listing::{Listed, Order, Words, short};
-use crate::served_state::ServedState;
-use crate::shared::Shared;
 
 const ORDERS: [Order<LiveProcess>; 5] = [
     Order { word: "resident", falls: true, compare: |a, b| a.resident_bytes.cmp(&b.resident_bytes) },

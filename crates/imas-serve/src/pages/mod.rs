@@ -4,16 +4,14 @@
 pub(crate) mod machine;
 pub(crate) mod overview;
 pub(crate) mod program;
-pub(crate) mod suite;
 pub(crate) mod what_if;
 
 use axum::http::StatusCode;
 use imas_report::page::ResultPage;
 use serde_json::Value;
 
+use crate::keeper::{ServedState, Shared};
 use crate::listing::Words;
-use crate::served_state::ServedState;
-use crate::shared::Shared;
 
 /// What is answered.
 pub(crate) struct Answer {
@@ -57,7 +55,7 @@ pub(crate) const PAGES: [(&str, &str, View); 5] = [
     ("/", "/api/overview", overview::answer),
     ("/program", "/api/program", program::answer),
     ("/machine", "/api/machine", machine::answer),
-    ("/suite", "/api/suite", suite::answer),
+    ("/suite", "/api/suite", program::answer_suite),
     ("/what-if", "/api/what-if", what_if::answer),
 ];
 

@@ -2,19 +2,17 @@
 //! The first page: what the programs gained and could gain, what is tried, what is in quarantine, how the
 //! daemon is.
 
-use imas_cli::format::{self, counted};
+use imas_cli::format::{self, counted, when};
 use imas_cli::table::Table;
-use imas_cli::when::when;
 use imas_core::stats::{Interval, median};
 use imas_report::chart::{BarRow, Bars, Chart};
 use imas_report::page::{Block, PageSection, ResultPage};
 use serde_json::json;
 
 use super::{Answer, Failure, dash, saved};
+use crate::keeper::{DaemonFacts, ServedState, Shared, StoreFacts};
 use crate::line::{Gain, ProgramLine};
 use crate::listing::{Listed, Order, Words, short};
-use crate::served_state::{DaemonFacts, ServedState, StoreFacts};
-use crate::shared::Shared;
 
 /// Programs in the picture.
 const DRAWN: usize = 12;

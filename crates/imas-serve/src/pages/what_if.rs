@@ -16,9 +16,8 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::{Answer, Failure};
+use crate::keeper::{ServedProgram, ServedState, Shared};
 use crate::listing::{Listed, Order, Words, short, word};
-use crate::served_state::{ServedProgram, ServedState};
-use crate::shared::Shared;
 
 const ORDERS: [Order<Choice>; 3] = [
     Order { word: "changed", falls: true, compare: |a, b| a.is_changed().cmp(&b.is_changed()) },

@@ -14,14 +14,12 @@ use imas_linux::environment::{Libraries, Reach, Variables};
 use rustix::fs::Mode;
 use serde_json::json;
 
-use crate::apply::choice;
+use crate::apply::of_runtime;
 use crate::command_line::cli::BundleArgs;
 use imas_cli::message::{self, Hinted};
 use imas_cli::output;
 use imas_engine::context::Context;
-use imas_engine::lasting;
-use imas_engine::licences;
-use imas_engine::runtime_command;
+use imas_engine::{lasting, licences, runtime_command};
 
 /// File with the variables, one a line, for `docker run --env-file` and `env_file:` of compose.
 const ENV_FILE: &str = "imas.env";
@@ -37,7 +35,7 @@ const ANOTHER_NAME: &str = "name a folder, or a file that ends in .tar, .tar.gz 
 const MUSL: &str = "musl 1.2.3";
 
 pub(crate) fn run(args: &BundleArgs, context: &Context) -> Result<ExitCode> {
-    let candidate = lasting::for_container(&choice::usable(context, &args.candidate)?)?;
+    let candidate = lasting::for_container(&of_runtime::usable(context, &args.candidate)?)?;
     let candidate = if args.musl { for_musl(context, &candidate)? } else { candidate };
     let bundle = Bundle::new(context, &candidate, args)?;
     if let Some(options) = packing(&args.out) {
@@ -83,12 +81,12 @@ impl<'a> Bundle<'a> {
             || [Some(runtime_command::libraries_of_musl(&context.lib_dir).guard), candidate.library.clone()];
         let files: Vec<PathBuf> = match args.musl {
             true => of_musl().into_iter().flatten().collect(),
-            false => choice::files(context, candidate).map(Path::to_owned).collect(),
+            false => of_runtime::files(context, candidate).map(Path::to_owned).collect(),
         };
         Ok(Self {
             at: &args.at,
             licences: if files.is_empty() { String::new() } else { licences::of(context, candidate)? },
-            variables: choice::changes(
+            variables: of_runtime::changes(
                 &Libraries::plain(&args.at),
                 &lasting::moved(candidate, &args.at),
                 Reach::Children,

@@ -15,16 +15,15 @@ use imas_linux::environment::{Libraries, Reach, Variables};
 
 use serde_json::json;
 
-use crate::apply::choice;
+use crate::apply::of_runtime;
 use crate::command_line::cli::Places;
 use crate::command_line::service_args::{EnvArgs, Format};
-use crate::stored::profile::find;
-use imas_cli::message::Hinted;
-use imas_cli::{message, output};
+use crate::stored::find;
+use imas_cli::message::{self, Hinted};
+use imas_cli::output;
 use imas_engine::context::Context;
-use imas_engine::drop_in;
-use imas_engine::lasting;
 use imas_engine::program_view::state;
+use imas_engine::{drop_in, lasting};
 
 pub(crate) fn run(args: &EnvArgs, places: &Places, context: &Context) -> Result<ExitCode> {
     let name = match (&args.candidate, &args.program) {
@@ -34,10 +33,10 @@ pub(crate) fn run(args: &EnvArgs, places: &Places, context: &Context) -> Result<
     };
     // A shell's own variables are known; of the others we know nothing, and say so.
     let inherited = if args.format == Format::Sh { Variables::inherited() } else { Variables::new() };
-    let candidate = lasting::for_any(&choice::usable(context, &name)?, &inherited)?;
+    let candidate = lasting::for_any(&of_runtime::usable(context, &name)?, &inherited)?;
     let is_for_container = !matches!(args.format, Format::Sh | Format::Systemd);
     let candidate = if is_for_container { lasting::bare(candidate) } else { candidate };
-    let needs_files = choice::files(context, &candidate).next().is_some();
+    let needs_files = of_runtime::files(context, &candidate).next().is_some();
     if needs_files && args.bundle.is_none() && places.lib_dir.is_none() && is_checkout(&context.lib_dir) {
         return Err(Hinted::error(
             format!(
@@ -51,7 +50,7 @@ pub(crate) fn run(args: &EnvArgs, places: &Places, context: &Context) -> Result<
     }
     let moved = args.bundle.as_deref().map(|at| lasting::moved(&candidate, at));
     let candidate = moved.as_ref().unwrap_or(&candidate);
-    let variables = choice::changes(&libraries(context, args), candidate, Reach::Children, &inherited)?;
+    let variables = of_runtime::changes(&libraries(context, args), candidate, Reach::Children, &inherited)?;
     if args.json.json {
         let variables: BTreeMap<_, _> = variables.into_iter().collect();
         output::json(&json!({ "schema": 1, "candidate": candidate.name, "environment": variables }))?;
@@ -96,10 +95,10 @@ fn libraries(context: &Context, args: &EnvArgs) -> Libraries {
 }
 
 fn learned(context: &Context, word: &std::ffi::OsStr) -> Result<String> {
-    let store = crate::stored::harvest::view(context)?;
+    let store = crate::stored::view(context)?;
     let state =
         state(context, &store, find(&store, word)?, &crate::command_line::cli::RulesArgs::of_environment())?;
-    Ok(choice::settled_or_why(&state)?.to_owned())
+    Ok(of_runtime::settled_or_why(&state)?.to_owned())
 }
 
 /// The settings that are to be written.
@@ -238,7 +237,7 @@ impl Setting<'_> {
     /// The files that are ours to bring; what the distribution has is the image's.
     fn own_files(&self) -> Vec<&Path> {
         let theirs = self.candidate.needs.as_deref();
-        choice::files(self.context, self.candidate).filter(|file| Some(*file) != theirs).collect()
+        of_runtime::files(self.context, self.candidate).filter(|file| Some(*file) != theirs).collect()
     }
 
     /// The folders to mount: the installation's, and that of a library which lies elsewhere.

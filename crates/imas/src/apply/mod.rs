@@ -2,11 +2,8 @@
 //! `imas apply`: a service's candidate, as a drop-in beside its unit file. Shown first; written only with --write or
 //! --watch.
 
-pub(crate) mod applied;
 pub(crate) mod bundle;
-pub(crate) mod choice;
 pub(crate) mod env;
-mod held_free;
 pub(crate) mod of_runtime;
 pub(crate) mod overrides;
 mod reached;
@@ -25,22 +22,22 @@ use imas_engine::exclusions::Exclusions;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::environment::{Libraries, Variables};
 use imas_linux::index::detail_of_unit;
+use imas_linux::interpreter_target::name_of_detail;
 use imas_linux::program::Program;
-use imas_linux::started_name::name_of_detail;
 use imas_linux::trust;
-use imas_store::domain::Domain;
+use imas_store::samples::Domain;
 
-use self::applied::Applied;
 use self::unit::{Unit, below, systemctl};
 use self::watch::WatchRecord;
 use crate::command_line::service_args::{ApplyArgs, WriteArgs};
+use imas_cli::format::span;
 use imas_cli::message::{self, Hinted};
 use imas_cli::output;
-use imas_cli::when::span;
 use imas_engine::context::Context;
 use imas_engine::drop_in::{self, Found};
 use imas_engine::lasting;
 use imas_engine::program_view::state;
+use unapply::Applied;
 
 /// Exit status when a file that is not ours stands in the way, or nothing of ours is there.
 const LEFT_ALONE: u8 = 1;
@@ -61,7 +58,7 @@ pub(crate) fn apply(args: &ApplyArgs, context: &Context) -> Result<ExitCode> {
     apply_to(&unit, &candidate, args, context, &mut applied)?;
     let is_left_alone = applied.problem.is_some();
     if args.how.json.json {
-        applied::print(&[applied])?;
+        unapply::print_applied(&[applied])?;
     }
     Ok(if is_left_alone { ExitCode::from(LEFT_ALONE) } else { ExitCode::SUCCESS })
 }
@@ -86,7 +83,7 @@ fn apply_to(
     let found = drop_in::find(&file)?;
     let inherited = unit.environment_before(&found);
     let reach = of_runtime::reach(candidate, unit, args.how.root.as_deref(), args.follow);
-    let variables = choice::changes(&libraries(context, &args.how), candidate, reach, &inherited)?;
+    let variables = of_runtime::changes(&libraries(context, &args.how), candidate, reach, &inherited)?;
     check_specifiers(unit, &variables)?;
     check_files(unit, &variables, &args.how)?;
     check_unset(unit, &variables)?;
@@ -230,7 +227,7 @@ fn auto(args: &ApplyArgs, context: &Context) -> Result<ExitCode> {
     }
     let exclusions = Exclusions::read()?;
     let store = context.open_store()?;
-    crate::stored::harvest::harvest_quietly(context, &store);
+    crate::stored::harvest_quietly(context, &store);
     let watch = args.how.write.then(|| args.watch.unwrap_or(watch::USUAL_S));
     let args = ApplyArgs { watch, ..args.clone() };
     let mut services = vec![];
@@ -250,7 +247,7 @@ fn auto(args: &ApplyArgs, context: &Context) -> Result<ExitCode> {
         services.push(applied);
     }
     if args.how.json.json {
-        applied::print(&services)?;
+        unapply::print_applied(&services)?;
     }
     if services.is_empty() {
         message::say("imas: no running service has a better candidate than system, as far as is known");
@@ -300,9 +297,11 @@ fn proven(
     let state = known.map(|known| state(context, store, known, &rules)).transpose()?;
     let pick = match state.as_ref().and_then(|state| state.settled()) {
         Some(settled) => Some(settled.to_owned()).filter(|pick| pick != imas_core::SYSTEM),
-        None => held_free::candidate(context, &unit),
+        None => reached::held_free_candidate(context, &unit),
     };
-    let Some(candidate) = pick.and_then(|pick| choice::usable(context, &pick).ok()) else { return Ok(None) };
+    let Some(candidate) = pick.and_then(|pick| of_runtime::usable(context, &pick).ok()) else {
+        return Ok(None);
+    };
     let candidate = fitted(candidate, &unit, None, false)?;
     if lasting::prints_a_line(&candidate) {
         return Ok(None);
@@ -337,7 +336,7 @@ fn candidate_for(args: &ApplyArgs, context: &Context, unit: &Unit) -> Result<Cat
         Ok(candidate)
     };
     if let Some(name) = &args.candidate {
-        return checked(choice::usable(context, name)?);
+        return checked(of_runtime::usable(context, name)?);
     }
     let program = program.as_ref().ok_or_else(|| {
         Hinted::error(
@@ -345,7 +344,7 @@ fn candidate_for(args: &ApplyArgs, context: &Context, unit: &Unit) -> Result<Cat
             "name a candidate with --candidate NAME",
         )
     })?;
-    let store = crate::stored::harvest::view(context)?;
+    let store = crate::stored::view(context)?;
     let known = known(context, &store, unit, program)?.ok_or_else(|| {
         Hinted::error(
             format!("{}: nothing is known of its program, {program}", unit.name),
@@ -353,9 +352,9 @@ fn candidate_for(args: &ApplyArgs, context: &Context, unit: &Unit) -> Result<Cat
         )
     })?;
     let state = state(context, &store, known, &crate::command_line::cli::RulesArgs::of_environment())?;
-    let name = choice::settled_or_why(&state)?.to_owned();
+    let name = of_runtime::settled_or_why(&state)?.to_owned();
     message::say(&format!("imas: {program}: {name}: {}", state.decision.reason.sentence()));
-    let candidate = checked(choice::usable(context, &name)?)?;
+    let candidate = checked(of_runtime::usable(context, &name)?)?;
     if lasting::prints_a_line(&candidate) {
         return Err(Hinted::error(
             format!(
@@ -439,7 +438,7 @@ fn check_place(
             "copy them there and set the variables by hand: imas env --format systemd",
         ));
     }
-    for file in choice::files(context, candidate) {
+    for file in of_runtime::files(context, candidate) {
         match &how.root {
             Some(root) if !below(root, file).is_file() => {
                 message::warning(&format!(

@@ -7,7 +7,10 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use imas_cli::message::{self, Hinted};
+use imas_engine::decide::UnderWay;
 use imas_engine::lasting;
+use imas_engine::program_view::ProgramView;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::elf::ElfImage;
 use imas_linux::environment::{Reach, Variables, has_hidden_settings};
@@ -17,7 +20,8 @@ use imas_linux::runtime_start::{StartOfProgram, contradicted, fitted, takes};
 use imas_linux::trust;
 
 use crate::apply::unit::Unit;
-use imas_cli::message::{self, Hinted};
+
+pub(crate) use imas_engine::lasting::{changes, files, usable};
 
 /// Program of a unit, as far as settings of its runtime depend on it.
 struct UnitProgram {
@@ -210,4 +214,18 @@ fn try_it(candidate: &CatalogueCandidate, start: &StartOfProgram<'_>) -> Result<
     }
     let environment = Variables::from([("PATH".into(), "/usr/sbin:/usr/bin:/sbin:/bin".into())]);
     takes(candidate, &StartOfProgram { environment: &environment, ..*start })
+}
+
+/// The candidate that was learned for the program. If none is settled, the error has the reason.
+pub(crate) fn settled_or_why(state: &ProgramView) -> Result<&str> {
+    state.settled().ok_or_else(|| {
+        let program = &state.known.program;
+        let decided = state.decision.reason.sentence();
+        let under_way = state.under_way.as_ref().map(UnderWay::words);
+        let reason = under_way.as_deref().unwrap_or_else(|| decided.trim_end_matches('.'));
+        Hinted::error(
+            format!("{program}: nothing is settled yet: {reason}"),
+            format!("let it run under 'imas run -- ...' until 'imas show {}' has picks, or name one with --candidate", program.id),
+        )
+    })
 }

@@ -7,15 +7,14 @@ use std::process::ExitCode;
 use anyhow::Result;
 use imas_cli::format::counted;
 use imas_engine::inline_candidate::has_settings;
-use imas_linux::clock::now_unix_s;
+use imas_linux::host::now_unix_s;
 use imas_linux::program::Command;
 use imas_store::Store;
-use imas_store::domain::Domain;
-use imas_store::samples::StoredProgram;
+use imas_store::samples::{Domain, StoredProgram};
 use serde_json::{Value, json};
 
 use crate::command_line::cli::{ExcludeAction, ForgetArgs, JsonArgs, PinArgs, ProgramJsonArgs, UnblockArgs};
-use crate::stored::profile::{find, resolved};
+use crate::stored::{find, resolved};
 use imas_cli::message::Hinted;
 use imas_cli::output;
 use imas_engine::context::Context;
@@ -97,7 +96,7 @@ pub(crate) fn exclude(action: &ExcludeAction, context: &Context) -> Result<ExitC
 pub(crate) fn forget(args: &ForgetArgs, context: &Context) -> Result<ExitCode> {
     let mut store = context.open_store()?;
     // What has ended is forgotten too: it would come back otherwise.
-    crate::stored::harvest::harvest_quietly(context, &store);
+    crate::stored::harvest_quietly(context, &store);
     let programs = match &args.program {
         Some(word) => vec![find(&store, word)?],
         None => store.programs()?,
@@ -131,7 +130,7 @@ pub(crate) fn unblock(args: &UnblockArgs, context: &Context) -> Result<ExitCode>
 }
 
 /// A pin may come before the first start.
-pub(crate) fn find_or_make(context: &Context, store: &Store, word: &OsStr) -> Result<StoredProgram> {
+fn find_or_make(context: &Context, store: &Store, word: &OsStr) -> Result<StoredProgram> {
     let known = find(store, word);
     if known.is_ok() || !store.programs_at(&resolved(word)?)?.is_empty() {
         return known;

@@ -6,15 +6,21 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use imas_cli::format::mib;
+use imas_cli::message::{self, Hinted};
+use imas_core::SYSTEM;
+use imas_engine::context::Context;
+use imas_engine::live::memory_point;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::elf::Unfit;
 use imas_linux::in_time::ROOT;
 use imas_linux::program::{Command, Program, is_privileged};
-use imas_linux::serving::wanted::WantedLibraries;
-use imas_linux::{foreign_file, running};
+use imas_linux::running::{self, Running};
+use imas_linux::serving::chooser::WantedLibraries;
+use imas_linux::serving::{On, RealCandidates};
+use imas_linux::{foreign_file, process, process_trim};
 
-use crate::apply::unit::Unit;
-use imas_cli::message::{self, Hinted};
+use super::unit::Unit;
 
 /// Programs that become another one and hand their environment on. Some are static: they load nothing, and what they
 /// start does.
@@ -102,4 +108,55 @@ pub(super) fn unserved(unit: &Unit, preload: &str) -> Option<String> {
     let processes = running::all().into_iter().filter(|process| unit.has(process));
     let largest = running::one(wanted.missed_by(processes.map(|process| process.pid))?)?;
     Some(format!("process {} ({})", largest.pid, largest.program))
+}
+
+/// Least free memory of a service, and least share of its resident memory: a restart is worth no less.
+const LEAST: u64 = 32 << 20;
+const LEAST_SHARE: f64 = 0.1;
+/// Processes of a service whose heaps are read, the largest first.
+const MOST: usize = 16;
+
+/// The candidate for a running service that was left untouched and holds much free memory.
+pub(super) fn held_free_candidate(context: &Context, unit: &Unit) -> Option<String> {
+    let candidates = RealCandidates::of(context.catalogue.all());
+    let careful = memory_point::careful_candidate(&candidates)?.to_owned();
+    let of_unit = |process: &Running| process.system_unit() == Some(unit.name.as_str()) && unit.has(process);
+    let untouched = |process: &Running| process.is_on(SYSTEM, &candidates) != On::No;
+    let own: Vec<Running> = running::all().into_iter().filter(of_unit).collect();
+    if own.is_empty() || !own.iter().all(untouched) {
+        return None;
+    }
+    let mut sized: Vec<(u64, u32)> =
+        own.iter().filter_map(|one| Some((process::resident_bytes(one.pid)?, one.pid))).collect();
+    sized.sort_unstable_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+    let resident: u64 = sized.iter().map(|(bytes, _)| bytes).sum();
+    let heaps = sized.iter().take(MOST).filter_map(|(_, pid)| process_trim::heaps_of(*pid).ok());
+    let free = heaps.map(|heaps| heaps.bytes.returnable).fold(0, u64::saturating_add);
+    if !is_much(free, resident) {
+        return None;
+    }
+    message::say(&format!(
+        "imas: {}: {} of {} MiB are free pages that a trim returns; nothing is measured yet, so {careful} is tried",
+        unit.name,
+        mib(free as f64),
+        mib(resident as f64)
+    ));
+    Some(careful)
+}
+
+fn is_much(free: u64, resident: u64) -> bool {
+    free >= LEAST && free as f64 >= resident as f64 * LEAST_SHARE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn little_free_memory_is_no_reason_for_a_restart() {
+        let mib = |number: u64| number << 20;
+        assert!(is_much(mib(40), mib(150)));
+        assert!(!is_much(mib(31), mib(60)), "too little");
+        assert!(!is_much(mib(40), mib(900)), "too small a share");
+    }
 }

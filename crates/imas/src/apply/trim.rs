@@ -17,12 +17,12 @@ use imas_cli::{output, table};
 use imas_engine::context::Context;
 use imas_linux::heap::figures::NotReadable;
 use imas_linux::index::ServiceUnit;
-use imas_linux::process_trim::{FromOutside, LeftAlone};
+use imas_linux::process_trim::{self, FromOutside, LeftAlone};
 use imas_linux::running::{self, Running};
 use imas_linux::running_runtime::name_of_candidate;
-use imas_linux::serving::candidate::RealCandidates;
+use imas_linux::serving::RealCandidates;
 use imas_linux::trim_word::{Answers, Asked};
-use imas_linux::{foreign_process, process, process_heaps, process_trim};
+use imas_linux::{foreign_process, process};
 use serde::Serialize;
 use serde_json::json;
 
@@ -177,7 +177,7 @@ impl Trimming {
         if self.resident.is_some_and(|bytes| bytes < least) {
             return self.end(&format!("it holds less than {} MiB in all", mib(least as f64)));
         }
-        let Ok(heaps) = process_heaps::of(self.row.pid) else { return };
+        let Ok(heaps) = process_trim::heaps_of(self.row.pid) else { return };
         let free = heaps.bytes.returnable;
         self.row.returnable_bytes = Some(free);
         if free < least {

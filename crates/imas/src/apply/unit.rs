@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use imas_linux::environment::Variables;
+use imas_linux::preloads::undone;
 use imas_linux::program::{Command, Program};
 use imas_linux::running::Running;
-use imas_linux::undone::undone;
 
 use super::unit_files;
 use imas_engine::drop_in::{self, Found};
@@ -243,7 +243,7 @@ impl Unit {
     }
 
     /// The environment as it is without what `imas apply` wrote: its own notes say what was there before.
-    pub(crate) fn environment_without_ours(&self) -> Variables {
+    fn environment_without_ours(&self) -> Variables {
         undone(&self.environment)
     }
 
@@ -272,7 +272,7 @@ impl Unit {
     }
 
     /// The words of its first command, with the paths of the program and of files that are there below the root.
-    pub(crate) fn words_below(&self, root: Option<&Path>) -> Vec<OsString> {
+    fn words_below(&self, root: Option<&Path>) -> Vec<OsString> {
         let mut words = self.exec.clone();
         let mut each = words.iter_mut();
         if let (Some(root), Some(first)) = (root, each.next()) {

@@ -3,12 +3,14 @@
 //! proposals.
 
 use std::ffi::OsStr;
+use std::path::Path;
 
 use clap_complete::engine::CompletionCandidate;
-use imas_engine::flags::{self, Places};
-use imas_store::Store;
-
 use imas_engine::context::Context;
+use imas_engine::flags::{self, Places};
+use imas_linux::interpreter_target::name_of_detail;
+use imas_store::Store;
+use imas_store::samples::StoredProgram;
 
 fn context() -> Option<Context> {
     let named = |name: &str| flags::variable(name).map(Into::into);
@@ -35,9 +37,20 @@ pub(crate) fn candidates(begun: &OsStr) -> Vec<CompletionCandidate> {
 pub(crate) fn programs(begun: &OsStr) -> Vec<CompletionCandidate> {
     let store = context().and_then(|context| Store::open_read_only(&context.store_path).ok());
     let known = store.and_then(|store| store.programs().ok()).unwrap_or_default();
-    let mut names: Vec<_> = known.iter().flat_map(crate::command_line::program_names::names).collect();
+    let mut names: Vec<_> = known.iter().flat_map(program_names).collect();
     names.sort();
     names.dedup();
     names.retain(|name| begun.to_str().is_some_and(|begun| name.starts_with(begun)));
     names.into_iter().map(CompletionCandidate::new).collect()
+}
+
+/// The file name of its executable, and for a script that of the script; the name by which it is started, where that
+/// counts.
+pub(crate) fn program_names(program: &StoredProgram) -> Vec<String> {
+    if let Some(name) = name_of_detail(&program.detail) {
+        return vec![name.to_owned()];
+    }
+    let script = Some(program.detail.as_str()).filter(|detail| detail.starts_with('/'));
+    let paths = [Some(program.path.as_str()), script].into_iter().flatten();
+    paths.filter_map(|path| Some(Path::new(path).file_name()?.to_string_lossy().into_owned())).collect()
 }

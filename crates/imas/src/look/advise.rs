@@ -13,16 +13,15 @@ use imas_core::stats::Interval;
 use imas_engine::program_view::{ProgramView, Restart, state};
 use imas_linux::foreign_process;
 use imas_linux::index::{ServiceUnit, detail_of_unit};
+use imas_linux::interpreter_target::is_meant;
 use imas_linux::running::Running;
-use imas_linux::serving::candidate::{On, RealCandidates};
-use imas_linux::started_name::is_meant;
+use imas_linux::serving::{On, RealCandidates};
 use imas_store::Store;
 use imas_store::samples::StoredProgram;
 use serde::Serialize;
 
 use crate::command_line::cli::JsonArgs;
-use crate::look::heap_advice::{self, HeapRow};
-use crate::look::runtime_advice::{self, RuntimeRow};
+use crate::look::heap_advice::{self, HeapRow, RuntimeRow};
 use imas_cli::output;
 use imas_engine::context::Context;
 
@@ -85,9 +84,9 @@ impl Advice {
 }
 
 pub(crate) fn run(args: JsonArgs, context: &Context) -> Result<ExitCode> {
-    let store = crate::stored::harvest::view(context)?;
+    let store = crate::stored::view(context)?;
     let advice = advice(context, &store)?;
-    let without_trials = || heap_advice::page(&advice.heaps) + &runtime_advice::page(&advice.runtimes);
+    let without_trials = || heap_advice::page(&advice.heaps) + &heap_advice::runtime_page(&advice.runtimes);
     output::json_or(args.json, &advice, || page(&advice) + &without_trials() + &advice.note())?;
     let by_reading = !advice.heaps.is_empty() || advice.runtimes.iter().any(RuntimeRow::is_proven);
     let any = advice.processes.iter().any(|row| row.gain) || by_reading;
@@ -98,7 +97,7 @@ fn advice(context: &Context, store: &Store) -> Result<Advice> {
     let running = imas_linux::running::all();
     let candidates = RealCandidates::of(context.catalogue.all());
     // Looks at large heaps may use up the time that the helper has for an owner's processes.
-    let runtimes = runtime_advice::rows(context, &running, &candidates);
+    let runtimes = heap_advice::runtime_rows(context, &running, &candidates);
     let heaps = heap_advice::rows(context, &running, &candidates);
     let unseen = foreign_process::take_unseen().len();
     let mut advice =

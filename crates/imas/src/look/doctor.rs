@@ -6,19 +6,22 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use imas_cli::format::counted;
+use imas_cli::{message, output};
 use imas_engine::config::Config;
+use imas_engine::context::Context;
 use imas_engine::outside;
 use imas_engine::pending::Pending;
-use imas_linux::counters::Counters;
+use imas_linux::sampler::Counters;
 use imas_linux::{host, page};
 use imas_store::Store;
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use procfs::process::Process;
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+use rustix::process::{PidfdFlags, getpid, pidfd_open};
 use serde::Serialize;
 use serde_json::json;
 
 use crate::command_line::cli::{JsonArgs, Places};
-use crate::look::system_calls;
-use imas_cli::{message, output};
-use imas_engine::context::Context;
 
 /// Exit status when something does not work.
 const NOT_WELL: u8 = 1;
@@ -192,7 +195,7 @@ fn counters() -> Finding {
 }
 
 fn calls() -> Finding {
-    let losses = system_calls::losses();
+    let losses = losses();
     if losses.is_empty() {
         return Finding::ok("system calls", "all that IMAS makes can be made");
     }
@@ -201,7 +204,7 @@ fn calls() -> Finding {
 }
 
 fn conditions() -> Finding {
-    match imas_linux::conditions::now() {
+    match imas_linux::host::conditions() {
         Ok(now) => Finding::ok(
             "conditions",
             format!(
@@ -249,4 +252,30 @@ fn page_of(findings: &[Finding]) -> String {
         }
     }
     text
+}
+
+/// Consequence of a filter, whatever it refuses (docs/decisions/0039).
+const FILTERED: &str = "under a filter (seccomp) candidates that give pages back do so once in ten seconds \
+                        at most, and in a program of one thread not at all";
+
+/// Losses here, a clause for people each.
+fn losses() -> Vec<String> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let file = openat2(CWD, "/", flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS).is_ok();
+    let process = pidfd_open(getpid(), PidfdFlags::empty()).is_ok();
+    let memory = memfd_create("imas-doctor", MFdFlags::MFD_CLOEXEC).is_ok();
+    let calls = [
+        ("openat2", file, "the heap of a JVM is not read"),
+        ("pidfd_open", process, "imasd sees the end of a process up to 5 s later"),
+        ("memfd_create", memory, "'imas system verify' and 'enable' end with an error"),
+    ];
+    let missing = calls.into_iter().filter(|(_, works, _)| !works);
+    let losses = missing.map(|(name, _, lost)| format!("without {name} {lost}"));
+    losses.chain(is_filtered().then(|| FILTERED.to_owned())).collect()
+}
+
+/// Whether this process, and with it what it starts, is under a filter of system calls.
+fn is_filtered() -> bool {
+    let status = Process::myself().and_then(|process| process.status());
+    status.is_ok_and(|status| status.seccomp.is_some_and(|mode| mode != 0))
 }

@@ -6,29 +6,29 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
+use imas_cli::format::when;
+use imas_cli::output;
+use imas_core::Reason;
 use imas_core::adaptive::Expired;
-use imas_core::excess::Excess;
+use imas_core::decision::next_trial;
+use imas_core::hang::Excess;
 use imas_core::profile::CandidateView;
 use imas_core::quarantine::Quarantine;
 use imas_core::sample::Ended;
+use imas_engine::context::Context;
+use imas_engine::program_view::{ProgramView, state};
+use imas_engine::{lives, outside, picks};
+use imas_linux::interpreter_target::is_meant;
 use imas_linux::program::Command;
 use imas_linux::running::{Running, is_copy_of_its_parent};
-use imas_linux::started_name::is_meant;
 use imas_store::Store;
 use imas_store::decisions::Decided;
 use serde_json::json;
 
 use crate::command_line::cli::ExplainArgs;
-use crate::look::again::again;
 use crate::look::runtime::{self, RuntimeView};
 use crate::look::show::{next_line, splits, table};
-use crate::stored::profile::find;
-use imas_cli::output;
-use imas_cli::when::when;
-use imas_engine::context::Context;
-use imas_engine::lives;
-use imas_engine::picks;
-use imas_engine::program_view::{ProgramView, state};
+use crate::stored::find;
 
 /// Number of past decisions that are shown.
 const PAST: u32 = 10;
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &ExplainArgs, context: &Context) -> Result<ExitCode> {
 }
 
 fn of_program(program: &OsStr, args: &ExplainArgs, context: &Context) -> Result<ExitCode> {
-    let store = crate::stored::harvest::view(context)?;
+    let store = crate::stored::view(context)?;
     let stored = match find(&store, program) {
         Ok(stored) => stored,
         Err(error) => return never_started(program, args, context, &store).unwrap_or(Err(error)),
@@ -294,4 +294,48 @@ fn why(why: &imas_core::candidate::NotCounted) -> Result<String> {
             .collect(),
         other => other.to_string(),
     })
+}
+
+const DAY_S: f64 = 24.0 * 3600.0;
+
+/// Time when the decision is looked at again, and what would change it sooner, in words.
+pub(crate) fn again(state: &ProgramView) -> String {
+    if let Some(under_way) = &state.under_way {
+        return under_way.again();
+    }
+    match state.decision.reason {
+        Reason::TrialDue => "at the next start".to_owned(),
+        Reason::Excluded => "not before it is included again".to_owned(),
+        Reason::Pinned | Reason::PinnedQuarantined | Reason::PinnedUnavailable => {
+            "not before it is unpinned".to_owned()
+        }
+        Reason::OwnMalloc | Reason::AllocatorInterface | Reason::Sanitizer => {
+            "a week after its last trial, or when the program changes".to_owned()
+        }
+        Reason::OwnFilter => "when the program changes".to_owned(),
+        Reason::StoodAside => "a day after its last trial, or when the program changes".to_owned(),
+        _ if state.is_left_alone() => "when the program's file changes".to_owned(),
+        _ if outside::lacks_trials(&state.decision) => "when it can be measured from outside".to_owned(),
+        _ => by_policy(state),
+    }
+}
+
+fn by_policy(state: &ProgramView) -> String {
+    const CHANGES: &str = "when the program, an allocator, the page settings or the CPUs change";
+    match next_trial(&state.profile, state.weight) {
+        Some(due) if due.is_now => "at the next start".to_owned(),
+        // By time alone nothing will ever be due.
+        Some(due) if !due.at_s.is_finite() => CHANGES.to_owned(),
+        Some(due) => {
+            let what = if due.is_watch { "whether it still holds, by" } else { "the question is open:" };
+            let name = &state.profile.candidates[due.candidate].name;
+            format!("from {} on ({what} a trial of {name}), or {CHANGES}", when(due.at_s))
+        }
+        None => match state.profile.adaptive() {
+            Some(known) => {
+                format!("when its trials are {:.0} days old, or {CHANGES}", known.settings.max_age_s / DAY_S)
+            }
+            None => CHANGES.to_owned(),
+        },
+    }
 }

@@ -2,21 +2,24 @@
 //! Advice without a trial, for running processes whose glibc holds free pages: what a trim would return is read from
 //! outside, to the page.
 
-use imas_linux::index::ServiceUnit;
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use imas_cli::format::counted;
 use imas_core::SYSTEM;
-use imas_engine::live::memory_point::{self, LEAST_BYTES};
-use imas_linux::heap::figures::HeapFigures;
-use imas_linux::running::Running;
-use imas_linux::serving::candidate::{On, RealCandidates};
-use imas_linux::{process, process_heaps};
-use serde::Serialize;
-
-use crate::look::heap_words::{self, size};
-use crate::look::last_look::{Growth, LastLook};
 use imas_engine::context::Context;
+use imas_engine::live::memory_point::{self, LEAST_BYTES};
+use imas_linux::catalogue::{Catalogue, CatalogueCandidate};
+use imas_linux::heap::figures::HeapFigures;
+use imas_linux::host::now_unix_s;
+use imas_linux::index::ServiceUnit;
+use imas_linux::jvm_heap::JvmHeap;
+use imas_linux::running::Running;
+use imas_linux::running_runtime::RunningRuntime;
+use imas_linux::runtime::Runtime;
+use imas_linux::serving::{On, RealCandidates};
+use imas_linux::{process, process_trim};
+use serde::{Deserialize, Serialize};
 
 /// One process that holds free pages.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -43,7 +46,7 @@ pub(crate) fn rows(context: &Context, running: &[Running], candidates: &RealCand
     let untouched = running.iter().filter(|process| process.is_on(SYSTEM, candidates) != On::No);
     let looked_at = untouched
         .filter(is_large)
-        .filter_map(|process| Some((process, process_heaps::of(process.pid).ok()?)));
+        .filter_map(|process| Some((process, process_trim::heaps_of(process.pid).ok()?)));
     let mut look = LastLook::beside(&context.store_path);
     let advised = memory_point::advised_candidate(candidates);
     let mut rows: Vec<HeapRow> = worth_it(looked_at.collect())
@@ -103,7 +106,7 @@ pub(crate) fn page(rows: &[HeapRow]) -> String {
             row.unit.as_ref().map_or_else(|| row.program.clone(), ServiceUnit::to_string),
             row.pid,
             counted(row.threads, "thread"),
-            heap_words::held(&row.heaps),
+            held_words(&row.heaps),
             row.growth.map_or_else(String::new, grown),
             row.how
         )
@@ -121,6 +124,273 @@ pub(crate) fn page(rows: &[HeapRow]) -> String {
 /// Empty if the memory hardly changed.
 fn grown(growth: Growth) -> String {
     let mib = growth.bytes as f64 / f64::from(1 << 20);
-    let since = imas_cli::when::span(growth.seconds);
+    let since = imas_cli::format::span(growth.seconds);
     if mib.abs() < 1.0 { String::new() } else { format!(", {mib:+.0} MiB in the last {since}") }
+}
+
+/// Memory of one process. Pid and start time identify it, because the kernel reuses pids.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SeenProcess {
+    pub(crate) pid: u32,
+    pub(crate) start_ticks: u64,
+    pub(crate) at_unix_s: f64,
+    /// Bytes that its heaps hold.
+    pub(crate) bytes: u64,
+}
+
+/// Change of a process's memory since the last look.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Growth {
+    pub(crate) bytes: i64,
+    pub(crate) seconds: f64,
+}
+
+/// The last look.
+#[derive(Debug, Default)]
+pub(crate) struct LastLook {
+    file: PathBuf,
+    seen: Vec<SeenProcess>,
+    now: Vec<SeenProcess>,
+}
+
+impl LastLook {
+    /// Reads the file beside this store. Without a file, the last look is empty.
+    pub(crate) fn beside(store: &Path) -> Self {
+        let file = store.with_extension("advise.json");
+        let text = std::fs::read_to_string(&file).unwrap_or_default();
+        Self { seen: serde_json::from_str(&text).unwrap_or_default(), file, now: Vec::new() }
+    }
+
+    /// Records the present memory of the process. Returns the change since the last look.
+    pub(crate) fn growth(&mut self, pid: u32, bytes: u64) -> Option<Growth> {
+        let start_ticks = imas_linux::process::start_ticks(pid).ok()?;
+        let now = SeenProcess { pid, start_ticks, at_unix_s: now_unix_s(), bytes };
+        let before = self.seen.iter().find(|seen| seen.pid == pid && seen.start_ticks == start_ticks);
+        let growth = before.map(|before| Growth {
+            bytes: bytes.cast_signed() - before.bytes.cast_signed(),
+            seconds: (now.at_unix_s - before.at_unix_s).max(0.0),
+        });
+        self.now.push(now);
+        growth
+    }
+
+    /// Writes the file for the next look. If that fails, the next look shows no growth.
+    pub(crate) fn keep(&self) {
+        if let Ok(text) = serde_json::to_string(&self.now) {
+            let _ = imas_engine::drop_in::write(&self.file, &text);
+        }
+    }
+}
+
+/// Bytes as people read them.
+pub(crate) fn size(bytes: u64) -> String {
+    let mib = bytes as f64 / f64::from(1 << 20);
+    if mib < 1024.0 { format!("{mib:.0} MiB") } else { format!("{:.1} GiB", mib / 1024.0) }
+}
+
+/// What is live, what is free, what a trim would return, and how much of this is not known.
+pub(crate) fn held_words(heaps: &HeapFigures) -> String {
+    let bytes = &heaps.bytes;
+    let arenas = imas_cli::format::counted(heaps.arenas, "arena");
+    let read = match heaps.is_estimate() {
+        true => format!(" (an estimate: {} of {} were read)", size(heaps.read), size(heaps.held)),
+        false => String::new(),
+    };
+    let unread = match heaps.unread {
+        0 => String::new(),
+        bytes => format!("; what is in the other {} is not known", size(bytes)),
+    };
+    format!(
+        "glibc holds {} in {arenas}: {} live, {} free, of which {} in whole resident pages{read}{unread}",
+        size(heaps.held),
+        size(bytes.live.saturating_add(bytes.cached)),
+        size(bytes.all_free()),
+        size(bytes.returnable)
+    )
+}
+
+/// Remedy that returns the free pages, if these are enough to matter. `present` is the candidate of the process.
+pub(crate) fn remedy(
+    heaps: &HeapFigures,
+    present: Option<&str>,
+    candidates: &RealCandidates,
+) -> Option<String> {
+    if heaps.bytes.returnable < LEAST_BYTES {
+        return None;
+    }
+    let now = "'imas trim' returns the free pages now";
+    let gives_back = |name: &str| candidates.all().iter().any(|one| one.name == name && one.give_back);
+    let later = memory_point::advised_candidate(candidates).filter(|_| !present.is_some_and(gives_back));
+    Some(
+        later.map_or_else(
+            || now.to_owned(),
+            |name| format!("{now}; a restart under {name} keeps fewer of them"),
+        ),
+    )
+}
+
+/// A smaller process does not justify a restart, bytes.
+const LEAST_RESIDENT: u64 = 64 << 20;
+/// Name of G1, as the JVM's counters have it.
+const G1: &str = "GarbageFirst";
+
+/// A process with a runtime whose settings may be worth a trial.
+#[derive(Debug, Serialize)]
+pub(crate) struct RuntimeRow {
+    pid: u32,
+    program: String,
+    unit: Option<ServiceUnit>,
+    runtime: Runtime,
+    version: Option<String>,
+    resident_bytes: u64,
+    /// The heap of its JVM, where that is mostly free.
+    jvm: Option<JvmHeap>,
+    /// Candidates that the process could be started under; the first is the advised one.
+    candidates: Vec<String>,
+    /// The advised command.
+    how: String,
+}
+
+impl RuntimeRow {
+    /// Whether what was read shows a waste, and not only that something could be tried.
+    pub(crate) fn is_proven(&self) -> bool {
+        self.jvm.is_some()
+    }
+}
+
+/// A row for each service or program, for its largest process; what holds too much first. Only untouched processes,
+/// and none whose user has set something himself.
+pub(crate) fn runtime_rows(
+    context: &Context,
+    running: &[Running],
+    candidates: &RealCandidates,
+) -> Vec<RuntimeRow> {
+    let mut largest: BTreeMap<String, (u64, &Running)> = BTreeMap::new();
+    for process in running {
+        let resident = process::resident_bytes(process.pid).unwrap_or(0);
+        if resident < LEAST_RESIDENT || process.is_on(SYSTEM, candidates) == On::No {
+            continue;
+        }
+        let whole = process.unit.as_ref().map_or_else(|| process.program.to_string(), ServiceUnit::to_string);
+        let place = largest.entry(whole).or_insert((resident, process));
+        if place.0 < resident {
+            *place = (resident, process);
+        }
+    }
+    let all = largest.into_values();
+    let mut rows: Vec<_> =
+        all.filter_map(|(bytes, one)| runtime_row(&context.catalogue, one, bytes)).collect();
+    rows.sort_by_key(|row| (!row.is_proven(), std::cmp::Reverse(row.resident_bytes)));
+    rows
+}
+
+fn runtime_row(catalogue: &Catalogue, process: &Running, resident_bytes: u64) -> Option<RuntimeRow> {
+    let runtime = RunningRuntime::of(process)?;
+    let jvm = runtime.jvm.clone().filter(|heap| is_worth_it(heap, resident_bytes));
+    let of = runtime.found.runtime;
+    // The settings of .NET that are tested by default are for some applications, whose files are not looked at here.
+    let wanted = catalogue.of_runtime(of).filter(|one| one.default && of != Runtime::Dotnet);
+    let mut fitting: Vec<&CatalogueCandidate> =
+        wanted.filter(|candidate| runtime.fitted(candidate).is_ok()).collect();
+    if let Some(heap) = &jvm {
+        fitting.sort_by_key(|candidate| rank(candidate, heap));
+    }
+    let names: Vec<String> = fitting.iter().map(|candidate| candidate.name.clone()).collect();
+    Some(RuntimeRow {
+        pid: process.pid,
+        program: process.program.to_string(),
+        unit: process.unit.clone(),
+        runtime: runtime.found.runtime,
+        version: runtime.found.version,
+        resident_bytes,
+        how: how(process, &names, jvm.is_some())?,
+        jvm,
+        candidates: names,
+    })
+}
+
+/// Much of what is committed and not needed may not be resident; the process is at least as large as what would go.
+fn is_worth_it(heap: &JvmHeap, resident_bytes: u64) -> bool {
+    heap.is_mostly_free()
+        && heap.committed - heap.after_collection >= LEAST_RESIDENT
+        && resident_bytes > heap.committed / 4
+}
+
+/// Lean settings of the collector that the process has come first.
+fn rank(candidate: &CatalogueCandidate, heap: &JvmHeap) -> (bool, bool) {
+    let arguments = candidate.runtime.iter().flat_map(|settings| &settings.arguments);
+    let is_lean = arguments.clone().any(|one| one.starts_with("-XX:MaxHeapFreeRatio="));
+    let is_g1 = arguments.clone().any(|one| one == "-XX:+UseG1GC");
+    (!is_lean, is_g1 != (heap.collector == G1))
+}
+
+fn how(process: &Running, names: &[String], is_proven: bool) -> Option<String> {
+    let first = names.first()?;
+    Some(match process.system_unit() {
+        Some(unit) if is_proven || names.len() == 1 => format!("imas apply {unit} --candidate {first}"),
+        Some(unit) => format!("imas apply {unit} --candidate {first} (or {})", names[1..].join(", ")),
+        None if is_proven => format!("start it again with 'imas run --candidate {first} -- ...'"),
+        None => format!("imas bench --with {} -- COMMAND", names.join(",")),
+    })
+}
+
+/// One sentence for each row.
+pub(crate) fn runtime_page(rows: &[RuntimeRow]) -> String {
+    let lines: String = rows.iter().map(line).collect();
+    if lines.is_empty() {
+        return lines;
+    }
+    format!("\nby their language runtimes:\n{lines}")
+}
+
+fn line(row: &RuntimeRow) -> String {
+    let what = row.unit.as_ref().map_or_else(|| row.program.clone(), ServiceUnit::to_string);
+    let version = row.version.as_ref().map_or_else(String::new, |version| format!(" {version}"));
+    let why = match &row.jvm {
+        Some(heap) => format!(
+            "its JVM ({}) holds {} for its heap, and {} were left after the last collection",
+            heap.collector,
+            size(heap.committed),
+            size(heap.after_collection)
+        ),
+        None => format!(
+            "{} resident; nobody has tried settings of {}{version} for it",
+            size(row.resident_bytes),
+            row.runtime.name()
+        ),
+    };
+    format!("{what} (pid {}): {why}; {}\n", row.pid, row.how)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn growth_is_that_of_the_same_process_since_the_look_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = folder.path().join("imas.db");
+        let own = std::process::id();
+        let mut first = LastLook::beside(&store);
+        assert_eq!(first.growth(own, 100), None);
+        first.keep();
+        let mut second = LastLook::beside(&store);
+        assert_eq!(second.growth(own, 70).unwrap().bytes, -30);
+        assert_eq!(second.growth(u32::MAX, 70), None);
+        second.seen[0].start_ticks += 1;
+        assert_eq!(second.growth(own, 70), None, "another process with the same pid");
+    }
+
+    fn heap(committed: u64, after_collection: u64) -> JvmHeap {
+        JvmHeap { collector: G1.into(), collections: 1, committed, after_collection, classes: 0 }
+    }
+
+    #[test]
+    fn a_heap_is_too_large_where_three_quarters_are_free_and_resident() {
+        let mib = |number: u64| number << 20;
+        assert!(is_worth_it(&heap(mib(400), mib(50)), mib(300)));
+        assert!(!is_worth_it(&heap(mib(400), mib(150)), mib(300)), "it needs it");
+        assert!(!is_worth_it(&heap(mib(60), mib(1)), mib(100)), "too small");
+        assert!(!is_worth_it(&heap(mib(4000), mib(50)), mib(300)), "most of it was never touched");
+    }
 }

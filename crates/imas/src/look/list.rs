@@ -97,7 +97,7 @@ fn row(candidate: &CatalogueCandidate, obstacle: Option<String>) -> Row {
 
 /// The version, with the package's for what the distribution brings.
 fn full_version(candidate: &CatalogueCandidate) -> String {
-    let package = candidate.needs.as_deref().and_then(imas_linux::package::version_of);
+    let package = candidate.needs.as_deref().and_then(imas_linux::host::package_version);
     match package {
         Some(package) => format!("{package} ({})", version(candidate)),
         None => version(candidate),

@@ -1,19 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The verbs that show what is known and change nothing.
 
-pub(crate) mod active;
 pub(crate) mod advise;
-pub(crate) mod again;
 pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod heap_advice;
-pub(crate) mod heap_words;
-pub(crate) mod last_look;
 pub(crate) mod list;
 pub(crate) mod process_memory;
 pub(crate) mod report;
 pub(crate) mod runtime;
-pub(crate) mod runtime_advice;
 pub(crate) mod show;
 pub(crate) mod status;
-pub(crate) mod system_calls;

@@ -5,30 +5,32 @@
 //! The process is only read from outside: it is neither attached to nor signalled. What is live in its heap is read
 //! where glibc's malloc serves it, and counted by the hook in a trial.
 
-use imas_linux::index::ServiceUnit;
 use std::fmt::Write as _;
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use imas_cli::format::counted;
-use imas_cli::table;
+use imas_cli::{message, output, table};
+use imas_engine::context::Context;
 use imas_engine::live::memory_point::{self, LEAST_BYTES};
+use imas_linux::catalogue::SYSTEM;
+use imas_linux::environment::{GUARD, HOOK};
 use imas_linux::heap::figures::{HeapFigures, NotReadable};
+use imas_linux::index::ServiceUnit;
 use imas_linux::jvm_heap::JvmHeap;
-use imas_linux::resident::ResidentMemory;
+use imas_linux::mapping_text::{CLibrary, former_path};
+use imas_linux::resident::{self, ResidentMemory};
 use imas_linux::running::{self, Running};
 use imas_linux::running_runtime::{RunningRuntime, name_of_candidate};
 use imas_linux::runtime::FoundRuntime;
-use imas_linux::serving::candidate::RealCandidates;
-use imas_linux::{named_memory, process, process_heaps};
+use imas_linux::serving::RealCandidates;
+use imas_linux::serving::chooser::{Choice, Chooser};
+use imas_linux::{process, process_trim};
 use serde::Serialize;
 
 use crate::command_line::cli::JsonArgs;
-use crate::look::active::Active;
-use crate::look::heap_words::{self, size};
-use imas_cli::message;
-use imas_cli::output;
-use imas_engine::context::Context;
+use crate::look::heap_advice::{self, size};
 
 /// A heap with less free memory needs no advice, bytes.
 const LITTLE: u64 = 32 << 20;
@@ -130,11 +132,11 @@ pub(crate) fn run(pid: u32, json: JsonArgs, context: &Context) -> Result<ExitCod
 
 fn memory(context: &Context, running: &Running, resident: ResidentMemory) -> ProcessMemory {
     let live_bytes = memory_point::live_bytes(running);
-    let heaps = process_heaps::of(running.pid);
+    let heaps = process_trim::heaps_of(running.pid);
     let verdict = verdict(&resident, live_bytes, heaps.as_ref().ok());
     let candidates = RealCandidates::of(context.catalogue.all());
     let candidate = name_of_candidate(running, &candidates);
-    let remedy = heaps.as_ref().ok().and_then(|heaps| heap_words::remedy(heaps, candidate, &candidates));
+    let remedy = heaps.as_ref().ok().and_then(|heaps| heap_advice::remedy(heaps, candidate, &candidates));
     ProcessMemory {
         schema: 1,
         pid: running.pid,
@@ -149,7 +151,7 @@ fn memory(context: &Context, running: &Running, resident: ResidentMemory) -> Pro
         verdict,
         sentence: sentence(verdict, &resident, live_bytes, &heaps, remedy),
         runtime: ProcessRuntime::of(running),
-        named: named_memory::of(running.pid),
+        named: resident::named_memory(running.pid),
         heaps_not_readable: heaps.as_ref().err().map(ToString::to_string),
         heaps: heaps.ok(),
     }
@@ -184,8 +186,9 @@ fn sentence(
 ) -> String {
     let heap = size(resident.heap_bytes());
     let live = live.map_or_else(String::new, |live| format!(", {} of it in live blocks", size(live)));
-    let held =
-        heaps.as_ref().map_or_else(|_| String::new(), |heaps| format!("; {}", heap_words::held(heaps)));
+    let held = heaps
+        .as_ref()
+        .map_or_else(|_| String::new(), |heaps| format!("; {}", heap_advice::held_words(heaps)));
     match verdict {
         Verdict::Fragmentation => format!(
             "{heap} of heap are resident{live}{held}: fragmentation, not a leak; {}",
@@ -261,6 +264,78 @@ fn rows(memory: &ProcessMemory) -> Vec<Vec<String>> {
     shown.map(|(bytes, what)| vec![format!("{:.1}", bytes as f64 / f64::from(1 << 20)), what]).collect()
 }
 
+/// The answer for one process.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Active {
+    is_active: bool,
+    by: Chooser,
+    /// The candidate or file that serves; absent where neither is visible.
+    allocator: Option<String>,
+    /// The answer as one line.
+    pub(crate) sentence: String,
+}
+
+impl Active {
+    pub(crate) fn of(running: &Running, candidates: &RealCandidates) -> Self {
+        let candidate = running.name_of_candidate(candidates);
+        let choice = Choice::of(running);
+        let mut active = match (choice.by, &choice.file) {
+            (by @ (Chooser::Trial | Chooser::Guard), _) => Self::ours(by, candidate),
+            (Chooser::Unknown, _) => Self::unknown(),
+            (by, Some(file)) => Self::of_a_file(running, (by, file), choice.preloader),
+            (_, None) => Self::of_the_c_library(running, candidate),
+        };
+        if running.files().has_replaced_library() {
+            active.sentence +=
+                "; libraries of it were replaced since, and it keeps the former ones until it starts again";
+        }
+        active
+    }
+
+    fn ours(by: Chooser, candidate: Option<&str>) -> Self {
+        let serves = candidate.unwrap_or("glibc's malloc, as 'system' or with settings,");
+        let how = match by {
+            Chooser::Trial => format!("in a trial ({HOOK} counts its calls)"),
+            _ => format!("set by IMAS for production ({GUARD})"),
+        };
+        let sentence = format!("is IMAS active here: yes, {serves} serves, {how}");
+        Self { is_active: true, by, allocator: candidate.map(str::to_owned), sentence }
+    }
+
+    fn unknown() -> Self {
+        let sentence =
+            "is IMAS active here: no, and what serves is not known: a file of the process does not answer"
+                .to_owned();
+        Self { is_active: false, by: Chooser::Unknown, allocator: None, sentence }
+    }
+
+    fn of_a_file(running: &Running, (by, file): (Chooser, &Path), preloader: Option<&str>) -> Self {
+        let how = match preloader {
+            Some(preloader) => format!("preloaded by {preloader} and not by IMAS"),
+            None if file == former_path(&running.program.path) => "the program's own allocator".to_owned(),
+            None => "which the program has loaded itself".to_owned(),
+        };
+        let sentence = format!("is IMAS active here: no, {} serves, {how}", file.display());
+        Self { is_active: false, by, allocator: Some(file.display().to_string()), sentence }
+    }
+
+    fn of_the_c_library(running: &Running, candidate: Option<&str>) -> Self {
+        let has_glibc = running.files().c_library() == Some(CLibrary::Glibc);
+        let serves = match candidate {
+            _ if !has_glibc => {
+                "the program is static, or its C library is not glibc: nothing is preloaded".into()
+            }
+            None | Some(SYSTEM) => "glibc's malloc serves, and nothing was set".to_owned(),
+            Some(settings) => {
+                format!("glibc's malloc serves, with settings of its environment as {settings} has")
+            }
+        };
+        let sentence = format!("is IMAS active here: no, {serves}");
+        let allocator = candidate.filter(|_| has_glibc).map(str::to_owned);
+        Self { is_active: false, by: Chooser::CLibrary, allocator, sentence }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use imas_linux::catalogue::CatalogueCandidate;
@@ -276,7 +351,7 @@ mod tests {
     }
 
     fn without_a_catalogue(heaps: &HeapFigures) -> Option<String> {
-        heap_words::remedy(heaps, None, &RealCandidates::default())
+        heap_advice::remedy(heaps, None, &RealCandidates::default())
     }
 
     #[test]
@@ -288,7 +363,7 @@ mod tests {
             ..CatalogueCandidate::default()
         };
         let all = RealCandidates::of([&giving]);
-        let says = |present| heap_words::remedy(&heaps(57 * MIB), present, &all).unwrap();
+        let says = |present| heap_advice::remedy(&heaps(57 * MIB), present, &all).unwrap();
         assert_eq!(says(Some("glibc:lean-trim")), "'imas trim' returns the free pages now");
         assert!(says(Some("glibc:lean")).ends_with("a restart under glibc:lean-trim keeps fewer of them"));
     }
@@ -329,7 +404,7 @@ mod tests {
         let resident = ResidentMemory { heap: 10 << 30, ..ResidentMemory::default() };
         let heaps = HeapFigures { held: 10 << 30, unread: 9 << 30, ..heaps(9 * MIB) };
         assert_eq!(verdict(&resident, None, Some(&heaps)), Verdict::Unknown);
-        assert!(heap_words::held(&heaps).ends_with("; what is in the other 9.0 GiB is not known"));
+        assert!(heap_advice::held_words(&heaps).ends_with("; what is in the other 9.0 GiB is not known"));
     }
 
     #[test]

@@ -15,14 +15,14 @@ use imas_store::samples::StoredProgram;
 use serde_json::{Value, json};
 
 use crate::command_line::cli::{Places, ShowArgs};
-use crate::stored::profile::find;
+use crate::stored::find;
 use imas_cli::{message, output};
 use imas_engine::context::Context;
 use imas_engine::outside;
 use imas_engine::program_view::{ProgramView, state};
 
 pub(crate) fn run(args: &ShowArgs, places: &Places, context: &Context) -> Result<ExitCode> {
-    let store = crate::stored::harvest::view(context)?;
+    let store = crate::stored::view(context)?;
     if let Some(file) = places.store.as_ref().filter(|file| !file.exists()) {
         message::say(&format!("imas: note: there is no store {} yet", file.display()));
     }

@@ -1,21 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `imas status`: the daemon's state, its programs, and the allocators that serve the running processes.
 
-mod fleet;
-
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use imas_cli::format::counted;
+use imas_cli::format::{counted, when};
+use imas_cli::output;
 use imas_core::printable;
 use imas_core::quarantine::Quarantine;
-use imas_engine::daemon_status::{ACCOUNTED, DaemonStatus, IneligibleProgram, LeftAloneProcess};
+use imas_engine::context::Context;
+use imas_engine::daemon_status::{ACCOUNTED, DaemonStatus, FleetState, IneligibleProgram, LeftAloneProcess};
 use imas_engine::fleet_turn::TrialSharing;
+use imas_engine::live::lost::{LostCandidate, lost_candidates};
+use imas_engine::program_view;
+use imas_exchange::AgentRecord;
 use imas_linux::catalogue::SYSTEM;
-use imas_linux::clock::now_unix_s;
+use imas_linux::host::now_unix_s;
 use imas_linux::process;
-use imas_linux::serving::census::{LibraryNames, ProcessCensus, Serving};
+use imas_linux::serving::{LibraryNames, ProcessCensus, Serving};
 use imas_store::Store;
 use imas_store::daemon::Disabled;
 use serde::Serialize;
@@ -23,11 +26,6 @@ use serde_json::{Value, json};
 
 use crate::apply::watch::WatchRecord;
 use crate::command_line::cli::{RulesArgs, StatusArgs};
-use imas_cli::output;
-use imas_cli::when::when;
-use imas_engine::context::Context;
-use imas_engine::live::lost::{LostCandidate, lost_candidates};
-use imas_engine::program_view;
 
 /// Exit status for "the daemon does not run".
 const NOT_RUNNING: u8 = 1;
@@ -280,6 +278,97 @@ fn headline(status: &DaemonStatus) -> String {
         text.push_str(&format!("\nwork of {program} is not counted: {why}; its samples count without"));
     }
     text.extend(status.trims_left_alone.iter().map(left_alone));
-    text.extend(status.fleet.as_ref().map(fleet::lines));
+    text.extend(status.fleet.as_ref().map(fleet_lines));
     text
+}
+
+/// Lines about the fleet, each after a line break.
+fn fleet_lines(fleet: &FleetState) -> String {
+    let mut lines = vec![connection(fleet)];
+    lines.push(format!(
+        "  outbox: {} ({} bytes); statistics are wanted of {}",
+        counted(fleet.waiting, "message"),
+        fleet.waiting_bytes,
+        counted(fleet.wanted, "program")
+    ));
+    if fleet.unwritten > 0 {
+        lines.push(format!("  {} in the store are not written yet", counted(fleet.unwritten, "message")));
+    }
+    if let Some(agent) = fleet.agent_record() {
+        lines.extend(work(&agent));
+    }
+    lines.extend(fleet.trouble.as_ref().map(|trouble| format!("  {trouble}")));
+    lines.iter().map(|line| format!("\n{line}")).collect()
+}
+
+fn connection(fleet: &FleetState) -> String {
+    let agent = fleet.agent_record();
+    let since = agent.as_ref().and_then(|agent| agent.connected_since_unix_s);
+    match (fleet.connected, agent, since) {
+        (true, Some(agent), Some(since)) => {
+            format!("fleet: connected with {} since {}, as {}", agent.server, time(since), fleet.host)
+        }
+        (_, Some(_), _) => format!("fleet: not connected, as {}: see imas fleet doctor", fleet.host),
+        (_, None, _) => {
+            format!("fleet: its agent does not run (systemctl start imas-fleet), as {}", fleet.host)
+        }
+    }
+}
+
+fn work(agent: &AgentRecord) -> Vec<String> {
+    let AgentRecord { acknowledged, refused, received, folded, conflicts, rejected, excessive, .. } = agent;
+    let passed_over = rejected + excessive;
+    let mut lines =
+        vec![format!("  agent: {acknowledged} acknowledged, {refused} refused, {received} received")];
+    if folded + conflicts + passed_over > 0 {
+        lines.push(format!("  merges: {folded} folded, {conflicts} conflicts, {passed_over} passed over"));
+    }
+    if let (Some(error), Some(at)) = (&agent.last_error, agent.last_error_unix_s) {
+        lines.push(format!("  last error, {}: {error}", time(at)));
+    }
+    lines
+}
+
+fn time(unix_s: u64) -> String {
+    when(unix_s as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn state(connected: bool, agent: Option<serde_json::Value>) -> FleetState {
+        let agent = agent.and_then(|agent| agent.as_object().cloned());
+        FleetState {
+            host: "abc".into(),
+            waiting: 2,
+            waiting_bytes: 900,
+            wanted: 1,
+            connected,
+            agent,
+            ..FleetState::default()
+        }
+    }
+
+    #[test]
+    fn the_connection_and_the_work_of_the_agent_are_shown() {
+        let record =
+            json!({"connected_since_unix_s": 60, "server": "fleet-1", "acknowledged": 7, "folded": 3});
+        let text = fleet_lines(&state(true, Some(record.clone())));
+        for part in [
+            "connected with fleet-1 since 1970-",
+            "outbox: 2 messages (900 bytes)",
+            "7 acknowledged",
+            "3 folded",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let ended = fleet_lines(&state(false, Some(record)));
+        assert!(ended.contains("fleet: not connected") && ended.contains("7 acknowledged"), "{ended}");
+        assert!(fleet_lines(&state(false, None)).contains("its agent does not run"));
+        let absurd = fleet_lines(&state(true, Some(json!({"acknowledged": "many"}))));
+        assert!(absurd.contains("its agent does not run"), "a record that no agent writes: {absurd}");
+    }
 }

@@ -14,7 +14,7 @@ use imas_core::pace::{PaceCorrection, Paced};
 use imas_core::stats::{Steadiness, steadiness};
 use imas_linux::environment::Variables;
 use imas_linux::measure::{RunOutcome, RunRequest};
-use imas_linux::one_cpu::steady_cpu;
+use imas_linux::pace::steady_cpu;
 use imas_linux::program::Command;
 use imas_runs::executor::{Execution, Executor, RunLimits};
 use imas_runs::interruption::{InterruptedBy, Interruption};

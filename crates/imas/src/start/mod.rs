@@ -5,7 +5,7 @@
 //!    [`imas_linux::program`] resolves the words: PATH, `#!` lines, `env NAME`. A program is an executable,
 //!    with its script or main class.
 //! 2. [`settled`] has the decision of a program that is settled: steps 3 to 5 fall away.
-//! 3. [`crate::stored::harvest`] moves the pages of ended processes into the store (commit, then unlink).
+//! 3. [`crate::stored`] moves the pages of ended processes into the store (commit, then unlink).
 //! 4. [`imas_engine::inspect`] reads the executable, and [`imas_engine::state`] what the store has of the program.
 //! 5. [`imas_engine::decide`] gets both and the machine's [`Conditions`] and returns what the next starts are to be:
 //!    candidate, trial or not, reason, evidence. Nothing is given to a program that is static, has a malloc of its own, a
@@ -39,21 +39,19 @@ use imas_core::sample::MEASURED_OUTSIDE;
 use imas_engine::decide::{
     Giving, NextStart, Starter, after_others, conditions, decide, decided, weight_file,
 };
-use imas_engine::folders;
 use imas_engine::inspect::{self, ExecutableFacts};
 use imas_engine::lasting::behind_a_script;
-use imas_engine::outside;
-use imas_engine::pending;
 use imas_engine::runtime_command::{self, RuntimeCommand, seen_arguments};
 use imas_engine::state::{ProgramState, profile_of, state_where};
+use imas_engine::{folders, outside, pending};
 use imas_linux::catalogue::{CatalogueCandidate, SYSTEM};
 use imas_linux::control_group::memory_limit;
 use imas_linux::environment::{Injection, Mode, Reach, Variables};
 use imas_linux::page::{self, PageFileError, Ticket};
+use imas_linux::preloads;
 use imas_linux::program::{Command, CommandError, Program};
 use imas_linux::runtime_start::{Fitted, with_arguments};
 use imas_linux::start_program::ProgramStart;
-use imas_linux::user_preloads;
 use imas_store::samples::StoredProgram;
 use imas_store::{RowId, Store};
 
@@ -237,7 +235,7 @@ fn plan(request: Request<'_>, places: &Places, command: &Command) -> Result<Star
     if let Some(settled) = settled::find(args, places, command, environment) {
         return settled_start(request, places, command, &settled);
     }
-    if let Some(why) = user_preloads::own_malloc(environment) {
+    if let Some(why) = preloads::own_malloc(environment) {
         message::warning(&format!("the program is started untouched: {why}"));
         return Ok(Start::untouched_because(request, why));
     }
@@ -362,11 +360,11 @@ fn decided_anew(
 /// The store with the pages that were due. A dry run reads alone.
 fn harvested(args: &RunArgs, context: &Context) -> Result<Store> {
     if args.dry_run {
-        return crate::stored::harvest::view(context);
+        return crate::stored::view(context);
     }
     let store = context.open_store_within(STORE_TIMEOUT)?;
     // Of a pinned program too, whose start needs nothing of it: a page that is due would keep it from settling.
-    crate::stored::harvest::harvest_when_due(context, &store);
+    crate::stored::harvest_when_due(context, &store);
     Ok(store)
 }
 

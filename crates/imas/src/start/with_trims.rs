@@ -15,8 +15,8 @@ use anyhow::{Context as _, Result};
 use imas_cli::message;
 use imas_core::trimming::TrimRule;
 use imas_linux::environment::Variables;
+use imas_linux::process_trim::{Trimmer, trimmable};
 use imas_linux::start_program::{ChildSetup, ProgramStart, reap_orphans};
-use imas_linux::trim_turns::{Trimmer, trimmable};
 use imas_linux::{foreign_process, sampler};
 use imas_runs::handing_on::HandingOn;
 

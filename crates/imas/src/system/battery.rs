@@ -4,16 +4,19 @@
 
 use std::fs::File;
 use std::io::{Read, Seek};
+use std::os::unix::fs::symlink;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
-use imas_linux::loader;
+use anyhow::{Context as _, Result, bail};
+use imas_linux::preloads;
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
 use serde::{Deserialize, Serialize};
 
-use super::machine::Machine;
+use super::machine::{self, Machine, PRELOAD_FILE};
 
 /// A program that takes longer hangs.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(20);
@@ -66,7 +69,7 @@ pub(super) enum By<'a> {
 
 /// Runs the battery; programs that are not installed are left out. After one that hangs the others are not
 /// tried: at boot people wait for this.
-pub(super) fn run(machine: &Machine, by: By<'_>) -> Result<Vec<Outcome>> {
+pub(super) fn run_battery(machine: &Machine, by: By<'_>) -> Result<Vec<Outcome>> {
     let wanted = |case: &&Case| case.native || matches!(by, By::Machine);
     let mut outcomes = vec![];
     for case in cases(machine)?.iter().filter(wanted) {
@@ -154,13 +157,13 @@ fn cases(machine: &Machine) -> Result<Vec<Case>> {
 
 /// A C library can be run as a program: for other dynamic linkers the one program that is there for certain.
 fn foreign() -> Vec<Case> {
-    let libc = |loader: &loader::Loader| {
+    let libc = |loader: &preloads::Loader| {
         let folders = [PathBuf::from("/").join(&loader.lib), PathBuf::from("/usr").join(&loader.lib)];
         let libc = folders.iter().map(|folder| folder.join("libc.so.6")).find(|path| path.is_file())?;
         let command = vec![loader.path.display().to_string(), libc.display().to_string()];
         Some(Case { name: "32-bit", command, as_nobody: false, native: false })
     };
-    loader::all().iter().filter(|loader| !loader.native).filter_map(libc).collect()
+    preloads::loaders().iter().filter(|loader| !loader.native).filter_map(libc).collect()
 }
 
 impl Case {
@@ -262,4 +265,106 @@ pub(super) fn exercise() -> Result<ExitCode> {
         workers.into_iter().all(|worker| worker.join().unwrap_or(false)) && bytes == expected
     });
     Ok(if all_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Outcomes of the rehearsal, on both sides.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Rehearsal {
+    /// Outcomes without our entry, others' kept.
+    pub(super) before: Vec<Outcome>,
+    /// Outcomes with LD_PRELOAD alone.
+    pub(super) variable: Vec<Outcome>,
+    /// Outcomes with our entry; empty if LD_PRELOAD failed already.
+    pub(super) after: Vec<Outcome>,
+}
+
+/// Sides of the rehearsal that the child is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// The side without the library alone.
+    Before,
+    /// Every side.
+    All,
+}
+
+/// Starts the child and takes its report.
+pub(super) fn rehearse(machine: &Machine, scope: Scope) -> Result<Rehearsal> {
+    let made = !machine.run_dir.exists();
+    machine::make_run_dir(&machine.run_dir)?; // there must be a folder to mount over
+    let mut child = Command::new(machine.imas());
+    child.arg("system").arg("stage").stdin(Stdio::null()).stderr(Stdio::piped());
+    child.arg("--run-dir").arg(&machine.run_dir).arg("--preload-file").arg(&machine.preload_file);
+    child.arg("--lib-dir").arg(machine.lib_dir()?);
+    if scope == Scope::Before {
+        child.arg("--before");
+    }
+    let output = child.output();
+    if made {
+        let _ = std::fs::remove_dir(&machine.run_dir); // a rehearsal leaves nothing behind
+    }
+    let output = output.context("the rehearsal could not be started")?;
+    let printed = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        let printed = printed.trim().trim_start_matches("imas: ");
+        bail!("the rehearsal could not run ({}): {printed}", output.status);
+    }
+    serde_json::from_slice(&output.stdout).context("the rehearsal's report")
+}
+
+/// The child.
+pub(super) fn run_stage(scope: Scope, machine: &Machine) -> Result<ExitCode> {
+    super::machine::need_root("a rehearsal")?;
+    let text = machine::read_preload(&machine.preload_file)?;
+    let others = machine::without_entry(&text, &machine.entry());
+    enter(&machine.run_dir).context("a mount namespace of its own")?;
+    set_preload(&others)?;
+    let before = run_battery(machine, By::Machine)?;
+    if let Some(hung) = hung(&before) {
+        bail!("{} does not end, without our library: nothing can be compared", hung.program);
+    }
+    let mut rehearsal = Rehearsal { before, variable: vec![], after: vec![] };
+    if scope == Scope::All {
+        try_library(machine, &others, &mut rehearsal)?;
+    }
+    imas_cli::output::json(&rehearsal)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn try_library(machine: &Machine, others: &str, rehearsal: &mut Rehearsal) -> Result<()> {
+    let stub = &machine.placements()?[0].stub;
+    rehearsal.variable = run_battery(machine, By::Variable(stub))?;
+    let verdicts = compare(&rehearsal.before, &rehearsal.variable);
+    if verdicts.iter().all(|verdict| verdict.fault.is_none()) {
+        machine::place_links(machine)?;
+        set_preload(&format!("{}\n{others}", machine.entry()))?;
+        rehearsal.after = run_battery(machine, By::Machine)?;
+    }
+    Ok(())
+}
+
+/// Leaves the machine's mounts: an empty run folder, and an `/etc` that only this process and its children
+/// see.
+fn enter(run_dir: &Path) -> Result<()> {
+    const NOTHING: Option<&str> = None;
+    unshare(CloneFlags::CLONE_NEWNS)?;
+    mount(NOTHING, "/", NOTHING, MsFlags::MS_REC | MsFlags::MS_PRIVATE, NOTHING)?;
+    mount(Some("imas"), run_dir, Some("tmpfs"), MsFlags::empty(), Some("mode=755"))?;
+    let real = run_dir.join("etc");
+    std::fs::create_dir(&real)?;
+    mount(Some("/etc"), &real, NOTHING, MsFlags::MS_BIND | MsFlags::MS_REC, NOTHING)?;
+    mount(Some("imas"), "/etc", Some("tmpfs"), MsFlags::empty(), Some("mode=755"))?;
+    for entry in std::fs::read_dir(&real)? {
+        let name = entry?.file_name();
+        let place = Path::new("/etc").join(&name);
+        if place != Path::new(PRELOAD_FILE) {
+            symlink(real.join(&name), place)?;
+        }
+    }
+    Ok(())
+}
+
+fn set_preload(text: &str) -> Result<()> {
+    let fresh = format!("{PRELOAD_FILE}.new");
+    std::fs::write(&fresh, text)?;
+    std::fs::rename(&fresh, PRELOAD_FILE).context(PRELOAD_FILE)
 }

@@ -3,16 +3,15 @@
 
 use std::io::{BufRead, IsTerminal, Write};
 use std::path::Path;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode, Stdio};
 
-use anyhow::Result;
-
-use super::args::Consent;
-use super::machine::{Machine, need_root};
-use super::{place, units, verify};
 use imas_cli::message::{self, Hinted, say};
+use imas_engine::flags::JsonArgs;
 
-pub(super) fn run(consent: Consent, machine: &Machine) -> Result<ExitCode> {
+use super::machine::{Machine, need_root};
+use super::{Consent, place, verify};
+
+pub(super) fn run(consent: Consent, machine: &Machine) -> anyhow::Result<ExitCode> {
     need_root("system enable")?;
     machine.placements()?;
     tell_plan(machine);
@@ -37,10 +36,7 @@ pub(super) fn run(consent: Consent, machine: &Machine) -> Result<ExitCode> {
         }
     }
     if let Err(why) = start_units(machine) {
-        return Err(Hinted::error(
-            format!("{}: {why}", units::BOOT),
-            "'imas system status' shows what is in place",
-        ));
+        return Err(Hinted::error(format!("{}: {why}", BOOT), "'imas system status' shows what is in place"));
     }
     say("Enabled. Programs that start from now on look themselves up; those that run stay as they are.");
     say("hint: 'imas system status' shows what is in place, 'imas system disable' takes it out");
@@ -56,8 +52,8 @@ fn tell_plan(machine: &Machine) {
         say(&format!("  {}  {what} {}", placement.link.display(), placement.stub.display()));
     }
     say(&format!("  {}  holds the candidates that may be chosen", machine.catalogue().display()));
-    if units::systemd_runs() {
-        say(&format!("  {}, {} and {} are enabled", units::BOOT, units::DAEMON, units::EMERGENCY));
+    if systemd_runs() {
+        say(&format!("  {}, {} and {} are enabled", BOOT, DAEMON, EMERGENCY));
     }
     say("Every program is tried before and after; if one behaves differently, everything is put back.");
     say(
@@ -65,7 +61,7 @@ fn tell_plan(machine: &Machine) {
     );
 }
 
-fn asked() -> Result<bool> {
+fn asked() -> anyhow::Result<bool> {
     if !std::io::stdin().is_terminal() {
         return Err(Hinted::error("no terminal to ask for confirmation", "add --yes"));
     }
@@ -75,7 +71,7 @@ fn asked() -> Result<bool> {
     Ok(answer.trim() == "yes")
 }
 
-fn refuse(wrong: &[String]) -> Result<ExitCode> {
+fn refuse(wrong: &[String]) -> anyhow::Result<ExitCode> {
     say("imas: not enabled: the library is not fit to be loaded by every program:");
     wrong.iter().for_each(|line| say(&format!("  {line}")));
     say("hint: nothing was changed; 'imas system verify' shows all programs that were tried");
@@ -83,23 +79,23 @@ fn refuse(wrong: &[String]) -> Result<ExitCode> {
 }
 
 /// Without the unit the link would be missing after the next boot: asked for before anything is changed.
-fn prepare_units(machine: &Machine) -> Result<()> {
+fn prepare_units(machine: &Machine) -> anyhow::Result<()> {
     if !machine.is_live() {
         return Ok(());
     }
-    if !units::systemd_runs() {
+    if !systemd_runs() {
         message::warning(
             "systemd does not run here: 'imas system boot' must be run early at each boot, or programs say that the library is missing",
         );
         return Ok(());
     }
-    units::systemctl(&["enable", units::BOOT]).map_err(|why| {
+    systemctl(&["enable", BOOT]).map_err(|why| {
         Hinted::error(format!("not enabled: {why}"), "install the package's units; nothing was changed")
     })
 }
 
 /// Puts the library in place. False: the battery failed and `imas-ldpreload` put the file back.
-fn put_in_place(machine: &Machine) -> Result<bool> {
+fn put_in_place(machine: &Machine) -> anyhow::Result<bool> {
     place::put_library(machine)?;
     place::put_catalogue(machine)?;
     for off in [machine.disabled(), machine.emergency()] {
@@ -115,9 +111,9 @@ fn put_in_place(machine: &Machine) -> Result<bool> {
 
 fn take_back(machine: &Machine) {
     place::clear(machine);
-    if machine.is_live() && units::systemd_runs() {
+    if machine.is_live() && systemd_runs() {
         // The reason for taking it back is printed already.
-        let _ = units::systemctl(&["disable", units::BOOT]);
+        let _ = systemctl(&["disable", BOOT]);
     }
 }
 
@@ -125,19 +121,91 @@ fn take_back(machine: &Machine) {
 ///
 /// # Errors
 /// Of the boot unit, which then has taken the entry out; without the others programs stay as they are.
-fn start_units(machine: &Machine) -> Result<(), String> {
-    if !machine.is_live() || !units::systemd_runs() {
+fn start_units(machine: &Machine) -> anyhow::Result<(), String> {
+    if !machine.is_live() || !systemd_runs() {
         return Ok(());
     }
-    let _ = units::systemctl(&["stop", units::EMERGENCY_DONE]); // of an earlier emergency; not running is fine
-    if let Err(why) = units::make_folders() {
+    let _ = systemctl(&["stop", EMERGENCY_DONE]); // of an earlier emergency; not running is fine
+    if let Err(why) = make_folders() {
         message::warning(&why);
     }
-    units::systemctl(&["restart", units::BOOT])?;
-    for unit in [units::EMERGENCY, units::DAEMON] {
-        if let Err(why) = units::systemctl(&["enable", "--now", unit]) {
+    systemctl(&["restart", BOOT])?;
+    for unit in [EMERGENCY, DAEMON] {
+        if let Err(why) = systemctl(&["enable", "--now", unit]) {
             message::warning(&format!("{why}; without it programs stay as they are"));
         }
     }
     Ok(())
+}
+
+pub(super) fn run_disable(json: JsonArgs, machine: &Machine) -> anyhow::Result<ExitCode> {
+    need_root("system disable")?;
+    place::edit(machine, "remove", &[])?;
+    place::clear(machine);
+    let _ = std::fs::remove_file(machine.disabled());
+    if machine.is_live() && systemd_runs() {
+        stop_units();
+    }
+    let _ = std::fs::remove_dir(&machine.run_dir); // if the daemon's files are in it, it stays
+    say(
+        "Disabled. Programs that start from now on are untouched; those that run keep what they have until they end.",
+    );
+    super::answer(json, false, &[])?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn stop_units() {
+    let _ = systemctl(&["stop", EMERGENCY_DONE]); // not running is fine
+    for unit in [EMERGENCY, DAEMON, BOOT] {
+        if let Err(why) = systemctl(&["disable", "--now", unit]) {
+            message::warning(&why);
+        }
+    }
+}
+
+/// Puts the library in place at each boot.
+pub(super) const BOOT: &str = "imas-boot.service";
+/// Takes it out when the daemon asks for it.
+pub(super) const EMERGENCY: &str = "imas-emergency.path";
+/// Unit that `EMERGENCY` starts; it stays active, and would not be started again, until it is stopped.
+const EMERGENCY_DONE: &str = "imas-emergency.service";
+/// Learns and decides.
+pub(super) const DAEMON: &str = "imasd.service";
+
+/// Whether systemd is this machine's init.
+pub(super) fn systemd_runs() -> bool {
+    Path::new("/run/systemd/system").is_dir()
+}
+
+/// `systemctl` with these words.
+///
+/// # Errors
+/// The message of systemctl.
+pub(super) fn systemctl(words: &[&str]) -> Result<(), String> {
+    run_systemctl("systemctl", words)
+}
+
+/// The daemon's folders below the run folder, as after a boot.
+///
+/// # Errors
+/// The message of `systemd-tmpfiles`.
+fn make_folders() -> Result<(), String> {
+    run_systemctl("systemd-tmpfiles", &["--create", "imas.conf"])
+}
+
+fn run_systemctl(program: &str, words: &[&str]) -> Result<(), String> {
+    let output = Command::new(program).args(words).stdin(Stdio::null()).output();
+    let output = output.map_err(|error| format!("{program}: {error}"))?;
+    match output.status.success() {
+        true => Ok(()),
+        false => {
+            let printed = String::from_utf8_lossy(&output.stderr);
+            Err(format!("{program} {}: {}", words.join(" "), printed.trim()))
+        }
+    }
+}
+
+/// Whether the unit runs, or has run as it should.
+pub(super) fn is_active(unit: &str) -> bool {
+    systemctl(&["is-active", "--quiet", unit]).is_ok()
 }

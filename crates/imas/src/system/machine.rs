@@ -5,12 +5,12 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
-use imas_linux::loader::{self, Loader};
-
-use super::args::Where;
 use imas_cli::message::Hinted;
 use imas_engine::flags::Places;
 use imas_engine::folders;
+use imas_linux::preloads::{self, Loader};
+
+use super::Where;
 
 /// The file that the dynamic linker reads. Its path is fixed.
 pub(super) const PRELOAD_FILE: &str = "/etc/ld.so.preload";
@@ -90,7 +90,7 @@ impl Machine {
     /// The libraries to link: one for each kind of program whose dynamic linker is installed.
     pub(super) fn placements(&self) -> Result<Vec<Placement>> {
         let lib_dir = self.lib_dir()?;
-        let placements: Vec<_> = loader::all()
+        let placements: Vec<_> = preloads::loaders()
             .into_iter()
             .map(|loader| Placement {
                 stub: lib_dir.join(loader.folder).join(STUB),
@@ -119,7 +119,7 @@ impl Machine {
 
     /// The boot id as programs see it, for a daemon that may see another.
     pub(super) fn boot_id(&self) -> PathBuf {
-        self.run_dir.join(imas_linux::boot::FILE_NAME)
+        self.run_dir.join(imas_linux::host::FILE_NAME)
     }
 
     /// Path of the file that, while it exists, keeps every process untouched.
@@ -146,5 +146,117 @@ pub(super) fn need_root(what: &str) -> Result<()> {
             format!("{what}: only root can"),
             "do it as root; for your own programs there is 'imas run'",
         )),
+    }
+}
+
+/// Entries of the file in order with their line numbers, as the dynamic linker reads them: separated by
+/// blank, tab, newline or colon, comments left out as it leaves them out.
+pub(super) fn preload_entries(text: &str) -> Vec<(usize, &str)> {
+    let seen = without_comments(text.as_bytes());
+    let separates = |byte: u8| matches!(byte, b' ' | b'\t' | b'\n' | b':');
+    let mut found = vec![];
+    let (mut at, mut line) = (0, 1);
+    for word in seen.split(|&byte| separates(byte)) {
+        let end = at + word.len();
+        // Comments are blanked to their line's end or to nowhere: a word is never cut out of the midst of a
+        // character.
+        if let Some(entry) = text.get(at..end).filter(|entry| !entry.is_empty()) {
+            found.push((line, entry));
+        }
+        line += usize::from(seen.get(end) == Some(&b'\n'));
+        at = end + 1;
+    }
+    found
+}
+
+/// Replaces by blanks what glibc takes for comments. After each comment, glibc searches for the next from the
+/// beginning of the file, but only as many bytes as follow the comment. So it misses later comments and loads
+/// the libraries in them.
+fn without_comments(text: &[u8]) -> Vec<u8> {
+    let mut seen = text.to_vec();
+    let mut rest = seen.len();
+    while let Some(comment) = seen[..rest].iter().position(|&byte| byte == b'#') {
+        rest -= comment;
+        let mut at = comment;
+        loop {
+            seen[at] = b' ';
+            rest -= 1;
+            at += 1;
+            if rest == 0 || seen[at] == b'\n' {
+                break;
+            }
+        }
+    }
+    seen
+}
+
+/// Text of the file; empty when there is none.
+pub(super) fn read_preload(file: &Path) -> std::io::Result<String> {
+    match std::fs::read(file) {
+        Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
+        Err(error) => Err(error),
+    }
+}
+
+/// The text without that entry, for a rehearsal: entries one to a line.
+pub(super) fn without_entry(text: &str, entry: &str) -> String {
+    let others = preload_entries(text).into_iter().filter(|&(_, other)| other != entry);
+    others.map(|(_, other)| format!("{other}\n")).collect()
+}
+
+/// Makes the run folder as it must be: root's, readable by all.
+pub(super) fn make_run_dir(run_dir: &Path) -> Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    let make = || {
+        std::fs::create_dir_all(run_dir)?;
+        std::fs::set_permissions(run_dir, std::fs::Permissions::from_mode(0o755))
+    };
+    make().with_context(|| run_dir.display().to_string())
+}
+
+/// Makes or changes a link; at no instant is there none.
+pub(super) fn place(link: &Path, target: &Path) -> Result<()> {
+    let fresh = link.with_extension("new");
+    let make = || {
+        std::fs::create_dir_all(link.parent().unwrap_or_else(|| Path::new("/")))?;
+        let _ = std::fs::remove_file(&fresh); // of a copy that was killed
+        std::os::unix::fs::symlink(target, &fresh)?;
+        std::fs::rename(&fresh, link)
+    };
+    make().with_context(|| format!("the link {}", link.display()))
+}
+
+/// Makes the links of the machine.
+pub(super) fn place_links(machine: &Machine) -> Result<()> {
+    make_run_dir(&machine.run_dir)?;
+    for placement in machine.placements()?.iter().filter(|placement| placement.stub.is_file()) {
+        place(&placement.link, &placement.stub)?;
+    }
+    Ok(())
+}
+
+/// Takes the links away, and what `place_all` made for them.
+pub(super) fn remove_links(machine: &Machine) {
+    for loader in imas_linux::preloads::loaders() {
+        let folder = machine.run_dir.join(&loader.lib);
+        let _ = std::fs::remove_file(folder.join("libimas-preload.so")); // not there: as wished
+        for empty in folder.ancestors().take_while(|folder| *folder != machine.run_dir) {
+            let _ = std::fs::remove_dir(empty); // fails if there are other files in it, which must stay
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_parsed_as_by_the_linker() {
+        let text = "/a.so /b.so:/c.so # /no.so\n\t/d.so\n";
+        assert_eq!(preload_entries(text), [(1, "/a.so"), (1, "/b.so"), (1, "/c.so"), (2, "/d.so")]);
+        let overlooked = "# a long first comment, longer than the rest\n/a.so\n# /no.so\n";
+        assert_eq!(preload_entries(overlooked), [(2, "/a.so"), (3, "#"), (3, "/no.so")]);
+        assert_eq!(without_entry(text, "/b.so"), "/a.so\n/c.so\n/d.so\n");
     }
 }

@@ -1,30 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Putting the library in place below the run folder, at `enable` and at each boot, and taking it out again.
 
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output, Stdio};
 
 use anyhow::{Context as _, Result, bail};
-use imas_engine::flags::JsonArgs;
-use imas_linux::catalogue_table::{Owners, Refusal, can_be_placed, write_catalogue_table};
-
-use super::machine::{Machine, need_root};
-use super::{approved, link, preload_file, verify};
 use imas_cli::message;
 use imas_engine::context::Context;
+use imas_engine::flags::JsonArgs;
+use imas_linux::catalogue_table::{Owners, Refusal, can_be_placed, write_catalogue_table};
+use serde::{Deserialize, Serialize};
+
+use super::machine::{self, Machine, need_root};
+use super::verify;
 
 /// The account of the daemon, which may write the index.
 const DAEMON: &str = "imas";
 
 /// Links, and the record of what they point to.
 pub(super) fn put_library(machine: &Machine) -> Result<()> {
-    link::place_all(machine)?;
-    approved::write(machine)
+    machine::place_links(machine)?;
+    write_approved(machine)
 }
 
 /// Takes away what the two made; what is not there is as wished.
 pub(super) fn clear(machine: &Machine) {
-    link::remove_all(machine);
+    machine::remove_links(machine);
     for file in [machine.approved(), machine.catalogue(), machine.boot_id()] {
         let _ = std::fs::remove_file(file);
     }
@@ -33,7 +35,8 @@ pub(super) fn clear(machine: &Machine) {
 /// Writes the table of candidates, and says which did not get in. The boot id goes first: the daemon reads it
 /// anew with the table.
 pub(super) fn put_catalogue(machine: &Machine) -> Result<()> {
-    imas_linux::boot::write(&machine.run_dir).with_context(|| machine.boot_id().display().to_string())?;
+    imas_linux::host::write_boot_id(&machine.run_dir)
+        .with_context(|| machine.boot_id().display().to_string())?;
     let context = Context::of_the_machine(machine.lib_dir()?);
     context.catalogue.problems().iter().for_each(|problem| message::warning(&problem.to_string()));
     let mut refused = vec![];
@@ -85,8 +88,8 @@ pub(super) fn edit(machine: &Machine, verb: &str, check: &[&Path]) -> Result<boo
 /// `imas system boot`. Between the kernel's start and this, programs say that the library is not there, and run.
 pub(super) fn boot(json: JsonArgs, machine: &Machine) -> Result<ExitCode> {
     need_root("system boot")?;
-    let text = preload_file::read(&machine.preload_file)?;
-    if !preload_file::entries(&text).iter().any(|&(_, entry)| entry == machine.entry()) {
+    let text = machine::read_preload(&machine.preload_file)?;
+    if !machine::preload_entries(&text).iter().any(|&(_, entry)| entry == machine.entry()) {
         message::say(&format!(
             "imas: {} does not name our library; nothing to do",
             machine.preload_file.display()
@@ -128,4 +131,54 @@ fn withdraw(machine: &Machine, wrong: &[String]) -> Result<()> {
     edit(machine, "remove", &[])?;
     message::say("hint: install the package again, then 'imas system enable'");
     Ok(())
+}
+
+/// A file as it was when it passed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Identity {
+    path: PathBuf,
+    dev: u64,
+    ino: u64,
+    bytes: u64,
+    mtime_ns: i64,
+    ctime_ns: i64,
+}
+
+impl Identity {
+    /// The identity of the file at the path; links are followed.
+    pub(super) fn of(path: &Path) -> std::io::Result<Self> {
+        let facts = std::fs::metadata(path)?;
+        Ok(Self {
+            path: std::fs::canonicalize(path)?,
+            dev: facts.dev(),
+            ino: facts.ino(),
+            bytes: facts.size(),
+            mtime_ns: facts.mtime() * 1_000_000_000 + facts.mtime_nsec(),
+            ctime_ns: facts.ctime() * 1_000_000_000 + facts.ctime_nsec(),
+        })
+    }
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Record {
+    schema: u32,
+    stubs: Vec<Identity>,
+}
+
+/// Writes down the identities of the stubs that are linked now.
+fn write_approved(machine: &Machine) -> Result<()> {
+    let links = machine.placements()?;
+    let stubs = links.iter().filter_map(|placement| Identity::of(&placement.link).ok()).collect();
+    let text = serde_json::to_string_pretty(&Record { schema: 1, stubs })?;
+    let path = machine.approved();
+    let fresh = path.with_extension("new");
+    std::fs::write(&fresh, text)
+        .and_then(|()| std::fs::rename(&fresh, &path))
+        .with_context(|| path.display().to_string())
+}
+
+/// Identities of the stubs that were written down; none when there is no record.
+pub(super) fn read_approved(machine: &Machine) -> Vec<Identity> {
+    let text = std::fs::read_to_string(machine.approved()).unwrap_or_default();
+    serde_json::from_str::<Record>(&text).map_or_else(|_| vec![], |record| record.stubs)
 }

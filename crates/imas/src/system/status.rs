@@ -10,15 +10,14 @@ use anyhow::Result;
 use imas_cli::format::counted;
 use imas_linux::catalogue_table::CatalogueTable;
 use imas_linux::index::{self, Index};
-use imas_linux::process;
-use imas_linux::serving::census::{LibraryNames, ProcessCensus};
-use imas_linux::user_preloads;
+use imas_linux::serving::{LibraryNames, ProcessCensus};
 use imas_linux::variables::Variables;
+use imas_linux::{preloads, process};
 use serde::Serialize;
 
-use super::approved::{self, Identity};
-use super::machine::{Machine, Placement};
-use super::{preload_file, units};
+use super::enable;
+use super::machine::{self, Machine, Placement};
+use super::place::{self, Identity};
 use imas_cli::output;
 use imas_engine::flags::JsonArgs;
 
@@ -101,7 +100,7 @@ impl Status {
     fn now(machine: &Machine) -> Self {
         let table = CatalogueTable::read(&machine.catalogue());
         let entry = Entry::now(machine);
-        let approved = approved::read(machine);
+        let approved = place::read_approved(machine);
         let links: Vec<_> = machine
             .placements()
             .unwrap_or_default()
@@ -120,7 +119,7 @@ impl Status {
             catalogue: Catalogue::of(&table),
             index,
             disabled,
-            untouched: user_preloads::own_malloc(&Variables::new()),
+            untouched: preloads::own_malloc(&Variables::new()),
             emergency: emergency(&machine.emergency()),
             daemon: daemon.map(|status| status.pid),
             units: unit_states(),
@@ -131,12 +130,12 @@ impl Status {
 
 impl Entry {
     fn now(machine: &Machine) -> Self {
-        let (text, error) = match preload_file::read(&machine.preload_file) {
+        let (text, error) = match machine::read_preload(&machine.preload_file) {
             Ok(text) => (text, None),
             Err(error) => (String::new(), Some(error.to_string())),
         };
         let ours = machine.entry();
-        let entries = preload_file::entries(&text);
+        let entries = machine::preload_entries(&text);
         Self {
             file: machine.preload_file.clone(),
             line: entries.iter().find(|(_, entry)| *entry == ours).map(|&(line, _)| line),
@@ -209,10 +208,10 @@ fn emergency(file: &Path) -> Option<String> {
 }
 
 fn unit_states() -> BTreeMap<&'static str, bool> {
-    if !units::systemd_runs() {
+    if !enable::systemd_runs() {
         return BTreeMap::new();
     }
-    [units::BOOT, units::EMERGENCY, units::DAEMON].map(|unit| (unit, units::is_active(unit))).into()
+    [enable::BOOT, enable::EMERGENCY, enable::DAEMON].map(|unit| (unit, enable::is_active(unit))).into()
 }
 
 /// Library to allocator: candidates that differ in settings only share it.

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `imas system verify`: the battery, now.
 
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use anyhow::Result;
+use imas_cli::{message, output};
+use imas_linux::trust::untrusted;
 use serde_json::json;
 
-use super::args::VerifyArgs;
-use super::battery::{self, By, Outcome, Verdict};
-use super::machine::{Machine, need_root};
-use super::stage::{Rehearsal, Scope};
-use super::{preload_file, stage, stub};
-use imas_cli::{message, output};
+use super::VerifyArgs;
+use super::battery::{self, By, Outcome, Rehearsal, Scope, Verdict};
+use super::machine::{self, Machine, need_root};
 
 /// Faults and outcomes that were found.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl Finding {
 pub(super) fn run(args: VerifyArgs, machine: &Machine) -> Result<ExitCode> {
     need_root("system verify")?;
     let finding = match is_in_place(machine)? {
-        true => real(machine, stage::rehearse(machine, Scope::Before)?.before)?,
+        true => real(machine, battery::rehearse(machine, Scope::Before)?.before)?,
         false => rehearsal(machine)?,
     };
     let wrong = finding.wrong();
@@ -58,19 +58,19 @@ pub(super) fn run(args: VerifyArgs, machine: &Machine) -> Result<ExitCode> {
 
 /// Whether the running machine's programs load the library by the file and the links that are there now.
 fn is_in_place(machine: &Machine) -> Result<bool> {
-    let text = preload_file::read(&machine.preload_file)?;
+    let text = machine::read_preload(&machine.preload_file)?;
     let entry = machine.entry();
-    Ok(machine.is_live() && preload_file::entries(&text).iter().any(|&(_, other)| other == entry))
+    Ok(machine.is_live() && machine::preload_entries(&text).iter().any(|&(_, other)| other == entry))
 }
 
 /// Checks the files, then rehearses: first by LD_PRELOAD, which affects no other process, then as on the
 /// enabled machine.
 pub(super) fn rehearsal(machine: &Machine) -> Result<Finding> {
-    let faults = stub::faults(machine)?;
+    let faults = stub_faults(machine)?;
     if !faults.is_empty() {
         return Ok(Finding { faults, verdicts: vec![], before: vec![], how: "not loaded" });
     }
-    let Rehearsal { before, variable, after } = stage::rehearse(machine, Scope::All)?;
+    let Rehearsal { before, variable, after } = battery::rehearse(machine, Scope::All)?;
     let (after, how) = match after.is_empty() {
         true => (variable, "by LD_PRELOAD"),
         false => (after, "rehearsed in a mount namespace"),
@@ -80,8 +80,8 @@ pub(super) fn rehearsal(machine: &Machine) -> Result<Finding> {
 
 /// The battery as the machine is now, against the side without the library.
 pub(super) fn real(machine: &Machine, before: Vec<Outcome>) -> Result<Finding> {
-    let after = battery::run(machine, By::Machine)?;
-    let faults = stub::faults(machine)?.into_iter().chain(not_mapped(machine)?).collect();
+    let after = battery::run_battery(machine, By::Machine)?;
+    let faults = stub_faults(machine)?.into_iter().chain(not_mapped(machine)?).collect();
     let verdicts = battery::compare(&before, &after);
     Ok(Finding { faults, verdicts, before, how: "as the machine is" })
 }
@@ -115,4 +115,40 @@ fn page(finding: &Finding) -> String {
         true => "Every program ends, prints and complains as without it.",
         false => "Not fit to be loaded by every program.",
     }
+}
+
+/// Faults of the machine's own files: the libraries to be linked and the static tools.
+fn stub_faults(machine: &Machine) -> anyhow::Result<Vec<String>> {
+    let mut faults = vec![];
+    for placement in machine.placements()? {
+        match placement.stub.try_exists() {
+            Ok(false) if !placement.loader.native => {} // its programs get one message a start; `verify` shows it
+            _ => faults.extend(library_fault(&placement.stub)),
+        }
+    }
+    for name in ["imas-ldpreload", "imas-rescue"] {
+        faults.extend(tool_fault(&machine.tool(name)?));
+    }
+    Ok(faults)
+}
+
+fn library_fault(path: &Path) -> Option<String> {
+    let why = unsafe_to_use(path).or_else(|| imas_linux::elf::preload_fault(path).err());
+    why.map(|why| format!("{}: {why}", path.display()))
+}
+
+fn tool_fault(path: &Path) -> Option<String> {
+    let why = unsafe_to_use(path).or_else(|| match imas_linux::elf::ElfImage::read(path) {
+        Ok(elf) if elf.interpreter.is_some() => {
+            Some("it is not static: it would not run when it is needed".to_owned())
+        }
+        Ok(_) => None,
+        Err(error) => Some(error.to_string()),
+    });
+    why.map(|why| format!("{}: {why}", path.display()))
+}
+
+/// Why others than root could change the file, or put another in its place.
+fn unsafe_to_use(path: &Path) -> Option<String> {
+    untrusted(path, 0).map(|why| format!("not safe to use: {why}"))
 }

@@ -13,16 +13,14 @@ use imas_linux::elf;
 use imas_linux::index::Executable;
 use imas_linux::program::is_privileged;
 use imas_linux::program_file::executable_at;
-use imas_store::domain::Domain;
-use imas_store::samples::StoredProgram;
+use imas_store::samples::{Domain, StoredProgram};
 use imas_store::{RowId, StoreError};
 
 use super::Learner;
 use crate::owners::Owner;
 use crate::process_info::ProcessInfo;
 use crate::program_table::TrackedProgram;
-use crate::reject_reason::RejectReason;
-use crate::trial_offer::TrialOffer;
+use crate::trial_offer::{RejectReason, TrialOffer};
 
 /// Whether a process of the program has a page: such a program is not forgotten.
 pub(crate) type InUse<'a> = &'a dyn Fn(RowId) -> bool;

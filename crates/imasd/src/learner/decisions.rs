@@ -13,13 +13,13 @@ use imas_core::{ProfileView, SYSTEM};
 use imas_engine::candidates::version_for_policy;
 use imas_engine::decide::{Giving, Starter, decide, decided, quarantines_since, valid_until_s};
 use imas_engine::inspect;
-use imas_linux::clock::now_unix_s;
+use imas_linux::host::now_unix_s;
 use imas_store::daemon::{Disabled, Offer};
 use imas_store::{RowId, Store, StoreError};
 
 use super::Learner;
+use crate::config::Installation;
 use crate::harm::{PERSONS, VICTIMS, VICTIMS_WITHIN_S, Victims};
-use crate::installation::Installation;
 use crate::program_table::TrackedProgram;
 
 impl Learner {

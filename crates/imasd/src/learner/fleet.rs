@@ -7,18 +7,18 @@ use std::time::SystemTime;
 
 use anyhow::Result;
 use imas_core::adaptive::AdaptiveState;
-use imas_core::policy::Policy;
+use imas_core::profile::Policy;
 use imas_engine::fleet_key::{environment, program_key, threads_class};
 use imas_engine::state::ProgramState;
 use imas_exchange::{Aggregate, Environment, FleetStatistics, ThreadsClass, key};
-use imas_linux::clock::now_unix_s;
+use imas_linux::host::now_unix_s;
 use imas_store::fleet::{FleetMember, Publication, StoredMessage, StoredStatistics};
 use imas_store::{RowId, StoreError};
 
 use super::Learner;
-use crate::fleet::message::{About, PublishedResidual, Unpublished, announcement, unpublished};
-use crate::fleet::program::FleetProgram;
-use crate::fleet::settings::FleetSettings;
+use crate::fleet::{
+    About, FleetProgram, FleetSettings, PublishedResidual, Unpublished, announcement, unpublished,
+};
 use crate::program_table::TrackedProgram;
 
 /// A round to which nothing is added any more is published after this time, seconds, though it is not
@@ -61,7 +61,7 @@ impl Learner {
         let store = self.parts.store.get();
         store.set_fleet_member(membership.as_ref().map(|fleet| &fleet.member))?;
         if let Some(fleet) = &membership {
-            store.begin_fleet_boot(&fleet.boot_id, &crate::fleet::host::random_name())?;
+            store.begin_fleet_boot(&fleet.boot_id, &crate::fleet::random_name())?;
         }
         let anew = |fleet: Membership| Membership { announced: BTreeSet::new(), noted_s: 0.0, ..fleet };
         self.fleet = membership.map(anew);

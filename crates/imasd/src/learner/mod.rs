@@ -18,21 +18,19 @@ use imas_core::Conditions;
 use imas_engine::daemon_status::DaemonCounters;
 use imas_engine::exclusions::Exclusions;
 use imas_engine::inspect;
-use imas_linux::clock::now_unix_s;
+use imas_linux::host::now_unix_s;
 use imas_linux::index::Executable;
 use imas_store::daemon::{Offer, Witness};
 use imas_store::{RowId, StoreError};
 
-use crate::config::Config;
-use crate::ineligible::Ineligible;
-use crate::installation::Installation;
+use crate::config::{Config, Installation};
+use crate::folders::ServedUsers;
 use crate::kept_store::KeptStore;
+use crate::log::TroubleLog;
 use crate::owners::Owner;
 use crate::process_info::ProcessInfo;
-use crate::program_table::{ProgramTable, TrackedProgram};
-use crate::served_users::ServedUsers;
+use crate::program_table::{Ineligible, ProgramTable, TrackedProgram};
 use crate::trial_offer::{LONGEST_PAUSE_S, TrialOffer};
-use crate::trouble_log::TroubleLog;
 use decisions::DisabledAllocators;
 use fleet::{FleetEvents, Membership};
 

@@ -4,24 +4,21 @@
 use imas_core::TrialRecord;
 use imas_core::hang::may_have_hung;
 use imas_core::sample::{Ended, PageKind};
-use imas_linux::clock::now_unix_s;
-use imas_linux::host::machine_state;
+use imas_linux::host::{machine_state, now_unix_s};
 use imas_linux::standstill::age_s;
 use imas_store::RowId;
 use imas_store::daemon::Witness;
-use imas_store::domain::Domain;
 use imas_store::lives::LivingProcess;
-use imas_store::samples::StoredProgram;
+use imas_store::samples::{Domain, StoredProgram};
 
 use super::Learner;
 use crate::folders::PageName;
 use crate::harm::START_S;
 use crate::learner::admission::InUse;
-use crate::lives::{ClosedWindow, ObservedProcess, WorkSetting};
-use crate::living_trial::LivingTrial;
+use crate::lives::{ClosedWindow, LivingTrial, ObservedProcess, WorkSetting};
 use crate::process_info::{Identity, executable};
 use crate::program_table::TrackedProgram;
-use crate::reject_reason::RejectReason;
+use crate::trial_offer::RejectReason;
 use crate::watched::Watch;
 
 impl Learner {

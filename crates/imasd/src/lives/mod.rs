@@ -6,30 +6,28 @@
 //! with age ([`imas_core::service_life`]). Replicas that run untouched are looked at as well: they show how
 //! much processes under one and the same allocator differ.
 
-mod counter_reader;
-mod look;
-mod looker;
-mod places;
 mod watched_life;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io::{self, ErrorKind};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use imas_core::service_life::LifeWindow;
+use imas_core::service_life::{LifeWindow, MemoryLook};
 use imas_engine::daemon_status::WorkTrouble;
+use imas_linux::foreign_process::{ForeignFile, ForeignReader, anonymous_bytes};
+use imas_linux::process::stat;
+use imas_linux::running::copies;
+use imas_linux::standstill::age_s;
+use imas_store::RowId;
 use imas_store::lives::LivingProcess;
+use procfs::process::Stat;
 
 use crate::folders::PageName;
-use crate::process_info::Identity;
-use counter_reader::{CounterAnswer, CounterReader};
-use look::{Look, Unseen};
-use looker::Looker;
-use places::share_out;
-use watched_life::{Closed, WatchedLife};
+use crate::process_info::{Identity, is_running};
+use watched_life::{Closed, CounterAnswer, CounterReader, WatchedLife};
 
-pub(crate) use look::PageCounts;
-
-/// Number of processes that are looked at, of all owners together ([`places`]).
+/// Number of processes that are looked at, of all owners together ([`self`]).
 const MOST: usize = 256;
 /// Number of looks in one turn of the loop.
 const MOST_LOOKS: usize = 16;
@@ -38,7 +36,7 @@ const MOST_LOOKS: usize = 16;
 #[derive(Debug, Clone)]
 pub(crate) struct ObservedProcess {
     pub(crate) identity: Identity,
-    /// Owner who answers for the process ([`crate::served_users::ServedUsers::number_of`]).
+    /// Owner who answers for the process ([`crate::folders::ServedUsers::number_of`]).
     pub(crate) owner: u64,
     pub(crate) process: LivingProcess,
     /// Page of the process, where it is on trial.
@@ -226,5 +224,205 @@ fn note_trouble(troubles: &mut BTreeMap<String, String>, name: &str, why: Option
     if troubles.get(name) != Some(why) {
         tracing::warn!(PROGRAM = name, "its work cannot be counted, so samples count without: {why}");
         troubles.insert(name.to_owned(), why.clone());
+    }
+}
+
+/// Counts of a process's page; zeros without a page.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct PageCounts {
+    pub(super) live_bytes: u64,
+    pub(super) calls: u64,
+}
+
+/// Figures that were seen of a process.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Look {
+    pub(super) memory: MemoryLook,
+    /// CPU time since the process's start, seconds.
+    pub(super) cpu_s: f64,
+    /// malloc calls since the process's start; 0 where they are not known.
+    pub(super) calls: u64,
+}
+
+/// Reason why there is no look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unseen {
+    /// The process has ended.
+    Gone,
+    /// The process is too large or too slow to be looked at, or its owner's processes have taken too much
+    /// time.
+    TooSlow,
+}
+
+/// A look at a process and its copies takes no longer than this; a read that has begun is ended by the reader.
+const LONGEST: Duration = Duration::from_secs(1);
+
+/// Looks at the process. `owner` answers for it, and for the time that the reads of all copies take together.
+pub(super) fn look(
+    reader: &mut ForeignReader,
+    (identity, owner): (Identity, u64),
+    counts: PageCounts,
+) -> Result<Look, Unseen> {
+    let family = copies(identity.pid).ok_or(Unseen::TooSlow)?;
+    // A page counts its own process alone.
+    let counts = if family.len() > 1 { PageCounts::default() } else { counts };
+    let mut resident = |pid: u32| match reader.read(pid, ForeignFile::SmapsRollup, || Some(owner)) {
+        Ok(text) => anonymous_bytes(&text).ok_or(Unseen::Gone),
+        Err(error) if error.kind() == ErrorKind::TimedOut => Err(Unseen::TooSlow),
+        Err(_) => Err(Unseen::Gone),
+    };
+    let begin = Instant::now();
+    let mut sum = || {
+        let mut bytes = resident(identity.pid)?;
+        for child in family.iter().skip(1) {
+            match resident(*child) {
+                _ if begin.elapsed() > LONGEST => return Err(Unseen::TooSlow),
+                Ok(of_child) => bytes += of_child,
+                Err(Unseen::Gone) => {} // it has ended meanwhile
+                Err(slow) => return Err(slow),
+            }
+        }
+        Ok(bytes)
+    };
+    let bytes = sum();
+    if family.len() > 1 {
+        reader.charge(owner, begin.elapsed());
+    }
+    let bytes = bytes?;
+    let (age_s, cpu_s) = age_s(identity.start_ticks).zip(cpu_of(&family)).ok_or(Unseen::Gone)?;
+    let memory = MemoryLook { age_s, bytes, live_bytes: counts.live_bytes };
+    is_running(identity).then_some(Look { memory, cpu_s, calls: counts.calls }).ok_or(Unseen::Gone)
+}
+
+/// CPU time of the process and the children that it forked, seconds; `None` when it is gone.
+pub(super) fn cpu_s(pid: u32) -> Option<f64> {
+    cpu_of(&copies(pid)?)
+}
+
+/// CPU time of the processes and of the children that these have waited for, seconds.
+fn cpu_of(family: &[u32]) -> Option<f64> {
+    let first = stat(*family.first()?)?;
+    let others = family.iter().skip(1).filter_map(|pid| stat(*pid));
+    let ticks: f64 = std::iter::once(first).chain(others).map(|stat| ticks(&stat)).sum();
+    Some(ticks / procfs::ticks_per_second() as f64)
+}
+
+fn ticks(stat: &Stat) -> f64 {
+    let waited_for = stat.cutime.max(0) + stat.cstime.max(0);
+    (stat.utime + stat.stime) as f64 + waited_for as f64
+}
+
+/// Time between two looks whether there are answers.
+const BETWEEN: Duration = Duration::from_millis(50);
+
+/// A process, who answers for it, and what its page has counted.
+type Question = (Identity, u64, PageCounts);
+type Answer = (Identity, std::result::Result<Look, Unseen>);
+
+/// Looks at the processes that it is asked about, one after the other.
+#[derive(Debug)]
+struct Looker {
+    questions: Sender<Question>,
+    answers: Receiver<Answer>,
+    /// Processes that were asked about.
+    asked: HashSet<Identity>,
+}
+
+impl Looker {
+    /// Starts the thread. It ends with this value.
+    fn start() -> io::Result<Self> {
+        let (questions, asked) = channel::<Question>();
+        let (sender, answers) = channel();
+        let work = move || {
+            let mut reader = ForeignReader::default();
+            for (identity, owner, counts) in asked {
+                let looked = look(&mut reader, (identity, owner), counts);
+                if sender.send((identity, looked)).is_err() {
+                    return;
+                }
+            }
+        };
+        std::thread::Builder::new().name("lives".to_owned()).spawn(work)?;
+        Ok(Self { questions, answers, asked: HashSet::new() })
+    }
+
+    /// Whether the process is being looked at.
+    fn is_asked(&self, identity: Identity) -> bool {
+        self.asked.contains(&identity)
+    }
+
+    fn ask(&mut self, (identity, owner): (Identity, u64), counts: PageCounts) {
+        if self.questions.send((identity, owner, counts)).is_ok() {
+            self.asked.insert(identity);
+        } else if let Ok(anew) = Self::start() {
+            *self = anew; // the thread panicked; what it was asked is asked again
+        }
+    }
+
+    /// Answers since the last call.
+    fn answers(&mut self) -> Vec<Answer> {
+        let answers: Vec<_> = self.answers.try_iter().collect();
+        for (identity, _) in &answers {
+            self.asked.remove(identity);
+        }
+        answers
+    }
+
+    /// Time to ask for answers if nothing happens.
+    fn next(&self) -> Option<Instant> {
+        (!self.asked.is_empty()).then(|| Instant::now() + BETWEEN)
+    }
+}
+
+/// Processes that get a place, as many as there are places for. Of each owner's processes those that have a
+/// place already come first.
+fn share_out(
+    observed: Vec<ObservedProcess>,
+    most: usize,
+    has_place: impl Fn(&ObservedProcess) -> bool,
+) -> Vec<ObservedProcess> {
+    if observed.len() <= most {
+        return observed;
+    }
+    let mut by_owner = BTreeMap::<u64, Vec<ObservedProcess>>::new();
+    for one in observed {
+        by_owner.entry(one.owner).or_default().push(one);
+    }
+    let mut in_turns = vec![];
+    for mut theirs in by_owner.into_values() {
+        theirs.sort_by_key(|one| !has_place(one));
+        in_turns.extend(theirs.into_iter().enumerate());
+    }
+    in_turns.sort_by_key(|(turn, _)| *turn);
+    in_turns.into_iter().map(|(_, one)| one).take(most).collect()
+}
+
+/// A process on trial.
+#[derive(Debug)]
+pub(super) struct LivingTrial {
+    pub(super) identity: Identity,
+    pub(super) page: PageName,
+    pub(super) program: RowId,
+    /// Id of the trial, as its sample is stored.
+    pub(super) trial_id: String,
+    pub(super) build_id: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process_info::Identity;
+
+    #[test]
+    fn the_processes_of_one_owner_leave_others_their_places() {
+        let process =
+            |owner: u64, pid: u32| ObservedProcess::of_test(owner, Identity { pid, start_ticks: 1 });
+        let mallorys = (0..1000).map(|pid| process(2001, pid));
+        let alices = (2000..2003).map(|pid| process(2002, pid));
+        let observed: Vec<_> = mallorys.chain(alices).collect();
+        let places = share_out(observed, 256, |one| one.identity.pid == 999);
+        let count = |owner| places.iter().filter(|one| one.owner == owner).count();
+        assert_eq!((count(2001), count(2002)), (253, 3));
+        assert!(places.iter().any(|one| one.identity.pid == 999), "it had a place");
     }
 }

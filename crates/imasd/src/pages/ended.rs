@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The record of a process that has ended, from its page and from what was seen of it.
 
+use std::collections::HashMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
 use imas_core::TrialRecord;
 use imas_core::hang::may_have_hung;
+use imas_core::sample::{Ended, is_crash_signal};
 use imas_engine::pending::{self, StartFacts};
 use imas_linux::ingest::ParsedPage;
 use imas_store::daemon::Witness;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 
 use super::{EndedPage, PageEvent, PageTracker, is_same};
-use crate::ended::ended;
 use crate::folders::PageName;
 use crate::learner::Learner;
-use crate::pending_page::{EXIT_EVENT_TIMEOUT, PendingPage};
-use crate::reject_reason::RejectReason;
+use crate::pages::identify::{EXIT_EVENT_TIMEOUT, PendingPage};
+use crate::trial_offer::RejectReason;
 use crate::watched::Watch;
 
 impl PageTracker {
@@ -131,4 +134,127 @@ fn with_hang(mut record: TrialRecord, watch: &Watch) -> TrialRecord {
         sample.trial_id.push_str("-crash");
     }
     record
+}
+
+/// Signals by which a process ends itself: ILL, TRAP, ABRT, BUS, FPE, SEGV,
+/// STKFLT, SYS. All others are sent by people, timers, limits, systemd: not the allocator's doing.
+const FAULTS: [u32; 8] = [4, 5, 6, 7, 8, 11, 16, 31];
+
+/// The exit status of a process: that of its page, corrected by the kernel's exit event. `reports` is whether
+/// the kernel sends such events.
+pub(crate) fn ended(noted: Ended, signal: Option<u32>, reports: bool) -> Ended {
+    match (noted, signal) {
+        (Ended::Signal { .. } | Ended::Killed { .. }, _) => noted,
+        // After a clean end too: a child of vfork notes its own on its parent's page.
+        (_, Some(signal)) if is_crash_signal(signal) => Ended::Signal { signal },
+        // Killed in its first moments.
+        (Ended::NeverEntered, Some(signal)) if signal != 0 && !FAULTS.contains(&signal) => Ended::Unknown,
+        // The event was lost, or came while the daemon did not run: that may have been so too.
+        (Ended::NeverEntered, None) if reports => Ended::Unknown,
+        _ => noted,
+    }
+}
+
+/// Ends taken at once; the others stay for the next turn.
+const AT_ONCE: usize = 64;
+
+/// The processes that are waited for.
+#[derive(Debug)]
+pub(crate) struct ProcessExits {
+    epoll: Epoll,
+    processes: HashMap<u64, (PageName, OwnedFd)>,
+    by_page: HashMap<PageName, u64>,
+    next: u64,
+}
+
+impl ProcessExits {
+    pub(crate) fn new() -> nix::Result<Self> {
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        Ok(Self { epoll, processes: HashMap::new(), by_page: HashMap::new(), next: 0 })
+    }
+
+    /// Waits for the end of the process of the page; whether it can be waited for.
+    pub(crate) fn add(&mut self, page: PageName, process: OwnedFd) -> bool {
+        if self.epoll.add(&process, EpollEvent::new(EpollFlags::EPOLLIN, self.next)).is_err() {
+            return false;
+        }
+        self.by_page.insert(page.clone(), self.next);
+        self.processes.insert(self.next, (page, process));
+        self.next += 1;
+        true
+    }
+
+    /// Whether the process of the page is waited for.
+    pub(crate) fn has(&self, page: &PageName) -> bool {
+        self.by_page.contains_key(page)
+    }
+
+    /// Waits no longer for the process of the page.
+    pub(crate) fn remove(&mut self, page: &PageName) {
+        let number = self.by_page.remove(page);
+        if let Some((_, process)) = number.and_then(|number| self.processes.remove(&number)) {
+            let _ = self.epoll.delete(&process); // closing it would do
+        }
+    }
+
+    /// The pages whose process has ended, or some of them; each comes again until it is removed.
+    pub(crate) fn take(&self) -> Vec<PageName> {
+        let mut events = [EpollEvent::empty(); AT_ONCE];
+        let count = self.epoll.wait(&mut events, EpollTimeout::ZERO).unwrap_or(0);
+        let numbers = events.iter().take(count).map(EpollEvent::data);
+        numbers.filter_map(|number| Some(self.processes.get(&number)?.0.clone())).collect()
+    }
+}
+
+impl AsFd for ProcessExits {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.0.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process_info::{Identity, hold};
+
+    #[test]
+    fn the_kernel_corrects_what_the_page_could_not_note() {
+        let killed = Ended::Signal { signal: 11 };
+        let corrected = |noted, signal| ended(noted, signal, true);
+        assert_eq!(corrected(Ended::Unknown, Some(11)), killed);
+        assert_eq!(corrected(Ended::NeverEntered, Some(11)), killed);
+        for asked in [1, 2, 3, 9, 10, 13, 14, 15, 24] {
+            assert_eq!(corrected(Ended::NeverEntered, Some(asked)), Ended::Unknown, "{asked}");
+        }
+        for own in [0, 5, 8] {
+            assert_eq!(corrected(Ended::NeverEntered, Some(own)), Ended::NeverEntered, "{own}");
+        }
+        assert_eq!(corrected(Ended::NeverEntered, None), Ended::Unknown, "its event was lost");
+        assert_eq!(
+            ended(Ended::NeverEntered, None, false),
+            Ended::NeverEntered,
+            "the kernel reports no exits"
+        );
+        let clean = Ended::Clean { status: Some(0) };
+        assert_eq!(corrected(clean, Some(0)), clean);
+        assert_eq!(corrected(clean, Some(11)), killed, "what was clean was a child's end");
+        assert_eq!(corrected(Ended::Signal { signal: 6 }, Some(11)), Ended::Signal { signal: 6 });
+        let by_watchdog = Ended::Killed { signal: 6 };
+        assert_eq!(corrected(by_watchdog, Some(6)), by_watchdog, "another process sent it");
+    }
+
+    #[test]
+    fn the_exit_of_a_process_is_kept_until_its_page_is_removed() {
+        let mut exits = ProcessExits::new().unwrap();
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let start_ticks = imas_linux::process::start_ticks(child.id()).unwrap();
+        let held = hold(Identity { pid: child.id(), start_ticks }).unwrap();
+        let page = PageName { uid: 0, name: "a.page".into() };
+        assert!(exits.add(page.clone(), held) && exits.take().is_empty());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!((exits.take(), exits.take()), (vec![page.clone()], vec![page.clone()]));
+        exits.remove(&page);
+        assert!(exits.take().is_empty());
+    }
 }

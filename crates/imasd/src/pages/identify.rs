@@ -1,21 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The program of a page's process, by what the kernel shows of it.
 
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use imas_core::sample::PageKind;
 use imas_linux::ingest::{PageError, ParsedPage, ReadError};
 use imas_store::daemon::Witness;
-use imas_store::domain::Domain;
-use imas_store::samples::StoredProgram;
+use imas_store::samples::{Domain, StoredProgram};
 
 use super::{IdentifiedPage, PageEvent, PageTracker, token_of};
 use crate::folders::PageName;
 use crate::learner::Learner;
-use crate::pending_page::{EXIT_EVENT_TIMEOUT, PendingPage};
 use crate::process_info::{self, Identity, ProcessInfo};
-use crate::process_question;
-use crate::reject_reason::RejectReason;
+use crate::trial_offer::RejectReason;
 
 /// Age from which what is not a page never becomes one: from the making of a page to its being armed it takes
 /// microseconds.
@@ -108,7 +106,7 @@ impl PageTracker {
         let domain = users.domain_of(page.uid);
         let identity = Identity { pid: content.pid, start_ticks: content.process_start_ticks };
         let snapshot = snapshot.filter(|(theirs, _)| *theirs == identity).map(|(_, seen)| seen);
-        let Some(process) = process_question::look(identity).or(snapshot) else {
+        let Some(process) = process_info::look_by_helper(identity).or(snapshot) else {
             if process_info::life(content.pid).is_some_and(|life| life.identity != identity) {
                 return Err(RejectReason::Forged); // the id is another's
             }
@@ -183,4 +181,112 @@ fn identified(
         candidate: content.candidate.clone(),
     };
     PageEvent::Identified(Box::new(IdentifiedPage { page, program, witness, token }))
+}
+
+/// A process that could not be seen is looked at again after this time, then at growing distances. During
+/// its exec a process has no command line, and it may crash right after.
+const SOON: Duration = Duration::from_millis(2);
+/// Longest time between two looks.
+const SELDOM: Duration = Duration::from_secs(1);
+
+/// Time to wait for the kernel's event of how a process ended. The descriptor of the process becomes
+/// readable first, and on a busy machine much may happen between the two.
+pub(crate) const EXIT_EVENT_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// A page that waits to be looked at again.
+#[derive(Debug)]
+pub(crate) struct PendingPage {
+    pub(crate) page: PageName,
+    /// Time of the first look.
+    pub(crate) since: Instant,
+    /// Time when the page's process was first found to be gone.
+    pub(crate) gone: Option<Instant>,
+    /// Time of the next look.
+    pub(crate) next: Instant,
+}
+
+impl PendingPage {
+    pub(crate) fn new(page: PageName) -> Self {
+        let now = Instant::now();
+        Self { page, since: now, gone: None, next: now + SOON }
+    }
+
+    /// This page, to be looked at again after as long as it has waited already, within [`SOON`] and
+    /// [`SELDOM`].
+    pub(crate) fn again(self) -> Self {
+        let now = Instant::now();
+        let next = now + now.duration_since(self.since).clamp(SOON, SELDOM);
+        Self { next, ..self }
+    }
+
+    /// Takes out the pages that are to be looked at by now.
+    pub(crate) fn take_due(waiting: &mut Vec<Self>, now: Instant) -> Vec<Self> {
+        let (due, later) = std::mem::take(waiting).into_iter().partition(|page| page.next <= now);
+        *waiting = later;
+        due
+    }
+}
+
+/// The kernel's events of the last seconds: for processes that had ended before their page was seen.
+#[derive(Debug, Default)]
+pub(crate) struct Departed {
+    /// Signals that ended processes, 0 for none.
+    pub(crate) signals: Recent<u32>,
+    /// Last execs of processes, by `CLOCK_MONOTONIC`, ns.
+    pub(crate) execs: Recent<u64>,
+}
+
+/// Events are kept for this time.
+const REMEMBERED: Duration = Duration::from_secs(5);
+/// Limit for the number of processes kept.
+const MOST_REMEMBERED: usize = 16_384;
+
+/// The last event of one kind, by id of the process.
+#[derive(Debug, Default)]
+pub(crate) struct Recent<T> {
+    reported: HashMap<u32, (T, Instant)>,
+    /// Time when what is old was last forgotten: that takes a while where there is much.
+    cleared: Option<Instant>,
+}
+
+impl<T: Copy> Recent<T> {
+    pub(crate) fn note(&mut self, pid: u32, what: T, now: Instant) {
+        let rested = self.cleared.is_none_or(|at| now.duration_since(at) >= REMEMBERED / 5);
+        if self.reported.len() >= MOST_REMEMBERED && rested {
+            self.reported.retain(|_, (_, at)| now.duration_since(*at) < REMEMBERED);
+            self.cleared = Some(now);
+        }
+        if self.reported.len() < MOST_REMEMBERED {
+            self.reported.insert(pid, (what, now));
+        }
+    }
+
+    /// The event of the process, unless it is too old: the id may be another's by now.
+    pub(crate) fn of(&self, pid: u32, now: Instant) -> Option<T> {
+        let (what, at) = self.reported.get(&pid)?;
+        (now.duration_since(*at) < REMEMBERED).then_some(*what)
+    }
+
+    /// The process still runs: its event means nothing any more.
+    pub(crate) fn forget(&mut self, pid: u32) {
+        self.reported.remove(&pid);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_kept_for_a_while() {
+        let mut recent = Recent::default();
+        let now = Instant::now();
+        recent.note(7, 11_u32, now);
+        assert_eq!((recent.of(7, now), recent.of(8, now)), (Some(11), None));
+        assert_eq!(recent.of(7, now + REMEMBERED), None, "the id may be another's by then");
+        (0..100_000).for_each(|pid| recent.note(pid, 0, now));
+        assert!(recent.reported.len() <= MOST_REMEMBERED);
+        recent.note(8, 6, now + REMEMBERED);
+        assert_eq!(recent.of(8, now + REMEMBERED), Some(6), "there is room again");
+    }
 }

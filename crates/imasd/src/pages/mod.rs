@@ -23,24 +23,22 @@ use std::time::Instant;
 use anyhow::{Context as _, Result};
 use imas_core::TrialRecord;
 use imas_engine::daemon_status::DaemonCounters;
-use imas_linux::clock::now_unix_s;
+use imas_linux::host::now_unix_s;
 use imas_linux::ingest::{ExpectedPage, ParsedPage, ReadError};
 use imas_store::RowId;
 use imas_store::daemon::Witness;
 use imas_store::samples::StoredProgram;
 
-use crate::backlog::Backlog;
 use crate::config::Settings;
-use crate::departed::Departed;
-use crate::folders::{Folders, PageName};
-use crate::pending_page::PendingPage;
-use crate::process_exits::ProcessExits;
+use crate::folders::{Folders, PageName, ServedUsers};
 use crate::process_info::{self, Identity};
 use crate::program_table::{ProgramTable, TrackedProgram};
-use crate::reject_reason::RejectReason;
-use crate::served_users::ServedUsers;
+use crate::trial_offer::RejectReason;
 use crate::watched::{Image, Watch, Watched};
+use ended::ProcessExits;
+use identify::{Departed, PendingPage};
 use outside::OutsideStart;
+use queue::Backlog;
 
 /// One person's folders of pages, of 4,096 in all: of a container's uids only some run programs that are
 /// worth a trial.
@@ -347,7 +345,7 @@ impl PageTracker {
     pub(crate) fn next(&self) -> Option<Instant> {
         let looks = self.pending.iter().chain(&self.awaiting_exit).map(|pending| pending.next).min();
         let has_work = !self.backlog.is_empty() || self.has_answers();
-        let work = has_work.then(|| Instant::now() + crate::backlog::BETWEEN_TURNS);
+        let work = has_work.then(|| Instant::now() + queue::BETWEEN_TURNS);
         [looks, work].into_iter().flatten().min()
     }
 }

@@ -16,8 +16,8 @@ use imas_linux::process::start_ticks;
 use imas_linux::taskstats::Account;
 
 use super::{PageTracker, identify};
-use crate::exit_accounts::EndedThreads;
 use crate::folders::PageName;
+use crate::kernel_events::EndedThreads;
 use crate::process_info::{Identity, is_running};
 
 /// Accounts that nobody has fetched are kept for this time.
@@ -193,9 +193,9 @@ mod tests {
 
     use super::*;
     use crate::config::Settings;
+    use crate::folders::ServedUsers;
     use crate::pages::Surroundings;
-    use crate::pending_page::PendingPage;
-    use crate::served_users::ServedUsers;
+    use crate::pages::identify::PendingPage;
 
     fn me() -> u32 {
         nix::unistd::geteuid().as_raw()

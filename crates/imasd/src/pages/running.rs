@@ -19,8 +19,7 @@ use imas_store::daemon::Witness;
 use super::{IdentifiedPage, PageEvent, PageTracker, image_of, is_same, token_of};
 use crate::folders::PageName;
 use crate::learner::Learner;
-use crate::lives::PageCounts;
-use crate::living_trial::LivingTrial;
+use crate::lives::{LivingTrial, PageCounts};
 use crate::process_info::{self, Identity};
 use crate::watched::{Image, Watch};
 

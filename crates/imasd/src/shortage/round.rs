@@ -15,7 +15,7 @@ use imas_core::printable;
 use imas_core::trimming::in_turn;
 use imas_linux::foreign_process::{self, ForeignFile, ForeignReader};
 use imas_linux::trim_word::{Answers, Asked, parsed};
-use imas_linux::{control_group, process, process_heaps};
+use imas_linux::{control_group, process, process_trim};
 
 use crate::process_info::Identity;
 
@@ -204,7 +204,7 @@ fn able(
         }
         let word = read(reader, *process, ForeignFile::TrimWord);
         if word.is_some_and(|word| word.answers != Answers::Nobody && word.is_answered()) {
-            let heaps = process_heaps::by(reader, process.identity.pid, || Some(process.owner));
+            let heaps = process_trim::heaps_by(reader, process.identity.pid, || Some(process.owner));
             able.push(Able { process: *process, returnable: heaps.ok().map(|heaps| heaps.bytes.returnable) });
         } else {
             outcome.gave.insert(process.identity, 0);

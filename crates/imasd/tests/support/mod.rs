@@ -505,6 +505,6 @@ pub(crate) fn trial(candidate: &str, build_id: &str, number: usize, share: f64) 
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole bytes are meant")]
     let bytes = (f64::from(100 << 20) * share * wobble) as u64;
     let mut made = trial_of_imas::trial(candidate, build_id, number, bytes, share * wobble);
-    made.sample.made_unix_s = imas_linux::clock::now_unix_s() - 3600.0 + number as f64;
+    made.sample.made_unix_s = imas_linux::host::now_unix_s() - 3600.0 + number as f64;
     made
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use imas_core::run::RawRun;
 use imas_linux::catalogue::CatalogueCandidate;
-use imas_linux::conditions;
 use imas_linux::elf::Sizes;
+use imas_linux::host;
 use imas_runs::executor::{Execution, Executor, RunLimits};
 use imas_runs::interruption::{InterruptedBy, Interruption};
 use imas_runs::journal::Journal;
@@ -93,7 +93,7 @@ impl Session<'_> {
             tests.extend(["library", "minimal"].map(|name| MobileTest::new(MobilePart::Size, name)));
         }
         if self.parts.benchmarks {
-            let cpus = conditions::cpus().max(1);
+            let cpus = host::cpus().max(1);
             // One thread, as many as there are CPUs, twice as many.
             let counts: BTreeSet<u32> = [1, cpus, cpus * 2].into();
             let threads = counts.iter().map(|count| format!("threads-{count}"));
@@ -193,7 +193,7 @@ impl Executor for TestExecutor<'_, '_> {
         let round = step.kind.kept().map_or(0, |(_, round)| round);
         let record = RawRun {
             part: Some(self.tests[step.subject].part.name().to_owned()),
-            load1: conditions::load1(),
+            load1: host::load1(),
             ..RawRun::default()
         };
         let record = match self.figures(step, round, limits) {

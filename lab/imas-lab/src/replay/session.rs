@@ -8,15 +8,13 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use imas_cli::format::counted;
 use imas_cli::message;
-use imas_core::raw_runs::dropped::NotRun;
+use imas_core::raw_runs::data::NotRun;
 use imas_engine::compared::ComparedCandidate;
 use imas_engine::context::Context;
 use imas_linux::catalogue::SYSTEM;
-use imas_linux::clock::now_unix_s;
-use imas_linux::conditions;
+use imas_linux::host::{self, now_unix_s};
 use imas_linux::measure::RunOutcome;
-use imas_replay::process::{cpu_share, representative};
-use imas_replay::recording::{RecordedRun, Recording, RecordingLimits};
+use imas_replay::recording::{RecordedRun, Recording, RecordingLimits, cpu_share, representative};
 use imas_replay::replayed::{ReplayedCandidate, ReplayedCandidates, replay};
 use imas_replay::trace::file::Trace;
 use imas_replay::trace::prediction::middle;
@@ -211,7 +209,7 @@ fn common(program: &SuiteProgram, replayed: &ReplayedCandidates<'_>, facts: Fact
         program: program.name.clone(),
         category: program.category.clone(),
         at_s: now_unix_s(),
-        load1: conditions::load1(),
+        load1: host::load1(),
         calls: counts.calls,
         threads: counts.threads.into(),
         processes: facts.processes,
@@ -241,8 +239,9 @@ fn line(
     if let Some(replay) = middle(&one.replays) {
         line.faults = replay.faults;
         line.refused = replay.refused;
-        let share =
-            |look: &imas_replay::trace::result::ReplayLook| look.huge_bytes as f64 / look.bytes.max(1) as f64;
+        let share = |look: &imas_replay::trace::prediction::ReplayLook| {
+            look.huge_bytes as f64 / look.bytes.max(1) as f64
+        };
         line.huge_share = replay.looks.iter().map(share).fold(0.0, f64::max);
     }
     if let (None, Some(figures)) = (&one.failure, replayed.predicted(one)) {

@@ -13,7 +13,7 @@ use imas_core::compare::Looks;
 use imas_core::run::{RawRun, RunKind};
 use imas_core::stats::median;
 use imas_linux::catalogue::SYSTEM;
-use imas_linux::clock::now_unix_s;
+use imas_linux::host::now_unix_s;
 use imas_runs::schedule::{self, RoundKind, Step};
 use imas_runs::service::{CandidateFigures, ServiceOptions, compare_services};
 use imas_study::services::BASELINES;

@@ -14,7 +14,7 @@ use imas_replay::trace::prediction::{curve, least_cpu, mean_change};
 use imas_replay::trace::raw::Stop;
 use imas_runs::interruption::Interruption;
 
-use imas_replay::process::NoProcess;
+use imas_replay::recording::NoProcess;
 use imas_replay::replayed::{ReplayedCandidates, replay};
 
 /// Most processes that are replayed. Each takes one more replay of every candidate.
@@ -139,8 +139,8 @@ fn change_of(
 mod tests {
     use imas_linux::catalogue::CatalogueCandidate;
     use imas_linux::sampler::Resident;
+    use imas_replay::trace::prediction::{Replay, ReplayLook};
     use imas_replay::trace::program::Look;
-    use imas_replay::trace::result::{Replay, ReplayLook};
 
     use super::*;
     use imas_replay::replayed::ReplayedCandidate;

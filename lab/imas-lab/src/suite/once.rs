@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::environment::{Injection, Mode, Reach, Variables};
 use imas_linux::measure::{self, RunOutcome};
-use imas_linux::one_cpu::steady_cpu;
+use imas_linux::pace::steady_cpu;
 use imas_linux::runtime_start::with_arguments;
 use imas_suite::{Place, Server, Shell, ShellOutput, SuiteProgram, words};
 use nix::sys::signal::Signal;
@@ -51,7 +51,7 @@ const ASK_EVERY: Duration = Duration::from_millis(20);
 impl Once<'_> {
     /// Makes the run. A program that fails is no error: the record has the failure.
     pub(crate) fn run(&self, candidate: &CatalogueCandidate, mode: RunMode<'_>) -> Result<Execution> {
-        let load1 = imas_linux::conditions::load1();
+        let load1 = imas_linux::host::load1();
         let work = self.place.clear_work().map_err(super::hinted)?;
         let port = self.program.server.as_ref().map(|_| free_port()).transpose()?;
         let plain = self.place.variables(Some(self.program), port);

@@ -9,13 +9,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use imas_core::output_check::OutputCheck;
-use imas_core::raw_runs::data::DataHeader;
-use imas_core::raw_runs::dropped::NotRun;
+use imas_core::raw_runs::data::{DataHeader, NotRun};
 use imas_core::run::{RawRun, RunKey, RunKind};
 use imas_linux::catalogue::CatalogueCandidate;
-use imas_linux::clock::now_unix_s;
-use imas_linux::conditions;
-use imas_linux::host::Host;
+use imas_linux::host::{self, Host, now_unix_s};
 use imas_runs::executor::{Execution, Executor, RunLimits};
 use imas_runs::interruption::{InterruptedBy, Interruption};
 use imas_runs::journal::Journal;
@@ -147,8 +144,8 @@ pub(crate) fn usable<'a>(
 }
 
 fn say_if_busy() {
-    let load1 = conditions::load1().unwrap_or(0.0);
-    let cpus = conditions::cpus();
+    let load1 = host::load1().unwrap_or(0.0);
+    let cpus = host::cpus();
     if load1 > BUSY * f64::from(cpus) {
         message::warning(&format!(
             "the machine is busy: a load of {load1:.1} on {cpus} CPUs; every figure will be the less certain for it\nhint: end what else is running, or make more rounds"
@@ -181,7 +178,7 @@ impl Session<'_> {
             seed: self.args.seed,
             host: serde_json::to_value(Host::now()).unwrap_or_default(),
             versions: versions.collect(),
-            load1: conditions::load1(),
+            load1: host::load1(),
         }
     }
 

@@ -4,9 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use imas_core::raw_runs::data::Line;
-use imas_core::raw_runs::dropped::Dropped;
-use imas_core::raw_runs::outputs::Varying;
+use imas_core::raw_runs::Varying;
+use imas_core::raw_runs::data::{Dropped, Line};
 use imas_core::run::{RawRun, RunKey, RunKind};
 
 /// A round of a program.

@@ -5,7 +5,7 @@ use imas_cli::format::counted;
 use imas_cli::table::Table;
 use imas_core::stats::Interval;
 use imas_linux::catalogue::SYSTEM;
-use imas_replay::range::{PredictedRange, Prediction};
+use imas_replay::reliability::{PredictedRange, Prediction};
 use imas_replay::replayed::{ReplayedCandidate, ReplayedCandidates};
 use imas_replay::trace::prediction::{Figures, curve, middle};
 use imas_report::chart::{Axis, CurveLine, Curves, Plane, PlanePoint};

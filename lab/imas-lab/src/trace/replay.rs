@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use imas_engine::compared::{DefaultComparison, compared};
-use imas_replay::process::busiest;
+use imas_replay::recording::busiest;
 use imas_replay::reliability::shipped;
 use imas_replay::replayed::replay;
 use imas_replay::trace::file::TraceProcess;

@@ -4,8 +4,7 @@
 use anyhow::Result;
 use imas_cli::format::counted;
 use imas_cli::table;
-use imas_replay::range::{PredictedRange, Prediction};
-use imas_replay::reliability::{COVERAGE, ReliabilityTable};
+use imas_replay::reliability::{COVERAGE, PredictedRange, Prediction, ReliabilityTable};
 use imas_replay::replayed::{ReplayedCandidate, ReplayedCandidates};
 use imas_replay::trace::prediction::Figures;
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a choice by prediction costs against the live best.
 
-use imas_core::plural;
+use imas_core::printable;
 use imas_core::stats::{Interval, more};
 use imas_replay::reliability::{PredictedFigure, ReliabilityTable};
 
@@ -117,7 +117,7 @@ impl ChoiceSummary {
 
     /// "88 of 97 programs".
     pub(crate) fn found_by_two(&self) -> String {
-        format!("{} of {}", self.two_within, plural::counted(self.programs, "program"))
+        format!("{} of {}", self.two_within, printable::counted(self.programs, "program"))
     }
 }
 

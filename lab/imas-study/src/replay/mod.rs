@@ -22,7 +22,7 @@ mod tables;
 use std::path::PathBuf;
 
 use crate::predictions::Predictions;
-use imas_core::plural::counted;
+use imas_core::printable::counted;
 use imas_core::raw_runs::data::{self, Data};
 use imas_replay::reliability::{PredictedFigure, ReliabilityTable};
 

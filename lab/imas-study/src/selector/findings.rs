@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Every figure that the paper prints, beside ours.
 
-use imas_core::plural::counted;
+use imas_core::printable::counted;
 use imas_core::stats::Interval;
 
 use super::strategy::{Aim, PAPERS_FOUR, Strategy, analyse, is_papers};

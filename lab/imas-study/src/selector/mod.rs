@@ -23,7 +23,7 @@ mod total;
 
 use std::path::PathBuf;
 
-use imas_core::plural::counted;
+use imas_core::printable::counted;
 use imas_core::stats::RESAMPLES;
 
 use crate::error::{StudyError, StudyResult};

@@ -2,7 +2,7 @@
 //! The spread of runs of the same program under the same candidate.
 
 use imas_core::adaptive::Point;
-use imas_core::plural::counted;
+use imas_core::printable::counted;
 use imas_core::stats::median;
 use imas_simulate::SimulatedProgram;
 

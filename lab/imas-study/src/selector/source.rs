@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use imas_core::candidate::SYSTEM;
-use imas_core::plural::counted;
+use imas_core::printable::counted;
 use imas_core::raw_runs::data::{self, Data};
 use imas_core::run::{RawRun, RunKind};
 use imas_simulate::SimulatedProgram;

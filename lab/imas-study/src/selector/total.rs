@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One figure over all programs, with its interval.
 
-use imas_core::plural::counted;
+use imas_core::printable::counted;
 use imas_core::stats::{Interval, bootstrap, more};
 
 use super::judge::{Outcome, Outcomes};

@@ -3,7 +3,7 @@
 
 use imas_core::compare::{Demand, FEWEST_ROUNDS, Looks, Spread, is_cost_proven};
 use imas_core::run::RawRun;
-use imas_core::server_run::figure::Better;
+use imas_core::server_run::Better;
 
 use super::{ValidRuns, pairs};
 use crate::service::candidate_figures::CandidateFigures;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Decides from the record alone whether the change of a watched unit is taken back.
 
-use imas_cli::when::span;
+use imas_cli::format::span;
 use imas_core::compare::{ERROR, EventCount, Margins, chance_of_events};
-use imas_core::plural::counted;
+use imas_core::printable::counted;
 use imas_core::stats::median;
 
 use super::figures::whole;

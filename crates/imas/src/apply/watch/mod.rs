@@ -11,21 +11,19 @@
 //! - `watch_unit`: that unit's file
 
 mod figures;
-mod journal;
 mod judge;
 mod record;
-mod watch_unit;
 mod watcher;
-mod way_back;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
-use imas_cli::when::span;
-use imas_linux::clock::now_unix_s;
-
+use imas_cli::format::span;
 use imas_cli::message::{self, Hinted};
+use imas_linux::host::now_unix_s;
+
+use crate::apply::unit::systemctl;
 
 pub(crate) use figures::work_command;
 pub(crate) use record::WatchRecord;
@@ -80,7 +78,7 @@ pub(crate) fn prepare(change: &Change<'_>) -> Result<NewWatch> {
     };
     let is_watched = || WatchRecord::of(change.unit).filter(|earlier| earlier.outcome.is_none());
     if is_watched().is_some() {
-        watch_unit::stop(change.unit);
+        stop_unit(change.unit);
     }
     // It may have come to its end meanwhile.
     let earlier = is_watched();
@@ -117,14 +115,13 @@ impl NewWatch {
         record.after.since_unix_s = now_unix_s();
         record.after.replaced_life = figures::UnitState::now(&record.unit)?.life().to_owned();
         record.write()?;
-        watch_unit::start(&record.unit)
-            .with_context(|| format!("{}: its watcher cannot be started", record.unit))
+        start_unit(&record.unit).with_context(|| format!("{}: its watcher cannot be started", record.unit))
     }
 
     /// Takes the record away, and lets the earlier watch go on. For a change that could not be made.
     pub(crate) fn undo(&self) {
         let unit = &self.record.unit;
-        watch_unit::forget(unit);
+        forget_unit(unit);
         let Some(earlier) = &self.earlier else {
             let _ = std::fs::remove_file(record::file(unit)); // it may never have been written
             return;
@@ -132,7 +129,7 @@ impl NewWatch {
         // On a full disk the earlier record is still there.
         let is_there = WatchRecord::of(unit).as_ref() == Some(earlier);
         let written = if is_there { Ok(()) } else { earlier.write() };
-        if let Err(error) = written.and_then(|()| watch_unit::start(unit)) {
+        if let Err(error) = written.and_then(|()| start_unit(unit)) {
             message::warning(&format!("{unit}: its earlier watch cannot go on: {error:#}"));
         }
     }
@@ -141,7 +138,7 @@ impl NewWatch {
 /// Ends the watch of a unit and deletes its record.
 pub(crate) fn end(unit: &str) {
     if record::file(unit).exists() {
-        watch_unit::stop(unit);
+        stop_unit(unit);
         let _ = std::fs::remove_file(record::file(unit));
     }
 }
@@ -159,6 +156,56 @@ pub(crate) fn records() -> Vec<WatchRecord> {
     records
 }
 
+const FOLDER: &str = "/etc/systemd/system";
+
+/// Replaces `@`, which would make the unit an instance of a template.
+fn name(unit: &str) -> String {
+    format!("imas-watch-{}", unit.replace('@', "\\x40"))
+}
+
+fn file(unit: &str) -> PathBuf {
+    PathBuf::from(FOLDER).join(name(unit))
+}
+
+fn text(unit: &str, imas: &str) -> String {
+    // systemd reads '%' as a specifier and a backslash as an escape. In a unit's name only the backslash
+    // occurs.
+    let quoted = |word: &str| word.replace('\\', "\\\\").replace('%', "%%");
+    format!(
+        "# Made by imas apply --watch; removed when the watch ends\n\
+         [Unit]\nDescription=IMAS: watch {0} under another allocator\nStartLimitIntervalSec=0\n\
+         [Service]\nExecStart=\"{1}\" watch-unit \"{0}\"\nEnvironment=IMAS_DISABLE=1\n\
+         Restart=on-failure\nRestartSec=5\n\
+         [Install]\nWantedBy=multi-user.target\n",
+        quoted(unit),
+        quoted(imas)
+    )
+}
+
+/// Writes the unit's file and enables it, so that it starts now and at each boot.
+fn start_unit(unit: &str) -> Result<()> {
+    let imas = std::env::current_exe().context("the path of imas")?;
+    imas_engine::drop_in::write(&file(unit), &text(unit, &imas.to_string_lossy()))?;
+    systemctl(&["daemon-reload"])?;
+    systemctl(&["enable", "--quiet", "--", &name(unit)])?;
+    systemctl(&["restart", "--", &name(unit)])?;
+    Ok(())
+}
+
+/// Removes the unit's file, so that it is not started again.
+fn forget_unit(unit: &str) {
+    // Each step may have been done already.
+    let _ = systemctl(&["disable", "--quiet", "--", &name(unit)]);
+    let _ = std::fs::remove_file(file(unit));
+    let _ = systemctl(&["daemon-reload"]);
+}
+
+/// Ends the watcher and removes its unit.
+fn stop_unit(unit: &str) {
+    let _ = systemctl(&["stop", "--", &name(unit)]); // it may have ended already
+    forget_unit(unit);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,5 +220,12 @@ mod tests {
         let mut second = watch("first candidate", 5);
         take_over(&mut second, watch("", 1));
         assert_eq!(second, watch("", 1));
+    }
+
+    #[test]
+    fn an_instance_is_watched_by_a_plain_unit() {
+        assert_eq!(name("worker@1.service"), "imas-watch-worker\\x401.service");
+        let text = text("worker@1.service", "/opt/100%/imas");
+        assert!(text.contains("ExecStart=\"/opt/100%%/imas\" watch-unit \"worker@1.service\"\n"), "{text}");
     }
 }

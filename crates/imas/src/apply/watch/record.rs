@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
-use imas_cli::when::span;
+use imas_cli::format::span;
 use serde::{Deserialize, Serialize};
 
 /// A folder of root, apart from imasd's: root's watcher acts on the files in it.

@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The loop that watches one unit and, if necessary, takes the change back.
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
-use imas_cli::when::span;
+use anyhow::{Context as _, Result, bail};
+use imas_cli::format::span;
+use imas_cli::message;
 use imas_core::stats::median;
-use imas_linux::clock::now_unix_s;
+use imas_engine::drop_in::{self, Found};
+use imas_linux::host::now_unix_s;
 
 use super::figures::{self, UnitState};
+use super::judge;
 use super::record::{self, After, GoingBack, MemoryPoint, Outcome, WatchRecord};
-use super::{journal, judge, watch_unit, way_back};
 use crate::apply::reached;
 use crate::apply::unit::{Unit, systemctl};
-use imas_cli::message;
-use imas_engine::drop_in::{self, Found};
 
 /// Most failures come within this time after the start. Meanwhile the pauses are the shortest.
 const FIRST_S: f64 = 300.0;
@@ -43,7 +44,7 @@ struct Watcher {
 pub(super) fn watch(unit: &str) -> Result<ExitCode> {
     let record = WatchRecord::read(&record::file(unit))?;
     if record.outcome.is_some() {
-        watch_unit::forget(unit);
+        super::forget_unit(unit);
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(decided) = record.going_back.clone() {
@@ -77,7 +78,7 @@ impl Watcher {
             if let Err(error) = systemctl(&["try-restart", "--no-block", "--", &unit]) {
                 message::say(&format!("imas: {error:#}"));
             }
-            if !way_back::until_replaced(&unit, &replaced, || self.is_applied())? {
+            if !until_replaced(&unit, &replaced, || self.is_applied())? {
                 anyhow::bail!("{unit}: its process does not end");
             }
         }
@@ -177,7 +178,7 @@ impl Watcher {
     }
 
     fn count_failures(&mut self, state: &UnitState) {
-        let failures = journal::failures(
+        let failures = figures::failures(
             &self.record.unit,
             self.record.after.since_unix_s,
             &self.record.after.replaced_life,
@@ -187,7 +188,7 @@ impl Watcher {
 
     fn was_stopped(&self, state: &UnitState) -> bool {
         state.has_failed()
-            && journal::was_stopped(&self.record.unit, self.record.after.since_unix_s, state.life())
+            && figures::was_stopped(&self.record.unit, self.record.after.since_unix_s, state.life())
     }
 
     fn end_window(&mut self, state: &UnitState, cpu_s: Option<f64>) {
@@ -244,7 +245,7 @@ impl Watcher {
             let outcome = self.outcome(true, why.to_owned());
             return self.end(outcome);
         }
-        way_back::take_back(&self.record, &decided.life)
+        take_back(&self.record, &decided.life)
             .with_context(|| format!("{unit}: the change could not be taken back"))?;
         self.end(decided.outcome)
     }
@@ -259,7 +260,7 @@ impl Watcher {
         while !self.store() {
             std::thread::sleep(BEFORE_NEXT_STORE);
         }
-        watch_unit::forget(&unit);
+        super::forget_unit(&unit);
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -277,6 +278,76 @@ fn is_of_somebody_else(record: &WatchRecord, found: Found) -> bool {
         Found::Nothing => !record.drop_in_before.is_empty(),
         Found::Ours(now) => now != record.drop_in_applied && now != record.drop_in_before,
     }
+}
+
+const POLL: Duration = Duration::from_millis(200);
+/// Time for the unit to end and to begin to start again.
+const LONGEST: Duration = Duration::from_secs(600);
+
+/// What the unit needs after its drop-in was restored.
+#[derive(Debug, PartialEq, Eq)]
+enum Way {
+    /// The unit's own failure brought it down: it is started again.
+    Start,
+    /// The unit runs under the candidate: it is restarted, unless an operator stops it meanwhile.
+    Restart,
+    /// Somebody stopped it, or it was started anew since the decision.
+    Leave,
+}
+
+fn way(state: &UnitState, life: &str, is_down: bool) -> Way {
+    match () {
+        () if state.life() != life || state.is_inactive() => Way::Leave,
+        () if state.has_failed() && is_down => Way::Start,
+        () if state.has_failed() => Way::Leave,
+        () => Way::Restart,
+    }
+}
+
+/// Restores the earlier drop-in. The unit is restarted if it still has the life that was judged.
+///
+/// # Errors
+/// When systemd refuses, or the old process does not end.
+pub(super) fn take_back(record: &WatchRecord, life: &str) -> Result<()> {
+    let unit = &record.unit;
+    restore(record, &drop_in::path(Path::new("/"), unit))?;
+    systemctl(&["daemon-reload"])?;
+    match way(&UnitState::now(unit)?, life, record.after.down.is_some()) {
+        Way::Leave => return Ok(()),
+        Way::Start => {
+            let _ = systemctl(&["reset-failed", "--", unit]); // it may be forgotten already
+            systemctl(&["restart", "--no-block", "--", unit])?;
+        }
+        Way::Restart => {
+            systemctl(&["try-restart", "--no-block", "--", unit])?;
+        }
+    }
+    if !until_replaced(unit, life, || true)? {
+        bail!("{unit}: its process does not end");
+    }
+    Ok(())
+}
+
+fn restore(record: &WatchRecord, file: &Path) -> Result<()> {
+    match (drop_in::find(file)?, record.drop_in_before.as_str()) {
+        (Found::Nothing, "") => Ok(()),
+        (_, "") => drop_in::remove(file),
+        (Found::Ours(now), before) if now == before => Ok(()),
+        (_, before) => drop_in::write(file, before),
+    }
+}
+
+/// Waits until the unit has another life, or has ended and is not started again. False: it took too long.
+fn until_replaced(unit: &str, life: &str, goes_on: impl Fn() -> bool) -> Result<bool> {
+    let end = Instant::now() + LONGEST;
+    while Instant::now() < end {
+        let state = UnitState::now(unit)?;
+        if state.life() != life || (state.is_over() && !state.has_job()) || !goes_on() {
+            return Ok(true);
+        }
+        std::thread::sleep(POLL);
+    }
+    Ok(false)
 }
 
 #[cfg(test)]
@@ -304,5 +375,33 @@ mod tests {
         );
         let first = WatchRecord { drop_in_before: String::new(), ..record.clone() };
         assert!(!is_of_somebody_else(&first, Found::Nothing), "it was taken back already");
+    }
+
+    #[test]
+    fn only_what_runs_or_failed_by_itself_is_started_again() {
+        let state = |active: &str| UnitState::of(&format!("ActiveState={active}\nInvocationID=a\n"));
+        assert_eq!(way(&state("active"), "a", false), Way::Restart);
+        assert_eq!(way(&state("activating"), "a", false), Way::Restart, "its start hangs");
+        assert_eq!(way(&state("failed"), "a", true), Way::Start);
+        assert_eq!(way(&state("failed"), "a", false), Way::Leave, "somebody stopped it");
+        assert_eq!(way(&state("inactive"), "a", false), Way::Leave);
+        assert_eq!(way(&state("active"), "b", false), Way::Leave, "it was restarted already");
+    }
+
+    #[test]
+    fn the_drop_in_is_restored_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = drop_in::path(folder.path(), "x.service");
+        let mut record = WatchRecord { unit: "x.service".into(), ..WatchRecord::default() };
+        drop_in::write(&file, &drop_in::text("x.service", "hoard", &[], &[])).unwrap();
+        for _ in 0..2 {
+            restore(&record, &file).unwrap();
+            assert_eq!(drop_in::find(&file).unwrap(), Found::Nothing);
+        }
+        record.drop_in_before = drop_in::text("x.service", "jemalloc", &[], &[]);
+        for _ in 0..2 {
+            restore(&record, &file).unwrap();
+            assert_eq!(drop_in::find(&file).unwrap(), Found::Ours(record.drop_in_before.clone()));
+        }
     }
 }

@@ -7,9 +7,6 @@
 //! whether the wrapper calls exec or forks.
 
 mod command_line;
-mod env;
-mod shell;
-mod shim;
 
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
@@ -41,7 +38,7 @@ pub(crate) enum Inner {
 
 /// Takes off what `env` does, and looks for a command inside what is left.
 pub(crate) fn unwrap(words: &[OsString], environment: Variables) -> Unwrapped {
-    let (words, environment) = env::taken_off(words, environment);
+    let (words, environment) = command_line::taken_off_env(words, environment);
     let inner = inner(&words, &environment);
     Unwrapped { words, environment, inner }
 }
@@ -62,12 +59,12 @@ pub(crate) fn starts_another(command: &Command, environment: Variables) -> bool 
 fn inner(words: &[OsString], environment: &Variables) -> Option<Inner> {
     let path_variable = path_of(environment);
     let file = find(words.first()?, path_variable).ok()?;
-    if let Some(prefix) = shim::prefix(&file) {
+    if let Some(prefix) = command_line::shim_prefix(&file) {
         return Some(Inner::Shim(prefix));
     }
     let real = std::fs::canonicalize(&file).ok()?;
     if Interpreter::of(&real) == Some(Interpreter::Shell) {
-        return shell::inner(words, environment);
+        return command_line::inner_of_shell(words, environment);
     }
     let at = command_line::command_at(&file, is_elf(&file), words)?;
     find(words.get(at)?, path_variable).ok()?;
@@ -100,7 +97,7 @@ impl Unwrapped {
                 let (before, after) = code.split_at_checked(*byte)?;
                 words[*word] = format!("{before}{} {after}", quoted(launcher)?).into();
             }
-            Inner::Shim(prefix) => shim::set(prefix, &quoted(launcher)?, &mut environment)?,
+            Inner::Shim(prefix) => command_line::shim_set(prefix, &quoted(launcher)?, &mut environment)?,
         }
         Some((words, environment))
     }

@@ -73,6 +73,7 @@ impl CallerFolder {
 
 #[cfg(test)]
 mod tests {
+
     #![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
 
     use super::*;

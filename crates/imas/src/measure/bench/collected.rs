@@ -12,7 +12,7 @@ use imas_core::run::RawRun;
 use imas_core::sample::{Ended, is_crash_signal};
 use imas_engine::compared::ComparedCandidate;
 use imas_linux::catalogue::CatalogueCandidate;
-use imas_linux::library_name::CLibrary;
+use imas_linux::mapping_text::CLibrary;
 use imas_linux::measure::RunOutcome;
 use imas_runs::executor::Execution;
 use imas_runs::record::last_line;

@@ -13,10 +13,8 @@ use imas_engine::inline_candidate::inline_candidates;
 use imas_engine::inspect::ExecutableFacts;
 use imas_engine::runtime_command::RuntimeCommand;
 use imas_linux::catalogue::CatalogueCandidate;
-use imas_linux::clock::now_unix_s;
-use imas_linux::conditions;
 use imas_linux::environment::Variables;
-use imas_linux::host::Host;
+use imas_linux::host::{self, Host, now_unix_s};
 use imas_linux::program::Command;
 use imas_linux::running_runtime::RunningRuntime;
 use imas_runs::interruption::{InterruptedBy, Interruption};
@@ -226,7 +224,7 @@ impl<'a> Session<'a> {
             limits(args),
         )
         .map_err(hinted)?;
-        let busy = conditions::load1().filter(|load| *load > 0.5 * f64::from(conditions::cpus()));
+        let busy = host::load1().filter(|load| *load > 0.5 * f64::from(host::cpus()));
         Ok(Self { args, caller, chosen, executor, began_unix_s: now_unix_s(), busy })
     }
 

@@ -15,13 +15,12 @@ use imas_engine::inline_candidate::has_settings;
 use imas_engine::inspect::ExecutableFacts;
 use imas_engine::runtime_command::{self, RuntimeCommand};
 use imas_linux::catalogue::CatalogueCandidate;
-use imas_linux::clock::now_unix_s;
 use imas_linux::environment::{Libraries, Reach};
-use imas_linux::host::Host;
+use imas_linux::host::{self, Host, now_unix_s};
+use imas_linux::page;
+use imas_linux::preloads::own_malloc;
 use imas_linux::program::Command;
-use imas_linux::user_preloads::own_malloc;
 use imas_linux::variables::Variables;
-use imas_linux::{conditions, page};
 use imas_report::bench::{BenchReport, RoundsEnd, RoundsMade};
 use imas_runs::around::{Around, ShellLine};
 use imas_runs::command::{CommandExecutor, OneCpuRule};
@@ -128,7 +127,7 @@ impl<'a> CommandSession<'a> {
         };
         let build_id = executable.build_id.clone();
         let (began_unix_s, began) = (now_unix_s(), Instant::now());
-        let conditions = conditions::now().ok();
+        let conditions = host::conditions().ok();
         Ok(Self {
             args,
             store,
@@ -343,7 +342,7 @@ impl<'a> CommandSession<'a> {
             seed: self.args.seed,
             host: serde_json::to_value(Host::now())?,
             versions: compared.iter().map(version).collect(),
-            load1: conditions::load1(),
+            load1: host::load1(),
         };
         journal.append(&header).with_context(named)?;
         Ok(Some(journal))

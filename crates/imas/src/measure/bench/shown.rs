@@ -9,8 +9,8 @@ use imas_core::bench::{Outlook, Warning};
 use imas_core::candidate::SYSTEM;
 use imas_engine::inline_candidate::has_settings;
 use imas_linux::host::Host;
+use imas_linux::interpreter_target::name_of_detail;
 use imas_linux::program::Command;
-use imas_linux::started_name::name_of_detail;
 use imas_report::bench::{BenchLayout, BenchReport, RoundsEnd, check_text, coloured};
 
 use super::overview;

@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Running processes give free pages back by themselves, where root has turned it on (`[trim]`). The rule is
+//! [`imas_core::trimming`]; what takes time is done in a thread, by a reader of its own.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::time::{Duration, Instant};
+
+use imas_core::trimming::{TrimEnd, TrimHistory, TrimRule, TrimTurn, Trimmable};
+use imas_core::{Conditions, printable};
+use imas_engine::amounts::{duration, size};
+use imas_engine::daemon_status::{DaemonCounters, LeftAloneProcess};
+use imas_linux::foreign_process::{self, ForeignReader, owner_of_uid};
+use imas_linux::process;
+use imas_linux::process_trim::{self, TurnTaken};
+use serde::Deserialize;
+
+use crate::shortage::{ShortageSettings, in_a_thread, is_of_tree, is_short};
+
+/// Time between two looks whether a round has ended, and longest time between two rounds.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(250);
+const LONGEST_BETWEEN: Duration = Duration::from_secs(120);
+/// Most processes that the status names.
+const MOST_NAMED: usize = 32;
+
+/// Trims by themselves.
+#[derive(Debug)]
+pub(crate) struct Trims {
+    settings: TrimSettings,
+    shortage: ShortageSettings,
+    /// Run folder of a user's own tree of processes; None where everybody is served.
+    tree: Option<PathBuf>,
+    history: TrimHistory,
+    /// The rule's clock begins here.
+    begun: Instant,
+    next_round: Instant,
+    /// Whether processes may be trimmed now, and not only looked at.
+    may_trim: bool,
+    running: Option<Step>,
+}
+
+/// Events that a round waits for.
+#[derive(Debug)]
+enum Step {
+    /// How all processes are. This thread knows who answers for them.
+    List(Receiver<Vec<Listed>>),
+    Turns(Receiver<Vec<TurnTaken>>),
+}
+
+impl Trims {
+    pub(crate) fn new(settings: TrimSettings, shortage: ShortageSettings, tree: Option<PathBuf>) -> Self {
+        let now = Instant::now();
+        Self {
+            settings,
+            shortage,
+            tree,
+            history: TrimHistory::default(),
+            begun: now,
+            next_round: now,
+            may_trim: false,
+            running: None,
+        }
+    }
+
+    /// Takes new settings. What is known of processes stays.
+    pub(crate) fn set(&mut self, settings: TrimSettings, shortage: ShortageSettings) {
+        (self.settings, self.shortage) = (settings, shortage);
+        self.next_round = Instant::now();
+    }
+
+    /// Begins a round where one is due.
+    pub(crate) fn look(&mut self, conditions: &Conditions, now: Instant) {
+        let Ok(rule) = self.settings.rule() else { return };
+        if !self.settings.is_on() || self.running.is_some() || now < self.next_round {
+            return;
+        }
+        self.may_trim = self.settings.when.is_none() || is_short(&self.shortage, conditions);
+        if self.may_trim || self.history.awaits_look(&rule, now - self.begun) {
+            self.next_round = now + rule.every.min(LONGEST_BETWEEN);
+            let settings = self.settings.clone();
+            self.running = in_a_thread(move || processes(&settings)).map(Step::List);
+        }
+    }
+
+    /// Takes in what a round has found, and goes on with it.
+    pub(crate) fn turn(&mut self, now: Instant) {
+        match self.running.take() {
+            None => {}
+            Some(Step::List(list)) => match list.try_recv() {
+                Ok(listed) => self.go_on(&listed, now),
+                Err(TryRecvError::Empty) => self.running = Some(Step::List(list)),
+                Err(TryRecvError::Disconnected) => {}
+            },
+            Some(Step::Turns(turns)) => match turns.try_recv() {
+                Ok(taken) => self.ended(&taken, now),
+                Err(TryRecvError::Empty) => self.running = Some(Step::Turns(turns)),
+                Err(TryRecvError::Disconnected) => {}
+            },
+        }
+    }
+
+    /// Time to take a turn if nothing happens.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.running.as_ref().map(|_| Instant::now() + BETWEEN_LOOKS)
+    }
+
+    fn go_on(&mut self, listed: &[Listed], now: Instant) {
+        let Ok(rule) = self.settings.rule() else { return };
+        let all: Vec<_> = listed.iter().map(|one| one.trimmable(owner_of_uid(one.uid))).collect();
+        self.history.look(&rule, &all, now - self.begun);
+        let due = self.history.due(&rule, &all, now - self.begun);
+        if self.may_trim && !due.is_empty() {
+            let tree = self.tree.clone();
+            self.running = in_a_thread(move || take_turns(&rule, &due, tree.as_deref())).map(Step::Turns);
+        }
+    }
+
+    fn ended(&mut self, taken: &[TurnTaken], now: Instant) {
+        let Ok(rule) = self.settings.rule() else { return };
+        for turn in taken {
+            self.history.ended(&rule, turn.identity, turn.end, turn.took, now - self.begun);
+            if let Some(words) = &turn.words {
+                tracing::info!("trim: {} {words}", name_of(turn.identity.pid));
+            }
+        }
+    }
+
+    pub(crate) fn counts(&self) -> DaemonCounters {
+        let sums = self.history.sums();
+        DaemonCounters {
+            trims_outside: sums.trims,
+            trims_returned_mib: sums.returned >> 20,
+            trims_came_back_mib: sums.came_back >> 20,
+            trims_spent_ms: u64::try_from(sums.spent.as_millis()).unwrap_or(u64::MAX),
+            ..DaemonCounters::default()
+        }
+    }
+
+    /// Processes that took their pages back and are left alone.
+    pub(crate) fn left_alone(&self) -> Vec<LeftAloneProcess> {
+        let pauses = self.history.pauses(self.begun.elapsed()).into_iter().take(MOST_NAMED);
+        let process = |pause: imas_core::trimming::TrimPause| LeftAloneProcess {
+            pid: pause.identity.pid,
+            returned_mib: pause.returned >> 20,
+            came_back_mib: pause.came_back >> 20,
+            pause_s: pause.pause.as_secs(),
+        };
+        pauses.map(process).collect()
+    }
+}
+
+/// The turns of one round take so long at most. Who was not reached has the first turns of the next one.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// A process, before it is known who answers for it.
+#[derive(Debug, Clone, Copy)]
+struct Listed {
+    process: Trimmable,
+    uid: u32,
+}
+
+impl Listed {
+    fn trimmable(&self, owner: u64) -> Trimmable {
+        Trimmable { owner, ..self.process }
+    }
+}
+
+/// All processes that the settings mean, but this one.
+fn processes(settings: &TrimSettings) -> Vec<Listed> {
+    let others = process::pids().unwrap_or_default().into_iter().filter(|pid| *pid != std::process::id());
+    let meant = others.filter(|pid| {
+        settings.means(|| std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default())
+    });
+    meant.filter_map(listed).collect()
+}
+
+fn listed(pid: u32) -> Option<Listed> {
+    let process = process_trim::trimmable(pid, 0)?;
+    Some(Listed { process, uid: foreign_process::real_uid(pid)? })
+}
+
+/// Takes the turns in this order. `tree`: only processes that read the index below this folder.
+fn take_turns(rule: &TrimRule, turns: &[TrimTurn], tree: Option<&Path>) -> Vec<TurnTaken> {
+    let (mut reader, until) = (ForeignReader::default(), Instant::now() + LONGEST);
+    let in_time = turns.iter().take_while(|_| Instant::now() < until);
+    in_time.map(|turn| taken(&mut reader, rule, turn, tree)).collect()
+}
+
+fn taken(reader: &mut ForeignReader, rule: &TrimRule, turn: &TrimTurn, tree: Option<&Path>) -> TurnTaken {
+    let TrimTurn { identity, owner, .. } = *turn;
+    match tree.is_none_or(|tree| is_of_tree(reader, (identity.pid, owner), tree)) {
+        true => process_trim::take_turns(reader, rule, turn),
+        false => TurnTaken {
+            identity,
+            end: TrimEnd::LeftAlone,
+            took: (Duration::ZERO, Duration::ZERO),
+            words: None,
+        },
+    }
+}
+
+/// Name of a process for the log.
+fn name_of(pid: u32) -> String {
+    let comm = process::stat(pid).map_or_else(String::new, |stat| stat.comm);
+    format!("process {pid} ({})", printable::name(&comm))
+}
+
+/// Time between two trims of a process where the section names none.
+const USUAL: &str = "10m";
+/// More often than once in this time would take pages away that are about to be used.
+const SHORTEST: Duration = Duration::from_secs(60);
+
+/// When running processes are trimmed by themselves, and which.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(default)]
+pub(super) struct TrimSettings {
+    /// `pressure`: while memory is short; without it, always.
+    pub(super) when: Option<TrimWhen>,
+    /// Shortest time between two trims of a process.
+    pub(super) every: Option<String>,
+    /// Fewest free bytes for which a thread is disturbed.
+    pub(super) at_least: String,
+    /// All processes, or those of the listed services.
+    pub(super) of: TrimOf,
+    /// Services of the system.
+    pub(super) units: BTreeSet<String>,
+    /// Keys that the section does not have.
+    #[serde(flatten)]
+    pub(super) unknown: toml::Table,
+}
+
+/// Condition of a trim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum TrimWhen {
+    Pressure,
+}
+
+/// Processes that are meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum TrimOf {
+    #[default]
+    All,
+    Listed,
+}
+
+impl Default for TrimSettings {
+    fn default() -> Self {
+        Self {
+            when: None,
+            every: None,
+            at_least: "32M".to_owned(),
+            of: TrimOf::All,
+            units: BTreeSet::new(),
+            unknown: toml::Table::new(),
+        }
+    }
+}
+
+impl TrimSettings {
+    /// Checks the section. The error is what is wrong with it, with the name of the key.
+    pub(super) fn check(&self) -> Result<(), String> {
+        if let Some(key) = self.unknown.keys().next() {
+            return Err(format!("[trim] unknown key `{key}`"));
+        }
+        self.rule()?;
+        match (self.of, self.units.is_empty()) {
+            (TrimOf::Listed, true) => {
+                Err("[trim] of = \"listed\": units = [\"NAME.service\", ...] lists them".to_owned())
+            }
+            (TrimOf::All, false) => {
+                Err("[trim] units: of = \"listed\" goes with it, or all are trimmed".to_owned())
+            }
+            _ => match self.units.iter().find(|unit| !unit.ends_with(".service")) {
+                Some(unit) => Err(format!("[trim] units: {unit} is no service: its name ends with .service")),
+                None => Ok(()),
+            },
+        }
+    }
+
+    /// Whether anything is trimmed.
+    fn is_on(&self) -> bool {
+        self.when.is_some() || self.every.is_some()
+    }
+
+    /// The rule of these settings.
+    fn rule(&self) -> Result<TrimRule, String> {
+        let every = duration(self.every.as_deref().unwrap_or(USUAL));
+        let every = every.map_err(|why| format!("[trim] every: {why}"))?;
+        if every < SHORTEST {
+            return Err("[trim] every: less than a minute: what is free now is often wanted again".to_owned());
+        }
+        let at_least = size(&self.at_least).map_err(|why| format!("[trim] at_least: {why}"))?;
+        Ok(TrimRule { every, at_least })
+    }
+
+    /// Whether the process with this text in its `/proc/PID/cgroup` is meant.
+    fn means(&self, cgroup: impl FnOnce() -> String) -> bool {
+        match self.of {
+            TrimOf::All => true,
+            TrimOf::Listed => {
+                imas_linux::index::unit_of_cgroup(&cgroup()).is_some_and(|unit| self.units.contains(unit))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trims(settings: TrimSettings) -> Trims {
+        Trims::new(settings, ShortageSettings { asks: false, at: 1.0 }, None)
+    }
+
+    fn begins(mut trims: Trims, conditions: &Conditions) -> bool {
+        trims.look(conditions, Instant::now());
+        trims.running.is_some()
+    }
+
+    #[test]
+    fn a_round_begins_where_it_is_asked_for_and_its_time_has_come() {
+        let enough = Conditions {
+            mem_available_bytes: 8 << 30,
+            mem_total_bytes: Some(16 << 30),
+            ..Conditions::default()
+        };
+        let short = Conditions { memory_some_pct: Some(50.0), ..enough };
+        let each = TrimSettings { every: Some("10m".into()), ..TrimSettings::default() };
+        let pressure = TrimSettings { when: Some(TrimWhen::Pressure), ..TrimSettings::default() };
+        assert!(!begins(trims(TrimSettings::default()), &short));
+        assert!(begins(trims(each.clone()), &enough));
+        assert!(!begins(trims(pressure.clone()), &enough));
+        assert!(begins(trims(pressure), &short));
+        let mut waits = trims(each);
+        waits.next_round = Instant::now() + LONGEST_BETWEEN;
+        assert!(!begins(waits, &enough));
+    }
+
+    fn read(text: &str) -> Result<TrimSettings, String> {
+        let settings: TrimSettings = toml::from_str(text).map_err(|error| error.to_string())?;
+        settings.check().map(|()| settings)
+    }
+
+    #[test]
+    fn nothing_is_trimmed_unless_it_is_asked_for() {
+        assert!(!read("").unwrap().is_on() && !read("at_least = '64M'").unwrap().is_on());
+        for text in ["when = 'pressure'", "every = '10m'"] {
+            assert!(read(text).unwrap().is_on());
+        }
+        let rule = read("every = '2m'\nat_least = '64M'").unwrap().rule().unwrap();
+        assert_eq!(rule, TrimRule { every: Duration::from_secs(120), at_least: 64 << 20 });
+    }
+
+    #[test]
+    fn a_mistake_is_named() {
+        for (text, part) in [
+            ("every = '10'", "less than a minute"),
+            ("every = 'soon'", "[trim] every: "),
+            ("at_least = '0'", "[trim] at_least: "),
+            ("ever = '10m'", "[trim] unknown key `ever`"),
+            ("when = 'always'", "pressure"),
+            ("of = 'listed'", "units = ["),
+            ("units = ['a.service']", "of = \"listed\""),
+            ("of = 'listed'\nunits = ['nginx']", "nginx is no service"),
+        ] {
+            let why = read(text).unwrap_err();
+            assert!(why.contains(part), "{text}: {why}");
+        }
+    }
+
+    #[test]
+    fn services_of_the_system_are_known_by_their_group_and_no_user_has_one() {
+        let settings = read("of = 'listed'\nunits = ['db.service']").unwrap();
+        let means = |group: &str| settings.means(|| format!("0::{group}\n"));
+        assert!(means("/system.slice/db.service") && means("/system.slice/db.service/worker"));
+        assert!(!means("/system.slice/web.service") && !means("/"));
+        assert!(!means("/user.slice/user-1000.slice/user@1000.service/app.slice/db.service"));
+        assert!(read("").unwrap().means(String::new));
+    }
+}
