@@ -8,8 +8,8 @@
 #ifndef IMAS_HOOK_DISPOSITION_H
 #define IMAS_HOOK_DISPOSITION_H
 
-/* Looks up the next definitions of these functions. Otherwise the first call would, perhaps in a child of a
- * process with threads, where a lock of ld.so may stay taken for ever. */
+/* Looks up the next definitions of these functions, before anybody calls them. The first call could come in a child
+ * of a process with threads, where a lock of ld.so may stay taken for ever. */
 void disposition_prepare(void);
 
 #endif

@@ -176,8 +176,8 @@ impl Folders {
         self.open.keys().flat_map(|uid| self.names(*uid)).collect()
     }
 
-    /// Time since the page was last changed; `None` when it is gone. The time of the last write is its owner's to
-    /// set, to one that never comes too.
+    /// Time since the page was last changed; `None` when it is gone. The kernel sets the time that is read. The time
+    /// of the last write would be the owner's to set, also to a time that never comes.
     pub(crate) fn age(&self, page: &PageName) -> Option<Duration> {
         let about = statat(self.open.get(&page.uid)?, &page.name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
         let changed_s = u64::try_from(about.st_ctime).unwrap_or(0);

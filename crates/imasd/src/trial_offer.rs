@@ -83,8 +83,8 @@ impl TrialOffer {
         self.running.iter().find(|(offer, _)| offer.token == token).map(|(_, page)| page)
     }
 
-    /// The offer of that name, taken or not, one that was withdrawn within the last minute too: what a trial
-    /// measures holds whatever was decided meanwhile.
+    /// The offer of that name, whether it was taken or not. Offers that were withdrawn within the last minute are
+    /// found too: what their trials measure is true, whatever was decided meanwhile.
     pub(crate) fn named(&self, token: &str) -> Option<&Offer> {
         let withdrawn = self.withdrawn.iter().filter(|(_, at)| at.elapsed() < STILL_VALID);
         let taken = self.running.iter().map(|(offer, _)| offer);

@@ -15,8 +15,8 @@ use super::{Board, HostTurn, Judgement, Point, Proof, Role, Settings, Status, Un
 /// Once `system` has this number of trials, a candidate without any is taken to have joined later.
 const FIRST_ROUNDS: u32 = 2;
 
-/// Longest time between a candidate's trial and the `system` that it is compared with, in a fleet, seconds:
-/// that of the candidate's own turn, and none that began so much earlier.
+/// Longest time in seconds, in a fleet, between a candidate's trial and the trial of `system` that it is compared
+/// with. So `system` ran in the candidate's own turn, and not in an earlier one.
 const PAIR_S: f64 = 3600.0;
 
 /// Ratio up to which the number of allocation calls may differ between trials of the same work.

@@ -203,8 +203,8 @@ impl Learner {
         has_room
     }
 
-    /// Forgets the owner's program that was idle the longest, one with a quarantine last: it would crash once more.
-    /// Whether there was one to forget.
+    /// Forgets the owner's program that was idle the longest. A program with a quarantine is forgotten last, because
+    /// it would crash once more. Returns whether there was one to forget.
     fn evict_idle(&mut self, owner: Owner, in_use: InUse<'_>) -> bool {
         let users = &self.parts.users;
         let theirs = self.programs.all().filter(|known| users.owner_of_domain(known.program.domain) == owner);

@@ -64,8 +64,8 @@ pub(crate) struct Before {
 pub(crate) struct After {
     /// Whether the unit was restarted under the candidate.
     pub(crate) is_restarted: bool,
-    /// The life of the unit before that restart, and the time when it had it: failures are counted from then
-    /// on, without those of this life.
+    /// The life of the unit before that restart, and the time of the look that saw it. Failures are counted from
+    /// that time on, but not the failures of this life.
     pub(crate) replaced_life: String,
     pub(crate) since_unix_s: f64,
     /// The present life of the unit.
