@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Bytes of a trial page to a [`Sample`](imas_core::Sample). The page was written by the program under trial,
+//! Bytes of a trial page to a [`Sample`]. The page was written by the program under trial,
 //! so every byte is hostile.
 //!
 //! ```text

@@ -27,7 +27,7 @@ use crate::folders::PageName;
 use crate::process_info::{Identity, is_running};
 use watched_life::{Closed, CounterAnswer, CounterReader, WatchedLife};
 
-/// Number of processes that are looked at, of all owners together ([`self`]).
+/// Number of processes that are looked at, of all owners together.
 const MOST: usize = 256;
 /// Number of looks in one turn of the loop.
 const MOST_LOOKS: usize = 16;
