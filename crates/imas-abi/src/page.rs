@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The trial page, field by field as in the header. What each field means and who writes it is there
 //! once; the words here are the short form.
+//!
+//! The word by which a running process is asked to give pages back, field by field as in `abi/imas_trim.h`, where each
+//! is explained.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 

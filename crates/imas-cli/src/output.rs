@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! All standard output goes through this module. Users choose the names of programs, so control characters
 //! for terminals are removed.
+//!
+//! What is made from the definition of a command line: man pages and completions.
 
 use std::io::Write;
 use std::path::Path;

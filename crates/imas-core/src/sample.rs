@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The raw figures of one trial: stored for ever, never changed. Whatever can be computed from them is a
 //! method here or a [`crate::profile`], never a field.
+//!
+//! The activity of a process, as observed from outside: whether it used CPU time, and whether it waited for a lock.
 
 use serde::{Deserialize, Serialize};
 

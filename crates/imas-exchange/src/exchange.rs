@@ -9,6 +9,8 @@
 //! agent.json                         what the agent does: connected since, acknowledged, folded, conflicts, errors
 //! ```
 //! Files are written under another name and renamed.
+//!
+//! `agent.json`: what the agent of this host has done since it started, for metrics and for `imas fleet status`.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read as _, Write as _};

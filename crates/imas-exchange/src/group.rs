@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Groups of hosts: the figures of one host can move one group only.
+//!
+//! About how many hosts have reported, in 128 bytes: P. Flajolet, E. Fusy, O. Gandouet and F. Meunier, "HyperLogLog:
+//! the analysis of a near-optimal cardinality estimation algorithm", AofA 2007. Off by 9 % on average.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;

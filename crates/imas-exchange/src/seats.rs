@@ -5,6 +5,8 @@
 //! each group has one. So a group keeps the figures of one host, which its hash chooses (`Place`): of all
 //! hosts together this is a sample into which no host can put itself on purpose. Figures are whole numbers,
 //! so that every merger computes the same ones.
+//!
+//! The strongest figures that a fleet has had for a candidate, as they are stored: whole numbers, as all figures are.
 
 use std::collections::BTreeMap;
 

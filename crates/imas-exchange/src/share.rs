@@ -6,6 +6,11 @@
 //! name-based mappings to increase hit rates", IEEE/ACM Transactions on Networking 6, 1998 (rendezvous
 //! hashing, here with the weights of C. Schindelhauer and G. Schomaker, "Weighted distributed hash tables",
 //! SPAA 2005).
+//!
+//! What a fleet still lacks of a program's candidates.
+//!
+//! A candidate is lacking until enough groups of hosts have tried it; less where it is clear before: it is proven, or
+//! what could still be gained by it is below the price of a trial.
 
 use imas_core::adaptive::Settings;
 use imas_core::adaptive::board::Belief;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Figures of a container's control group, by the files of the kernel.
+//!
+//! Names of a node's containers, by kubelet's links to their logs: `POD_NAMESPACE_CONTAINER-ID.log`, which lead to
+//! `RESTARTS.log`. No right on the apiserver is needed.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::DirEntry;

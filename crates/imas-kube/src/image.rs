@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `imas kube image`: an image with the libraries of the candidates, one layer for each, and a copier for
 //! nodes that cannot mount images.
+//!
+//! An image in the layout of the Open Container Initiative. The same files always give the same bytes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A look at the containers of this node, and what of them was not looked at.
+//!
+//! One container of this node: what its memory is and what of it is free. Nothing is changed and no process is stopped.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `imas kube node`: the containers of this node, its workloads with what they could gain without a trial, and both as
 //! metrics.
+//!
+//! Metrics by HTTP. Nothing of a request counts but its path, and who asks often gets the same answer again.
+//!
+//! `imas kube node --trim`: processes in pods of some namespaces give free pages back by themselves, by the rule of
+//! `imas_core::trimming`. A namespace is known by kubelet's links, and a process by the group that its runtime made.
 
 use std::io::{ErrorKind, Read as _, Result as IoResult, Write as _};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};

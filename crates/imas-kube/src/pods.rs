@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The pods of a workload, as the apiserver and metrics-server know them.
+//!
+//! Types of the cluster's nodes: pods are compared with pods on nodes of the same type.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `imas kube settle`: looks at a workload's pods for a while, takes back what fails, and says what is proven.
+//!
+//! A look into a pod by `kubectl exec`: whether its candidate serves in the process that holds the most memory.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;

@@ -3,6 +3,8 @@
 //! under it.
 //!
 //! For libraries that we did not build: what a user added, what the distribution brought.
+//!
+//! What it means for a program when a fact of the conformance kit does not hold.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Files whose paths other users' processes have named: what they run, what they have mapped, what a store knows of them.
 //! Such a path may lead to a file system that never answers. So a helper looks at it ([`crate::foreign_process`]).
+//!
+//! The `main` of a helper: what it answers beside the files of processes. It is here that the names of others are
+//! looked up.
 
 use std::fs::Metadata;
 use std::io::{Error, ErrorKind, Result};

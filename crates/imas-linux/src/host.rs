@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What machine this is, for the record beside every result; its boot, its clock, its pressure at this moment, and the
 //! package of the distribution that a file belongs to.
+//!
+//! The boot id, as programs see it.
+//!
+//! Programs compare the index's boot id with the one in their own /proc. A sandboxed daemon may see another one:
+//! containers get a boot id of their own by a mount over the kernel's file, and systemd's `ProtectKernelTunables` hides
+//! that mount from a unit. So root, which is in no sandbox, writes the id below the run folder, at each boot and when
+//! the machine is enabled.
 
 use std::io;
 use std::path::Path;

@@ -5,6 +5,9 @@
 //! likes. So another thread makes the call. A thread that takes too long is given up: it ends with its call. Until
 //! then no file of the same owner is touched, and all others are. Slow calls are bounded for their owner
 //! (`owner_time`): a file may be large as well.
+//!
+//! The time that slow reads of each owner's processes or files have taken. An owner with slow reads gets a small share
+//! of the reader's time: all others get the rest.
 
 use std::collections::BTreeMap;
 use std::io::{Error, ErrorKind, Result};

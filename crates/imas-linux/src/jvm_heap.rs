@@ -4,6 +4,11 @@
 //!
 //! - `counters`: the format of the file
 //! - `file`: where it is, and whose
+//!
+//! HotSpot's file of counters: a head of 32 bytes, then entries, each with a name, a type and a value. Numbers are of
+//! the byte order of the machine.
+//!
+//! The file of counters that a JVM has mapped, read in the file system that the process sees.
 
 use std::fs::File;
 use std::io::{self, Error, ErrorKind, Read as _};

@@ -4,6 +4,9 @@
 //! A library is known by the name of its file ([`crate::mapping_text`]) where that tells something, else by the name
 //! that it gives itself (its soname, in the memory of the process). A file that was replaced or removed since is still
 //! what the process goes on with. All looks at processes ask here.
+//!
+//! Libraries of a process whose files were replaced or removed: their memory has what they are. Every byte of it is
+//! untrusted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{ErrorKind, Result};

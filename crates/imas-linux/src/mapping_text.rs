@@ -3,6 +3,9 @@
 //!
 //! A process may have a million mappings where the machine allows it. So mappings are read one after the other, and a sum
 //! holds two of them at a time.
+//!
+//! Libraries by the names of their files. The kernel writes ` (deleted)` after the name of a file that was replaced or
+//! removed since it was mapped.
 
 use std::borrow::Cow;
 use std::ffi::OsString;

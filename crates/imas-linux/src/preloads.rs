@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Libraries that are preloaded: a user's own, the path by which children inherit one, and the loaders that resolve it.
+//!
+//! Libraries that a user preloads himself. One that defines a function of malloc's family is there for a reason: it
+//! looks for mistakes (Electric Fence), it counts (libmemusage), or it is the allocator of his choice. A candidate
+//! before it would switch it off.
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Free pages of a process that somebody else may own are given back: by the process, which is asked
 //! ([`crate::trim_word`]), or from outside ([`imas_trim`]).
+//!
+//! What the heaps of another process hold, read beside this one.
+//!
+//! Processes are looked at and trimmed as the rule says (`imas_core::trimming`).
 
 use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};

@@ -3,6 +3,15 @@
 //! (proc_pid_smaps(5)).
 //!
 //! The kernel walks the process's page tables to answer. The process itself is neither stopped nor signalled.
+//!
+//! Arenas of glibc's malloc in a running process, as its mappings show them from outside.
+//!
+//! Every arena but the first lives in heaps of 64 MiB at most, each at an address that is a multiple of 64 MiB: a
+//! writable part at the bottom, and the rest reserved without any rights. The first arena lives in `[heap]`.
+//!
+//! Memory of one counted process as its hook sees it, looked at from outside.
+//!
+//! Resident memory under the names that a program gives its mappings (`PR_SET_VMA_ANON_NAME`): runtimes name theirs.
 
 use std::collections::BTreeMap;
 use std::io::{Error, ErrorKind, Result};

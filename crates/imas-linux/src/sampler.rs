@@ -4,6 +4,13 @@
 //! The figure is what the tree really pays for: `Pss_Anon - LazyFree + SwapPss` of each process, summed over
 //! the tree (pages shared by fork count once; pages given back lazily do not count; address space never
 //! does).
+//!
+//! Hardware counters of a process tree, where the kernel gives them.
+//!
+//! The counters are opened on the calling thread, inherited by what it spawns and switched on by exec, so that the
+//! launcher's own work is never in them. A kernel or machine that refuses simply yields `None`.
+//!
+//! A thread that looks at something again and again until it is stopped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

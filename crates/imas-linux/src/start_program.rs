@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A program in place of this process or as its child, with its arguments and its environment as arrays:
 //! std::process sorts the environment and loses entries.
+//!
+//! The program that this command runs: a signal that is sent to this command is meant for it.
+//!
+//! A command that is run for what it prints, with a limit of time and bytes.
 
 use std::convert::Infallible;
 use std::ffi::{CString, OsString};

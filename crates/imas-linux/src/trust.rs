@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Whether a file may be loaded into other people's processes, and whether this user may go by it.
+//!
+//! Libraries that only root, or the owner of a private tree, can change.
 
 use std::ffi::OsString;
 use std::fs::Metadata;

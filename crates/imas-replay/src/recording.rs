@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A recording: the folder of its raw files, the settings of the recorder, and the trace that is made of them.
+//!
+//! The process of a trace whose replay stands for the whole program.
 
 use std::fs::File;
 use std::io::{BufWriter, Read as _};

@@ -4,6 +4,8 @@
 //!
 //! A cell with few programs borrows from the candidate's programs of all classes, and these from all
 //! candidates: each level counts as `BORROWED` programs in the level below.
+//!
+//! Predicted figures with their intervals, which follow from how far predictions were off so far.
 
 use imas_core::stats::{Interval, Moments, mad, median, t_quantile};
 use serde::{Deserialize, Serialize};

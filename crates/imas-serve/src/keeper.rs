@@ -3,6 +3,10 @@
 //!
 //! The store is opened for reading alone. Only programs whose revision has changed are computed anew, and all
 //! of them every few minutes, because trials grow old and the machine's load changes what is decided.
+//!
+//! The running processes, looked at when somebody asks for them, and not more often than every two seconds.
+//!
+//! The state that pages and metrics show: of the store, its programs, imasd and the machine at one moment.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};

@@ -3,6 +3,8 @@
 //!
 //! The number of time series is bounded: the programs that gain most have their own, all others together are
 //! the program `other`.
+//!
+//! Metrics of the fleet: what waits on this host, and what the agent has done since it started.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

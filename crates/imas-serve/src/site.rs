@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The addresses, and what each answers.
+//!
+//! Server-sent events: that what is known has changed. What it is, a page asks for itself.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Stored decisions: time, candidate and reason.
+//!
+//! The operator's overrides: pins, exclusions, quarantines ended by hand.
+//!
+//! Whether anything stored about a program has changed, for programs that look again and again.
 
 use std::collections::BTreeMap;
 

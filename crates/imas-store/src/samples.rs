@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Programs and their trials.
+//!
+//! Trust domains: which samples a decision may use.
+//!
+//! Samples of root and of system accounts count for every user. Samples of a user count for that user alone.
 
 use std::collections::BTreeMap;
 

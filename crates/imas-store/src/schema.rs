@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The tables. No released version has others yet, so nothing is migrated.
+//!
+//! A copy in memory, for commands that only read. What they add to it does not reach the file.
 
 use std::path::Path;
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The state of the page: what was seen, what is selected, what is being typed. It knows no terminal.
+//!
+//! What a key has `imas` do: the program that lies beside this one, in the background.
 
 use std::collections::HashMap;
 use std::ffi::OsString;

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The loop: look, draw, wait for keys.
+//!
+//! `imas top --once`: the table on standard output, or the whole snapshot as JSON.
+//!
+//! The terminal: taken over, given back whatever happens, and watched for its end.
 
 use std::io::{IsTerminal, Stdin, stdin, stdout};
 use std::os::fd::AsFd;

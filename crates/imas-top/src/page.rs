@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The page: head, table, pane and last line, or a text over all.
+//!
+//! Below the table: the selected process, its memory over time, and the last decisions about its program.
 
 use imas_cli::format::when;
 use imas_core::printable::{self, counted};

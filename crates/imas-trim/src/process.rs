@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the kernel says of a process and its threads in /proc, before a thread is touched.
+//!
+//! The memory of a process while one of its threads stands still.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader};

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From a command to the module that does it.
+//!
+//! Verbs that are programs of their own beside `imas`: what they need (a terminal, a web server) would make every start
+//! of `imas` slower.
 
 use std::convert::Infallible;
 use std::ffi::OsString;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Programs of the store: finished trials into it, and the program that the user means out of it.
+//!
+//! Finished trial pages into the store. Every start harvests; nothing has to run in between. Commands that only read
+//! see the finished pages beside what the store holds, and leave them where they are.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

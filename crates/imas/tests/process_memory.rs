@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Running processes by their memory: `imas explain --pid` by its use, `imas advise` where glibc holds free pages,
 //! workers that are forked without exec, and what the kernel kills at a memory limit.
+//!
+//! `imas advise` without any trial: running processes whose glibc holds free pages, and one whose arenas are many and
+//! full.
+//!
+//! A program that the kernel kills at the memory limit of its control group is noted as such; whether it counts against
+//! its candidate is for Fisher's test (docs/decisions/0019).
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::Child;

@@ -3,6 +3,8 @@
 //!
 //! The settings that decisions depend on are those of `imas` ([`imas_engine::config`]); the others are the
 //! daemon's own.
+//!
+//! The installation: the table of candidates that root approved, and their catalogue entries.
 
 use std::path::Path;
 use std::time::SystemTime;

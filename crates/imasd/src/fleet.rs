@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What this host is to its fleet, and what it publishes (docs/decisions/0032). [`crate::mailbox`] has the
 //! files.
+//!
+//! The name of this host in a fleet: random, made once, kept beside the store.
+//!
+//! From what a host's trials show to the messages that it publishes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{ErrorKind, Write as _};

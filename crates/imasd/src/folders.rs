@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The users' folders of pages, `state/u/UID`: made by us, owned by the user, closed to all others.
 //! Everything in them is the user's to write, so nothing is opened there by path and nothing is followed.
+//!
+//! Users whose programs this daemon serves: everybody on the machine, or one user's own tree of processes.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};

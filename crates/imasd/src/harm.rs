@@ -9,6 +9,8 @@
 //! A person can make own programs crash at will, under every uid that the person has for containers, and must
 //! not be able to switch anything off for others with it: all that happens to one person's programs counts as
 //! one, and never beside the system's own.
+//!
+//! The emergency: after five failing starts within a minute every program starts untouched, until root ends it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the kernel reports by netlink: the events of processes (proc connector), and its records of threads that have
 //! ended (taskstats).
+//!
+//! The kernel's process events (proc connector): which processes have called exec, which have ended and how. Needs
+//! CAP_NET_ADMIN and the first network and pid namespaces; where it is refused, `census` looks into /proc every few
+//! seconds instead.
 
 use std::io::{Cursor, Error, ErrorKind, Result};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -2,6 +2,9 @@
 //! Output of log lines: the journal with their fields when systemd runs us, else standard error. The journal
 //! keeps each field apart and shows what is not printable as a number of bytes; on standard error one event
 //! is one line of printable characters.
+//!
+//! When to log that something fails, and that it works again. What is tried again every few seconds may fail and work
+//! by turns, and two lines are enough for that.
 
 use std::io::{self, Write};
 use std::time::{Duration, Instant};

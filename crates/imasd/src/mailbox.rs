@@ -8,6 +8,10 @@
 //! learner --subjects---------> Mailbox --wanted.json--> agent
 //! learner <--statistics------- Mailbox <--inbox/---- agent
 //! ```
+//!
+//! The agent's record of itself, `agent.json`. It is shown to people, so it is read as hostile bytes.
+//!
+//! Notices files that the agent delivers or removes, and costs nothing while it does neither.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;

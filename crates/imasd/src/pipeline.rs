@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From a page to a decision: page events of the tracker go to the learner, learner events to the publisher.
+//!
+//! The machine's load and memory, and when they have changed enough to decide anew.
 
 use std::collections::HashMap;
 use std::path::PathBuf;

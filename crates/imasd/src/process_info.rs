@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Facts about a process from the kernel, never from its page.
+//!
+//! The look at a process, made by a helper (`imas_linux::foreign_process`): the working directory and the files that a
+//! process names may lie on a file system that never answers.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{Error, ErrorKind, Result};

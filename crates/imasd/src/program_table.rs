@@ -1,5 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The programs that are known: what each is on disk, what was decided, which trial is on offer.
+//!
+//! Programs that are ineligible, and why: kept, so that each is looked at once.
+//!
+//! How many instances of a program live side by side: workers of a service that are started one by one, instances of a
+//! template unit.
+//!
+//! Such a program may have several trials at the same time, each under another candidate. They are then compared under
+//! the same load, and one restart of all instances gives an answer. Programs that end soon have one trial at a time:
+//! their next start is soon.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;

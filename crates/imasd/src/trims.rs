@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Running processes give free pages back by themselves, where root has turned it on (`[trim]`). The rule is
 //! [`imas_core::trimming`]; what takes time is done in a thread, by a reader of its own.
+//!
+//! One round: how all processes are, and the turns of those that the rule has chosen. Each is done in a thread.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

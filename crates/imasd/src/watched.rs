@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The processes of pages, as they were seen.
+//!
+//! Two clocks side by side: the kernel stamps its process events by `CLOCK_MONOTONIC`, pages go by
+//! `CLOCK_MONOTONIC_RAW`.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Trials of a program into which nothing is loaded: `imas run` makes them, imasd has the kernel's accounts.
+//!
+//! Settings of language runtimes, from the learner to the start by the stub.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::{PermissionsExt as _, chown};

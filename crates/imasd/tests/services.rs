@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Two services of one executable are two programs.
+//!
+//! Two names of one file are two programs, from the first look at a process to the start by the stub.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

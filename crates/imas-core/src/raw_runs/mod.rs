@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Raw runs: one line of JSON a run, as `imas bench --export-runs` and the laboratory write them.
+//!
+//! The raw runs of one program as they are compared: the same as the session that made them did.
+//!
+//! Whether a candidate is to blame for another output than that of `system`: not where `system` itself writes now this,
+//! now that.
 
 pub mod data;
 

@@ -4,6 +4,8 @@
 //! A load is fixed work: each of its lines in each cycle is the same for all candidates. So each has the same weight.
 //! A neighbour that slows one line down makes it longer, not heavier. A mean over time changes with it
 //! (docs/decisions/0040).
+//!
+//! Memory over a day: a load with busy, quiet and bursting parts, each of a fixed length.
 
 use std::collections::BTreeMap;
 

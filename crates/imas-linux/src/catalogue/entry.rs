@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A catalogue file as it is written, and what it may contain.
+//!
+//! Libraries of the distribution: where the loader would find them, and which build they are.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

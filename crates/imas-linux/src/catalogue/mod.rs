@@ -5,6 +5,8 @@
 //! Several files are read in order; a later one may add candidates but not redefine them. The first is the
 //! one that was built with this program: its libraries are beside it, so its paths are relative to its
 //! folder; what is added names absolute paths.
+//!
+//! Why a candidate cannot be used here, judged from files alone.
 
 mod entry;
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The small parts of an ELF file: what it is, its loader, its build-id, and where its dynamic symbols are.
+//!
+//! Reads a limited part of a file. The offsets and sizes in the file are not trusted.
 
 use std::cell::Cell;
 use std::io::{self, Read, Seek, SeekFrom};

@@ -3,6 +3,10 @@
 //! jemalloc's manual, and a crash where another malloc serves. `abi/imas_interface.h` lists these functions;
 //! the hook asks the same of what is loaded (`hook/interface.c`), and so finds what a look at the files does
 //! not show.
+//!
+//! Which of libc's functions a program defines itself, and which an allocator calls. Where a function is both, the
+//! allocator reaches the program's definition; if that calls malloc, the allocator is entered a second time and the
+//! program hangs (docs/decisions/0034). The hook asks the same of what is loaded (`hook/wrapped.c`).
 
 use std::collections::BTreeSet;
 use std::io::{Read, Seek};

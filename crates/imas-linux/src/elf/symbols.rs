@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Dynamic symbols, looked through in small pieces: however many a file has or claims to have, the memory for
 //! it stays the same.
+//!
+//! The texts in a file that end with a zero byte, looked through in small pieces.
+//!
+//! Requirements of a library: the version of glibc, and libstdc++.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Read, Seek, SeekFrom};

@@ -11,6 +11,9 @@
 //!
 //! A program has a helper if its `main` begins with [`crate::foreign_file::help_if_asked`]. Others, such as tests, read for
 //! themselves. Where a read may take seconds, a thread reads by a [`ForeignReader`] of its own.
+//!
+//! What a helper answers. All of it may have to wait for a file system, or for the lock of a process's memory: it runs
+//! in the helper, and in programs that have none.
 
 mod question;
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a helper can be asked, and how a question passes through its socket.
+//!
+//! The helper: this very program, started once more. Both sides of its socket.
 
 use std::ffi::OsStr;
 use std::io::{Error, ErrorKind, Read, Result, Write as _};

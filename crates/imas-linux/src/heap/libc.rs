@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The C library of a process: its version, and its variables. Both are read from the process's memory, so that
 //! containers and files that were replaced by an upgrade need no further thought.
+//!
+//! Mappings of a process in which its C library and its heaps lie.
+//!
+//! Layouts of glibc's malloc, by its version. Offsets are for machines of 64 bits.
 
 use std::io;
 

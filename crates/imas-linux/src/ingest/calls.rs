@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Exact and sampled figures of the operations.
+//!
+//! From ticks to nanoseconds, by the two clocks that a page holds at its start and at its latest snapshot.
 
 use imas_abi::{OPS, PageHeader, SLOTS, Sampled, SampledOp, Slot, WEIGHT_ONE};
 use imas_core::sample::{MemoryFigures, OpFigures, Usage};

@@ -20,6 +20,8 @@
 //! a bad clock, may look like that: a mean above the peak becomes the peak; a time in the future becomes now;
 //! a mean call cheaper than the empty pair becomes 0; an exit status keeps its low eight bits; without a
 //! usable pair of clocks no call counts as timed; a path that is not UTF-8 has the bad bytes replaced.
+//!
+//! A page that has been judged: every field has its type and its range.
 
 #![forbid(unsafe_code)]
 

@@ -9,6 +9,11 @@
 //! - `limit`: values that depend on the memory limit
 //!
 //! [`crate::runtime_start`] is about one program's start.
+//!
+//! What shows that a program is of a runtime. A name alone never does.
+//!
+//! Values that depend on the memory limit of the control group: `{memory_limit 90%}` is replaced by that share of it in
+//! bytes, `{memory_limit_mib 75%}` by that in MiB.
 
 mod version;
 

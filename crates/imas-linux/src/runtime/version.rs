@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Ranges of versions, such as `>=17.0.9` or `>=1.19,<2`. Versions of runtimes have one number or several, so
 //! semantic versions do not fit.
+//!
+//! What the Go linker writes into each program: the section `.go.buildinfo`.
+//!
+//! The version of a JDK, from the file `release` in its folder.
 
 use std::cmp::Ordering;
 use std::path::Path;

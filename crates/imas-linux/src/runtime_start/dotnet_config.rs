@@ -2,6 +2,9 @@
 //! Settings that an application of .NET brings with it, in `APP.runtimeconfig.json` beside `APP.dll`. A
 //! variable wins over that file, so a candidate whose variable stands for one of its properties is not offered.
 //! Neither is the collector of workstations to an application that has it by default.
+//!
+//! Code caches that a script of Node.js makes or needs. V8 takes one only under the settings that it was made under: it
+//! is slower where it was made in a trial, and a script that insists on its own fails.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;

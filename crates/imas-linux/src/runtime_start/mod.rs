@@ -7,6 +7,9 @@
 //! - `jvm_flags`: options of the JVM that are set inside it
 //! - `node_script`: code caches of a script of Node.js
 //! - `trial_start`: one start, to see whether the runtime takes the settings
+//!
+//! Options of the JVM as flags that `libimas-settings.so` sets inside it. The program sees none of them, and hands none
+//! to a JVM that it starts (docs/decisions/0056).
 
 mod dotnet_config;
 mod trial_start;

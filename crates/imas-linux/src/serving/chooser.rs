@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Who chose the allocator of a process.
+//!
+//! Libraries that a process was to load, and whether it has them: the one look afterwards whether a candidate serves.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Result;

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which allocator serves a process, and who chose it. The answer is here alone: it is read from the files that the
 //! process has mapped and from the environment it was started with.
+//!
+//! The candidate and the allocator of a process, as far as they are visible.
+//!
+//! The processes of this moment, counted by the allocator that serves them.
 
 pub mod chooser;
 

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The pages of a process tree, summed.
+//!
+//! Bytes from an untrusted source: no panic, and every page that is accepted keeps its promises. The same check as in
+//! `fuzz/`, with random bytes instead of guided ones.
 
 use imas_abi::{Page as Raw, PageHeader, state};
 use imas_core::sample::Ended;

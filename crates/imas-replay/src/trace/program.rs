@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The input of `imas-replayer`: the events as fixed words, and blocks as indices into the shortest possible
 //! table.
+//!
+//! The part of its large blocks that a program writes.
+//!
+//! A trace does not record this. It follows from the resident memory of the recorded run: the share of each size class
+//! is fitted so that the replay under `system` gives the recorded curve.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{Seek, SeekFrom, Write};

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A candidate that is settings of a language runtime, for a unit: what its program takes, and what the unit itself
 //! sets already.
+//!
+//! The candidate for something that lasts: a service, a container. Chosen from what is settled, never from half a
+//! measurement.
 
 use std::ffi::OsString;
 use std::io::Read as _;

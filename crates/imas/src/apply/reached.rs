@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Whether what a unit starts can be given an allocator, as far as its files say; and whether it has it afterwards.
+//!
+//! Services that hold much free memory in glibc's heaps, as `imas apply --auto` finds them without any trial: a trim
+//! would return it now. What a candidate that gives back costs shows under the watch, which takes it back where it is
+//! worse.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `imas unapply`: the drop-ins of `imas apply`, removed. Shown first; removed only with --write.
+//!
+//! What `imas apply` and `imas unapply` did to each service, or would do: shown as a difference, or as one JSON
+//! document.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `imas doctor`: what IMAS needs of this machine, and what to do where it is missing.
+//!
+//! System calls without which something is lost: the kernel may be too old for one, or the filter of a container refuse
+//! it. Of others nothing is lost: the C library and the allocators have another way.
 
 use std::path::Path;
 use std::process::ExitCode;

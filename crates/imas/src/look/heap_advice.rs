@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Advice without a trial, for running processes whose glibc holds free pages: what a trim would return is read from
 //! outside, to the page.
+//!
+//! What glibc's heaps held at the last call of `imas advise`, stored in a file beside the store. Growing memory is more
+//! important than memory that is merely large.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -4,6 +4,8 @@
 //!
 //! The process is only read from outside: it is neither attached to nor signalled. What is live in its heap is read
 //! where glibc's malloc serves it, and counted by the hook in a trial.
+//!
+//! Is IMAS active in this process? Which allocator serves it, and who set that, in words.
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `imas report --html`: what is known, as one page, from the store or from files of raw runs.
+//!
+//! The page of files of raw runs: picks and figures are those that `imas bench` printed.
+//!
+//! The page of what the store holds: picks and figures are those of `imas show`.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `imas status`: the daemon's state, its programs, and the allocators that serve the running processes.
+//!
+//! imasd's fleet in `imas status`: what waits, and what the agent has done since it started.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;

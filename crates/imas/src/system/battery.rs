@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The battery: programs of every kind that loads a preload differently. Each runs without the library and
 //! with it, and must end, print and complain the same.
+//!
+//! The rehearsal: the battery in a mount namespace of its own, where `/etc/ld.so.preload` really names the library.
+//!
+//! A child of this command makes the namespace; nothing outside it changes, and with the child it is gone. Its `/etc`
+//! is a folder in memory full of links to the real one, so that ld.so.preload can be there or not, whatever the machine
+//! has.
 
 use std::fs::File;
 use std::io::{Read, Seek};

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `imas system enable`.
+//!
+//! `imas system disable`: the entry first, then what it points to, then the units.
 
 use std::io::{BufRead, IsTerminal, Write};
 use std::path::Path;

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Places of everything of the machine: the file, the run folder, the static tools, the libraries to be
 //! linked.
+//!
+//! The links below the run folder, through which every program finds its library.
+//!
+//! The text of `/etc/ld.so.preload`, read only: `imas-ldpreload` alone edits it.
 
 use std::path::{Path, PathBuf};
 

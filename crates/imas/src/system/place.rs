@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Putting the library in place below the run folder, at `enable` and at each boot, and taking it out again.
+//!
+//! Which library files passed the battery: written down when they are put in place, compared by `status`.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};

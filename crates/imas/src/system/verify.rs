@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `imas system verify`: the battery, now.
+//!
+//! Checks of a file before every program of the machine may load it. The file is not loaded for them.
 
 use std::path::Path;
 use std::process::{Command, ExitCode};

@@ -5,6 +5,12 @@
 //! memory levels off. So processes on trial are looked at for as long as they live, in windows that double
 //! with age ([`imas_core::service_life`]). Replicas that run untouched are looked at as well: they show how
 //! much processes under one and the same allocator differ.
+//!
+//! Looks at processes in a thread of its own: a look takes six seconds for each terabyte that a process has mapped, and
+//! the loop serves others meanwhile.
+//!
+//! Places for processes that are looked at, and the owners that get them. Owners take turns, so the processes of one
+//! leave the others theirs.
 
 mod watched_life;
 

@@ -1,5 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The windows of one process.
+//!
+//! The user's counters of work, read in a thread of their own: the loop never waits for a command.
+//!
+//! One command runs at a time. It has none of imasd's privileges: the thread gives up the capabilities that a new
+//! program would be given. Where imasd is root, the command runs as the user of the process whose work it counts, or as
+//! nobody.
 
 use std::collections::VecDeque;
 use std::os::unix::fs::MetadataExt;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The record of a process that has ended, from its page and from what was seen of it.
+//!
+//! The ends of processes that have a page, each by a descriptor of its own.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

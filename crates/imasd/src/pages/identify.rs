@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The program of a page's process, by what the kernel shows of it.
+//!
+//! The kernel's last events of processes, kept for those whose page comes later.
+//!
+//! A page that waits: for its process to be seen, or for the kernel's event of how it ended.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

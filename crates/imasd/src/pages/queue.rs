@@ -2,6 +2,9 @@
 //! Pages that were written, in the order of work. The processes of all of them are looked at before any page
 //! is worked on: that takes time, for the store writes through to the disk, and processes that crash at once
 //! do not wait for it.
+//!
+//! Pages that were written and are not processed yet. Each folder has its own queue, and the queues take turns. So a
+//! user that writes a hundred thousand pages delays no other user.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::ffi::OsString;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Figures of a unit: its state from systemd, its failures from the journal, memory and CPU time from its
 //! control group and the processes in it.
+//!
+//! Failures of a unit, from the journal. What ends because an operator stops or restarts the unit is no failure,
+//! whatever its exit status: Java ends with 143 then.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};

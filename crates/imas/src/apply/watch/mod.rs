@@ -9,6 +9,9 @@
 //! - `watcher`: the loop, in a unit of its own, so that neither imasd nor a terminal is needed
 //! - `way_back`: takes the change back
 //! - `watch_unit`: that unit's file
+//!
+//! The unit in which a watcher runs. Its file is written for one watch and removed with it, so a watch survives a
+//! reboot.
 
 mod figures;
 mod judge;

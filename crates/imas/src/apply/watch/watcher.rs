@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The loop that watches one unit and, if necessary, takes the change back.
+//!
+//! Takes the change of a unit back. Every step may be repeated: a watcher that was interrupted does it again.
 
 use std::path::Path;
 use std::process::ExitCode;

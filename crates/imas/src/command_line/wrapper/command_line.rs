@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Beginning of the command on the command line of a wrapper: after the wrapper's options and its own
 //! operands.
+//!
+//! `env [-i] [-u NAME] [NAME=VALUE]... COMMAND`: what it changes, without running it.
+//!
+//! `sh -c TEXT` where the text is one simple command: the shell then replaces itself by that command.
+//!
+//! Shims of pyenv, rbenv and their kind: a script that asks the manager which program is meant and execs it. The
+//! managers run hook scripts before that exec; ours puts `imas run` before the program.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
