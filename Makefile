@@ -83,7 +83,7 @@ allocators-default: need-cargo
 	@allocators/build.sh --default
 	@packaging/licences >$(LICENCES).new && mv $(LICENCES).new $(LICENCES)
 
-demo: setup hook record allocators-default contract rust ## build what it needs, measure two real programs: one gains, one does not
+demo: setup hook record allocators-default contract rust ## build what it needs, measure two real programs
 	@bench/demo $(IMAS)
 
 # Everything is compiled once, programs and tests alike, in the profile in which an overflow or a broken assumption ends them.

@@ -31,20 +31,20 @@ pub fn change(ratio: &Interval) -> String {
     format!("{:+.1} % [{:+.1}, {:+.1}]", percent(ratio.mid), percent(ratio.lo), percent(ratio.hi))
 }
 
+/// A change as [`change`] writes it, in less room: `-12 % [-14, -10]`.
+#[must_use]
+pub fn short_change(ratio: &Interval) -> String {
+    // The sign of an end that rounds to 0 stays: it says whether the interval excludes it.
+    let whole = |x: f64| (x - 1.0) * 100.0;
+    let mid = (ratio.mid - 1.0) * 100.0;
+    let mid = if mid.abs() < 9.95 { format!("{mid:+.1}") } else { format!("{mid:+.0}") };
+    format!("{mid} % [{:+.0}, {:+.0}]", whole(ratio.lo), whole(ratio.hi))
+}
+
 /// A ratio as the change it means: `-12 %`.
 #[must_use]
 pub fn percent(ratio: f64) -> String {
     format!("{:+.0} %", ((ratio - 1.0) * 100.0).round() + 0.0) // adding 0 makes plus zero of minus zero
-}
-
-/// A factor of this or more is printed as a factor: `1.4 x`.
-const LARGE_FACTOR: f64 = 1.3;
-
-/// The factor by which a ratio lies above or below 1, such as `1.4 x`. None where the factor is small.
-#[must_use]
-pub fn large_factor(ratio: f64) -> Option<String> {
-    let factor = ratio.max(ratio.recip());
-    (factor >= LARGE_FACTOR && factor.is_finite()).then(|| format!("{factor:.1} x"))
 }
 
 /// A time in the local time zone.
@@ -85,11 +85,13 @@ mod tests {
     #[test]
     fn a_change_has_one_sign() {
         assert_eq!([0.88, 1.1, 0.999, 3.37].map(percent), ["-12 %", "+10 %", "+0 %", "+237 %"]);
-        assert_eq!(large_factor(0.0), None, "not a factor");
     }
 
     #[test]
     fn a_ratio_reads_as_a_change() {
-        assert_eq!(change(&Interval { lo: 0.9, mid: 0.95, hi: 1.01 }), "-5.0 % [-10.0, +1.0]");
+        let ratio = Interval { lo: 0.9, mid: 0.95, hi: 1.01 };
+        assert_eq!(change(&ratio), "-5.0 % [-10.0, +1.0]");
+        assert_eq!(short_change(&ratio), "-5.0 % [-10, +1]");
+        assert_eq!(short_change(&Interval { lo: 0.86, mid: 0.879, hi: 0.999 }), "-12 % [-14, -0]");
     }
 }

@@ -5,10 +5,10 @@
 
 use imas_core::Conditions;
 use imas_core::bench::{
-    BenchPicks, CandidateResult, CandidateRuns, Comparison, Floor, IneligibleCandidate, Options, Outlook,
-    Warning, WhyPassedOver, Word, compare,
+    CandidateResult, CandidateRuns, Comparison, Floor, IneligibleCandidate, Options, Warning, compare,
 };
 use imas_core::compare::CostLimits;
+use imas_core::judgement::{BenchEnding, FigureAnswer, Goal};
 use imas_core::run::RawRun;
 use imas_core::stats::Interval;
 use rand::rngs::ChaCha8Rng;
@@ -72,8 +72,17 @@ fn result<'a>(comparison: &'a Comparison, name: &str) -> &'a CandidateResult {
     comparison.candidates.iter().find(|result| result.name == name).unwrap()
 }
 
-fn names(picks: &BenchPicks) -> (&str, &str, &str) {
-    (&picks.fastest, &picks.leanest, &picks.balanced)
+/// The fastest, the leanest and the balanced pick.
+fn picks(comparison: &Comparison) -> (&str, &str, &str) {
+    let pick = |goal| comparison.judgement.pick(goal).unwrap_or("system");
+    (pick(Goal::Cpu), pick(Goal::Memory), pick(Goal::Balanced))
+}
+
+/// What is proven of CPU time and of memory.
+fn answers(comparison: &Comparison, name: &str) -> (FigureAnswer, FigureAnswer) {
+    let figures = &comparison.judgement.candidate(name).unwrap().figures;
+    let answer = |figure: &str| figures.get(figure).map_or(FigureAnswer::Unknown, |one| one.answer);
+    (answer("cpu"), answer("memory"))
 }
 
 #[track_caller]
@@ -95,15 +104,11 @@ fn drift_cancels_and_the_words_follow() {
     let jemalloc = result(&comparison, "jemalloc");
     about(jemalloc.ratio.cpu, 0.8);
     about(jemalloc.ratio.memory, 1.25);
-    let words: Vec<_> = comparison.candidates.iter().map(|c| (c.verdict.cpu, c.verdict.memory)).collect();
-    let expected = [
-        (Word::Reference, Word::Reference),
-        (Word::Faster, Word::MoreMemory),
-        (Word::Slower, Word::LessMemory),
-        (Word::WithinNoise, Word::WithinNoise),
-    ];
-    assert_eq!(words, expected);
-    assert_eq!(names(&comparison.picks), ("jemalloc", "hoard", "system"));
+    use FigureAnswer::{Better, NoGain, Worse};
+    assert_eq!(answers(&comparison, "jemalloc"), (Better, Worse));
+    assert_eq!(answers(&comparison, "hoard"), (Worse, Better));
+    assert_eq!(answers(&comparison, "mimalloc"), (NoGain, NoGain));
+    assert_eq!(picks(&comparison), ("jemalloc", "hoard", "system"));
     assert!((jemalloc.median.as_ref().unwrap().cpu_s - 0.8 * 1.05).abs() < 1e-12);
 }
 
@@ -112,12 +117,11 @@ fn fewer_than_three_rounds_are_not_enough() {
     let all = [traits("system", 1.0, 1.0), traits("jemalloc", 0.5, 0.5)];
     let comparison = compare(&runs(&all, 2, 1), &options());
     let jemalloc = result(&comparison, "jemalloc");
-    assert_eq!((jemalloc.verdict.cpu, jemalloc.verdict.memory), (Word::NotEnoughData, Word::NotEnoughData));
+    assert_eq!(answers(&comparison, "jemalloc"), (FigureAnswer::Unknown, FigureAnswer::Unknown));
     about(jemalloc.ratio.cpu, 0.5);
-    assert_eq!(jemalloc.more_runs.cpu, Some(1));
-    assert_eq!(names(&comparison.picks), ("system", "system", "system"));
+    assert_eq!(picks(&comparison), ("system", "system", "system"));
     let comparison = compare(&runs(&all, 3, 1), &options());
-    assert_eq!(names(&comparison.picks), ("jemalloc", "jemalloc", "jemalloc"));
+    assert_eq!(picks(&comparison), ("jemalloc", "jemalloc", "jemalloc"));
 }
 
 #[test]
@@ -128,33 +132,36 @@ fn nothing_that_beats_system_leaves_system() {
         traits("b", 1.2, 1.0),
         Traits { noise: 0.9, ..traits("c", 0.95, 1.0) },
     ]);
-    assert_eq!(names(&comparison.picks), ("system", "system", "system"));
+    assert_eq!(picks(&comparison), ("system", "system", "system"));
 }
 
 #[test]
 fn among_near_equals_the_other_criterion_decides() {
     // b is 1 % slower than a, which is inside the margin, and 30 % leaner.
     let all = [traits("system", 1.0, 1.0), traits("a", 0.80, 1.0), traits("b", 0.808, 0.7)];
-    assert_eq!(compared(&all).picks.fastest, "b");
+    assert_eq!(picks(&compared(&all)).0, "b");
     // 3 % slower is not a tie.
     let all = [traits("system", 1.0, 1.0), traits("a", 0.80, 1.0), traits("b", 0.824, 0.7)];
-    assert_eq!(compared(&all).picks.fastest, "a");
+    assert_eq!(picks(&compared(&all)).0, "a");
     // Leanest: 4 % more memory is a tie, and b is faster.
     let all = [traits("system", 1.0, 1.0), traits("a", 1.0, 0.50), traits("b", 0.9, 0.52)];
-    assert_eq!(compared(&all).picks.leanest, "b");
+    assert_eq!(picks(&compared(&all)).1, "b");
 }
 
 #[test]
 fn among_equals_on_both_the_catalogues_order_decides() {
     let all = [traits("system", 1.0, 1.0), traits("a", 0.808, 0.7), traits("b", 0.80, 0.7)];
-    assert_eq!(names(&compared(&all).picks), ("a", "a", "a"));
+    assert_eq!(picks(&compared(&all)), ("a", "a", "a"));
     let all = [traits("b", 0.80, 0.7), traits("a", 0.808, 0.7), traits("system", 1.0, 1.0)];
-    assert_eq!(names(&compared(&all).picks), ("b", "b", "b"));
+    assert_eq!(picks(&compared(&all)), ("b", "b", "b"));
 }
 
 #[test]
 fn balanced_weighs_both_and_tolerates_no_loss_beyond_the_margin() {
-    let of = |cpu, memory| compared(&[traits("system", 1.0, 1.0), traits("x", cpu, memory)]).picks.balanced;
+    let of = |cpu, memory| {
+        let comparison = compared(&[traits("system", 1.0, 1.0), traits("x", cpu, memory)]);
+        picks(&comparison).2.to_owned()
+    };
     assert_eq!(of(0.9, 0.9), "x");
     assert_eq!(of(0.9, 1.04), "x", "sqrt(0.936) and a loss inside the margin");
     assert_eq!(of(0.7, 1.06), "system", "6 % more memory");
@@ -180,7 +187,7 @@ fn a_candidate_that_changes_the_behaviour_is_not_picked() {
     all[2].runs[7].exit = 1;
     all[3].runs[0].output = Some("abd".into());
     let comparison = compare(&all, &options());
-    assert_eq!(names(&comparison.picks), ("good", "good", "good"));
+    assert_eq!(picks(&comparison), ("good", "good", "good"));
     let why: Vec<_> = comparison.candidates.iter().map(|result| result.ineligible).collect();
     let expected = [
         None,
@@ -245,8 +252,8 @@ fn a_busy_machine_is_warned_of() {
 fn without_system_there_is_no_comparison() {
     let comparison = compare(&runs(&[traits("a", 0.5, 0.5)], 8, 1), &options());
     let a = result(&comparison, "a");
-    assert_eq!((a.ratio.cpu, a.verdict.cpu), (None, Word::NotEnoughData));
-    assert_eq!(names(&comparison.picks), ("system", "system", "system"));
+    assert_eq!((a.ratio.cpu, answers(&comparison, "a").0), (None, FigureAnswer::Unknown));
+    assert_eq!(picks(&comparison), ("system", "system", "system"));
 }
 
 #[test]
@@ -262,15 +269,16 @@ fn a_candidate_that_could_not_run_is_listed() {
 fn unmeasured_memory_has_no_verdict() {
     let comparison = compared(&[traits("system", 1.0, 0.0), traits("a", 0.5, 0.0)]);
     let a = result(&comparison, "a");
-    assert_eq!((a.verdict.cpu, a.verdict.memory, a.ratio.memory), (Word::Faster, Word::NotEnoughData, None));
-    assert_eq!(names(&comparison.picks), ("a", "system", "system"));
+    assert_eq!(answers(&comparison, "a"), (FigureAnswer::Better, FigureAnswer::Unknown));
+    assert_eq!(a.ratio.memory, None);
+    assert_eq!(picks(&comparison), ("a", "system", "system"));
 }
 
 #[test]
 fn the_comparison_survives_json() {
     let comparison = compared(&[traits("system", 1.0, 1.0), traits("jemalloc", 0.8, 1.25)]);
     let text = serde_json::to_string(&comparison).unwrap();
-    assert!(text.contains(r#""cpu":"faster","memory":"more memory""#), "{text}");
+    assert!(text.contains(r#""answer":{"kind":"better"}"#), "{text}");
     assert_eq!(serde_json::from_str::<Comparison>(&text).unwrap(), comparison);
 }
 
@@ -279,7 +287,11 @@ fn the_comparison_survives_json() {
 #[test]
 fn picks_are_stable_from_one_invocation_to_the_next() {
     let options = Options { resamples: 400, ..Options::default() };
-    let picks = |all: &[Traits], seed| compare(&runs(all, 5, seed), &options).picks;
+    let named = |all: &[Traits], seed| {
+        let comparison = compare(&runs(all, 5, seed), &options);
+        let (fastest, leanest, balanced) = picks(&comparison);
+        [fastest, leanest, balanced].map(str::to_owned)
+    };
     let noisy = |name, cpu, memory| Traits { noise: 0.03, ..traits(name, cpu, memory) };
     let different = || {
         [
@@ -290,12 +302,12 @@ fn picks_are_stable_from_one_invocation_to_the_next() {
             noisy("d", 1.1, 0.9),
         ]
     };
-    let first = picks(&different(), 1000);
-    assert_eq!(names(&first), ("b", "b", "b"));
-    let same = (0..60).filter(|&seed| picks(&different(), seed) == first).count();
+    let first = named(&different(), 1000);
+    assert_eq!(first, ["b", "b", "b"]);
+    let same = (0..60).filter(|&seed| named(&different(), seed) == first).count();
     assert!(same >= 54, "{same} of 60 invocations agree");
     let alike = || ["system", "a", "b", "c", "d"].map(|name| noisy(name, 1.0, 1.0));
-    let kept = (0..60).filter(|&seed| picks(&alike(), seed).fastest == "system").count();
+    let kept = (0..60).filter(|&seed| named(&alike(), seed)[0] == "system").count();
     assert!(kept >= 54, "system stays in {kept} of 60");
 }
 
@@ -324,14 +336,15 @@ fn few_runs_that_look_better_are_reported_so() {
         with_ratios(&format!("other{other}"), own)
     }));
     let comparison = compare(&candidates, &options());
-    assert_eq!(names(&comparison.picks), ("system", "system", "system"), "nine candidates: not proven");
-    let words = result(&comparison, "jemalloc").verdict;
-    assert_eq!((words.cpu, words.memory), (Word::Faster, Word::LessMemory));
-    let Outlook::LooksBetter { candidate, rounds, confidence, more_rounds } = comparison.outlook else {
-        panic!("{:?}", comparison.outlook);
+    assert_eq!(picks(&comparison), ("system", "system", "system"), "nine candidates: not proven");
+    let open = |answer| matches!(answer, FigureAnswer::Open { .. });
+    let (cpu, memory) = answers(&comparison, "jemalloc");
+    assert!(open(cpu) && open(memory), "{cpu:?}, {memory:?}");
+    let BenchEnding::LooksBetter { candidate, more_rounds } = comparison.judgement.ending else {
+        panic!("{:?}", comparison.judgement.ending);
     };
-    assert_eq!((candidate.as_str(), rounds, confidence), ("jemalloc", 3, 0.75));
-    assert!((3..20).contains(&more_rounds.unwrap()), "{more_rounds:?}");
+    assert_eq!(candidate, "jemalloc");
+    assert!((3..20).contains(&more_rounds), "{more_rounds:?}");
 }
 
 /// A load of a moment must not buy CPU time with any amount of memory: 43 % less CPU for 237 % more memory, where
@@ -340,25 +353,24 @@ fn few_runs_that_look_better_are_reported_so() {
 fn a_pick_costs_no_more_than_the_limit() {
     let all = [traits("system", 1.0, 1.0), traits("dear", 0.57, 3.37), traits("fair", 0.60, 1.05)];
     let comparison = compared(&all);
-    assert_eq!(comparison.picks.fastest, "fair");
-    let passed = &comparison.passed_over[0];
-    assert_eq!((passed.candidate.as_str(), passed.why), ("dear", WhyPassedOver::CostsTooMuch));
+    assert_eq!(picks(&comparison).0, "fair");
+    let dear = comparison.judgement.picks[&Goal::Cpu].too_dear.as_ref().unwrap();
+    assert_eq!((dear.candidate.as_str(), dear.breaks.as_slice()), ("dear", &["--max-memory".to_owned()][..]));
     let free = Options { most_cost: CostLimits::NONE, ..options() };
     let comparison = compare(&runs(&all, 8, 1), &free);
-    assert_eq!((comparison.picks.fastest.as_str(), comparison.passed_over.len()), ("dear", 0));
+    assert_eq!((picks(&comparison).0, comparison.judgement.has_too_dear()), ("dear", false));
     let all = [traits("system", 1.0, 1.0), traits("slow", 1.3, 0.5), traits("fair", 1.2, 0.6)];
-    assert_eq!(compared(&all).picks.leanest, "fair");
+    assert_eq!(picks(&compared(&all)).1, "fair");
     let all = [traits("system", 1.0, 1.0), traits("dear", 0.57, 3.37)];
-    assert_eq!(compared(&all).picks.fastest, "system");
+    assert_eq!(picks(&compared(&all)).0, "system");
 }
 
 #[test]
 fn the_best_figure_of_the_table_is_accounted_for() {
     let all = [traits("system", 1.0, 1.0), traits("a", 0.80, 1.0), traits("b", 0.808, 0.7)];
     let comparison = compared(&all);
-    let passed = &comparison.passed_over[0];
-    assert_eq!(comparison.picks.fastest, "b");
-    assert_eq!((passed.candidate.as_str(), passed.why), ("a", WhyPassedOver::Tied));
+    assert_eq!(picks(&comparison).0, "b");
+    assert_eq!(comparison.judgement.picks[&Goal::Cpu].tied, ["a"]);
 }
 
 #[test]
@@ -366,19 +378,20 @@ fn rounds_that_can_prove_nothing_recommend_nothing() {
     let all = [traits("system", 1.0, 1.0), traits("jemalloc", 0.5, 0.5)];
     for made in [1, 2] {
         let comparison = compare(&runs(&all, made, 1), &options());
-        assert_eq!(comparison.outlook, Outlook::TooFewRounds { rounds: made, least: 3 });
+        assert_eq!(comparison.judgement.ending, BenchEnding::TooFewRounds { least: 3 });
     }
 }
 
 #[test]
 fn none_is_better_only_if_the_runs_prove_it() {
-    let outlook = |candidates: &[Traits]| compared(candidates).outlook;
+    let ending = |candidates: &[Traits]| compared(candidates).judgement.ending;
     let alike = [traits("system", 1.0, 1.0), traits("a", 1.0, 1.0), traits("b", 1.4, 1.5)];
-    assert_eq!(outlook(&alike), Outlook::NoneBetter);
+    assert_eq!(ending(&alike), BenchEnding::NoneBetter);
     let noisy = Traits { noise: 0.3, ..traits("a", 1.0, 1.0) };
-    assert!(matches!(outlook(&[traits("system", 1.0, 1.0), noisy]), Outlook::Open { .. }));
-    assert_eq!(outlook(&[traits("system", 1.0, 1.0), traits("a", 0.8, 1.0)]), Outlook::Settled);
-    assert_eq!(outlook(&[traits("system", 1.0, 1.0)]), Outlook::Unknown);
+    let open = ending(&[traits("system", 1.0, 1.0), noisy]);
+    assert!(matches!(open, BenchEnding::NotSettled { .. } | BenchEnding::TooNoisy), "{open:?}");
+    assert_eq!(ending(&[traits("system", 1.0, 1.0), traits("a", 0.8, 1.0)]), BenchEnding::Picked);
+    assert_eq!(ending(&[traits("system", 1.0, 1.0)]), BenchEnding::NothingToCompare);
 }
 
 #[test]

@@ -4,8 +4,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use imas_core::bench::{CandidateRuns, CountedExits, LookOutcome, Looks, Options, Outlook, look};
+use imas_core::bench::{CandidateRuns, Looks, Options, compare};
 use imas_core::compare::{Demand, PairedRatio, Resampling, Spread};
+use imas_core::judgement::{BenchCourse, BenchEnding};
 use imas_core::run::RawRun;
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
@@ -33,7 +34,7 @@ fn round(candidates: &mut Vec<CandidateRuns>, ratios: &[(f64, f64)], random: &mu
 }
 
 /// Rounds that were made, and whether a candidate was picked.
-fn session(ratios: &[(f64, f64)], seed: u64) -> (usize, bool, Outlook) {
+fn session(ratios: &[(f64, f64)], seed: u64) -> (usize, bool, BenchEnding) {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let options = Options { resamples: 50, seed, looks: Some(Looks::AUTO), ..Options::default() };
     let mut candidates = vec![];
@@ -43,12 +44,9 @@ fn session(ratios: &[(f64, f64)], seed: u64) -> (usize, bool, Outlook) {
         if made < 5 {
             continue;
         }
-        let (comparison, progress) = look(&candidates, &CountedExits::new(), &options);
-        if progress != LookOutcome::Open || made == 30 {
-            let picks = &comparison.picks;
-            let picked =
-                [&picks.fastest, &picks.leanest, &picks.balanced].iter().any(|pick| *pick != "system");
-            return (made, picked, comparison.outlook);
+        let judgement = compare(&candidates, &options).judgement;
+        if judgement.course != BenchCourse::Open || made == 30 {
+            return (made, judgement.best().is_some(), judgement.ending);
         }
     }
 }
@@ -58,14 +56,14 @@ fn a_clear_gain_ends_the_runs_early() {
     let ratios = [(0.7, 0.7), (1.0, 1.0), (1.3, 1.0)];
     let ended: Vec<_> = (0..10).map(|seed| session(&ratios, seed)).collect();
     assert!(ended.iter().all(|(made, picked, _)| *picked && *made < 15), "{ended:?}");
-    assert!(ended.iter().all(|(_, _, outlook)| *outlook == Outlook::Settled), "{ended:?}");
+    assert!(ended.iter().all(|(_, _, ending)| *ending == BenchEnding::Picked), "{ended:?}");
 }
 
 #[test]
 fn a_clearly_worse_candidate_needs_few_rounds() {
-    let (made, picked, outlook) = session(&[(1.5, 1.5)], 1);
+    let (made, picked, ending) = session(&[(1.5, 1.5)], 1);
     assert!(made < 15 && !picked, "{made}");
-    assert_eq!(outlook, Outlook::NoneBetter);
+    assert_eq!(ending, BenchEnding::NoneBetter);
 }
 
 #[test]

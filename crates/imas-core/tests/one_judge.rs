@@ -6,10 +6,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use imas_core::bench::{
-    BenchPicks, CandidateRuns, CheckStatus, CountedExits, FailRule, LookOutcome, Looks, Options,
-    check_against, compare, look,
-};
+use imas_core::bench::{CandidateRuns, CheckStatus, FailRule, Looks, Options, check_against, compare};
+use imas_core::judgement::{BenchCourse, BenchJudgement, Goal};
 use imas_core::run::RawRun;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -79,15 +77,15 @@ impl Made {
 
     /// Share of the benchmarks whose picks are so. Fewer resamples make narrower intervals, and so more proofs: few suit a
     /// bound of wrong picks, more a bound of right ones.
-    fn share(&self, resamples: usize, is: impl Fn(&BenchPicks) -> bool) -> f64 {
+    fn share(&self, resamples: usize, is: impl Fn(&BenchJudgement) -> bool) -> f64 {
         let picks =
-            |seed| compare(&self.runs(seed), &Options { resamples, seed, ..Options::default() }).picks;
+            |seed| compare(&self.runs(seed), &Options { resamples, seed, ..Options::default() }).judgement;
         (0..BENCHES).filter(|&seed| is(&picks(seed))).count() as f64 / BENCHES as f64
     }
 }
 
-fn is_any(picks: &BenchPicks) -> bool {
-    [&picks.fastest, &picks.leanest, &picks.balanced].into_iter().any(|pick| pick != "system")
+fn is_any(judgement: &BenchJudgement) -> bool {
+    judgement.best().is_some()
 }
 
 /// Whatever is picked is wrong: in at most one benchmark of twenty, over all three picks.
@@ -121,7 +119,7 @@ fn a_gain_of_ten_per_cent_is_found() {
         [(4, 0.02, 0.9), (4, 0.05, 0.3), (6, 0.02, 0.99), (6, 0.05, 0.65), (12, 0.05, 0.9), (12, 0.08, 0.5)]
     {
         let made = Made { equals: 7, rounds, sigma, tail: Tail::Normal, last: 0.9 };
-        let found = made.share(60, |picks| picks.fastest == "c7");
+        let found = made.share(60, |judgement| judgement.pick(Goal::Cpu) == Some("c7"));
         println!(
             "7 candidates, {rounds} rounds, noise {sigma}: the better one is found in {:.0} %",
             found * 100.0
@@ -142,8 +140,8 @@ fn looks_that_may_end_the_rounds_share_the_error() {
                     .iter()
                     .map(|one| CandidateRuns { name: one.name.clone(), runs: one.runs[..rounds].to_vec() })
                     .collect();
-                let (comparison, outcome) = look(&so_far, &CountedExits::new(), &options);
-                (outcome != LookOutcome::Open || rounds == 30).then(|| is_any(&comparison.picks))
+                let judgement = compare(&so_far, &options).judgement;
+                (judgement.course != BenchCourse::Open || rounds == 30).then(|| is_any(&judgement))
             }) == Some(true)
         });
         let share = wrong.count() as f64 / SESSIONS as f64;

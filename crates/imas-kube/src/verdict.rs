@@ -8,15 +8,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use imas_core::SYSTEM;
-use imas_core::compare::{Answer, CostLimits, ERROR, EventCount, Margins, chance_of_events, ratio_within};
+use imas_core::compare::{
+    Answer, CostLimits, ERROR, EventCount, KnownFigure, chance_of_events, judge, ratio_within,
+    smallest_difference,
+};
 use imas_core::stats::Interval;
 
 use crate::pods::{Pod, Types};
 
 /// Pods that are younger than two of these are of one age, seconds: they start.
 const YOUNG_S: u64 = 60;
-/// The most that the latency may be proven to cost: 0.05 is 5 %, as in benchmarks of servers (docs/decisions/0025).
-const LATENCY_MARGIN: f64 = 0.05;
 /// Looks that must find the candidate missing: a program may execute itself in one.
 const MISSED: u32 = 2;
 
@@ -186,13 +187,10 @@ impl Verdict {
     /// slower. Memory and CPU have to be known, and the latency if it was asked for.
     pub(crate) fn is_better(&self, asks_latency: bool) -> bool {
         let (Some(memory), Some(cpu)) = (self.memory, self.cpu) else { return false };
-        let (margins, limits) = (Margins::USUAL, CostLimits::USUAL);
-        let is_gain = |ratio, margin| Answer::by_interval(ratio, margin) == Answer::Better;
-        let is_slower = match self.latency {
-            Some(ratio) => Answer::by_interval(ratio, LATENCY_MARGIN) == Answer::Worse,
-            None => asks_latency,
-        };
-        (is_gain(memory, margins.memory) || is_gain(cpu, margins.cpu))
+        let limits = CostLimits::USUAL;
+        let answer = |ratio, figure| judge(KnownFigure::Interval(ratio), smallest_difference(figure));
+        let is_slower = self.latency.map_or(asks_latency, |ratio| answer(ratio, "p99") == Answer::Worse);
+        (answer(memory, "memory") == Answer::Better || answer(cpu, "cpu") == Answer::Better)
             && memory.mid <= 1.0 + limits.memory
             && cpu.mid <= 1.0 + limits.cpu
             && !is_slower

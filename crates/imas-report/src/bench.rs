@@ -1,40 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The result of `imas bench`: one value, four formats.
 
-mod checks;
-mod colour;
-mod column;
-mod layout;
-mod rounds;
-mod verdict;
+mod table;
 
 use std::collections::BTreeMap;
 
+use imas_cli::format;
 use imas_core::bench::{
-    BaselineCheck, BenchPicks, CandidateResult, IneligibleCandidate, MedianRun, MoreRuns, Outlook,
-    PassedOver, Ratios, Verdict, Warning, WhyPassedOver,
+    BaselineCheck, CandidateResult, CheckStatus, IneligibleCandidate, MedianRun, Ratios, Warning,
 };
-use imas_core::compare::{Answer, Margins};
-use imas_core::paper::Pick;
+use imas_core::judgement::BenchJudgement;
+use imas_core::printable;
+use imas_core::printable::counted;
 use imas_core::run::RawRun;
 use imas_core::split::Split;
-use imas_core::stats::Interval;
 use serde::{Deserialize, Serialize};
 
-pub use checks::check_text;
-pub use colour::coloured;
-pub use column::{BenchColumn, USUAL};
-pub use layout::BenchLayout;
-pub use rounds::{RoundsEnd, RoundsMade};
+pub use table::{BenchColumn, BenchLayout, USUAL, coloured};
 
-use imas_core::printable;
-
-use crate::split;
-use imas_cli::{format, table};
-use layout::Attempt;
-
-/// Largest number of further rounds that is printed; beyond it the answer is "too close to tell".
-const MOST_ROUNDS_NAMED: u32 = 100;
+use crate::{judgement, split};
+use table::Attempt;
 
 /// Figures of the paper, from runs in which every call was counted.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
@@ -73,12 +58,8 @@ pub struct CandidateReport {
     pub median: Option<MedianRun>,
     /// Ratios to `system`, with 95 % intervals.
     pub ratio: Ratios,
-    /// Words on CPU and memory.
-    pub verdict: Option<Verdict>,
     /// Why the candidate cannot be picked although it ran.
     pub ineligible: Option<IneligibleCandidate>,
-    /// How many more runs would settle what is open.
-    pub more_runs: MoreRuns,
     /// Figures of the paper, from the counted runs.
     pub paper: Option<PaperFigures>,
 }
@@ -95,9 +76,7 @@ impl CandidateReport {
             runs: vec![],
             median: None,
             ratio: Ratios::default(),
-            verdict: None,
             ineligible: None,
-            more_runs: MoreRuns::default(),
             paper: None,
         }
     }
@@ -118,9 +97,7 @@ impl CandidateReport {
             runs,
             median: result.median,
             ratio: result.ratio,
-            verdict: Some(result.verdict),
             ineligible: result.ineligible,
-            more_runs: result.more_runs,
             paper,
         }
     }
@@ -141,21 +118,15 @@ pub struct BenchReport<Host> {
     pub host: Host,
     /// The candidates in the order of the catalogue.
     pub candidates: Vec<CandidateReport>,
-    /// What suits when CPU is short, when memory is short, and otherwise.
-    pub picks: BenchPicks,
-    /// Candidates with better figures than the picks, and why they are not picked.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub passed_over: Vec<PassedOver>,
-    /// What the runs say as a whole; None in results from before it was written.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub outlook: Option<Outlook>,
+    /// Answers, picks and ending: the result.
+    pub judgement: BenchJudgement,
     /// The CPU that every run was kept on, as the program uses one at a time; None when all could be used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept_on_cpu: Option<usize>,
     /// Values of `--parameter-list` and `--parameter-scan` in this command.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub parameters: BTreeMap<String, String>,
-    /// How many rounds were made, and why no more; None in results from before it was written.
+    /// How many rounds were made, and why no more; None for runs that were made elsewhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rounds: Option<RoundsMade>,
     /// What came of the rules against a baseline.
@@ -173,12 +144,11 @@ impl<Host: Serialize> BenchReport<Host> {
     pub fn table(&self, layout: &BenchLayout) -> String {
         let mut text = String::new();
         for attempt in layout.attempts() {
-            let heads = heads(&attempt.columns);
+            let heads = attempt.heads();
             let rows = self.sorted(layout.sort).into_iter().map(|one| self.row(one, &attempt));
             let at_most = attempt.verdict.filter(|_| heads.last() == Some(&"verdict"));
-            text = table::wrapped(&heads, rows, at_most);
-            let is_fit = |width| text.lines().all(|line| line.chars().count() <= width);
-            if layout.width.is_none_or(is_fit) {
+            text = imas_cli::table::wrapped(&heads, rows, at_most);
+            if text.lines().all(|line| line.chars().count() <= layout.width()) {
                 break;
             }
         }
@@ -207,10 +177,10 @@ impl<Host: Serialize> BenchReport<Host> {
     /// The report as Markdown, with command, picks and warnings.
     #[must_use]
     pub fn markdown(&self, layout: &BenchLayout) -> String {
-        let mut text = format!("{}\n\n", table::markdown_code(&self.command.join(" ")));
-        let attempt = &layout.attempts()[0];
+        let mut text = format!("{}\n\n", imas_cli::table::markdown_code(&self.command.join(" ")));
+        let attempt = &layout.widest();
         let rows = self.sorted(layout.sort).into_iter().map(|one| self.row(one, attempt));
-        text.push_str(&table::markdown(&heads(&attempt.columns), rows));
+        text.push_str(&imas_cli::table::markdown(&attempt.heads(), rows));
         text.push_str(&format!("\n{}\n", self.sentence()));
         for check in &self.checks {
             text.push_str(&format!("\n- {}", check_text(check)));
@@ -248,125 +218,109 @@ impl<Host: Serialize> BenchReport<Host> {
         writer.into_inner().map_err(|error| csv::Error::from(error.into_error()))
     }
 
-    /// What suits the program, in one sentence.
+    /// Result of the bench, in one or two sentences.
     #[must_use]
     pub fn sentence(&self) -> String {
-        let picks = &self.picks;
-        let all_system =
-            [&picks.fastest, &picks.leanest, &picks.balanced].into_iter().all(|pick| pick == "system");
-        if all_system {
-            return self.without_picks();
-        }
-        let mut sentence = match picks.balanced.as_str() {
-            "system" => "No candidate is proven better than system in both CPU and memory".to_owned(),
-            balanced => format!("Use {balanced} ({})", self.change(balanced)),
-        };
-        for (pick, when) in [(&picks.fastest, "CPU is short"), (&picks.leanest, "memory is short")] {
-            if *pick != picks.balanced && pick != "system" {
-                sentence.push_str(&format!("; {pick} when {when} ({})", self.change(pick)));
-            }
-        }
-        sentence + "." + &self.not_picked()
+        judgement::sentence(&self.judgement)
     }
 
-    /// Nothing is proven: what these runs say all the same, and what would prove it.
-    fn without_picks(&self) -> String {
-        let what = match &self.outlook {
-            Some(Outlook::TooFewRounds { rounds, least }) => {
-                let made = format::counted(*rounds, "round");
-                format!(
-                    "Nothing can be said after {made}: a proof takes at least {least} (-n {least}, or more)."
-                )
-            }
-            Some(Outlook::LooksBetter { candidate, rounds, more_rounds, .. }) => {
-                let settles = match more_rounds.filter(|more| *more <= MOST_ROUNDS_NAMED) {
-                    Some(more) => format!("about {} would settle it", format::counted(more, "more round")),
-                    None => "it is too close to tell".to_owned(),
-                };
-                format!(
-                    "{candidate} looks better ({}), and {} not prove it; {settles}.",
-                    self.change(candidate),
-                    if *rounds == 1 { "1 round does".to_owned() } else { format!("{rounds} rounds do") }
-                )
-            }
-            Some(Outlook::Open { more_rounds, less_than }) => {
-                let few = more_rounds.filter(|more| *more <= MOST_ROUNDS_NAMED);
-                match (few, less_than) {
-                    (Some(more), _) => format!(
-                        "Not settled: no candidate is shown to be better than system, and some may be; about {} would \
-                         settle it.",
-                        format::counted(more, "more round")
-                    ),
-                    (None, Some(less_than)) => format!(
-                        "Too close to tell: if a candidate is better than system, then by less than {:.0} %.",
-                        (less_than * 100.0).ceil()
-                    ),
-                    (None, None) => {
-                        "Too close to tell: no candidate is shown to be better than system.".to_owned()
-                    }
-                }
-            }
-            Some(Outlook::NoneBetter) => {
-                "Nothing here is better than system for this program: leave it as it is.".to_owned()
-            }
-            _ => "Nothing could be compared with system.".to_owned(),
-        };
-        what + &self.not_picked()
+    /// The verdict on a candidate: words on CPU and memory, and of what it is the pick; or why it cannot be picked.
+    pub(crate) fn verdict(&self, candidate: &CandidateReport) -> String {
+        let words = std::iter::once(self.words(candidate)).filter(|words| !words.is_empty());
+        words.chain(judgement::marks(&self.judgement, &candidate.name)).collect::<Vec<_>>().join(", ")
     }
 
-    /// Why candidates with better figures than the picks are not picked.
-    fn not_picked(&self) -> String {
-        let of = |one: &PassedOver| {
-            let (axis, other, picked) = match one.pick {
-                Pick::Leanest => ("least memory", "--max-cpu", &self.picks.leanest),
-                _ => ("least CPU", "--max-memory", &self.picks.fastest),
-            };
-            let why = match one.why {
-                WhyPassedOver::NotProven => "it is not proven".to_owned(),
-                WhyPassedOver::CostsTooMuch => format!("it costs more than {other} allows"),
-                WhyPassedOver::Tied => {
-                    format!("{picked} is as good within the noise, and better in the other figure")
-                }
-            };
-            format!(" {} shows the {axis} ({}); {why}.", one.candidate, self.change(&one.candidate))
-        };
-        self.passed_over.iter().map(of).collect()
-    }
-
-    /// `memory +24 %, for CPU -43 %`: what it costs beyond the margin comes first. A gain is named only where its
-    /// interval excludes none at all.
-    fn change(&self, name: &str) -> String {
-        let found = self.candidates.iter().find(|candidate| candidate.name == name);
-        let Some(candidate) = found else { return "as it is".to_owned() };
-        let axes = [
-            (candidate.ratio.cpu, Margins::USUAL.cpu, "CPU"),
-            (candidate.ratio.memory, Margins::USUAL.memory, "memory"),
-        ];
-        let of = |is: &dyn Fn(Interval, f64) -> bool| -> Vec<String> {
-            let is_it = |(ratio, margin, what): &(Option<Interval>, f64, &str)| {
-                let ratio = ratio.filter(|ratio| is(*ratio, *margin))?;
-                Some(format!("{what} {}", format::percent(ratio.mid)))
-            };
-            axes.iter().filter_map(is_it).collect()
-        };
-        let costs = of(&|ratio, margin| ratio.mid > 1.0 + margin);
-        let gains = of(&|ratio, margin| Answer::by_interval(ratio, margin) == Answer::Better);
-        match (costs.is_empty(), gains.is_empty()) {
-            (true, true) => "as it is".to_owned(),
-            (false, false) => format!("{}, for {}", costs.join(", "), gains.join(", ")),
-            _ => [costs, gains].concat().join(", "),
+    /// The verdict without the marks of picks.
+    pub(crate) fn words(&self, candidate: &CandidateReport) -> String {
+        match (&candidate.reason, candidate.ineligible) {
+            (Some(reason), _) => format!("not usable: {reason}"),
+            (None, Some(why)) => objection(why),
+            (None, None) => judgement::words(&self.judgement, &candidate.name).join(", "),
         }
+    }
+
+    /// Whether the program failed under `system`, or a figure has grown beyond its limit.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        let fails = |warning: &Warning| matches!(warning, Warning::SystemFails { .. });
+        self.warnings.iter().any(fails) || self.checks.iter().any(|check| check.status == CheckStatus::Failed)
     }
 
     fn row(&self, candidate: &CandidateReport, attempt: &Attempt) -> Vec<String> {
         let cell = |column: &BenchColumn| match column {
-            BenchColumn::Verdict => verdict::text(candidate, &self.picks),
-            column => column.cell(candidate, attempt.with_intervals),
+            BenchColumn::Verdict => self.verdict(candidate),
+            column => column.cell(candidate, attempt.changes),
         };
         std::iter::once(candidate.name.clone()).chain(attempt.columns.iter().map(cell)).collect()
     }
 }
 
-fn heads(columns: &[BenchColumn]) -> Vec<&'static str> {
-    std::iter::once("candidate").chain(columns.iter().map(|column| column.head())).collect()
+/// Why a candidate that ran is out of the question, in a few words; the warnings say more.
+fn objection(why: IneligibleCandidate) -> String {
+    match why {
+        IneligibleCandidate::NoRuns => "no runs".to_owned(),
+        IneligibleCandidate::Crashed { signal } => format!("crashes (signal {signal})"),
+        IneligibleCandidate::Hung => "hangs".to_owned(),
+        IneligibleCandidate::Excess => "far too much".to_owned(),
+        IneligibleCandidate::TimedOut => "not in time".to_owned(),
+        IneligibleCandidate::ExitDiffers { exit } => format!("exits with {exit}"),
+        IneligibleCandidate::OutputDiffers => "other output".to_owned(),
+    }
+}
+
+/// One line: the rule, the candidate, the change with its interval, and what came of it.
+#[must_use]
+pub fn check_text(check: &BaselineCheck) -> String {
+    let BaselineCheck { candidate, rule, ratio, status } = check;
+    let change = ratio.as_ref().map_or_else(|| "not comparable".to_owned(), format::change);
+    let verdict = match status {
+        CheckStatus::Failed => "FAILED: the whole interval lies beyond the limit",
+        CheckStatus::Passed => "passed",
+        CheckStatus::NotComparable => "not checked",
+    };
+    format!("{rule} under {candidate}: {change} against the baseline: {verdict}")
+}
+
+/// Why the rounds ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RoundsEnd {
+    /// All rounds were made.
+    AllMade,
+    /// More rounds would not change the answer.
+    Settled,
+    /// The rounds that were left would have been far too few to settle it.
+    Hopeless,
+    /// The time was up.
+    MaxTime,
+    /// A signal ended the benchmark.
+    Interrupted,
+}
+
+/// The rounds of a benchmark.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RoundsMade {
+    /// Rounds that were made.
+    pub made: u32,
+    /// Rounds that might have been made.
+    pub most: u32,
+    /// Why no more rounds were made.
+    pub ended: RoundsEnd,
+}
+
+impl RoundsMade {
+    /// A sentence where fewer rounds were made than might have been.
+    #[must_use]
+    pub fn note(&self) -> Option<String> {
+        let Self { made, most, ended } = *self;
+        let why = match ended {
+            RoundsEnd::AllMade => return None,
+            RoundsEnd::Settled => "more would not change the answer",
+            RoundsEnd::Hopeless => "all of them would not settle what is open",
+            RoundsEnd::MaxTime => "the time was up",
+            RoundsEnd::Interrupted => "interrupted",
+        };
+        let were = if made == 1 { "was" } else { "were" };
+        Some(format!("{made} of at most {} {were} made: {why}", counted(most, "round")))
+    }
 }

@@ -4,7 +4,7 @@
 use std::process::{Command, Output, Stdio};
 
 use crate::support::{
-    World, assert_hinted, candidate, describe, list, output, parsed, real, stderr, succeeded, text,
+    World, assert_hinted, candidate, describe, list, output, parsed, real, stderr, stdout, succeeded, text,
     wait_until,
 };
 use serde_json::Value;
@@ -304,7 +304,7 @@ fn a_port_that_ended_connections_keep_is_reported() {
     let mut bench = place.world.imas(words.split(' '));
     let done = output(bench.args(["--load", &load, "--ready", &ready, "--", &python, &script, &port]));
     let result = parsed(&done);
-    let said = text(&result, "/comparison/sentence");
+    let said = text(&result, "/sentence");
     assert!(said.starts_with("Nothing can be compared: "), "{said}");
     assert!(said.contains("TIME_WAIT") && said.contains("$PORT"), "{said}");
 }
@@ -390,10 +390,38 @@ fn a_bench_that_is_interrupted_leaves_nothing() {
     let ended = running.wait_with_output().unwrap();
     assert_eq!(ended.status.code(), Some(143), "{}", describe(&ended));
     let printed = stderr(&ended);
-    assert!(printed.contains("imas: interrupted; the server and its load have been ended"), "{printed}");
+    assert!(printed.contains("imas: interrupted after 0 of 4 runs; nothing to compare"), "{printed}");
     assert!(!printed.contains("the load failed"), "a run that was cut short is no failure: {printed}");
     assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0, "a folder of the run");
     wait_until("all have ended", || nothing_is("sleep 4243") && nothing_runs(&server));
+}
+
+/// The sixth load waits for the signal: a round of four runs is complete.
+#[test]
+fn a_bench_that_is_interrupted_keeps_its_rounds() {
+    let place = Place::new();
+    let (made, json) = (place.script("made"), place.world.work().join("r.json"));
+    let load =
+        format!("echo x >>{made}; [ $(wc -l <{made}) -lt 6 ] || exec sleep 4244; {}", place.load(2, "/"));
+    let words = "bench -n 3 --idle 0 --cycles 1 --with glibc:arena1 --ready tcp:$PORT --load";
+    let mut command = place.world.imas(words.split(' '));
+    command.arg(&load).arg("--export-json").arg(&json).arg("--").arg(real("python3"));
+    command.args([&place.script("server.py"), "$PORT"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let running = command.spawn().unwrap();
+    wait_until("the load waits", || !nothing_is("sleep 4244"));
+    Command::new("kill").args(["-INT", &running.id().to_string()]).status().unwrap();
+    let ended = running.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(130), "{}", describe(&ended));
+    assert!(stdout(&ended).contains("Nothing can be said after "), "{}", describe(&ended));
+    assert!(
+        stderr(&ended).contains("of at most 3 rounds were made: interrupted")
+            || stderr(&ended).contains("of at most 3 rounds was made: interrupted"),
+        "{}",
+        describe(&ended)
+    );
+    let result: Value = serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
+    assert!(list(&result, "/runs").len() >= 4 && result["rounds"]["ended"] == "interrupted", "{result:#}");
+    assert!(nothing_runs(&place.script("server.py")));
 }
 
 #[test]

@@ -7,10 +7,11 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use imas_core::compare::Looks;
+use imas_core::judgement::Goal;
 use imas_core::raw_runs::data::Line;
 use imas_core::run::RawRun;
+use imas_core::server_bench::{ServiceOptions, compare_services};
 use imas_core::server_run::{Figure, ServerRun};
-use imas_runs::service::{ServiceGoal, ServiceOptions, compare_services};
 use imas_study::services::{BenchShape, EqualPairs, PickRule, RoundChanges};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -75,7 +76,7 @@ impl Made {
     /// The candidate that a proven gain picks.
     fn pick(&self, seed: u64) -> Option<usize> {
         let changes = RoundChanges::of("made up", &self.runs(seed));
-        let goal = ServiceGoal::Memory;
+        let goal = Goal::Memory;
         let rule =
             PickRule { goal, rails: vec![], least_gain: 0.05, needs_proof: true, resamples: RESAMPLES };
         rule.pick(&changes, &changes.rounds)
@@ -122,13 +123,8 @@ fn equal_services_are_neither_picked_nor_rejected() {
     };
     let pairs = EqualPairs::of(&text.lines().filter_map(run).collect::<Vec<_>>());
     let rails = ["cpu+2%", "p99+5%"].map(|rail| rail.parse().unwrap()).to_vec();
-    let rule = PickRule {
-        goal: ServiceGoal::Memory,
-        rails,
-        least_gain: 0.05,
-        needs_proof: true,
-        resamples: RESAMPLES,
-    };
+    let rule =
+        PickRule { goal: Goal::Memory, rails, least_gain: 0.05, needs_proof: true, resamples: RESAMPLES };
     let shape = BenchShape { equal: 4, rounds: 6, system_runs: 3 };
     let found = pairs.benches(&rule, shape, 2000).unwrap();
     println!("{found:?}");
@@ -143,7 +139,7 @@ fn the_comparison_of_a_bench_picks_no_more_often() {
         let made = Made { equals: 7, rounds, sigma, is_heavy: false, last: 1.0 };
         let wrong = (0..COMPARED).filter(|&seed| {
             let options = ServiceOptions { seed, ..ServiceOptions::default() };
-            compare_services(&made.names(), &made.runs(seed), &options).pick != "system"
+            compare_services(&made.names(), &made.runs(seed), &options).pick() != "system"
         });
         let share = wrong.count() as f64 / COMPARED as f64;
         println!("compared, {rounds} rounds, noise {sigma}: {:.1} %", share * 100.0);

@@ -5,18 +5,15 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::above_floor::AboveFloor;
+use super::claims::{Criterion, Entrant, Field, common_spread, pairs, ratio};
 use super::eligibility::{IneligibleCandidate, Reference};
-use super::look_outcome::LookOutcome;
 use super::options::Options;
-use super::outlook::{Outlook, outlook};
-use super::pairs::{Criterion, common_spread, more_runs, pairs, ratio};
-use super::picks::{BenchPicks, Entrant, PassedOver, passed_over, picks};
+use super::prepare::prepare;
 use super::run::{CandidateRuns, MedianRun};
-use super::verdict::{Verdict, Word, word};
 use super::warning::{TOO_NOISY, TOO_SHORT_S, TOO_UNSURE, Warning};
 use crate::candidate::SYSTEM;
 use crate::compare::{PairedRatio, Spread};
+use crate::judgement::{BenchJudgement, JudgedCandidate, RoundsSoFar, conclude};
 use crate::run::RawRun;
 use crate::stats::{Interval, attainable_confidence, relative_spread};
 
@@ -35,16 +32,6 @@ pub struct Ratios {
     pub peak: Option<Interval>,
 }
 
-/// Rough number of further runs until a ratio is settled: 0 when it is, None when it is too close to call or
-/// unknown.
-#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct MoreRuns {
-    /// Number of runs for the CPU ratio.
-    pub cpu: Option<u32>,
-    /// Number of runs for the memory ratio.
-    pub memory: Option<u32>,
-}
-
 /// The result of a benchmark for one candidate.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub struct CandidateResult {
@@ -54,12 +41,8 @@ pub struct CandidateResult {
     pub median: Option<MedianRun>,
     /// Ratios to `system`.
     pub ratio: Ratios,
-    /// Words on both.
-    pub verdict: Verdict,
     /// Reason why the candidate cannot be picked, if it cannot.
     pub ineligible: Option<IneligibleCandidate>,
-    /// Numbers of further runs that would settle what is undecided.
-    pub more_runs: MoreRuns,
 }
 
 /// The result of a benchmark.
@@ -67,93 +50,110 @@ pub struct CandidateResult {
 pub struct Comparison {
     /// Results of the candidates, in the order given.
     pub candidates: Vec<CandidateResult>,
-    /// The three picks.
-    pub picks: BenchPicks,
-    /// Candidates with better figures than the picks, and why they are not picked.
-    pub passed_over: Vec<PassedOver>,
-    /// Outlook: what the runs say as a whole.
-    pub outlook: Outlook,
+    /// Answers, picks and ending.
+    pub judgement: BenchJudgement,
     /// Warnings: what to beware of.
     pub warnings: Vec<Warning>,
-}
-
-impl Comparison {
-    /// This comparison with the candidates `names` ineligible for that reason.
-    pub(super) fn without(mut self, names: &[String], why: IneligibleCandidate) -> Self {
-        for candidate in self.candidates.iter_mut().filter(|candidate| names.contains(&candidate.name)) {
-            candidate.ineligible = Some(why);
-            let about = |warning: &Warning| warning.is_objection_to(&candidate.name);
-            self.warnings.retain(|warning| !about(warning));
-            self.warnings.extend(objection(&candidate.name, why));
-        }
-        for pick in [&mut self.picks.fastest, &mut self.picks.leanest, &mut self.picks.balanced] {
-            if names.contains(&*pick) {
-                SYSTEM.clone_into(pick);
-            }
-        }
-        self.passed_over.retain(|one| !names.contains(&one.candidate));
-        let picks = [&self.picks.fastest, &self.picks.leanest, &self.picks.balanced];
-        let is_settled = picks.into_iter().any(|pick| pick != SYSTEM);
-        self.outlook = match self.outlook {
-            Outlook::LooksBetter { candidate, .. } if names.contains(&candidate) => {
-                Outlook::Open { more_rounds: None, less_than: None }
-            }
-            Outlook::Settled if !is_settled => Outlook::Open { more_rounds: None, less_than: None },
-            outlook => outlook,
-        };
-        self
-    }
 }
 
 /// Exits of the counted runs of each candidate: exit status, or 128 + the signal.
 pub type CountedExits = BTreeMap<String, Vec<i32>>;
 
-/// Compares every candidate with `system`, which must be among them: without its runs there are no ratios,
-/// every word is [`Word::NotEnoughData`] and every pick `system`. The order is the catalogue's.
+/// The runs of one program under all candidates, and what is known beside the measured ones.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Observed {
+    /// Measured runs by candidate, in the order shown. Those that failed are among them.
+    pub runs: Vec<CandidateRuns>,
+    /// Ends of the counted runs. They are not compared, but a candidate with another exit status than `system` in one
+    /// of them cannot be picked.
+    pub counted: CountedExits,
+    /// Candidates of which a run hung.
+    pub hung: Vec<String>,
+    /// Candidates of which a run took many times what any took under `system`.
+    pub excess: Vec<String>,
+    /// Candidates of which a run did not end in time.
+    pub timed_out: Vec<String>,
+}
+
+impl Observed {
+    /// These runs alone.
+    pub fn of(runs: Vec<CandidateRuns>) -> Self {
+        Self { runs, ..Self::default() }
+    }
+
+    /// The runs as they are compared (with normalised CPU time, outliers marked), and what they say.
+    #[must_use]
+    pub fn compare(mut self, options: &Options) -> (Vec<CandidateRuns>, Comparison) {
+        prepare(&mut self.runs);
+        let comparison = self.as_prepared(options);
+        (self.runs, comparison)
+    }
+
+    /// Compares every candidate with `system`, which must be among them: without its runs there are no ratios, and
+    /// every pick is `system`. The order is the catalogue's.
+    pub fn as_prepared(&self, options: &Options) -> Comparison {
+        let system = self.runs.iter().find(|c| c.name == SYSTEM).map_or(&[][..], |c| &c.runs);
+        let reference = Reference::of(system, self.exits(SYSTEM)).with_varying_output(options.output_varies);
+        let common = CommonSpreads::of(&self.runs, &reference);
+        let judged: Vec<Judged<'_>> = self
+            .runs
+            .iter()
+            .map(|candidate| {
+                let objection = self.seen(&candidate.name);
+                let objection =
+                    objection.or_else(|| reference.objection(candidate, self.exits(&candidate.name)));
+                Judged::new(candidate, objection, system, (&reference, &common), options)
+            })
+            .collect();
+        Comparison {
+            judgement: judgement(&judged, system, options),
+            warnings: warnings(&judged, system, &reference, options),
+            candidates: judged.iter().map(Judged::result).collect(),
+        }
+    }
+
+    fn exits(&self, name: &str) -> &[i32] {
+        self.counted.get(name).map_or(&[][..], Vec::as_slice)
+    }
+
+    /// The end of a run that no exit status tells.
+    fn seen(&self, name: &str) -> Option<IneligibleCandidate> {
+        let all = [
+            (&self.timed_out, IneligibleCandidate::TimedOut),
+            (&self.excess, IneligibleCandidate::Excess),
+            (&self.hung, IneligibleCandidate::Hung),
+        ];
+        all.into_iter().find_map(|(names, why)| names.iter().any(|one| one == name).then_some(why))
+    }
+}
+
+/// Compares every candidate with `system`.
 pub fn compare(candidates: &[CandidateRuns], options: &Options) -> Comparison {
-    compare_counted(candidates, &CountedExits::new(), options)
+    Observed::of(candidates.to_vec()).as_prepared(options)
 }
 
-/// Compares every candidate with `system` as [`compare`] does, and looks at the counted runs. They are not
-/// compared, but a candidate with another exit status than `system` in one of them cannot be picked.
-pub fn compare_counted(
-    candidates: &[CandidateRuns],
-    counted: &CountedExits,
-    options: &Options,
-) -> Comparison {
-    look(candidates, counted, options).0
-}
-
-/// Comparison as of [`compare_counted`], and whether more rounds would change the answer.
-pub fn look(
-    candidates: &[CandidateRuns],
-    counted: &CountedExits,
-    options: &Options,
-) -> (Comparison, LookOutcome) {
-    let system = candidates.iter().find(|c| c.name == SYSTEM).map_or(&[][..], |c| &c.runs);
-    let exits = |name: &str| counted.get(name).map_or(&[][..], Vec::as_slice);
-    let reference = Reference::of(system, exits(SYSTEM)).with_varying_output(options.output_varies);
-    let common = CommonSpreads::of(candidates, &reference);
-    let judged: Vec<Judged<'_>> = candidates
-        .iter()
-        .map(|candidate| {
-            Judged::new(candidate, exits(&candidate.name), system, (&reference, &common), options)
-        })
-        .collect();
-    let entrants: Vec<Entrant<'_>> = judged.iter().filter_map(Judged::entrant).collect();
-    let proven: Vec<Entrant<'_>> = entrants.iter().map(|entrant| entrant.with_enough(options)).collect();
-    let picks = picks(&proven, options);
-    let passed_over = passed_over(&proven, &picks, options);
-    let outlook = outlook(&entrants, &picks, options);
-    let outcome = LookOutcome::of(&entrants, &outlook, system.len(), options);
-    let comparison = Comparison {
-        outlook,
-        picks,
-        passed_over,
-        warnings: warnings(&judged, system, &reference, options),
-        candidates: judged.iter().map(|j| j.result(options)).collect(),
+fn judgement(judged: &[Judged<'_>], system: &[RawRun], options: &Options) -> BenchJudgement {
+    let field = Field { entrants: judged.iter().filter_map(Judged::entrant).collect(), options };
+    let rounds = RoundsSoFar { made: system.len(), least: options.min_runs, looks: options.looks };
+    let (picks, ending, course) =
+        conclude(&field.claims(), rounds, |of, fit, picks| field.choose(of, fit, picks));
+    let candidate = |one: &Judged<'_>| {
+        let name = one.candidate.name.clone();
+        let entrant = field.entrants.iter().find(|entrant| entrant.name == name);
+        let broken = |criterion| entrant.map(|one| field.breaks(one, criterion)).unwrap_or_default();
+        JudgedCandidate {
+            figures: entrant.map(|one| field.figures(one)).unwrap_or_default(),
+            breaks: [broken(Criterion::Cpu), broken(Criterion::Memory)].concat(),
+            name,
+        }
     };
-    (comparison, outcome)
+    BenchJudgement {
+        rounds: system.len(),
+        candidates: judged.iter().map(candidate).collect(),
+        picks,
+        ending,
+        course,
+    }
 }
 
 /// The spread of a difference by the runs of all candidates that ended as under `system`.
@@ -199,22 +199,25 @@ struct Judged<'a> {
 impl<'a> Judged<'a> {
     fn new(
         candidate: &'a CandidateRuns,
-        counted: &[i32],
+        ineligible: Option<IneligibleCandidate>,
         system: &[RawRun],
         (reference, common): (&Reference, &CommonSpreads),
         options: &Options,
     ) -> Self {
         let runs: Vec<&RawRun> = candidate.runs.iter().filter(|run| reference.is_expected(run)).collect();
         let pairs = pairs(runs.iter().copied(), system.iter());
-        let above = AboveFloor::of(system, options.floor);
-        let is_further = |criterion| matches!(criterion, Criterion::Wall | Criterion::Peak);
-        let is_wanted = |criterion| options.wall_and_peak || !is_further(criterion);
-        let is_shown = |criterion| above.has(criterion) || candidate.name == SYSTEM;
+        let (has_cpu, has_memory) = match candidate.name == SYSTEM {
+            true => (true, true),
+            false => options.floor.reached(system),
+        };
+        let is_wanted = |criterion| match criterion {
+            Criterion::Cpu => has_cpu,
+            Criterion::Memory => has_memory,
+            Criterion::Balance => has_cpu && has_memory,
+            Criterion::Wall | Criterion::Peak => options.wall_and_peak,
+        };
         let of = |criterion| {
-            let ratio = is_wanted(criterion)
-                .then(|| ratio(&pairs, criterion, common.get(criterion), options))
-                .flatten();
-            ratio.filter(|_| is_shown(criterion))
+            is_wanted(criterion).then(|| ratio(&pairs, criterion, common.get(criterion), options)).flatten()
         };
         Self {
             cpu: of(Criterion::Cpu),
@@ -222,7 +225,7 @@ impl<'a> Judged<'a> {
             balance: of(Criterion::Balance),
             wall: of(Criterion::Wall),
             peak: of(Criterion::Peak),
-            ineligible: reference.objection(candidate, counted),
+            ineligible,
             candidate,
             runs,
         }
@@ -244,30 +247,7 @@ impl<'a> Judged<'a> {
         })
     }
 
-    fn verdict(&self, options: &Options) -> Verdict {
-        if self.is_system() {
-            return Verdict { cpu: Word::Reference, memory: Word::Reference };
-        }
-        let of = |ratio, margin, better, worse| {
-            let enough = enough(ratio, options);
-            let word = word(enough.map(|r| r.interval), margin, better, worse);
-            let is_change = word == better || word == worse;
-            if is_change && !enough.is_some_and(|r| r.is_shown(&options.demand(1))) {
-                Word::WithinNoise
-            } else {
-                word
-            }
-        };
-        Verdict {
-            cpu: of(self.cpu, options.margins.cpu, Word::Faster, Word::Slower),
-            memory: of(self.memory, options.margins.memory, Word::LessMemory, Word::MoreMemory),
-        }
-    }
-
-    fn result(&self, options: &Options) -> CandidateResult {
-        let settle = |ratio: Option<PairedRatio>, margin| {
-            ratio.and_then(|r| more_runs(r.interval, r.rounds, margin, options.min_runs))
-        };
+    fn result(&self) -> CandidateResult {
         CandidateResult {
             name: self.candidate.name.clone(),
             median: MedianRun::of(self.runs.iter().copied()),
@@ -277,19 +257,9 @@ impl<'a> Judged<'a> {
                 wall: self.wall.map(|r| r.interval),
                 peak: self.peak.map(|r| r.interval),
             },
-            verdict: self.verdict(options),
             ineligible: self.ineligible,
-            more_runs: MoreRuns {
-                cpu: settle(self.cpu, options.margins.cpu),
-                memory: settle(self.memory, options.margins.memory),
-            },
         }
     }
-}
-
-/// The ratio, when it rests on enough rounds for a word.
-fn enough(ratio: Option<PairedRatio>, options: &Options) -> Option<PairedRatio> {
-    ratio.filter(|r| r.rounds >= options.min_runs)
 }
 
 fn warnings(
@@ -322,14 +292,14 @@ fn about_system(system: &[RawRun], options: &Options) -> Vec<Warning> {
         return vec![];
     };
     let mut warnings = Vec::new();
-    let above = AboveFloor::of(system, options.floor);
-    if !above.cpu {
+    let (has_cpu, has_memory) = options.floor.reached(system);
+    if !has_cpu {
         warnings.push(Warning::TooLittleCpu { cpu_s: median.cpu_s });
     }
     if median.wall_s < TOO_SHORT_S {
         warnings.push(Warning::TooShort { wall_s: median.wall_s });
     }
-    if !above.memory {
+    if !has_memory {
         warnings.push(Warning::NoMemory);
     }
     let runs = system.len();

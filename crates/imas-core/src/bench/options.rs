@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a comparison may assume.
+//! Settings of a comparison, and how much a program must use to be compared.
 
-use super::floor::Floor;
+use super::run::MedianRun;
 use crate::compare::{CostLimits, Demand, FEWEST_ROUNDS, Looks, Margins, Resampling};
 use crate::conditions::Conditions;
+use crate::run::RawRun;
 use crate::stats::RESAMPLES;
 
 /// Settings of a comparison.
@@ -60,5 +61,31 @@ impl Options {
 
     pub(super) fn resampling(&self) -> Resampling {
         Resampling { seed: self.seed, resamples: self.resamples }
+    }
+}
+
+/// The least that `system` must use. Below it, a ratio depends more on the start of a process than on the
+/// allocator.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Floor {
+    /// CPU time, seconds.
+    pub cpu_s: f64,
+    /// Mean of resident anonymous memory, bytes.
+    pub memory_bytes: u64,
+}
+
+impl Floor {
+    /// Floor with which everything is compared that was measured: for summaries of many programs, which judge
+    /// by all of them.
+    pub const NONE: Self = Self { cpu_s: 0.0, memory_bytes: 1 };
+
+    /// Floor for the verdict on one program: starting a process takes milliseconds and varies by as much, and
+    /// a run with less memory ended before anybody could look.
+    pub const BENCH: Self = Self { cpu_s: 0.005, memory_bytes: 64 << 10 };
+
+    /// Whether these runs of `system` use enough CPU time, and enough memory.
+    pub(super) fn reached(self, system: &[RawRun]) -> (bool, bool) {
+        let median = MedianRun::of(system).unwrap_or_default();
+        (median.cpu_s >= self.cpu_s, median.mean_bytes >= self.memory_bytes)
     }
 }

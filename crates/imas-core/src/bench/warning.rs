@@ -168,6 +168,49 @@ impl Warning {
         groups.into_iter().map(|group| (Self::together(&group), group[0].hint())).collect()
     }
 
+    /// Lines without the noise ([`Self::noise`]), and one for all that is too little to be compared.
+    #[must_use]
+    pub fn few_lines(all: &[Self]) -> Vec<(String, &'static str)> {
+        let is_left = |one: &&Self| !one.is_noise() && !one.is_too_little();
+        let others: Vec<Self> = all.iter().filter(is_left).cloned().collect();
+        let little = all.iter().find(|one| one.is_too_little());
+        little.map(|one| (one.what(), one.hint())).into_iter().chain(Self::lines(&others)).collect()
+    }
+
+    /// The noise as one line. None where there is none worth a word, and where the program does too little to be
+    /// compared.
+    #[must_use]
+    pub fn noise(all: &[Self]) -> Option<String> {
+        let (mut odd, mut of) = (0, 0);
+        let mut parts = vec![];
+        for one in all {
+            match one {
+                Self::LoadHigh { load5, cpus } => {
+                    parts.push(format!("load {load5:.0} on {}", counted(*cpus, "CPU")));
+                }
+                Self::TooNoisy { half_width } => {
+                    parts.push(format!("CPU of system +-{:.0} %", half_width * 100.0));
+                }
+                Self::Outliers { outliers, runs, .. } => (odd, of) = (odd + outliers, of + runs),
+                _ => {}
+            }
+        }
+        parts.extend((odd > 0).then(|| format!("{odd} odd of {of} runs")));
+        let is_told = !parts.is_empty() && !all.iter().any(Self::is_too_little);
+        is_told.then(|| format!("noise: {}", parts.join(", ")))
+    }
+
+    fn is_noise(&self) -> bool {
+        matches!(
+            self,
+            Self::LoadHigh { .. } | Self::TooNoisy { .. } | Self::Outliers { .. } | Self::FewRuns { .. }
+        )
+    }
+
+    fn is_too_little(&self) -> bool {
+        matches!(self, Self::TooShort { .. } | Self::TooLittleCpu { .. } | Self::NoMemory)
+    }
+
     /// Warnings that differ in this are of different kinds.
     fn kind(&self) -> String {
         match self {
@@ -209,11 +252,6 @@ impl Warning {
             | Self::TimesOutUnder { candidate } => Some(candidate),
             _ => None,
         }
-    }
-
-    /// Whether the warning is the reason why that candidate is not picked.
-    pub(super) fn is_objection_to(&self, name: &str) -> bool {
-        !matches!(self, Self::Outliers { .. }) && self.candidate() == Some(name)
     }
 
     /// Advice on what to do about the warning.

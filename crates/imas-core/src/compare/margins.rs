@@ -1,5 +1,56 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The smallest differences that count, and the most that a pick may cost.
+//! The smallest differences that count, each with its reason, and the most that a pick may cost.
+
+/// A figure with the smallest difference in it that counts.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct FigureMargin {
+    /// Name of the figure.
+    pub figure: &'static str,
+    /// Smallest difference, as a part of 1: 0.02 is 2 %.
+    pub least: f64,
+    /// Reason for it.
+    pub reason: &'static str,
+}
+
+/// A bench that could not see a gain of this size is too noisy to tell, and no bound of it is worth naming.
+pub const LARGEST_BOUND: f64 = 0.10;
+const CPU: f64 = 0.02;
+const MEMORY: f64 = 0.05;
+
+/// All margins of IMAS. A figure that is not listed has the one of `memory`.
+pub const MARGINS: [FigureMargin; 10] = [
+    of(
+        "cpu",
+        CPU,
+        "below it the order of functions in memory decides: the same source, linked otherwise, differs by as much",
+    ),
+    of("cpu_day", CPU, "as CPU time"),
+    of("rate", CPU, "requests for the same CPU time"),
+    of("cycle", CPU, "elapsed time of the same work"),
+    of("balance", CPU, "what the smaller of both margins alone makes of it"),
+    of(
+        "memory",
+        MEMORY,
+        "nobody changes a service for less, and looks at memory miss as much between two of them",
+    ),
+    of("p99", MEMORY, "latency: one slow request of a hundred moves it by as much"),
+    of("grows", 0.05, "memory that still grows in the later half of a watch"),
+    of(
+        "highest",
+        0.10,
+        "a watched unit above all that it ever had: a maximum of few looks grows with their number",
+    ),
+    of("bound", LARGEST_BOUND, "a bench that cannot see this much says so, and names no bound"),
+];
+
+const fn of(figure: &'static str, least: f64, reason: &'static str) -> FigureMargin {
+    FigureMargin { figure, least, reason }
+}
+
+/// Smallest difference in that figure that counts.
+pub fn smallest_difference(figure: &str) -> f64 {
+    MARGINS.iter().find(|one| one.figure == figure).map_or(MEMORY, |one| one.least)
+}
 
 /// Smallest differences worth a change, as parts of 1: 0.02 is 2 %.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -12,7 +63,7 @@ pub struct Margins {
 
 impl Margins {
     /// The margins of every comparison, unless the user sets others.
-    pub const USUAL: Self = Self { cpu: 0.02, memory: 0.05 };
+    pub const USUAL: Self = Self { cpu: CPU, memory: MEMORY };
 }
 
 /// Largest costs of a pick on the axis that it was not picked for, as parts of 1: 0.25 is 25 % more than `system`.

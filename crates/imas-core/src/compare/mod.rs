@@ -23,8 +23,9 @@ pub mod residue;
 pub use before_after::{EventCount, chance_of_events, ratio_after, ratio_within};
 pub use estimate::{Answer, Estimate, Spread};
 pub use looks::Looks;
-pub use margins::{CostLimits, Margins};
+pub use margins::{CostLimits, FigureMargin, LARGEST_BOUND, MARGINS, Margins, smallest_difference};
 pub use paired::{
-    Demand, ERROR, FEWEST_ROUNDS, NoiseFloor, PairedRatio, PairedRuns, Resampling, is_cost_proven,
+    Demand, ERROR, FEWEST_ROUNDS, KnownFigure, NoiseFloor, PairedRatio, PairedRuns, Resampling,
+    is_cost_proven, judge,
 };
 pub use residue::Residue;

@@ -27,6 +27,29 @@ pub const FEWEST_ROUNDS: usize = 3;
 /// Largest number of further rounds that is reported.
 const MOST_ROUNDS: u32 = 1000;
 
+/// A figure as it is known beside the figure of its reference. Values below 1 are better.
+#[derive(Clone, Copy, Debug)]
+pub enum KnownFigure<'a> {
+    /// Rounds of one of several candidates, and the conditions of a proof.
+    Rounds(&'a PairedRatio, &'a Demand),
+    /// An interval whose error several tests share already: of pods, of runs against a baseline.
+    Interval(Interval),
+    /// A ratio of which no spread is known: it is told, and proves nothing that is done by itself.
+    Ratio(f64),
+}
+
+/// The one judgement of all comparisons: whether a figure is better or worse than that of its reference, by the margin
+/// that [`super::MARGINS`] has for it or that the user set.
+pub fn judge(evidence: KnownFigure<'_>, margin: f64) -> Answer {
+    match evidence {
+        KnownFigure::Rounds(ratio, demand) => ratio.answer(margin, demand),
+        KnownFigure::Interval(interval) => Answer::by_interval(interval, margin),
+        KnownFigure::Ratio(ratio) => {
+            Answer::by_interval(Interval { lo: ratio, mid: ratio, hi: ratio }, margin)
+        }
+    }
+}
+
 /// The runs of all candidates, by one figure.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct PairedRuns {

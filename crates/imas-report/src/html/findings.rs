@@ -5,7 +5,8 @@
 use std::collections::BTreeMap;
 
 use imas_core::SYSTEM;
-use imas_core::bench::{CandidateRuns, Comparison, IneligibleCandidate, MedianRun, Outlook, Word};
+use imas_core::bench::{CandidateRuns, Comparison, MedianRun};
+use imas_core::judgement::{BenchEnding, Goal};
 use imas_core::stats::Interval;
 use serde::Serialize;
 
@@ -57,7 +58,7 @@ pub struct CandidateFindings {
 }
 
 impl CandidateFindings {
-    fn of(report: &CandidateReport) -> Self {
+    fn of<Host: Serialize>(bench: &BenchReport<Host>, report: &CandidateReport) -> Self {
         Self {
             name: report.name.clone(),
             runs: report.runs.len(),
@@ -65,7 +66,7 @@ impl CandidateFindings {
             cpu: report.ratio.cpu,
             memory: report.ratio.memory,
             is_eligible: report.ineligible.is_none(),
-            verdict: verdict(report),
+            verdict: bench.words(report),
         }
     }
 
@@ -104,10 +105,11 @@ impl ProgramFindings {
     /// The findings of a benchmark's result: the same sentence, picks and figures.
     #[must_use]
     pub fn of_bench<Host: Serialize>(report: &BenchReport<Host>) -> Self {
-        let picks = &report.picks;
-        let picks = [&picks.fastest, &picks.leanest, &picks.balanced].map(Clone::clone);
-        let candidates: Vec<_> = report.candidates.iter().map(CandidateFindings::of).collect();
-        let is_known = report.outlook != Some(Outlook::Unknown);
+        let goals = [Goal::Cpu, Goal::Memory, Goal::Balanced];
+        let picks = goals.map(|goal| report.judgement.pick(goal).unwrap_or(SYSTEM).to_owned());
+        let candidates: Vec<_> =
+            report.candidates.iter().map(|one| CandidateFindings::of(report, one)).collect();
+        let is_known = report.judgement.ending != BenchEnding::NothingToCompare;
         Self {
             sentence: report.sentence(),
             warnings: report.warnings.iter().map(imas_core::bench::Warning::what).collect(),
@@ -129,9 +131,7 @@ impl ProgramFindings {
             candidates: rows
                 .map(|(ready, result)| CandidateReport::measured("", ready.runs.clone(), result, None))
                 .collect(),
-            picks: comparison.picks,
-            passed_over: comparison.passed_over,
-            outlook: Some(comparison.outlook),
+            judgement: comparison.judgement,
             kept_on_cpu: None,
             parameters: BTreeMap::new(),
             rounds: None,
@@ -185,31 +185,4 @@ fn plane(candidates: &[CandidateFindings]) -> Option<Chart> {
 
 fn dash() -> String {
     "-".to_owned()
-}
-
-fn verdict(report: &CandidateReport) -> String {
-    match (&report.ineligible, &report.verdict) {
-        (Some(IneligibleCandidate::NoRuns), _) => "no runs that count".to_owned(),
-        (Some(IneligibleCandidate::Crashed { signal }), _) => format!("crashed (signal {signal})"),
-        (Some(IneligibleCandidate::Hung), _) => "hangs".to_owned(),
-        (Some(IneligibleCandidate::Excess), _) => "took far too much".to_owned(),
-        (Some(IneligibleCandidate::TimedOut), _) => "did not end in time".to_owned(),
-        (Some(IneligibleCandidate::ExitDiffers { exit }), _) => {
-            format!("exits with {exit}, not as under system")
-        }
-        (Some(IneligibleCandidate::OutputDiffers), _) => {
-            "output differs from the output under system".to_owned()
-        }
-        (None, Some(words)) if words.cpu == words.memory => words.cpu.to_string(),
-        (None, Some(words)) => format!("{}, {}", on("CPU", words.cpu), on("memory", words.memory)),
-        (None, None) => String::new(),
-    }
-}
-
-/// The word of a verdict, with the axis that it is about where it does not say so itself.
-fn on(axis: &str, word: Word) -> String {
-    match word {
-        Word::WithinNoise | Word::NotEnoughData => format!("{axis} {word}"),
-        _ => word.to_string(),
-    }
 }

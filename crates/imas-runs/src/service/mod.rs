@@ -6,21 +6,17 @@
 //! - [`ServiceExecutor`]: makes one run of one candidate per call, and returns a
 //!   [`imas_core::run::RawRun`] with the figures of a server; [`crate::runner::Runner`] calls it
 //! - [`adapter`]: rules for the output of known load generators; data, in `adapters.toml`
-//! - [`ServiceComparison`]: the runs of all candidates, paired by round, with a verdict for operators of
-//!   services
+//!
+//! `imas_core::server_bench` compares the runs.
 //!
 //! Only the server runs under the candidate. The load and the lines that prepare the run have the unchanged
 //! environment.
 
 pub mod adapter;
-pub mod guard_rail;
-pub mod page;
 
 /// Runs under `system` in each round. Every candidate is compared with their mean, so its noise is in all comparisons.
 pub const SYSTEM_RUNS: u32 = 3;
 
-mod candidate_figures;
-mod comparison;
 mod cpus;
 mod definition;
 mod error;
@@ -44,18 +40,11 @@ mod tls;
 mod tree;
 mod trims;
 mod variables;
-mod verdict;
 mod work;
 
-pub use candidate_figures::{CandidateFigures, ComparedFigure, margin};
-pub use comparison::{
-    EvenCpu, ServiceComparison, ServiceGoal, ServiceOptions, compare_services, compared, even_cpu, is_cpu,
-    limits_of, memory_goal,
-};
 pub use definition::{DayKind, DayPart, Service, ServiceFileError, StopSignal};
 pub use error::ServiceError;
 pub use executor::{ServiceExecutor, execution};
-pub use guard_rail::GuardRail;
 pub use limits::ServiceLimits;
 pub use malloc::C_LIBRARY;
 pub use ports::free_port;

@@ -148,6 +148,9 @@ pub(crate) struct LookArgs {
     /// Print a second table: where the resident memory was, from the counted runs (as many as --trials)
     #[arg(long)]
     pub(crate) where_memory_was: bool,
+    /// Explain the noise, and print every note and warning
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
     /// Sort the candidates by this column, least first
     #[arg(long, value_name = "COLUMN")]
     pub(crate) sort: Option<BenchColumn>,

@@ -4,7 +4,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
-use imas_runs::service::{GuardRail, Service, ServiceGoal, StopSignal};
+use imas_core::judgement::Goal;
+use imas_core::server_bench::GuardRail;
+use imas_runs::service::{Service, StopSignal};
 
 use crate::command_line::lines_args::LinesArgs;
 
@@ -109,12 +111,12 @@ impl ServerArgs {
         service
     }
 
-    pub(crate) fn goal(&self) -> ServiceGoal {
+    pub(crate) fn goal(&self) -> Goal {
         match self.objective.unwrap_or(ServerObjective::Memory) {
-            ServerObjective::Memory => ServiceGoal::Memory,
-            ServerObjective::Cpu => ServiceGoal::Cpu,
-            ServerObjective::Latency => ServiceGoal::Latency,
-            ServerObjective::Balanced => ServiceGoal::Balanced,
+            ServerObjective::Memory => Goal::Memory,
+            ServerObjective::Cpu => Goal::Cpu,
+            ServerObjective::Latency => Goal::Latency,
+            ServerObjective::Balanced => Goal::Balanced,
         }
     }
 

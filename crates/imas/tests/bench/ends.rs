@@ -122,6 +122,41 @@ fn a_command_that_fails_is_run_once() {
     assert_eq!(stdout(&failed), "", "no comparison may be printed");
 }
 
+/// Every third run fails, whoever it is of.
+#[test]
+fn a_program_that_fails_now_and_then_blames_no_candidate() {
+    let world = World::new();
+    let script = "echo run >>made; [ $(( $(wc -l <made) % 3 )) -ne 0 ] || { echo why >&2; exit 3; }";
+    let words = ["bench", "-n", "3", "--trials", "0", "--with", "hoard,mimalloc", "--", "sh", "-c", script];
+    let failed = output(&mut world.imas(words));
+    assert_eq!(failed.status.code(), Some(1), "{}", describe(&failed));
+    assert_hinted(&failed, "itself fails now and then");
+    assert_eq!(stdout(&failed), "", "no candidate may be blamed");
+    assert!(world.trials().is_empty(), "and nothing is stored");
+}
+
+/// The second run waits for the signal: nothing can be compared with one run.
+#[test]
+fn a_signal_before_the_first_comparison_compares_nothing() {
+    let world = World::new();
+    let script = "echo $$ >>made; [ $(wc -l <made) -lt 3 ] || exec sleep 600";
+    let words = ["bench", "-n", "5", "--trials", "0", "--with", "hoard", "--", "sh", "-c", script];
+    let mut command = world.imas(words);
+    let child =
+        command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    wait_until("three runs", || runs_made(&world) == 3);
+    let pid = nix::unistd::Pid::from_raw(child.id().try_into().unwrap());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(130), "{}", describe(&ended));
+    assert!(
+        stderr(&ended).contains("interrupted after 1 of 10 runs; nothing to compare"),
+        "{}",
+        describe(&ended)
+    );
+    assert_eq!(stdout(&ended), "", "{}", describe(&ended));
+}
+
 #[test]
 fn a_time_limit_that_is_too_short_is_not_the_programs_fault() {
     let world = World::new();

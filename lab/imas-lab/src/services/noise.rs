@@ -9,8 +9,9 @@ use clap::{Args, ValueHint};
 use imas_cli::output;
 use imas_cli::table::Table;
 use imas_core::compare::Margins;
+use imas_core::judgement::Goal;
 use imas_core::stats::RESAMPLES;
-use imas_runs::service::{SYSTEM_RUNS, ServiceGoal};
+use imas_runs::service::SYSTEM_RUNS;
 use imas_study::services::{BenchShape, EqualBenches, EqualPairs, NOISE_OF, PickRule, ServiceNoise};
 use serde::Serialize;
 
@@ -52,7 +53,7 @@ struct NoiseReport {
 pub(super) fn noise(args: &NoiseArgs) -> Result<ExitCode> {
     let pairs = EqualPairs::of(&read(&args.file)?);
     let rule = PickRule {
-        goal: ServiceGoal::Memory,
+        goal: Goal::Memory,
         rails: rails(false),
         least_gain: Margins::USUAL.memory,
         needs_proof: true,

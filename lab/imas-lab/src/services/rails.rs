@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a pick may cost a service.
 
-use imas_runs::service::GuardRail;
+use imas_core::server_bench::GuardRail;
 
 /// Guard rails for CPU time and p99, as without `--at-most`; none where only memory counts.
 pub(super) fn rails(memory_only: bool) -> Vec<GuardRail> {

@@ -11,11 +11,11 @@ use std::rc::Rc;
 
 use imas_core::compare::Looks;
 use imas_core::run::{RawRun, RunKind};
+use imas_core::server_bench::{CandidateFigures, ServiceOptions, compare_services};
 use imas_core::stats::median;
 use imas_linux::catalogue::SYSTEM;
 use imas_linux::host::now_unix_s;
 use imas_runs::schedule::{self, RoundKind, Step};
-use imas_runs::service::{CandidateFigures, ServiceOptions, compare_services};
 use imas_study::services::BASELINES;
 
 use super::rails::rails;
@@ -189,7 +189,8 @@ impl Rounds {
         let found = compare_services(&self.wanted.candidates, &those, &options);
         let leaves = |name: &str| name != SYSTEM && !BASELINES.contains(&name);
         let all = found.candidates.into_iter().filter(|one| leaves(&one.name) && one.rounds > 0);
-        let is_no_pick = |one: &CandidateFigures| (!one.is_open && !one.is_better) || !one.exceeds.is_empty();
+        let is_no_pick =
+            |one: &CandidateFigures| (!one.is_open() && !one.is_better()) || !one.exceeds.is_empty();
         left.extend(all.filter(is_no_pick).map(|one| one.name));
         left
     }

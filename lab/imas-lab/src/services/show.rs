@@ -9,9 +9,10 @@ use clap::{Args, ValueHint};
 use imas_cli::format::counted;
 use imas_cli::{output, table};
 use imas_core::run::RawRun;
+use imas_core::server_bench::{ServiceComparison, ServiceOptions, compare_services};
 use imas_report::page::{Block, PageSection};
-use imas_runs::service::page::{self, MeasuredService};
-use imas_runs::service::{ServiceComparison, ServiceOptions, compare_services};
+use imas_report::service as page;
+use imas_report::service::MeasuredService;
 use imas_study::services::{CandidateForAll, JournalJudgement, JudgeOptions, MemoryUse, Moment, readme};
 
 use super::journal::{ServiceJournal, read_whole};
@@ -120,7 +121,7 @@ fn row(service: &MeasuredService<'_>, counted: &[RawRun]) -> Vec<String> {
     let took: Vec<f64> = runs.iter().map(|run| run.wall_s).collect();
     let took = imas_core::stats::median(&took).unwrap_or(0.0);
     let rounds = system.map_or(0, |system| system.rounds);
-    let (pick, sentence) = (comparison.pick.clone(), comparison.sentence.clone());
+    let (pick, sentence) = (comparison.pick().to_owned(), page::sentence(comparison));
     let saving = saving(service, counted);
     vec![(*name).to_owned(), rounds.to_string(), format!("{took:.0}"), mib, saving, pick, sentence]
 }

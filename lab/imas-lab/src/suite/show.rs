@@ -6,9 +6,10 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use imas_cli::{format, table};
-use imas_core::bench::{CandidateResult, Word};
 use imas_core::candidate::SYSTEM;
+use imas_core::judgement::FigureAnswer;
 use imas_core::run::RunKind;
+use imas_core::stats::Interval;
 use imas_suite::{ProgramSummary, SuiteError, SuiteSummary, Trouble};
 use serde_json::json;
 
@@ -115,20 +116,23 @@ fn row(program: &ProgramSummary, names: &[&str]) -> Vec<String> {
     ];
     row.extend(names.iter().map(|name| match program.left_out.get(*name) {
         Some(why) => why.clone(),
-        None => find(name).map_or_else(dash, cell),
+        None => cell(program, name),
     }));
     row
 }
 
-fn cell(result: &CandidateResult) -> String {
-    let percent = |ratio: Option<f64>, word: Word| {
-        let settled = matches!(word, Word::Faster | Word::Slower | Word::LessMemory | Word::MoreMemory);
-        let star = if settled { "*" } else { "" };
-        ratio.map_or_else(dash, |ratio| format!("{:+.0}{star}", (ratio - 1.0) * 100.0))
+fn cell(program: &ProgramSummary, name: &str) -> String {
+    let comparison = &program.comparison;
+    let Some(result) = comparison.candidates.iter().find(|one| one.name == name) else { return dash() };
+    let is_proven = |figure: &str| {
+        let figure = comparison.judgement.candidate(name).and_then(|one| one.figures.get(figure));
+        figure.is_some_and(|one| matches!(one.answer, FigureAnswer::Better | FigureAnswer::Worse))
     };
-    let cpu = percent(result.ratio.cpu.map(|cpu| cpu.mid), result.verdict.cpu);
-    let memory = percent(result.ratio.memory.map(|memory| memory.mid), result.verdict.memory);
-    format!("{cpu} / {memory}")
+    let percent = |ratio: Option<Interval>, figure: &str| {
+        let star = if is_proven(figure) { "*" } else { "" };
+        ratio.map_or_else(dash, |ratio| format!("{:+.0}{star}", (ratio.mid - 1.0) * 100.0))
+    };
+    format!("{} / {}", percent(result.ratio.cpu, "cpu"), percent(result.ratio.memory, "memory"))
 }
 
 fn remarks(summary: &SuiteSummary, path: &Path) {

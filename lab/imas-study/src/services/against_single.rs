@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::columns::without_empty_columns;
 use crate::services::judge::{HeldOutPicks, JUDGED, JUDGED_COLUMNS, change, geometric_mean, is_proven_above};
 use crate::services::round_changes::{RoundChanges, for_every_service};
-use imas_runs::service::margin;
+use imas_core::compare::smallest_difference;
 
 /// The picks beside one setting for all. A ratio below 1 is a gain of the picks.
 #[derive(Serialize, Clone, PartialEq, Debug)]
@@ -43,7 +43,7 @@ impl AgainstSingle {
             logs.filter(|logs| !logs.is_empty()).collect()
         };
         let memory = of_each("memory");
-        let limit = 1.0 + margin("memory");
+        let limit = 1.0 + smallest_difference("memory");
         let beyond = |sign: f64| {
             let turned = |logs: &Vec<f64>| -> Vec<f64> { logs.iter().map(|log| sign * log).collect() };
             let is_above = |logs: &Vec<f64>| mean_and_deviation(logs).0 > limit.ln();
@@ -99,9 +99,9 @@ mod tests {
     use super::*;
     use crate::services::judge::JudgedService;
     use crate::services::pick_rule::PickRule;
+    use imas_core::judgement::Goal;
     use imas_core::run::RawRun;
     use imas_core::server_run::{Figure, ServerRun};
-    use imas_runs::service::ServiceGoal;
 
     fn runs(service: &str, memory: [(&str, f64); 3]) -> Vec<RawRun> {
         let of = |round: u32| {
@@ -124,7 +124,7 @@ mod tests {
             runs("y", [("system", 100.0), ("a", 80.0), ("b", 40.0)]),
         ]
         .concat();
-        let goal = ServiceGoal::Memory;
+        let goal = Goal::Memory;
         let rule = PickRule { goal, rails: vec![], least_gain: 0.05, needs_proof: false, resamples: 10 };
         let changes = RoundChanges::of_all(&all);
         let judged: Vec<JudgedService> = changes.iter().map(|one| JudgedService::of(one, &rule)).collect();

@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use crate::services::pick_rule::{PickRule, cost};
 use crate::services::round_changes::{RoundChanges, for_every_service};
-use imas_runs::service::GuardRail;
-use imas_runs::service::ServiceGoal;
+use imas_core::judgement::Goal;
+use imas_core::server_bench::GuardRail;
 
 /// A set as bits; bit `n` is candidate `n`.
 type Members = u32;
@@ -175,10 +175,10 @@ pub fn set_rules(rails: &[GuardRail]) -> [(&'static str, PickRule); 4] {
         resamples: RESAMPLES,
     };
     [
-        ("leanest within the guard rails", rule(ServiceGoal::Memory, rails)),
-        ("leanest", rule(ServiceGoal::Memory, &[])),
-        ("balanced", rule(ServiceGoal::Balanced, &[])),
-        ("fastest", rule(ServiceGoal::Cpu, &[])),
+        ("leanest within the guard rails", rule(Goal::Memory, rails)),
+        ("leanest", rule(Goal::Memory, &[])),
+        ("balanced", rule(Goal::Balanced, &[])),
+        ("fastest", rule(Goal::Cpu, &[])),
     ]
 }
 

@@ -17,7 +17,7 @@ use serde::Serialize;
 use crate::columns::without_empty_columns;
 use crate::services::pick_rule::PickRule;
 use crate::services::round_changes::{RoundChanges, for_every_service};
-use imas_runs::service::margin;
+use imas_core::compare::smallest_difference;
 
 /// The figures that are judged.
 pub const JUDGED: [&str; 6] = ["memory", "cpu", "p99", "memory_idle", "memory_day", "cpu_day"];
@@ -112,9 +112,10 @@ fn held_out(changes: &RoundChanges, rule: &PickRule) -> Option<HeldOutPicks> {
         logs.iter_mut().zip(JUDGED).for_each(|(logs, figure)| logs.extend(at(figure)));
         by_round.insert(judging, name(changes, pick));
     }
-    let worse =
-        |at: usize| !logs[at].is_empty() && mean_and_deviation(&logs[at]).0 > (1.0 + margin(JUDGED[at])).ln();
-    let is_proven = |at: usize| is_proven_above(&logs[at], 1.0 + margin(JUDGED[at]));
+    let worse = |at: usize| {
+        !logs[at].is_empty() && mean_and_deviation(&logs[at]).0 > (1.0 + smallest_difference(JUDGED[at])).ln()
+    };
+    let is_proven = |at: usize| is_proven_above(&logs[at], 1.0 + smallest_difference(JUDGED[at]));
     Some(HeldOutPicks {
         candidates: by_frequency(by_round.values().cloned().collect()),
         ratios: from_fn(|at| (!logs[at].is_empty()).then(|| mean_and_deviation(&logs[at]).0.exp())),
@@ -245,8 +246,9 @@ impl CandidateForAll {
             those.iter().filter_map(of).map(f64::exp).collect()
         };
         let memory = ratios("memory");
-        let beyond =
-            |figure: &str| ratios(figure).iter().filter(|ratio| **ratio > 1.0 + margin(figure)).count();
+        let beyond = |figure: &str| {
+            ratios(figure).iter().filter(|ratio| **ratio > 1.0 + smallest_difference(figure)).count()
+        };
         Self {
             candidate: name.to_owned(),
             services: memory.len(),

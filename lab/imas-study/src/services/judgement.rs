@@ -13,9 +13,9 @@ use crate::services::judge::{
 };
 use crate::services::pick_rule::PickRule;
 use crate::services::round_changes::RoundChanges;
+use imas_core::judgement::Goal;
 use imas_core::run::RawRun;
-use imas_runs::service::GuardRail;
-use imas_runs::service::ServiceGoal;
+use imas_core::server_bench::GuardRail;
 
 /// Rounds for a proof on rounds that do not judge: three choose, one judges.
 pub const ROUNDS_FOR_PROOF: usize = 4;
@@ -180,7 +180,7 @@ impl JournalJudgement {
 impl ServiceJudgement {
     fn of(changes: &RoundChanges, options: &JudgeOptions<'_>) -> Self {
         let rule = |needs_proof| PickRule {
-            goal: ServiceGoal::Memory,
+            goal: Goal::Memory,
             rails: options.rails.clone(),
             least_gain: Margins::USUAL.memory,
             needs_proof,

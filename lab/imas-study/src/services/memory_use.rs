@@ -10,7 +10,7 @@ use imas_core::SYSTEM;
 use imas_core::run::RawRun;
 use imas_core::server_run::{ArenaHeaps, LiveMemory};
 use imas_core::stats::median;
-use imas_runs::service::page::{MeasuredService, named};
+use imas_report::service::MeasuredService;
 use serde::Serialize;
 
 /// When the memory is looked at.
@@ -75,10 +75,10 @@ impl MemoryUse {
             Moment::Pause => "memory_idle",
         };
         let saved = |name: &str| {
-            let ratio = named(service.comparison, name)?.figures.get(figure)?.ratio?;
-            Some(named(service.comparison, SYSTEM)?.figures.get(figure)?.median * (1.0 - ratio.mid))
+            let ratio = service.comparison.named(name)?.figures.get(figure)?.ratio?;
+            Some(service.comparison.named(SYSTEM)?.figures.get(figure)?.median * (1.0 - ratio.mid))
         };
-        let reached = match service.comparison.pick.as_str() {
+        let reached = match service.comparison.pick() {
             SYSTEM => 0.0,
             pick => saved(pick).unwrap_or(0.0),
         };
@@ -93,7 +93,7 @@ impl MemoryUse {
             Some(HeapParts { cached, free_blocks, free_pages, .. }) => cached + free_blocks + free_pages,
             None => (resident - live).max(0.0),
         };
-        let (service, pick) = (service.name.to_owned(), service.comparison.pick.clone());
+        let (service, pick) = (service.name.to_owned(), service.comparison.pick().to_owned());
         Some(Self { service, moment, resident, live, parts, possible, reached, pick })
     }
 }
@@ -136,8 +136,8 @@ fn sums(heaps: &[ArenaHeaps]) -> Option<[f64; 7]> {
 mod tests {
     use super::*;
     use imas_core::run::RunKind;
+    use imas_core::server_bench::{ServiceOptions, compare_services};
     use imas_core::server_run::{Figure, HeldMemory, ServerRun};
-    use imas_runs::service::{ServiceOptions, compare_services};
 
     fn run(candidate: &str, round: u32, memory: f64, held: Option<HeldMemory>) -> RawRun {
         let heaps = vec![ArenaHeaps { bytes: 100, main_bytes: 80, held, ..ArenaHeaps::default() }];

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 
 use imas_core::SYSTEM;
 use imas_core::run::RawRun;
+use imas_core::server_bench::{EvenCpu, compared, even_cpu};
 use imas_core::server_run::{Figure, ServerRun};
 use imas_core::stats::mean_and_deviation;
-use imas_runs::service::{EvenCpu, compared, even_cpu};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use serde::Serialize;

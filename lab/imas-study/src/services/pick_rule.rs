@@ -5,14 +5,15 @@ use imas_core::compare::{Answer, Demand, PairedRatio, PairedRuns, Resampling, Sp
 use imas_core::stats::median;
 
 use crate::services::round_changes::RoundChanges;
-use imas_runs::service::GuardRail;
-use imas_runs::service::{ServiceGoal, memory_goal};
+use imas_core::judgement::Goal;
+use imas_core::server_bench::GuardRail;
+use imas_core::server_bench::memory_goal;
 
 /// A rule for picks.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PickRule {
     /// Goal: the figure that counts.
-    pub goal: ServiceGoal,
+    pub goal: Goal,
     /// Guard rails: a candidate that is proven to cost more is no pick.
     pub rails: Vec<GuardRail>,
     /// Least gain of a pick: 0.05 is 5 % less. At 0 it must be better than `system` at all.
@@ -102,18 +103,18 @@ fn spread(
 }
 
 /// Cost of a candidate in one round for a goal, as a logarithm; below 0 is a gain.
-pub(crate) fn cost(goal: ServiceGoal, changes: &RoundChanges, candidate: usize, round: u32) -> Option<f64> {
+pub(crate) fn cost(goal: Goal, changes: &RoundChanges, candidate: usize, round: u32) -> Option<f64> {
     cost_of(goal, &|figure| changes.change(candidate, round, figure))
 }
 
 /// Cost by the changes of all figures of a run.
-fn cost_of(goal: ServiceGoal, of: &dyn Fn(&str) -> Option<f64>) -> Option<f64> {
+fn cost_of(goal: Goal, of: &dyn Fn(&str) -> Option<f64>) -> Option<f64> {
     let memory = || memory_goal(|figure| of(figure).map(f64::exp)).map(f64::ln);
     match goal {
-        ServiceGoal::Memory => memory(),
-        ServiceGoal::Cpu => of("cpu"),
-        ServiceGoal::Latency => of("p99"),
-        ServiceGoal::Balanced => Some(f64::midpoint(of("cpu")?, memory()?)),
+        Goal::Memory => memory(),
+        Goal::Cpu => of("cpu"),
+        Goal::Latency => of("p99"),
+        Goal::Balanced => Some(f64::midpoint(of("cpu")?, memory()?)),
     }
 }
 
@@ -137,7 +138,7 @@ mod tests {
             }
         }
         let changes = RoundChanges::of("", &runs);
-        let goal = ServiceGoal::Memory;
+        let goal = Goal::Memory;
         let rule = PickRule { goal, rails: vec![], least_gain: 0.05, needs_proof: false, resamples: 1 };
         let pick = |rounds: &[u32]| rule.pick(&changes, rounds).map(|at| changes.candidates[at].as_str());
         assert_eq!(pick(&[0, 2, 3, 4, 5]), Some("steady"), "the second round judges");
@@ -158,7 +159,7 @@ mod tests {
             }
         }
         let changes = RoundChanges::of("", &runs);
-        let (goal, resamples) = (ServiceGoal::Memory, 1);
+        let (goal, resamples) = (Goal::Memory, 1);
         let rule = PickRule { goal, rails: vec![], least_gain: 0.0, needs_proof: true, resamples };
         let sigma = rule.spread(&changes, &changes.rounds).sigma;
         let own = 1.25_f64.ln() / 2.0;

@@ -14,8 +14,10 @@ use crate::services::against_single::AgainstSingle;
 use crate::services::judge::{CandidateForAll, JUDGED, JUDGED_COLUMNS};
 use crate::services::judgement::JournalJudgement;
 use crate::services::no_effect::{NoEffect, share_of_glibc};
-use imas_runs::service::page::{MeasuredService, best, leanest, named};
-use imas_runs::service::{C_LIBRARY, CandidateFigures, ServiceComparison, margin};
+use imas_core::compare::smallest_difference;
+use imas_core::server_bench::{CandidateFigures, ServiceComparison};
+use imas_report::service::{MeasuredService, best, leanest};
+use imas_runs::service::C_LIBRARY;
 
 /// Settings of glibc that anybody can give to all services without a measurement: what a pick has to beat.
 pub const BASELINES: [&str; 2] = ["glibc:arena1", "glibc:lean"];
@@ -76,7 +78,7 @@ struct ReadmeRow {
 
 impl ReadmeRow {
     fn of(service: &MeasuredService<'_>) -> Option<Self> {
-        let system = named(service.comparison, SYSTEM).filter(|system| system.rounds > 0)?;
+        let system = service.comparison.named(SYSTEM).filter(|system| system.rounds > 0)?;
         let proven = best(service.comparison);
         let best = proven.or_else(|| leanest(service.comparison));
         let kind = match best {
@@ -114,11 +116,11 @@ impl ReadmeRow {
 
 /// Change of memory under one setting. A gain above the margin that the rounds do not prove is marked.
 fn baseline(comparison: &ServiceComparison, name: &str) -> String {
-    let found = named(comparison, name).and_then(|one| Some((one, one.figures.get("memory")?.ratio?)));
+    let found = comparison.named(name).and_then(|one| Some((one, one.figures.get("memory")?.ratio?)));
     found.map_or_else(
         || "-".to_owned(),
         |(one, ratio)| {
-            let is_open = !one.is_better && ratio.mid <= 1.0 - margin("memory");
+            let is_open = !one.is_better() && ratio.mid <= 1.0 - smallest_difference("memory");
             format!("{}{}", percent(ratio.mid), if is_open { ", not proven" } else { "" })
         },
     )
@@ -287,8 +289,8 @@ mod tests {
     use super::*;
     use crate::services::judgement::JudgeOptions;
     use imas_core::run::RawRun;
+    use imas_core::server_bench::{ServiceOptions, compare_services};
     use imas_core::server_run::{ArenaHeaps, Figure};
-    use imas_runs::service::{ServiceOptions, compare_services};
 
     fn runs(service: &str, rounds: u32, leaner: f64) -> Vec<RawRun> {
         let one = |candidate: &str, round: u32, mib: f64| {

@@ -7,9 +7,9 @@ use imas_core::SYSTEM;
 use imas_core::stats::{geometric_mean, median};
 
 use imas_core::run::RawRun;
+use imas_core::server_bench::{EvenCpu, compared, even_cpu, is_cpu};
 use imas_core::server_run::{ArenaHeaps, Better};
 use imas_linux::runtime::Runtime;
-use imas_runs::service::{EvenCpu, compared, even_cpu, is_cpu};
 
 /// What a candidate did in one round.
 #[derive(Clone, PartialEq, Debug)]

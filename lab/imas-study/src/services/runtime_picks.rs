@@ -10,11 +10,13 @@ use std::array::from_fn;
 use imas_cli::format;
 use imas_cli::table::Table;
 use imas_core::SYSTEM;
+use imas_core::compare::smallest_difference;
 use imas_core::compare::{Answer, CostLimits, Margins};
+use imas_core::judgement::Goal;
+use imas_core::server_bench::{CandidateFigures, GuardRail};
 use imas_core::stats::{CONFIDENCE, Interval, RESAMPLES, attainable_confidence};
 use imas_linux::runtime::Runtime;
-use imas_runs::service::page::MeasuredService;
-use imas_runs::service::{CandidateFigures, GuardRail, ServiceGoal, margin};
+use imas_report::service::MeasuredService;
 use serde::Serialize;
 
 use crate::columns::without_empty_columns;
@@ -24,8 +26,8 @@ use crate::services::pick_rule::PickRule;
 use crate::services::round_changes::RoundChanges;
 
 /// What picks are best at.
-const AIMS: [(ServiceGoal, &str); 3] =
-    [(ServiceGoal::Cpu, "fastest"), (ServiceGoal::Memory, "leanest"), (ServiceGoal::Balanced, "balanced")];
+const AIMS: [(Goal, &str); 3] =
+    [(Goal::Cpu, "fastest"), (Goal::Memory, "leanest"), (Goal::Balanced, "balanced")];
 /// Most additional CPU time of the leanest pick.
 const CPU_OF_THE_LEANEST: f64 = 0.05;
 /// Figures of a service under one setting.
@@ -60,7 +62,7 @@ struct JudgedAim {
 }
 
 impl JudgedAim {
-    fn of((goal, aim): (ServiceGoal, &'static str), is_proven: bool, services: &[RoundChanges]) -> Self {
+    fn of((goal, aim): (Goal, &'static str), is_proven: bool, services: &[RoundChanges]) -> Self {
         let rule = rule(goal, is_proven);
         let fewest = if is_proven { ROUNDS_FOR_PROOF } else { 2 };
         let is_enough = |one: &&RoundChanges| one.rounds.len() >= fewest;
@@ -147,13 +149,13 @@ impl RuntimePicks {
 }
 
 /// What is picked, and what it may cost: of the axis that it is not picked for, as much as picks of commands.
-fn rule(goal: ServiceGoal, needs_proof: bool) -> PickRule {
+fn rule(goal: Goal, needs_proof: bool) -> PickRule {
     let rail = |figure: &str, most: f64| GuardRail { figure: figure.to_owned(), most };
     let (cpu, memory) = (rail("cpu", CostLimits::USUAL.cpu), rail("memory", CostLimits::USUAL.memory));
     let (rails, least_gain) = match goal {
-        ServiceGoal::Memory => (vec![rail("cpu", CPU_OF_THE_LEANEST)], Margins::USUAL.memory),
-        ServiceGoal::Cpu => (vec![memory], Margins::USUAL.cpu),
-        ServiceGoal::Latency | ServiceGoal::Balanced => (vec![cpu, memory], Margins::USUAL.cpu),
+        Goal::Memory => (vec![rail("cpu", CPU_OF_THE_LEANEST)], Margins::USUAL.memory),
+        Goal::Cpu => (vec![memory], Margins::USUAL.cpu),
+        Goal::Latency | Goal::Balanced => (vec![cpu, memory], Margins::USUAL.cpu),
     };
     PickRule { goal, rails, least_gain, needs_proof, resamples: RESAMPLES }
 }
@@ -204,7 +206,7 @@ fn cell(one: &CandidateFigures, by_clock: bool) -> String {
         let found = one.figures.get(figure).filter(|_| !(by_clock && figure == "cpu"));
         let Some(ratio) = found.and_then(|found| found.ratio) else { return "-".to_owned() };
         let text = format::percent(ratio.mid);
-        let is_shown = Answer::by_interval(ratio, margin(figure)) != Answer::NotShown;
+        let is_shown = Answer::by_interval(ratio, smallest_difference(figure)) != Answer::NotShown;
         if is_shown && attainable_confidence(one.rounds) >= CONFIDENCE { format!("**{text}**") } else { text }
     };
     let [cpu, memory, idle, p99] = SHOWN.map(of);
@@ -215,8 +217,8 @@ fn cell(one: &CandidateFigures, by_clock: bool) -> String {
 mod tests {
     use super::*;
     use imas_core::run::RawRun;
+    use imas_core::server_bench::{ServiceOptions, compare_services};
     use imas_core::server_run::{Figure, ServerRun};
-    use imas_runs::service::{ServiceOptions, compare_services};
 
     /// Six rounds of a service; `all` has memory and CPU seconds by candidate.
     fn runs(service: &str, all: &[(&str, f64, f64)]) -> Vec<RawRun> {

@@ -2,20 +2,18 @@
 //! Decides from the record alone whether the change of a watched unit is taken back.
 
 use imas_cli::format::span;
-use imas_core::compare::{ERROR, EventCount, Margins, chance_of_events};
+use imas_core::compare::{
+    Answer, ERROR, EventCount, KnownFigure, chance_of_events, judge, smallest_difference,
+};
 use imas_core::printable::counted;
 use imas_core::stats::median;
 
 use super::figures::whole;
 use super::record::{After, Before, MemoryPoint, WatchRecord};
 
-/// Factor by which a unit's memory must stay above the earlier maximum during a whole window to prove the
-/// unit worse.
-const WORSE: f64 = 1.1;
-/// Bytes by which a unit's memory must stay above the earlier maximum as well.
+/// Bytes by which a unit's memory must stay above the earlier maximum during a whole window to prove the unit worse,
+/// beside the share of `highest` in the table of margins.
 const LEAST_BYTES: u64 = 4 << 20;
-/// Growth in the later half of a watch is reported above this share.
-const GROWS: f64 = 0.05;
 /// A start may take this long, or `START_FACTOR` times as long as before.
 const LONGEST_START_S: f64 = 90.0;
 const START_FACTOR: f64 = 5.0;
@@ -94,8 +92,9 @@ impl WatchPart {
 fn takes_more(before: &Before, after: &After) -> Option<String> {
     let highest = before.highest_bytes?.max(before.memory_bytes?);
     let last = after.points.last().filter(|last| last.age_s <= before.age_s)?;
-    let limit = (highest as f64 * WORSE).max((highest + LEAST_BYTES) as f64);
-    (last.least_bytes as f64 > limit).then(|| {
+    let ratio = last.least_bytes as f64 / highest.max(1) as f64;
+    let is_worse = judge(KnownFigure::Ratio(ratio), smallest_difference("highest")) == Answer::Worse;
+    (is_worse && last.least_bytes > highest + LEAST_BYTES).then(|| {
         format!(
             "it takes {} after {}, and never had more than {} in {} before",
             mebibytes(last.bytes),
@@ -115,18 +114,16 @@ pub(super) fn gains(record: &WatchRecord) -> String {
     let (before, after) = (&record.before, &record.after);
     let over = span(record.watch_s);
     let memory = match memory_ratio(before, after) {
-        Some(ratio) => format!(
-            "{} over {over}{}",
-            change(ratio, "memory", Margins::USUAL.memory),
-            age_note(before, after)
-        ),
+        Some(ratio) => {
+            format!("{} over {over}{}", change(ratio, "memory", "memory"), age_note(before, after))
+        }
         None if after.points.is_empty() && after.age_s == 0.0 => {
             format!("{} over {over}; it did not run", failures_of(after))
         }
         None => format!("{} over {over}; its memory cannot be compared", failures_of(after)),
     };
     let cpu = cpu_per_work(before, after)
-        .map(|ratio| format!(", {} for the same work", change(ratio, "CPU", Margins::USUAL.cpu)));
+        .map(|ratio| format!(", {} for the same work", change(ratio, "CPU", "cpu")));
     memory + &cpu.unwrap_or_default() + &still_growing(after).unwrap_or_default()
 }
 
@@ -143,7 +140,9 @@ fn still_growing(after: &After) -> Option<String> {
     let (first, last) = (half.first()?, half.last()?);
     let hours = (last.age_s - first.age_s) / 3600.0;
     let grown = last.bytes as f64 - first.bytes as f64;
-    let is_much = hours > 0.0 && grown > first.bytes as f64 * GROWS;
+    let ratio = last.bytes as f64 / first.bytes.max(1) as f64;
+    let is_much =
+        hours > 0.0 && judge(KnownFigure::Ratio(ratio), smallest_difference("grows")) == Answer::Worse;
     is_much.then(|| format!("; it still grows, by {} an hour", mebibytes(whole(grown / hours))))
 }
 
@@ -177,11 +176,11 @@ fn cpu_per_work(before: &Before, after: &After) -> Option<f64> {
     Some(now / earlier)
 }
 
-fn change(ratio: f64, what: &str, margin: f64) -> String {
-    match ratio {
-        r if r < 1.0 - margin => format!("{:.0} % less {what}", (1.0 - r) * 100.0),
-        r if r > 1.0 + margin => format!("{:.0} % more {what}", (r - 1.0) * 100.0),
-        _ => format!("as much {what} as before"),
+fn change(ratio: f64, what: &str, figure: &str) -> String {
+    match judge(KnownFigure::Ratio(ratio), smallest_difference(figure)) {
+        Answer::Better => format!("{:.0} % less {what}", (1.0 - ratio) * 100.0),
+        Answer::Worse => format!("{:.0} % more {what}", (ratio - 1.0) * 100.0),
+        Answer::NotShown => format!("as much {what} as before"),
     }
 }
 

@@ -20,8 +20,7 @@ use imas_runs::runner::{NextStep, Observer};
 use imas_runs::schedule::{RoundKind, Step};
 use imas_runs::subject::Subject;
 
-use super::progress::Progress;
-use super::stop::StopRule;
+use super::progress::{Progress, StopRule};
 
 /// Runs of one candidate and their ends.
 #[derive(Default)]
@@ -91,7 +90,13 @@ pub(super) enum Failure {
     TimedOut { wall_s: f64 },
     /// The run failed.
     Failed { message: String },
+    /// Earlier runs under `system` did not fail.
+    NowAndThen { message: String, runs: u32 },
 }
+
+/// Runs under `system` that are added where several candidates fail alike. A program that fails by itself in one of
+/// three runs shows it in 98 of 100 such series.
+pub(super) const AGAIN: usize = 10;
 
 /// Gathers runs as they are made.
 pub(super) struct Collector<'a> {
@@ -105,6 +110,8 @@ pub(super) struct Collector<'a> {
     pub(super) failure: Option<Failure>,
     pub(super) progress: Progress,
     pub(super) stop: StopRule,
+    /// Runs under `system` so far, of every kind.
+    system_runs: u32,
     /// The round that was begun last.
     begun: u32,
     /// Options for the looks at the runs.
@@ -131,6 +138,7 @@ impl<'a> Collector<'a> {
             failure: None,
             progress,
             stop,
+            system_runs: 0,
             begun: 0,
             options: Options { resamples: RESAMPLES_OF_LOOKS, ..options },
         }
@@ -151,14 +159,14 @@ impl<'a> Collector<'a> {
             return;
         }
         let options = Options { output_varies: self.output_varies, ..self.options };
-        let (comparison, outcome) = self.observed().look(&options);
-        self.progress.looked(&comparison);
-        self.stop.looked(outcome);
+        let judgement = self.observed().compare(&options).1.judgement;
+        self.progress.looked(&judgement);
+        self.stop.looked(judgement.course);
     }
 
     fn next(&mut self, kind: RoundKind) -> NextStep {
         match kind {
-            RoundKind::Warmup => {}
+            RoundKind::Warmup => return NextStep::Make,
             RoundKind::Measured { round } if round > self.begun => {
                 self.begun = round;
                 self.look(round);
@@ -214,8 +222,39 @@ impl<'a> Collector<'a> {
         if run.outcome.timed_out {
             return Some(Failure::TimedOut { wall_s: run.outcome.wall_s });
         }
-        let failed = !run.record.ok && !self.ignores_failure;
-        failed.then(|| Failure::Failed { message: run.record.message.clone().unwrap_or_default() })
+        if run.record.ok || self.ignores_failure {
+            return None;
+        }
+        let message = run.record.message.clone().unwrap_or_default();
+        Some(match self.system_runs {
+            1 => Failure::Failed { message },
+            runs => Failure::NowAndThen { message, runs },
+        })
+    }
+
+    /// Whether several candidates failed alike, which none of the few runs under `system` did: the program itself may
+    /// fail now and then.
+    pub(super) fn suspects_the_program(&self) -> bool {
+        let usual: BTreeSet<i32> = self.system().into_iter().flat_map(CollectedRuns::exits).collect();
+        let mut failed: Vec<i32> = vec![];
+        for (_, collected) in self.named() {
+            let own: BTreeSet<i32> = collected.exits().filter(|exit| !usual.contains(exit)).collect();
+            failed.extend(own);
+        }
+        failed.iter().any(|exit| failed.iter().filter(|other| *other == exit).count() > 1)
+    }
+
+    /// Whether `system` and a candidate have a run in one round.
+    pub(super) fn has_common_round(&self) -> bool {
+        let rounds = |collected: &CollectedRuns| collected.runs.iter().map(|run| run.round).collect();
+        let system: BTreeSet<u32> = self.system().map(rounds).unwrap_or_default();
+        let others = self.named().filter(|(candidate, _)| !candidate.is_system());
+        others.flat_map(|(_, collected)| &collected.runs).any(|run| system.contains(&run.round))
+    }
+
+    /// Runs that were made, of every candidate.
+    pub(super) fn made(&self) -> usize {
+        self.collected.iter().map(|one| one.runs.len() + one.counted.len()).sum()
     }
 
     fn note_once(&mut self, note: &str) {
@@ -247,6 +286,7 @@ impl Observer for Collector<'_> {
         let is_ended_by_filter =
             matches!(step.kind, RoundKind::Counted { .. }) && run.outcome.signal == Some(SIGSYS);
         let counts = candidate.is_system() && !is_ended_by_filter;
+        self.system_runs += u32::from(candidate.is_system());
         self.failure = Some(&run).filter(|_| counts).and_then(|run| self.failure_of(run));
         if self.failure.is_some() {
             return Ok(NextStep::Stop);

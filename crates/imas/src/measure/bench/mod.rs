@@ -14,14 +14,12 @@ mod service_report;
 mod service_rounds;
 mod session;
 mod shown;
-mod stop;
 mod typed;
 mod variant;
 
 use std::process::ExitCode;
 
 use anyhow::Result;
-use imas_core::bench::{CheckStatus, Warning};
 use imas_engine::compared::{ComparedCandidate, DefaultComparison, compared_with_inline};
 use imas_engine::inline_candidate::inline_candidates;
 use imas_linux::host::Host;
@@ -144,10 +142,5 @@ impl Bench<'_> {
 }
 
 fn exit_code(reports: &[BenchReport<Host>]) -> ExitCode {
-    let fails = |warning: &Warning| matches!(warning, Warning::SystemFails { .. });
-    let is_no = |report: &BenchReport<Host>| {
-        report.warnings.iter().any(fails)
-            || report.checks.iter().any(|check| check.status == CheckStatus::Failed)
-    };
-    if reports.iter().any(is_no) { ExitCode::from(NO) } else { ExitCode::SUCCESS }
+    if reports.iter().any(BenchReport::has_failed) { ExitCode::from(NO) } else { ExitCode::SUCCESS }
 }

@@ -5,6 +5,7 @@ use imas_cli::format;
 use imas_cli::table::Table;
 use imas_core::bench::MedianRun;
 use imas_core::candidate::SYSTEM;
+use imas_core::judgement::Goal;
 use imas_linux::host::Host;
 use imas_report::bench::BenchReport;
 
@@ -61,7 +62,7 @@ fn row(report: &BenchReport<Host>, first_cpu_s: Option<f64>) -> Vec<String> {
         format::seconds(run.cpu_s),
         ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2} x")),
         format::mib(run.peak_bytes as f64),
-        report.picks.balanced.clone(),
+        report.judgement.pick(Goal::Balanced).unwrap_or(SYSTEM).to_owned(),
     ]
 }
 

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The progress of `imas bench` on standard error: a live line on a terminal, a line now and then elsewhere,
-//! and a hint while the first run does not end.
+//! and a hint while the first run does not end. And when no further round is made.
 
 use std::io::IsTerminal as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use imas_core::bench::{Comparison, Outlook};
-use imas_core::candidate::SYSTEM;
-use imas_core::stats::Interval;
+use imas_core::bench::Looks;
+use imas_core::judgement::{BenchCourse, BenchEnding, BenchJudgement, JudgedFigure};
+use imas_report::bench::RoundsEnd;
 use imas_runs::schedule::RoundKind;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::measure::ticker::Ticker;
+use imas_cli::format::seconds;
 use imas_cli::message;
 
 /// Between two lines where there is no terminal, and before the hint.
@@ -53,8 +54,8 @@ impl Progress {
     }
 
     /// What the runs say so far.
-    pub(super) fn looked(&mut self, comparison: &Comparison) {
-        self.estimate = estimate(comparison).map_or_else(String::new, |text| format!("; so far {text}"));
+    pub(super) fn looked(&mut self, judgement: &BenchJudgement) {
+        self.estimate = estimate(judgement).map_or_else(String::new, |text| format!("; so far {text}"));
     }
 
     pub(super) fn finish(&self) {
@@ -72,8 +73,11 @@ pub(super) fn bar(runs: usize, is_shown: bool) -> ProgressBar {
 pub(super) fn ticker(bar: &ProgressBar) -> Option<Ticker> {
     let bar = bar.clone();
     let tell = move || {
-        let (at, of) = (bar.position(), bar.length().unwrap_or(0));
-        message::say(&format!("imas: run {at} of {of}: {}", bar.message()));
+        let (at, of, left) = (bar.position(), bar.length().unwrap_or(0), bar.eta());
+        // Nothing is known before the first run has ended.
+        let left =
+            if at < 2 { String::new() } else { format!(" (about {} left)", seconds(left.as_secs_f64())) };
+        message::say(&format!("imas: run {at} of {of}: {}{left}", bar.message()));
     };
     (!std::io::stderr().is_terminal()).then(|| Ticker::every(NOW_AND_THEN, tell))
 }
@@ -110,19 +114,53 @@ fn does_not_end() -> String {
 }
 
 /// The candidate that looks best, and by how much.
-fn estimate(comparison: &Comparison) -> Option<String> {
-    let picks = &comparison.picks;
-    let picks = [&picks.balanced, &picks.fastest, &picks.leanest];
-    let name = match (&comparison.outlook, picks.into_iter().find(|pick| *pick != SYSTEM)) {
+fn estimate(judgement: &BenchJudgement) -> Option<String> {
+    let name = match (&judgement.ending, judgement.best()) {
         (_, Some(pick)) => pick,
-        (Outlook::LooksBetter { candidate, .. }, None) => candidate,
-        _ => return Some("nothing is better than system".to_owned()),
+        (BenchEnding::LooksBetter { candidate, .. }, None) => candidate,
+        _ => return Some("nothing is proven better than system".to_owned()),
     };
-    let ratio = comparison.candidates.iter().find(|one| one.name == *name)?.ratio;
-    let change = |what: &str, ratio: Option<Interval>| {
-        ratio.map(|ratio| format!("{:+.0} % {what}", (ratio.mid - 1.0) * 100.0))
-    };
+    let percent = |figure: &JudgedFigure| (figure.ratio.mid - 1.0) * 100.0;
+    let figures = &judgement.candidate(name)?.figures;
+    let change = |name: &str, what: &str| Some(format!("{:+.0} % {what}", percent(figures.get(name)?)));
     let parts: Vec<String> =
-        [change("CPU", ratio.cpu), change("memory", ratio.memory)].into_iter().flatten().collect();
+        [change("cpu", "CPU"), change("memory", "memory")].into_iter().flatten().collect();
     Some(format!("{name} {}", parts.join(", ")))
+}
+
+/// When `imas bench` makes no further round.
+pub(super) struct StopRule {
+    /// After which rounds the runs are looked at; None: their number is fixed.
+    pub(super) looks: Option<Looks>,
+    max_time: Option<Duration>,
+    began: Instant,
+    /// Why no further round is made, once that is decided.
+    pub(super) ended: Option<RoundsEnd>,
+}
+
+impl StopRule {
+    /// `began` is what `max_time_s` counts from.
+    pub(super) fn new(looks: Option<Looks>, max_time_s: Option<f64>, began: Instant) -> Self {
+        let max_time = max_time_s.map(Duration::from_secs_f64);
+        Self { looks, max_time, began, ended: None }
+    }
+
+    /// Whether the runs are tested after this number of rounds.
+    pub(super) fn is_look(&self, rounds: u32) -> bool {
+        self.looks.is_some_and(|looks| rounds >= looks.first)
+    }
+
+    pub(super) fn looked(&mut self, course: BenchCourse) {
+        self.ended = match course {
+            BenchCourse::Open => None,
+            BenchCourse::Settled => Some(RoundsEnd::Settled),
+            BenchCourse::Hopeless => Some(RoundsEnd::Hopeless),
+        };
+    }
+
+    /// Every candidate has a run: the time counts.
+    pub(super) fn check_time(&mut self) {
+        let is_up = self.max_time.is_some_and(|max_time| self.began.elapsed() >= max_time);
+        self.ended = self.ended.or_else(|| is_up.then_some(RoundsEnd::MaxTime));
+    }
 }

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `imas bench` of a server: loaded from outside, only the server under the candidate.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use imas_core::run::RawRun;
 use imas_core::sample::Ended;
+use imas_core::server_bench::{ServiceOptions, compare_services, limits_of};
 use imas_engine::compared::{ComparedCandidate, DefaultComparison, OfRuntime, compared_with_inline};
 use imas_engine::inline_candidate::inline_candidates;
 use imas_engine::inspect::ExecutableFacts;
@@ -17,23 +19,25 @@ use imas_linux::environment::Variables;
 use imas_linux::host::{self, Host, now_unix_s};
 use imas_linux::program::Command;
 use imas_linux::running_runtime::RunningRuntime;
+use imas_report::bench::{RoundsEnd, RoundsMade};
 use imas_runs::interruption::{InterruptedBy, Interruption};
 use imas_runs::runner::{Elimination, Rules, Runner, SessionEnd};
 use imas_runs::schedule;
 use imas_runs::service::{
-    SYSTEM_RUNS, Service, ServiceError, ServiceExecutor, ServiceFileError, ServiceLimits, ServiceOptions,
-    compare_services, limits_of,
+    SYSTEM_RUNS, Service, ServiceError, ServiceExecutor, ServiceFileError, ServiceLimits,
 };
 use imas_runs::subject::{Subject, Timeout};
 use imas_store::Store;
 
 use super::caller_folder::CallerFolder;
+use super::progress::StopRule;
 use super::service_report::ServiceReport;
 use super::service_rounds::{BenchRounds, OneServer};
 use super::session::{refuse_preloads, remember};
-use super::shown::pinnable;
+use super::shown::{self, pinnable};
 use crate::command_line::bench_args::{BenchArgs, OneCpuName};
 use crate::command_line::wrapper::starts_another;
+use imas_cli::format::counted;
 use imas_cli::message::{self, Hinted};
 use imas_cli::output;
 use imas_engine::context::Context;
@@ -86,16 +90,38 @@ pub(super) fn run(args: &BenchArgs, context: &Context) -> Result<ExitCode> {
     session.chosen = of_runtime.join(&session.chosen, &executable);
     let build_id = executable.build_id.clone();
     let interruption = Interruption::watch()?;
-    let (runs, end) = session.measure(&interruption)?;
-    if let SessionEnd::Interrupted(signal) = end {
-        message::say("imas: interrupted; the server and its load have been ended");
-        return Ok(ExitCode::from(InterruptedBy(signal).exit_status()));
-    }
+    let ServerRounds { runs, planned, made, signal } = session.measure(&interruption)?;
     drop(interruption);
+    let early = signal.map(|signal| ExitCode::from(InterruptedBy(signal).exit_status()));
+    if let Some(early) = early
+        && !has_common_round(&runs)
+    {
+        let made = runs.len();
+        message::say(&format!("imas: interrupted after {made} of {planned} runs; nothing to compare"));
+        return Ok(early);
+    }
     if let Some(store) = &store {
         session.remember_crashes(store, &runs, &build_id)?;
     }
-    session.finish(runs, words)
+    let ended = session.finish(runs, words, made)?;
+    Ok(early.unwrap_or(ended))
+}
+
+/// The rounds of a server.
+struct ServerRounds {
+    runs: Vec<RawRun>,
+    /// Runs that would have been made.
+    planned: usize,
+    made: RoundsMade,
+    /// The signal that ended them.
+    signal: Option<i32>,
+}
+
+/// Whether `system` and another candidate have a run in one round.
+fn has_common_round(runs: &[RawRun]) -> bool {
+    let system =
+        |round| runs.iter().any(|run| run.round == round && run.candidate == imas_core::SYSTEM && run.ok);
+    runs.iter().any(|run| run.candidate != imas_core::SYSTEM && run.ok && system(run.round))
 }
 
 /// The shell lines of a server.
@@ -134,7 +160,6 @@ fn refuse(args: &BenchArgs) -> Result<()> {
         ("--shell", args.commands.shell.is_some()),
         ("--parameter-list", !args.commands.parameter_list.is_empty()),
         ("--parameter-scan", !args.commands.parameter_scan.is_empty()),
-        ("--max-time", args.max_time.is_some()),
         ("--columns", !args.look.columns.is_empty()),
         ("--sort", args.look.sort.is_some()),
         ("--baseline", args.baseline.baseline.is_some()),
@@ -202,6 +227,8 @@ struct Session<'a> {
     chosen: Vec<ComparedCandidate<'a>>,
     executor: ServiceExecutor,
     began_unix_s: f64,
+    /// Beginning of the session, for `--max-time`.
+    began: Instant,
     busy: Option<f64>,
 }
 
@@ -225,7 +252,7 @@ impl<'a> Session<'a> {
         )
         .map_err(hinted)?;
         let busy = host::load1().filter(|load| *load > 0.5 * f64::from(host::cpus()));
-        Ok(Self { args, caller, chosen, executor, began_unix_s: now_unix_s(), busy })
+        Ok(Self { args, caller, chosen, executor, began_unix_s: now_unix_s(), began: Instant::now(), busy })
     }
 
     fn command(&self) -> Result<Command> {
@@ -250,13 +277,13 @@ impl<'a> Session<'a> {
         Ok(found)
     }
 
-    fn measure(&self, interruption: &Interruption) -> Result<(Vec<RawRun>, SessionEnd)> {
+    fn measure(&self, interruption: &Interruption) -> Result<ServerRounds> {
         let usable: Vec<&CatalogueCandidate> =
             self.chosen.iter().filter(|one| one.obstacle.is_none()).map(|one| one.candidate).collect();
         let names: Vec<String> = usable.iter().map(|candidate| candidate.name.clone()).collect();
-        let (rounds, seed) = (self.args.runs.of_a_server(), self.args.seed);
+        let (most_rounds, seed) = (self.args.runs.of_a_server(), self.args.seed);
         let indices: Vec<usize> = (0..usable.len()).collect();
-        let steps = schedule::steps(&indices, rounds, 0, self.args.warmup, seed);
+        let steps = schedule::steps(&indices, most_rounds, 0, self.args.warmup, seed);
         let system = names.iter().position(|name| name == imas_core::SYSTEM).unwrap_or(0);
         let steps = schedule::with_repeats(steps, system, SYSTEM_RUNS, seed);
         // Each run has its own limits, which the executor knows.
@@ -267,11 +294,19 @@ impl<'a> Session<'a> {
         let mut runner = Runner::new(names, vec![subject], rules, interruption);
         let raw = self.args.exports.export_runs.as_deref();
         let is_shown = self.args.look.style.has_live_line();
-        let mut rounds = BenchRounds::new(&usable, steps.len(), is_shown, raw, self.caller)?;
+        let stop = StopRule::new(self.args.runs.looks_at_a_server(), self.args.max_time, self.began);
+        let planned = steps.len();
+        let mut rounds = BenchRounds::new(&usable, planned, is_shown, raw, self.caller, stop)?;
         rounds.looked = looked;
         let mut executor = OneServer { executor: &self.executor, candidates: &usable, interruption, hinted };
         let end = runner.run(steps, &mut executor, &mut rounds)?;
-        Ok((rounds.finish(), end))
+        let (runs, stopped) = rounds.finish();
+        let signal = if let SessionEnd::Interrupted(signal) = end { Some(signal) } else { None };
+        let interrupted = signal.map(|_| RoundsEnd::Interrupted);
+        let of_system = runs.iter().filter(|run| run.candidate == imas_core::SYSTEM).map(|run| run.round);
+        let made = u32::try_from(of_system.collect::<BTreeSet<u32>>().len()).unwrap_or(u32::MAX);
+        let ended = interrupted.or(stopped).unwrap_or(RoundsEnd::AllMade);
+        Ok(ServerRounds { planned, made: RoundsMade { made, most: most_rounds, ended }, signal, runs })
     }
 
     /// How the runs are compared.
@@ -281,6 +316,7 @@ impl<'a> Session<'a> {
             rails: self.args.server.rails(),
             seed: self.args.seed,
             looks: self.args.runs.looks_at_a_server(),
+            ..ServiceOptions::default()
         }
     }
 
@@ -299,12 +335,11 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    fn finish(&self, runs: Vec<RawRun>, words: Vec<String>) -> Result<ExitCode> {
+    fn finish(&self, runs: Vec<RawRun>, words: Vec<String>, rounds: RoundsMade) -> Result<ExitCode> {
         let usable = self.chosen.iter().filter(|chosen| chosen.obstacle.is_none());
         let names: Vec<String> = usable.map(|chosen| chosen.candidate.name.clone()).collect();
         let options = self.options();
         let comparison = compare_services(&names, &runs, &options);
-        let (goal, rails) = (options.goal, options.rails);
         let unusable =
             self.chosen.iter().filter_map(|c| Some((c.candidate.name.clone(), c.obstacle.clone()?)));
         let report = ServiceReport {
@@ -316,15 +351,16 @@ impl<'a> Session<'a> {
             seed: self.args.seed,
             host: Host::now(),
             cpus: self.executor.cpus().clone(),
-            goal,
-            at_most: rails,
+            at_most: options.rails,
             unusable: unusable.collect(),
-            notes: self.notes(&runs, comparison.confidence),
+            notes: self.notes(&runs, comparison.confidence).into_iter().chain(rounds.note()).collect(),
+            sentence: imas_report::service::sentence(&comparison),
             comparison,
+            rounds,
             runs,
         };
         self.write(&report)?;
-        let system = report.comparison.candidates.iter().find(|one| one.name == imas_core::SYSTEM);
+        let system = report.comparison.named(imas_core::SYSTEM);
         let is_measured = system.is_some_and(|system| system.rounds > 0);
         if is_measured {
             return Ok(ExitCode::SUCCESS);
@@ -344,8 +380,8 @@ impl<'a> Session<'a> {
         }
         let text = format!(
             "\n{}\n{}\n\n{}\n{}",
-            report.table(),
-            report.comparison.sentence,
+            report.table(shown::width(self.args)),
+            report.sentence,
             report.figures(),
             self.how_to_use(report)?
         );
@@ -353,23 +389,61 @@ impl<'a> Session<'a> {
             true => message::say(text.trim_end_matches('\n')),
             false => output::text(&text)?,
         }
-        let notes = report.noise().into_iter().chain(report.notes.iter().cloned());
-        notes.for_each(|note| message::say(&format!("imas: note: {note}")));
+        let told = report.rounds.note().filter(|_| report.rounds.ended == RoundsEnd::Interrupted);
+        let notes = match self.args.look.verbose {
+            true => report.noise().into_iter().chain(report.notes.iter().cloned()).collect(),
+            false => told.into_iter().chain(self.noise_line(report)).collect::<Vec<_>>(),
+        };
+        notes.iter().for_each(|note| message::say(&format!("imas: note: {note}")));
         Ok(())
     }
 
+    /// What was noisy, as one line.
+    fn noise_line(&self, report: &ServiceReport) -> Option<String> {
+        let load = self.busy.map(|load| format!("load {load:.0} on {}", counted(host::cpus(), "CPU")));
+        let floor = |figure: &str| {
+            let floor = report.comparison.noise.get(figure)?;
+            Some(format!("{figure} +-{:.0} %", floor.deviation * 100.0))
+        };
+        let parts: Vec<String> =
+            load.into_iter().chain(["memory", "cpu", "p99"].into_iter().filter_map(floor)).collect();
+        (!parts.is_empty())
+            .then(|| format!("noise between two runs of system: {}; -v explains", parts.join(", ")))
+    }
+
     fn how_to_use(&self, report: &ServiceReport) -> Result<String> {
-        let pick = &report.comparison.pick;
+        let pick = report.comparison.pick();
         if pick == imas_core::SYSTEM {
             return Ok(String::new());
         }
         let words = shell_words::join(&report.command);
         let program = pinnable(&self.command()?);
         let program = shell_words::quote(&program);
+        let set = self.set_by_hand(&report.command);
         Ok(format!(
             "to use it:  imas apply UNIT --candidate {pick} --write      (UNIT: its systemd service)\n\
-             by hand:    imas run --follow --candidate {pick} -- {words}\nfor good:   imas pin {program} {pick}\n"
+             by hand:    {set}imas run --follow --candidate {pick} -- {words}\n\
+             for good:   imas pin {program} {pick}      (for every start of it on this machine, not for this service alone)\n"
         ))
+    }
+
+    /// The variables that the bench sets for the command, as they are written before it.
+    fn set_by_hand(&self, words: &[String]) -> String {
+        let is_named = |name: &str| {
+            let forms = [format!("${name}"), format!("${{{name}}}")];
+            words.iter().any(|word| forms.iter().any(|form| word.contains(form)))
+        };
+        let own =
+            self.executor.service().environment.iter().map(|(name, value)| (name.clone(), value.clone()));
+        let folder =
+            self.args.server.service.as_deref().and_then(Path::parent).and_then(|at| at.canonicalize().ok());
+        let folder = folder.filter(|_| is_named("SERVICE_DIR"));
+        let port = is_named("PORT").then(|| ("PORT".to_owned(), "8080".to_owned()));
+        let work = is_named("WORK").then(|| ("WORK".to_owned(), "/tmp".to_owned()));
+        let folder = folder.map(|at| ("SERVICE_DIR".to_owned(), at.to_string_lossy().into_owned()));
+        let all: Vec<(String, String)> = port.into_iter().chain(work).chain(folder).collect();
+        let set = |(name, value): &(String, String)| format!("export {name}={}; ", shell_words::quote(value));
+        own.chain(all).collect::<Vec<_>>().iter().map(set).collect()
     }
 
     /// Note on which jemalloc was measured, where that makes a difference to the server.

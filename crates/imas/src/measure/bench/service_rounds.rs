@@ -2,22 +2,23 @@
 //! The rounds of a server in `imas bench`: progress, warnings and the file of raw runs.
 
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use imas_core::run::RawRun;
+use imas_core::server_bench::{ServiceOptions, compare_services};
 use imas_linux::catalogue::CatalogueCandidate;
+use imas_report::bench::RoundsEnd;
 use imas_runs::executor::{Execution, Executor, RunLimits};
 use imas_runs::interruption::Interruption;
 use imas_runs::journal::Journal;
 use imas_runs::runner::{NextStep, Observer};
 use imas_runs::schedule::Step;
-use imas_runs::service::{ServiceError, ServiceExecutor, ServiceOptions, compare_services};
+use imas_runs::service::{ServiceError, ServiceExecutor};
 use imas_runs::subject::Subject;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::caller_folder::CallerFolder;
-use super::progress;
+use super::progress::{self, StopRule};
 use crate::measure::ticker::Ticker;
 use imas_cli::message;
 
@@ -50,8 +51,12 @@ pub(super) struct BenchRounds<'a> {
     caller: Option<&'a CallerFolder>,
     /// The names of the candidates and how they are compared, where the rounds end when the answer is settled.
     pub(super) looked: Option<(Vec<String>, ServiceOptions)>,
+    /// Ends the rounds when the answer is settled or the time is up.
+    pub(super) stop: StopRule,
     /// The round that was begun last.
     begun: u32,
+    /// Failures that were told: the second of a kind has one line.
+    told: Vec<String>,
 }
 
 impl<'a> BenchRounds<'a> {
@@ -62,17 +67,29 @@ impl<'a> BenchRounds<'a> {
         is_shown: bool,
         raw: Option<&Path>,
         caller: Option<&'a CallerFolder>,
+        stop: StopRule,
     ) -> Result<Self> {
         let bar = progress(steps, is_shown);
         let ticker = is_shown.then(|| progress::ticker(&bar)).flatten();
         let raw = raw.map(crate::measure::export::journal).transpose()?;
-        Ok(Self { candidates, runs: vec![], bar, _ticker: ticker, raw, caller, looked: None, begun: 0 })
+        Ok(Self {
+            candidates,
+            runs: vec![],
+            bar,
+            _ticker: ticker,
+            raw,
+            caller,
+            looked: None,
+            stop,
+            begun: 0,
+            told: vec![],
+        })
     }
 
     /// Takes the bar away.
-    pub(super) fn finish(self) -> Vec<RawRun> {
+    pub(super) fn finish(self) -> (Vec<RawRun>, Option<RoundsEnd>) {
         self.bar.finish_and_clear();
-        self.runs
+        (self.runs, self.stop.ended)
     }
 
     fn warn(&mut self, run: &RawRun) {
@@ -82,18 +99,21 @@ impl<'a> BenchRounds<'a> {
         self.caller = self.caller.filter(|_| hint.is_none());
         self.bar.suspend(|| {
             message::warning(&format!("{}: round {}: {}", run.candidate, run.round + 1, failure.what));
-            if failure.server.lines().count() > 1 {
+            if failure.server.lines().count() > 1 && !self.told.contains(&failure.what) {
                 message::say(&indented(&failure.server));
             }
             hint.iter().for_each(|hint| message::say(hint));
         });
+        self.told.push(failure.what.clone());
     }
 
-    /// Whether the rounds that were made settle the answer.
-    fn is_settled(&self) -> bool {
-        let Some((names, options)) = &self.looked else { return false };
-        let first = options.looks.map_or(u32::MAX, |looks| looks.first);
-        self.begun >= first && compare_services(names, &self.runs, options).is_settled
+    /// Looks at the rounds that were made.
+    fn look(&mut self) {
+        if let Some((names, options)) = &self.looked
+            && self.stop.is_look(self.begun)
+        {
+            self.stop.looked(compare_services(names, &self.runs, options).judgement.course);
+        }
     }
 
     /// Every run under `system` so far has failed. What fails untouched cannot be compared.
@@ -108,18 +128,16 @@ impl Observer for BenchRounds<'_> {
         self.bar.set_message(self.candidates[step.candidate].name.clone());
         if let Some((_, round)) = step.kind.kept().filter(|(_, round)| *round > self.begun) {
             self.begun = round;
-            if self.is_settled() {
-                return Ok(NextStep::Stop);
-            }
+            self.look();
         }
-        Ok(NextStep::Make)
+        if self.begun > 0 {
+            self.stop.check_time();
+        }
+        self.bar.inc(1);
+        Ok(if self.stop.ended.is_some() { NextStep::Stop } else { NextStep::Make })
     }
 
     fn skipped(&mut self, _step: &Step) {
-        self.bar.inc(1);
-    }
-
-    fn made(&mut self, _step: &Step, _took: Duration) {
         self.bar.inc(1);
     }
 

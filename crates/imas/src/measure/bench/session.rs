@@ -25,18 +25,17 @@ use imas_report::bench::{BenchReport, RoundsEnd, RoundsMade};
 use imas_runs::around::{Around, ShellLine};
 use imas_runs::command::{CommandExecutor, OneCpuRule};
 use imas_runs::executor::Executor;
-use imas_runs::interruption::Interruption;
+use imas_runs::interruption::{InterruptedBy, Interruption};
 use imas_runs::journal::Journal;
 use imas_runs::runner::{Elimination, Rules, Runner, SessionEnd};
-use imas_runs::schedule::{self, Step};
+use imas_runs::schedule::{self, RoundKind, Step};
 use imas_runs::subject::{Subject, Timeout};
 use imas_store::Store;
 
-use super::collected::{Collector, Failure};
+use super::collected::{AGAIN, Collector, Failure};
 use super::input::Input;
-use super::progress::Progress;
+use super::progress::{Progress, StopRule};
 use super::result::{self, Context as AroundRuns};
-use super::stop::StopRule;
 use super::typed;
 use super::variant::Variant;
 use crate::command_line::bench_args::{BenchArgs, OneCpuName};
@@ -181,16 +180,29 @@ impl<'a> CommandSession<'a> {
         let mut executor = self.executor(compared);
         let mut runner = self.runner(compared, self.subject(), interruption);
         runner.journal = self.journal(compared)?;
-        let ended = runner.run(steps, &mut self.around(&mut executor), &mut collector);
-        collector.progress.finish();
-        let ended = ended?;
-        if let Some(store) = self.store {
-            self.remember_harm(store, &collector)?;
+        let planned = steps.iter().filter(|step| step.kind.kept().is_some()).count();
+        let mut ended = runner.run(steps, &mut self.around(&mut executor), &mut collector);
+        if matches!(ended, Ok(SessionEnd::Finished | SessionEnd::Stopped)) && collector.suspects_the_program()
+        {
+            let again = self.system_again(compared);
+            ended = runner.run(again, &mut self.around(&mut executor), &mut collector);
         }
+        collector.progress.finish();
+        let signal = if let SessionEnd::Interrupted(signal) = ended? { Some(signal) } else { None };
+        // What the program does by itself, or what was not compared, is nobody's fault.
         if let Some(failure) = &collector.failure {
             return self.stopped_by(failure);
         }
-        let signal = if let SessionEnd::Interrupted(signal) = ended { Some(signal) } else { None };
+        if let Some(signal) = signal
+            && !collector.has_common_round()
+        {
+            let made = collector.made();
+            message::say(&format!("imas: interrupted after {made} of {planned} runs; nothing to compare"));
+            return Ok(SessionOutcome::Stopped(ExitCode::from(InterruptedBy(signal).exit_status())));
+        }
+        if let Some(store) = self.store {
+            self.remember_harm(store, &collector)?;
+        }
         let around = AroundRuns {
             command: self.words(),
             parameters: self.variant.parameters.clone(),
@@ -236,6 +248,12 @@ impl<'a> CommandSession<'a> {
         )
     }
 
+    /// Further runs under `system`, whose figures do not count.
+    fn system_again(&self, compared: &[ComparedCandidate<'_>]) -> Vec<Step> {
+        let system = compared.iter().position(|one| one.candidate.is_system()).unwrap_or(0);
+        vec![Step { subject: 0, candidate: system, kind: RoundKind::Warmup }; AGAIN]
+    }
+
     fn options(&self) -> Options {
         Options {
             most_cost: self.args.cost.limits(),
@@ -267,6 +285,16 @@ impl<'a> CommandSession<'a> {
                      --load measure a server (docs/services.md)",
                 ),
                 TIMED_OUT,
+            ),
+            Failure::NowAndThen { message, runs } => (
+                Hinted::error(
+                    format!(
+                        "{command} itself fails now and then: the last of {runs} runs under system did ({message})"
+                    ),
+                    "no candidate is to blame; make the command repeatable, or measure it all the same with \
+                     --ignore-failure",
+                ),
+                PROGRAM_FAILED,
             ),
             Failure::Failed { message } => (
                 Hinted::error(

@@ -5,13 +5,13 @@ use std::path::Path;
 
 use anyhow::Result;
 use imas_cli::format::counted;
-use imas_core::bench::{Outlook, Warning};
-use imas_core::candidate::SYSTEM;
+use imas_core::bench::Warning;
+use imas_core::judgement::BenchEnding;
 use imas_engine::inline_candidate::has_settings;
 use imas_linux::host::Host;
 use imas_linux::interpreter_target::name_of_detail;
 use imas_linux::program::Command;
-use imas_report::bench::{BenchLayout, BenchReport, RoundsEnd, check_text, coloured};
+use imas_report::bench::{BenchLayout, BenchReport, RoundsEnd, RoundsMade, check_text, coloured};
 
 use super::overview;
 use super::session::CommandSession;
@@ -27,11 +27,25 @@ pub(super) fn show(args: &BenchArgs, report: &BenchReport<Host>, session: &Comma
     if args.look.style != StyleName::None {
         text(args, report, &session.command)?;
     }
-    for (what, hint) in Warning::lines(&report.warnings) {
+    let lines = if args.look.verbose {
+        Warning::lines(&report.warnings)
+    } else {
+        Warning::few_lines(&report.warnings)
+    };
+    for (what, hint) in lines {
         message::warning(&format!("{what}\nhint: {hint}"));
     }
-    report.notes.iter().for_each(|note| message::say(&format!("imas: note: {note}")));
-    open_questions(report);
+    let is_cut = |rounds: &RoundsMade| matches!(rounds.ended, RoundsEnd::Interrupted | RoundsEnd::MaxTime);
+    if let Some(note) =
+        report.rounds.filter(|rounds| is_cut(rounds) && !args.look.verbose).and_then(|it| it.note())
+    {
+        message::say(&format!("imas: note: {note}"));
+    }
+    if args.look.verbose {
+        report.notes.iter().for_each(|note| message::say(&format!("imas: note: {note}")));
+    } else if let Some(noise) = Warning::noise(&report.warnings) {
+        message::say(&format!("imas: {noise}; -v explains"));
+    }
     Ok(())
 }
 
@@ -85,28 +99,38 @@ fn tell_table(args: &BenchArgs, text: &str) -> Result<()> {
     output::coloured(table, coloured)
 }
 
-/// Layout that fits the terminal; elsewhere, as in a file, everything does.
+/// Layout that fits the terminal.
 pub(crate) fn layout(args: &BenchArgs) -> BenchLayout {
+    BenchLayout { columns: args.look.columns.clone(), sort: args.look.sort, width: terminal_width(args) }
+}
+
+/// Columns of a table for people.
+pub(super) fn width(args: &BenchArgs) -> usize {
+    terminal_width(args).unwrap_or(NO_TERMINAL)
+}
+
+/// Columns where there is no terminal.
+const NO_TERMINAL: usize = 100;
+
+fn terminal_width(args: &BenchArgs) -> Option<usize> {
     let width = if export::takes_stdout(args) {
         terminal_size::terminal_size_of(std::io::stderr())
     } else {
         terminal_size::terminal_size_of(std::io::stdout())
     };
-    let width = width.map(|(width, _)| usize::from(width.0)).filter(|width| *width > 0);
-    BenchLayout { columns: args.look.columns.clone(), sort: args.look.sort, width }
+    width.map(|(width, _)| usize::from(width.0)).filter(|width| *width > 0)
 }
 
 /// The command that uses the best pick: the balanced one, else one that suits a shortage.
 fn how_to_use(report: &BenchReport<Host>, command: &Command) -> String {
     let words = shell_words::join(&report.command);
-    let picks = [&report.picks.balanced, &report.picks.fastest, &report.picks.leanest];
     let start = |candidate: &str| {
         format!("imas run --follow --candidate {} -- {words}", shell_words::quote(candidate))
     };
-    if let Some(Outlook::LooksBetter { candidate, .. }) = &report.outlook {
+    if let BenchEnding::LooksBetter { candidate, .. } = &report.judgement.ending {
         return format!("to try it:  {}", start(candidate));
     }
-    match picks.into_iter().find(|pick| *pick != SYSTEM) {
+    match report.judgement.best() {
         Some(pick) if has_settings(pick) => format!(
             "to use it:  {}\nfor good:   a file of catalogue.d gives it a name (docs/adding-an-allocator.md)",
             start(pick)
@@ -128,21 +152,4 @@ pub(super) fn pinnable(command: &Command) -> String {
     }
     let script = Path::new(&program.detail);
     if script.is_absolute() { program.detail.clone() } else { program.path.to_string_lossy().into_owned() }
-}
-
-/// How many more runs would settle what the intervals leave open.
-fn open_questions(report: &BenchReport<Host>) {
-    let is_fixed = report.rounds.is_none_or(|rounds| rounds.ended == RoundsEnd::AllMade);
-    if report.outlook != Some(Outlook::Settled) || !is_fixed {
-        // The last line of the result has the reason already, or the rounds ended because the answer is
-        // settled.
-        return;
-    }
-    let most = report.candidates.iter().filter_map(|c| c.more_runs.cpu).max().unwrap_or(0);
-    if (1..=100).contains(&most) {
-        message::say(&format!(
-            "imas: note: about {} would settle the CPU times that are still open",
-            counted(most, "more run")
-        ));
-    }
 }

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Measured services as an HTML page and as a table for a README.
+//! Measured servers in words, as a table for a terminal, and as an HTML page.
 
 use imas_cli::format::{self, counted};
 use imas_cli::table::Table;
 use imas_core::SYSTEM;
-use imas_core::compare::FEWEST_ROUNDS;
-use imas_core::stats::{Interval, geometric_mean, median};
-use imas_report::chart::{Axis, Chart, CurveLine, Curves, Distribution, DistributionRow, Spacing};
-use imas_report::measure::{self, MeasuredFigure, MeasuredRow, Unit};
-use imas_report::page::{Block, PageSection, ResultPage};
-
-use crate::service::candidate_figures::{CandidateFigures, ComparedFigure, margin};
-use crate::service::comparison::ServiceComparison;
+use imas_core::compare::{Answer, FEWEST_ROUNDS, smallest_difference};
+use imas_core::judgement::{BenchEnding, FigureAnswer, JudgedCandidate};
 use imas_core::run::RawRun;
+use imas_core::server_bench::{CandidateFigures, ComparedFigure, KnownCost, OpenLimit, ServiceComparison};
+use imas_core::server_run::Better;
+use imas_core::stats::{Interval, geometric_mean, median};
+
+use crate::chart::{Axis, Chart, CurveLine, Curves, Distribution, DistributionRow, Spacing};
+use crate::judgement::{figure_name, marks, sentence_with, told};
+use crate::measure::{self, MeasuredFigure, MeasuredRow, Unit};
+use crate::page::{Block, PageSection, ResultPage};
 
 const MIB: f64 = 1048576.0;
 
@@ -25,6 +27,203 @@ pub struct MeasuredService<'a> {
     pub comparison: &'a ServiceComparison,
     /// Runs of the service.
     pub runs: Vec<&'a RawRun>,
+}
+
+/// Result of a bench of a server, in one or two sentences.
+#[must_use]
+pub fn sentence(comparison: &ServiceComparison) -> String {
+    if comparison.judgement.ending == BenchEnding::NothingToCompare {
+        return nothing(comparison);
+    }
+    let open = comparison.named(comparison.pick()).map(open_limits).unwrap_or_default();
+    sentence_with(&comparison.judgement, &open)
+}
+
+/// Why nothing can be compared.
+fn nothing(comparison: &ServiceComparison) -> String {
+    let system = || comparison.candidates.iter().filter(|one| one.name == SYSTEM);
+    let others = || comparison.candidates.iter().filter(|one| one.name != SYSTEM);
+    let made: usize = system().map(|one| one.runs).sum();
+    if made == 0 {
+        return format!("Nothing can be compared: no run under system counts{}.", why_none(system()));
+    }
+    if others().all(|one| one.rounds == 0) {
+        let made = counted(made, "run");
+        return format!(
+            "Nothing can be compared: beside {made} under system none counts{}.",
+            why_none(others())
+        );
+    }
+    "Nothing can be compared: no run beside system has the figure of the objective.".to_owned()
+}
+
+/// Why no run of these candidates counts: how many failed, and of what most of them did.
+fn why_none<'a>(candidates: impl Iterator<Item = &'a CandidateFigures>) -> String {
+    let failures: Vec<&str> =
+        candidates.flat_map(|one| &one.failures).map(|failure| failure.what.as_str()).collect();
+    let times = |what: &str| failures.iter().filter(|other| **other == what).count();
+    let Some(most) = failures.iter().rev().max_by_key(|what| times(what)) else { return String::new() };
+    let failed = match failures.len() {
+        1 => "1 run failed".to_owned(),
+        many => format!("{many} runs failed, {} so", times(most)),
+    };
+    format!(" ({failed}: {most})")
+}
+
+/// The limits that a candidate is neither proven to break nor shown to keep, each as a clause.
+fn open_limits(one: &CandidateFigures) -> Vec<String> {
+    one.unproven.iter().map(open_limit).collect()
+}
+
+fn open_limit(open: &OpenLimit) -> String {
+    let name = figure_name(&open.limit.figure);
+    match open.known {
+        KnownCost::FromNothing { runs, of } => {
+            format!("{name} in {runs} of {of} runs, where system had none")
+        }
+        KnownCost::Ratio(worse) => {
+            let percent = |x: f64| (x - 1.0) * 100.0 + 0.0;
+            let by = if open.better == Better::Lower { "" } else { " worse by" };
+            let (mid, lo, hi) = (percent(worse.mid), percent(worse.lo), percent(worse.hi));
+            let most = open.limit.percent();
+            let end = match open.limit.allows(worse.lo) {
+                true => format!("not shown to cost more than {most} %"),
+                false => format!("likely to cost more than {most} %"),
+            };
+            format!("{name}{by} {mid:+.1} % [{lo:+.0}, {hi:+.0}] is {end}")
+        }
+    }
+}
+
+/// The verdict on one candidate, with the marks of picks.
+#[must_use]
+pub fn verdict(comparison: &ServiceComparison, one: &CandidateFigures) -> String {
+    let runs = one.runs + one.failures.len();
+    let failed =
+        (!one.failures.is_empty()).then(|| format!("failed in {} of {runs} runs", one.failures.len()));
+    if one.name == SYSTEM {
+        return std::iter::once("reference".to_owned()).chain(failed).collect::<Vec<_>>().join("; ");
+    }
+    let judged = comparison.judgement.candidate(&one.name);
+    let words = match judged.filter(|_| one.rounds >= FEWEST_ROUNDS) {
+        None => vec![format!("too few rounds ({}) to say", one.rounds)],
+        Some(judged) => figure_words(judged, comparison.by_clock),
+    };
+    let exceeds = one.exceeds.iter().map(|rail| format!("not within {rail}"));
+    let marks = marks(&comparison.judgement, &one.name);
+    failed.into_iter().chain(words).chain(exceeds).chain(marks).collect::<Vec<_>>().join(", ")
+}
+
+fn figure_words(judged: &JudgedCandidate, by_clock: bool) -> Vec<String> {
+    let word = |(name, figure): (&str, &imas_core::judgement::JudgedFigure)| {
+        let percent = (figure.ratio.mid - 1.0) * 100.0;
+        match figure.answer {
+            FigureAnswer::Better => format!("{:.0} % less {name}", -percent),
+            FigureAnswer::Worse => format!("{percent:.0} % more {name}"),
+            FigureAnswer::NoGain if figure.looks == Answer::NotShown => format!("same {name}"),
+            _ => format!("{name} open"),
+        }
+    };
+    let clock = by_clock.then(|| "CPU not comparable".to_owned());
+    told(judged).map(word).chain(clock).collect()
+}
+
+/// Heads of the table for a terminal, without the candidate and the verdict, in the order in which they are left out.
+const LEFT_OUT: [&str; 6] = ["peak MiB", "p99", "pause MiB", "CPU", "memory MiB", "CPU change"];
+const HEADS: [&str; 7] = ["memory MiB", "memory change", "peak MiB", "pause MiB", "CPU", "CPU change", "p99"];
+
+/// A row for each candidate, in lines of at most `width` columns as far as that is possible. `unusable`: names of
+/// candidates that could not be used, and why.
+#[must_use]
+pub fn terminal_table(comparison: &ServiceComparison, unusable: &[(String, String)], width: usize) -> String {
+    let mut text = String::new();
+    for left_out in 0..=LEFT_OUT.len() {
+        for is_short in [false, true] {
+            let shown: Vec<&str> =
+                HEADS.into_iter().filter(|head| !LEFT_OUT[..left_out].contains(head)).collect();
+            text = laid_out(comparison, unusable, &shown, is_short, width);
+            if text.lines().all(|line| line.chars().count() <= width) {
+                return text;
+            }
+        }
+    }
+    text
+}
+
+/// The verdict has at least this many characters in a line before columns are left out.
+const LEAST_VERDICT: usize = 26;
+
+fn laid_out(
+    comparison: &ServiceComparison,
+    unusable: &[(String, String)],
+    shown: &[&str],
+    is_short: bool,
+    width: usize,
+) -> String {
+    let heads: Vec<&str> =
+        ["candidate"].into_iter().chain(shown.iter().copied()).chain(["verdict"]).collect();
+    let cells =
+        |one: &CandidateFigures| shown.iter().map(|head| cell(one, head, is_short)).collect::<Vec<_>>();
+    let mut rows: Vec<Vec<String>> = comparison
+        .candidates
+        .iter()
+        .map(|one| {
+            let verdict = verdict(comparison, one);
+            std::iter::once(one.name.clone()).chain(cells(one)).chain([verdict]).collect()
+        })
+        .collect();
+    rows.extend(unusable.iter().map(|(name, why)| {
+        let mut row = vec![name.clone()];
+        row.resize(heads.len() - 1, String::new());
+        row.push(format!("cannot be used here: {why}"));
+        row
+    }));
+    let column = |at: usize| {
+        let cells = rows.iter().map(|row| row[at].chars().count());
+        cells.chain([heads[at].len()]).max().unwrap_or(0) + 2
+    };
+    let others: usize = (0..heads.len() - 1).map(column).sum();
+    let room = width.saturating_sub(others + 2).max(LEAST_VERDICT);
+    imas_cli::table::wrapped(&heads, rows.into_iter(), u16::try_from(room).ok())
+}
+
+fn cell(one: &CandidateFigures, head: &str, is_short: bool) -> String {
+    let dash = || "-".to_owned();
+    let figure = |name: &str| one.figures.get(name);
+    let mib = |name: &str| figure(name).map_or_else(dash, |found| format::mib(found.median));
+    let plain = |name: &str| figure(name).map_or_else(dash, value);
+    let change = |name: &str| {
+        let ratio = figure(name).and_then(|figure| figure.ratio).filter(|_| one.name != SYSTEM);
+        ratio.map_or_else(dash, |ratio| match ratio.lo == ratio.hi {
+            true => percent(ratio.mid),
+            false if is_short => format::short_change(&ratio),
+            false => format::change(&ratio),
+        })
+    };
+    match head {
+        "memory MiB" => mib("memory"),
+        "memory change" => change("memory"),
+        "peak MiB" => mib("memory_peak"),
+        "pause MiB" => mib("memory_idle"),
+        "CPU" => plain("cpu"),
+        "CPU change" => change("cpu"),
+        _ => plain("p99"),
+    }
+}
+
+/// Median of the figure with its unit.
+#[must_use]
+pub fn value(figure: &ComparedFigure) -> String {
+    match figure.unit.as_str() {
+        "B" => format!("{} MiB", format::mib(figure.median)),
+        "B/cycle" => format!("{:+.2} MiB/cycle", figure.median / f64::from(1 << 20)),
+        "s" => format::seconds(figure.median),
+        "ms" => format::seconds(figure.median / 1e3),
+        "" => format!("{:.0}", figure.median),
+        unit if figure.median.fract() == 0.0 => format!("{:.0} {unit}", figure.median),
+        unit if figure.median >= 100.0 => format!("{:.0} {unit}", figure.median),
+        unit => format!("{:.3} {unit}", figure.median),
+    }
 }
 
 /// The page. `notes` describe how the runs were made.
@@ -58,7 +257,7 @@ fn page_of_one(title: &str, service: &MeasuredService<'_>, notes: &[String]) -> 
     ResultPage {
         title: title.to_owned(),
         subtitle: "A server under load: memory, CPU time and latency under each allocator".to_owned(),
-        result: service.comparison.sentence.clone(),
+        result: sentence(service.comparison),
         picture: memory_curves(service),
         sections: [figures].into_iter().chain(latency).chain([method]).collect(),
         is_group: true,
@@ -71,9 +270,8 @@ fn figures(service: &MeasuredService<'_>) -> Vec<Block> {
     let table = measure::table(service.name, "Medians of all runs, and changes against system", &rows);
     // Sentences, which would make a column wider than a screen.
     let verdict = |one: &CandidateFigures| {
-        let exceeds = one.exceeds.iter().map(|rail| format!("not within {rail}"));
-        let open = one.unproven.iter().cloned();
-        let words: Vec<String> = std::iter::once(one.verdict.clone()).chain(exceeds).chain(open).collect();
+        let words: Vec<String> =
+            std::iter::once(verdict(service.comparison, one)).chain(open_limits(one)).collect();
         format!("{}: {}", one.name, words.join("; "))
     };
     let others = service.comparison.candidates.iter().filter(|one| one.name != SYSTEM);
@@ -121,7 +319,7 @@ fn blocks(service: &MeasuredService<'_>) -> Vec<Block> {
     let table = measure::table(service.name, service.name, &rows(service.comparison, &all));
     let charts: Vec<Chart> = memory_curves(service).into_iter().collect();
     let own = |charts| vec![Block::Charts(charts), Block::Table(table)];
-    vec![Block::Paragraph(service.comparison.sentence.clone()), Block::Group(own(charts))]
+    vec![Block::Paragraph(sentence(service.comparison)), Block::Group(own(charts))]
 }
 
 /// Memory over time, from one run of each candidate: that with the median of their memory.
@@ -218,7 +416,7 @@ pub fn summary(services: &[MeasuredService<'_>]) -> Table {
         ("p99", "p99"),
     ];
     let is_measured = |(figure, _): &(&str, &str)| {
-        let mut system = services.iter().filter_map(|service| named(service.comparison, SYSTEM));
+        let mut system = services.iter().filter_map(|service| service.comparison.named(SYSTEM));
         system.any(|system| system.figures.contains_key(*figure))
     };
     let figures: Vec<(&str, &str)> = FIGURES.into_iter().filter(is_measured).collect();
@@ -226,7 +424,7 @@ pub fn summary(services: &[MeasuredService<'_>]) -> Table {
     let columns: Vec<&str> = own.into_iter().chain(figures.iter().map(|one| one.1)).collect();
     let mut table = Table::new("services", "Services under load", &columns);
     for service in services {
-        let Some(system) = named(service.comparison, SYSTEM).filter(|system| system.rounds > 0) else {
+        let Some(system) = service.comparison.named(SYSTEM).filter(|system| system.rounds > 0) else {
             continue;
         };
         let memory = system.figures.get("memory");
@@ -251,17 +449,12 @@ fn change(ratio: &Interval, rounds: usize) -> String {
     if rounds > 1 { format::change(ratio) } else { percent(ratio.mid) }
 }
 
-/// The candidate called `name`.
-pub fn named<'a>(comparison: &'a ServiceComparison, name: &str) -> Option<&'a CandidateFigures> {
-    comparison.candidates.iter().find(|one| one.name == name)
-}
-
 /// The pick. If there are too few rounds for a proof: the best candidate within the guard rails, if it is better than
 /// `system` by the margin of memory.
 pub fn best(comparison: &ServiceComparison) -> Option<&CandidateFigures> {
-    let is_proof = named(comparison, SYSTEM).is_some_and(|system| system.rounds >= FEWEST_ROUNDS);
-    if is_proof || comparison.pick != SYSTEM {
-        return named(comparison, &comparison.pick).filter(|pick| pick.name != SYSTEM);
+    let is_proof = comparison.named(SYSTEM).is_some_and(|system| system.rounds >= FEWEST_ROUNDS);
+    if is_proof || comparison.pick() != SYSTEM {
+        return comparison.named(comparison.pick()).filter(|pick| pick.name != SYSTEM);
     }
     leanest(comparison)
 }
@@ -273,7 +466,7 @@ pub fn leanest(comparison: &ServiceComparison) -> Option<&CandidateFigures> {
         .iter()
         .filter(|one| one.name != SYSTEM && one.exceeds.is_empty() && !one.has_failed() && one.rounds > 0);
     let by_goal = fits.filter_map(|one| Some((one.goal?.mid, one)));
-    let leaner = by_goal.filter(|(ratio, _)| *ratio <= 1.0 - margin("memory"));
+    let leaner = by_goal.filter(|(ratio, _)| *ratio <= 1.0 - smallest_difference("memory"));
     leaner.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, one)| one)
 }
 
@@ -286,10 +479,10 @@ fn memory_ratio(one: &CandidateFigures) -> Option<f64> {
 pub fn one_for_all(services: &[MeasuredService<'_>]) -> String {
     let measured: Vec<&MeasuredService<'_>> = services
         .iter()
-        .filter(|service| named(service.comparison, SYSTEM).is_some_and(|system| system.rounds > 0))
+        .filter(|service| service.comparison.named(SYSTEM).is_some_and(|system| system.rounds > 0))
         .collect();
     let ratios = |name: &str| -> Option<Vec<f64>> {
-        measured.iter().map(|service| memory_ratio(named(service.comparison, name)?)).collect()
+        measured.iter().map(|service| memory_ratio(service.comparison.named(name)?)).collect()
     };
     let mut names: Vec<&str> =
         measured.iter().flat_map(|s| &s.comparison.candidates).map(|one| one.name.as_str()).collect();
@@ -327,7 +520,7 @@ fn percent(ratio: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::service::comparison::{ServiceOptions, compare_services};
+    use imas_core::server_bench::{ServiceOptions, compare_services};
     use imas_core::server_run::{Figure, ServerRun};
 
     fn run(candidate: &str, round: u32, mib: u32) -> RawRun {
