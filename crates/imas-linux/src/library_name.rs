@@ -8,6 +8,18 @@ use std::path::{Path, PathBuf};
 
 const MARK: &str = " (deleted)";
 
+/// Begins of the names of libraries with a malloc of their own, wherever they come from.
+const ALLOCATORS: [&str; 8] = [
+    "libhoard",
+    "libjemalloc",
+    "libmimalloc",
+    "librpmalloc",
+    "libscudo",
+    "libsnmalloc",
+    "libtbbmalloc",
+    "libtcmalloc",
+];
+
 /// A C library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CLibrary {
@@ -42,6 +54,12 @@ pub fn is_of_glibc(file: &Path) -> bool {
     let name = file_name(file);
     let is_loader = name.starts_with("ld-linux") || version_behind(name, "ld-").is_some();
     is_loader || CLibrary::of_file(file) == Some(CLibrary::Glibc)
+}
+
+/// Returns the name of a library that has a malloc of its own, without what the kernel adds.
+pub(crate) fn allocator(file: &Path) -> Option<&str> {
+    let name = file_name(file);
+    ALLOCATORS.iter().any(|begin| name.starts_with(begin)).then_some(name)
 }
 
 /// Returns the version in the name of a file of glibc before 2.34: `2.31` of `libc-2.31.so`.
@@ -82,4 +100,17 @@ pub fn former_path(file: &Path) -> PathBuf {
 /// Whether the file was replaced or removed since it was mapped.
 pub(crate) fn is_replaced(file: &Path) -> bool {
     file.as_os_str().as_bytes().ends_with(MARK.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_with_a_malloc_of_its_own_is_known_wherever_it_lies() {
+        let of = |file: &'static str| allocator(Path::new(file));
+        assert_eq!(of("/opt/x/libjemalloc.so.2 (deleted)"), Some("libjemalloc.so.2"));
+        assert_eq!(of("/x/libtcmalloc_minimal.so.4"), Some("libtcmalloc_minimal.so.4"));
+        assert_eq!([of("/jemalloc/libc.so.6"), of("/var/lib/jemalloc.conf")], [None, None]);
+    }
 }

@@ -32,9 +32,6 @@ pub enum RegionKind {
     Anonymous,
 }
 
-/// Names of libraries with another malloc.
-const OTHERS: [&str; 7] = ["jemalloc", "tcmalloc", "mimalloc", "hoard", "snmalloc", "rpmalloc", "scudo"];
-
 /// Most regions: more are not looked at.
 const MOST_REGIONS: usize = 1 << 18;
 
@@ -63,10 +60,11 @@ impl Found {
         if let Some(kind) = kind(map, follows_data).filter(|_| self.regions.len() <= MOST_REGIONS) {
             self.regions.push(Region { begin: map.address.0, end: map.address.1, kind });
         }
-        let name = file_name(map);
-        self.has_musl |= name.contains("musl");
-        if self.other_malloc.is_none() && OTHERS.iter().any(|other| name.contains(other)) {
-            self.other_malloc = Some(name.to_owned());
+        if let MMapPath::Path(file) = &map.pathname {
+            self.has_musl |= CLibrary::of_file(file) == Some(CLibrary::Musl);
+            if self.other_malloc.is_none() {
+                self.other_malloc = library_name::allocator(file).map(str::to_owned);
+            }
         }
     }
 
@@ -107,10 +105,4 @@ fn kind(map: &MemoryMap, follows_data: bool) -> Option<RegionKind> {
         MMapPath::Anonymous | MMapPath::Other(_) if is_writable => Some(RegionKind::Anonymous),
         _ => None,
     }
-}
-
-/// Name of the mapped file; empty where there is none.
-fn file_name(map: &MemoryMap) -> &str {
-    let MMapPath::Path(path) = &map.pathname else { return "" };
-    library_name::file_name(path)
 }

@@ -8,22 +8,10 @@ use imas_abi::env::JVM_FLAGS;
 use super::injected::Injected;
 use crate::catalogue::CatalogueCandidate;
 use crate::environment::{GIVE_BACK, SETTINGS, has_hidden_settings};
-use crate::library_name::{CLibrary, file_name};
+use crate::library_name::{self, CLibrary};
 use crate::running::Running;
 use crate::runtime::Runtime;
 use crate::runtime_start::jvm_flags;
-
-/// Beginnings of the file names of allocators that may come from elsewhere than the catalogue.
-const ALLOCATORS: [&str; 8] = [
-    "libhoard",
-    "libjemalloc",
-    "libmimalloc",
-    "librpmalloc",
-    "libscudo",
-    "libsnmalloc",
-    "libtbbmalloc",
-    "libtcmalloc",
-];
 
 /// Answer to whether a process is on a candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,8 +120,7 @@ impl Running {
         if let Some(candidate) = among.0.iter().find(is_mapped) {
             return candidate.allocator.clone();
         }
-        let is_allocator = |name: &&str| ALLOCATORS.iter().any(|begin| name.starts_with(begin));
-        if let Some(other) = self.mapped().map(file_name).find(is_allocator) {
+        if let Some(other) = self.mapped().find_map(library_name::allocator) {
             return other.to_owned();
         }
         match self.mapped.c_library() {
