@@ -257,8 +257,9 @@ fn a_candidate_that_is_lost_by_an_exec_unseen_is_shown_until_the_end() {
 
     let world = World::new();
     let program = imas_testing::compiled(&world.work(), "executes-itself", EXECUTES_ITSELF, &[]);
+    world.check(["pin", program.to_str().unwrap(), "mimalloc"]).success();
     for (words, is_lost) in [(&["again"][..], true), (&[][..], false)] {
-        let mut run = world.imas(["run", "--candidate", "mimalloc", "--"]);
+        let mut run = world.imas(["run", "--"]);
         let mut child =
             run.arg(&program).args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();
