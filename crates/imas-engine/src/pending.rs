@@ -147,6 +147,20 @@ pub fn is_finished(path: &Path, page: &ParsedPage) -> bool {
     // Between exec and our constructor no process has mapped the page, though it will be written yet.
     let entered = page.state != State::Armed;
     page::is_finished(path, page.pid, page.process_start_ticks, &page.boot_id, entered)
+        && !has_lost_candidate(path, page)
+}
+
+/// Whether the process executed its own file by an instruction of its own, which nothing of ours sees: it goes on without
+/// the candidate. Its page stays until its end, so that the loss is shown.
+#[must_use]
+pub fn has_lost_candidate(path: &Path, page: &ParsedPage) -> bool {
+    let is_own_file =
+        || process::executable_path(page.pid).is_ok_and(|file| file == Path::new(&page.program));
+    page.candidate != SYSTEM
+        && matches!(page.state, State::Active | State::Trial)
+        && process::is_running(page.pid, page.process_start_ticks)
+        && !process::maps(page.pid, path).unwrap_or(true)
+        && is_own_file()
 }
 
 /// Whether the page may still be in the making.

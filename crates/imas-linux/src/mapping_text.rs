@@ -21,6 +21,18 @@ use procfs::process::{MemoryMap, MemoryMaps, Process, Stat};
 const SEGMENT: &[u8] = b"/SYSV";
 const KEY_BYTES: usize = 8;
 
+/// Begins of the names of libraries with a malloc of their own, wherever they come from.
+const ALLOCATORS: [&str; 8] = [
+    "libhoard",
+    "libjemalloc",
+    "libmimalloc",
+    "librpmalloc",
+    "libscudo",
+    "libsnmalloc",
+    "libtbbmalloc",
+    "libtcmalloc",
+];
+
 /// Most bytes of a mapping: a path of 4,096 bytes, each of which the kernel may write as four, and 25 figures.
 const MOST_BYTES: usize = 64 << 10;
 
@@ -158,6 +170,12 @@ pub fn is_of_glibc(file: &Path) -> bool {
     is_loader || CLibrary::of_file(file) == Some(CLibrary::Glibc)
 }
 
+/// Returns the name of a library that has a malloc of its own, without what the kernel adds.
+pub(crate) fn allocator(file: &Path) -> Option<&str> {
+    let name = file_name(file);
+    ALLOCATORS.iter().any(|begin| name.starts_with(begin)).then_some(name)
+}
+
 /// Returns the version in the name of a file of glibc before 2.34: `2.31` of `libc-2.31.so`.
 #[must_use]
 pub fn version_in_name(file: &Path) -> Option<&str> {
@@ -239,6 +257,14 @@ mod tests {
     use procfs::process::MMapPath;
 
     use super::*;
+
+    #[test]
+    fn a_library_with_a_malloc_of_its_own_is_known_wherever_it_lies() {
+        let of = |file: &'static str| allocator(Path::new(file));
+        assert_eq!(of("/opt/x/libjemalloc.so.2 (deleted)"), Some("libjemalloc.so.2"));
+        assert_eq!(of("/x/libtcmalloc_minimal.so.4"), Some("libtcmalloc_minimal.so.4"));
+        assert_eq!([of("/jemalloc/libc.so.6"), of("/var/lib/jemalloc.conf")], [None, None]);
+    }
 
     #[test]
     fn a_file_with_the_begin_of_a_segments_name_is_a_file() {

@@ -231,3 +231,46 @@ fn go_that_executes_itself_keeps_the_candidate() {
         }
     }
 }
+
+/// A program that executes its own file by an instruction of its own, once; then it waits for its input to end.
+#[cfg(target_arch = "x86_64")]
+const EXECUTES_ITSELF: &str = r#"
+#include <unistd.h>
+extern char **environ;
+int main(int count, char **words) {
+    if (count > 1) {
+        char *again[] = {words[0], 0};
+        long result;
+        __asm__ volatile("syscall" : "=a"(result) : "0"(59L), "D"(words[0]), "S"(again), "d"(environ) : "rcx", "r11", "memory");
+        return 1;
+    }
+    char byte;
+    return write(1, "runs\n", 5) != 5 || read(0, &byte, 1) != 0;
+}
+"#;
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_candidate_that_is_lost_by_an_exec_unseen_is_shown_until_the_end() {
+    use std::io::{BufRead as _, BufReader};
+    use std::process::Stdio;
+
+    let world = World::new();
+    let program = imas_testing::compiled(&world.work(), "executes-itself", EXECUTES_ITSELF, &[]);
+    world.check(["pin", program.to_str().unwrap(), "mimalloc"]).success();
+    for (words, is_lost) in [(&["again"][..], true), (&[][..], false)] {
+        let mut run = world.imas(["run", "--"]);
+        let mut child =
+            run.arg(&program).args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();
+        for _ in 0..2 {
+            let status = parsed(&output(&mut world.imas(["status", "--json"])));
+            let lost = status["lost"].as_array().unwrap().iter().find(|one| one["pid"] == child.id());
+            assert_eq!(lost.map(|one| &one["candidate"]), is_lost.then_some(&"mimalloc".into()), "{status}");
+            // Each start collects the pages of processes that have ended.
+            assert!(world.start(["true"]).status.success());
+        }
+        drop(child.stdin.take());
+        assert!(child.wait().unwrap().success());
+    }
+}

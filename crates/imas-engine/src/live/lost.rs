@@ -2,17 +2,18 @@
 //! Candidates that do not serve where a service was given one, or a process was started with one: lost at a reload, or
 //! never there.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use imas_linux::activity::age_s;
 use imas_linux::index::{ServiceUnit, template_of_unit};
+use imas_linux::ingest::read_page_file;
 use imas_linux::serving::chooser::{WantedLibraries, YOUNG_S, asked_in_vain};
-use imas_linux::{process, running};
+use imas_linux::{page, process, running};
 use serde::Serialize;
 
-use crate::drop_in;
+use crate::{drop_in, pending};
 
 const BETWEEN_LOOKS: Duration = Duration::from_secs(10);
 
@@ -48,7 +49,24 @@ pub fn lost_candidates() -> Vec<LostCandidate> {
         let program = running::program_of(pid)?.to_string();
         Some(LostCandidate { candidate: candidate.to_owned(), unit: Some(unit.clone()), pid, program })
     }));
+    let known: BTreeSet<u32> = lost.iter().map(|one| one.pid).collect();
+    lost.extend(lost_by_pages().filter(|(pid, _)| !known.contains(pid)).filter_map(|(pid, candidate)| {
+        Some(LostCandidate { candidate, unit: None, pid, program: running::program_of(pid)?.to_string() })
+    }));
     lost
+}
+
+/// The processes of this user whose pages show that they lost their candidates, with these.
+fn lost_by_pages() -> impl Iterator<Item = (u32, String)> {
+    let expected = pending::expected();
+    let folders = std::fs::read_dir(page::place()).into_iter().flatten().flatten().map(|entry| entry.path());
+    let pages = folders
+        .filter(|folder| page::check_private(folder).is_ok())
+        .flat_map(|folder| page::list(&folder).unwrap_or_default());
+    pages.filter_map(move |path| {
+        let page = read_page_file(&path, &expected).ok()?;
+        pending::has_lost_candidate(&path, &page).then_some((page.pid, page.candidate))
+    })
 }
 
 /// The candidate that a service of these processes has lost, with the process that holds the most memory.
@@ -57,14 +75,14 @@ fn lost_by_service<'a>(given: &'a [GivenService], unit: &str, pids: &[u32]) -> O
     its_own.find_map(|one| Some((one.candidate.as_str(), one.lost_in(pids)?)))
 }
 
-/// What services have lost, by the process that lacks it. Looked at again every ten seconds.
+/// Candidates that services and pages show as lost, by the process that lacks each. Looked at again every ten seconds.
 #[derive(Debug, Default)]
-pub(crate) struct LostByServices {
+pub(crate) struct KnownLost {
     looked: Option<Instant>,
     lost: HashMap<u32, String>,
 }
 
-impl LostByServices {
+impl KnownLost {
     /// Looks again where it is time; `members` are processes with their services.
     pub(crate) fn refresh<'a>(&mut self, members: impl Iterator<Item = (&'a str, u32)>) {
         if self.looked.is_some_and(|looked| looked.elapsed() < BETWEEN_LOOKS) {
@@ -75,7 +93,7 @@ impl LostByServices {
         let mut pids = HashMap::<&str, Vec<u32>>::new();
         members.for_each(|(unit, pid)| pids.entry(unit).or_default().push(pid));
         let lost = pids.iter().filter_map(|(unit, pids)| lost_by_service(&given, unit, pids));
-        self.lost = lost.map(|(candidate, pid)| (pid, candidate.to_owned())).collect();
+        self.lost = lost_by_pages().chain(lost.map(|(candidate, pid)| (pid, candidate.to_owned()))).collect();
     }
 
     /// The candidate that the process lacks.

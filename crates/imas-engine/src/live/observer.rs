@@ -18,7 +18,7 @@ use crate::context::Context;
 use crate::daemon_status::{DaemonStatus, IneligibleProgram};
 use crate::decide::conditions;
 use crate::flags::Places;
-use crate::live::lost::LostByServices;
+use crate::live::lost::KnownLost;
 use crate::live::memory_point::{self, MemoryPoint};
 use crate::live::program_source::{ProgramFacts, ProgramSource, UnfitFiles};
 use crate::live::snapshot::{
@@ -42,7 +42,7 @@ pub struct ProcessObserver {
     processes: HashMap<u32, Tracked>,
     unfit: UnfitFiles,
     daemon: Daemon,
-    lost: LostByServices,
+    lost: KnownLost,
     first: Option<Instant>,
     last: Option<Instant>,
     point: Option<(u32, Instant, MemoryPoint)>,
@@ -96,7 +96,7 @@ impl ProcessObserver {
             processes: HashMap::new(),
             unfit: UnfitFiles::default(),
             daemon: Daemon::default(),
-            lost: LostByServices::default(),
+            lost: KnownLost::default(),
             first: None,
             last: None,
             point: None,

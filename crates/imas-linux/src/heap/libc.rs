@@ -240,7 +240,7 @@ const LAYOUTS: [(u32, u32, Layout); 7] = [
     (32, 33, SINCE_2_32),
     (34, 34, Layout { cache_key: CacheKey::Random, ..SINCE_2_32 }),
     (35, 42, SINCE_2_35),
-    (43, 43, SINCE_2_43),
+    (43, 44, SINCE_2_43),
 ];
 
 impl Layout {
@@ -279,9 +279,6 @@ pub enum RegionKind {
     Anonymous,
 }
 
-/// Names of libraries with another malloc.
-const OTHERS: [&str; 7] = ["jemalloc", "tcmalloc", "mimalloc", "hoard", "snmalloc", "rpmalloc", "scudo"];
-
 /// Most regions: more are not looked at.
 const MOST_REGIONS: usize = 1 << 18;
 
@@ -310,10 +307,11 @@ impl Found {
         if let Some(kind) = kind(map, follows_data).filter(|_| self.regions.len() <= MOST_REGIONS) {
             self.regions.push(Region { begin: map.address.0, end: map.address.1, kind });
         }
-        let name = file_name(map);
-        self.has_musl |= name.contains("musl");
-        if self.other_malloc.is_none() && OTHERS.iter().any(|other| name.contains(other)) {
-            self.other_malloc = Some(name.to_owned());
+        if let MMapPath::Path(file) = &map.pathname {
+            self.has_musl |= CLibrary::of_file(file) == Some(CLibrary::Musl);
+            if self.other_malloc.is_none() {
+                self.other_malloc = mapping_text::allocator(file).map(str::to_owned);
+            }
         }
     }
 
@@ -356,12 +354,6 @@ fn kind(map: &MemoryMap, follows_data: bool) -> Option<RegionKind> {
     }
 }
 
-/// Name of the mapped file; empty where there is none.
-fn file_name(map: &MemoryMap) -> &str {
-    let MMapPath::Path(path) = &map.pathname else { return "" };
-    mapping_text::file_name(path)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -402,6 +394,6 @@ mod tests {
         };
         assert_eq!([28, 29, 30, 33, 34].map(chunks), [0, 0x250, 0x290, 0x290, 0]);
         assert_eq!([31, 32].map(|minor| Layout::of(minor).unwrap().hides_pointers), [false, true]);
-        assert_eq!((Layout::of(27), Layout::of(44)), (None, None), "nobody has looked at them");
+        assert_eq!((Layout::of(27), Layout::of(45)), (None, None), "nobody has looked at them");
     }
 }

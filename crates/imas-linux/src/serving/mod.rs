@@ -18,7 +18,7 @@ use serde::Serialize;
 use crate::catalogue::CatalogueCandidate;
 use crate::environment::{GIVE_BACK, GUARD, HOOK, SETTINGS, STUB, has_hidden_settings};
 use crate::mapped_files::MappedFiles;
-use crate::mapping_text::{CLibrary, file_name};
+use crate::mapping_text::{self, CLibrary};
 use crate::running::Running;
 use crate::runtime::Runtime;
 use crate::{process, runtime_start};
@@ -54,18 +54,6 @@ impl Running {
         Injected::among(&self.mapped)
     }
 }
-
-/// Beginnings of the file names of allocators that may come from elsewhere than the catalogue.
-const ALLOCATORS: [&str; 8] = [
-    "libhoard",
-    "libjemalloc",
-    "libmimalloc",
-    "librpmalloc",
-    "libscudo",
-    "libsnmalloc",
-    "libtbbmalloc",
-    "libtcmalloc",
-];
 
 /// Answer to whether a process is on a candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -174,8 +162,7 @@ impl Running {
         if let Some(candidate) = among.0.iter().find(is_mapped) {
             return candidate.allocator.clone();
         }
-        let is_allocator = |name: &&str| ALLOCATORS.iter().any(|begin| name.starts_with(begin));
-        if let Some(other) = self.mapped().map(file_name).find(is_allocator) {
+        if let Some(other) = self.mapped().find_map(mapping_text::allocator) {
             return other.to_owned();
         }
         match self.mapped.c_library() {
