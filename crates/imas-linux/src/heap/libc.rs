@@ -240,7 +240,7 @@ const LAYOUTS: [(u32, u32, Layout); 7] = [
     (32, 33, SINCE_2_32),
     (34, 34, Layout { cache_key: CacheKey::Random, ..SINCE_2_32 }),
     (35, 42, SINCE_2_35),
-    (43, 43, SINCE_2_43),
+    (43, 44, SINCE_2_43),
 ];
 
 impl Layout {
@@ -402,6 +402,6 @@ mod tests {
         };
         assert_eq!([28, 29, 30, 33, 34].map(chunks), [0, 0x250, 0x290, 0x290, 0]);
         assert_eq!([31, 32].map(|minor| Layout::of(minor).unwrap().hides_pointers), [false, true]);
-        assert_eq!((Layout::of(27), Layout::of(44)), (None, None), "nobody has looked at them");
+        assert_eq!((Layout::of(27), Layout::of(45)), (None, None), "nobody has looked at them");
     }
 }
