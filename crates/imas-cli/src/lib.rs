@@ -4,6 +4,8 @@
 
 pub mod connection_places;
 pub mod format;
+#[cfg(feature = "manual")]
+pub mod manual;
 pub mod message;
 pub mod output;
 pub mod output_file;

@@ -45,7 +45,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::CommandFactory;
-use imas_cli::output;
+use imas_cli::manual;
 use imas_engine::context::Context;
 use imas_engine::entry::main_of;
 use imas_engine::flags;
@@ -70,8 +70,8 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Settle(args) => return settle::run(&args, &client(&args.cluster)),
         Command::Policy(args) => manifests::print_policy(&args, &Context::new(&cli.places)?)?,
         Command::Component(args) => component::run(&args, &Context::new(&cli.places)?)?,
-        Command::Completions { shell } => output::completions(Cli::command(), shell)?,
-        Command::Manpages { folder } => output::manpages(Cli::command(), &folder)?,
+        Command::Completions { shell } => manual::completions(Cli::command(), shell)?,
+        Command::Manpages { folder } => manual::manpages(Cli::command(), &folder)?,
     }
     Ok(ExitCode::SUCCESS)
 }

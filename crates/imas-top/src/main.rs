@@ -22,7 +22,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::CommandFactory;
-use imas_cli::output;
+use imas_cli::manual;
 use imas_engine::live::ProcessObserver;
 use imas_engine::{entry, flags};
 
@@ -36,8 +36,8 @@ fn main() -> ExitCode {
 
 fn run(cli: Cli) -> Result<()> {
     match &cli.made {
-        Some(Made::Completions { shell }) => return output::completions(Cli::command(), *shell),
-        Some(Made::Manpages { folder }) => return output::manpages(Cli::command(), folder),
+        Some(Made::Completions { shell }) => return manual::completions(Cli::command(), *shell),
+        Some(Made::Manpages { folder }) => return manual::manpages(Cli::command(), folder),
         None => {}
     }
     let listing =

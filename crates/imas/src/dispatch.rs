@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use std::process::{self, ExitCode};
 
 use anyhow::{Context as _, Result};
+use imas_cli::manual;
 use imas_cli::message::Hinted;
-use imas_cli::output;
 use imas_engine::context::Context;
 
 use crate::apply::{self, bundle, env, overrides, trim, watch};
@@ -65,12 +65,12 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
 }
 
 fn completions(shell: clap_complete::Shell) -> Result<ExitCode> {
-    output::asking_completions("imas", shell)?;
+    manual::asking_completions("imas", shell)?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn manpages(folder: &std::path::Path) -> Result<ExitCode> {
-    output::manpages(Cli::definition(), folder)?;
+    manual::manpages(Cli::definition(), folder)?;
     crate::command_line::man::write(folder)?;
     Ok(ExitCode::SUCCESS)
 }

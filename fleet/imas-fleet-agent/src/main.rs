@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{CommandFactory as _, Parser as _};
-use imas_cli::{message, output, table};
+use imas_cli::{manual, message, output, table};
 use imas_engine::entry;
 use imas_exchange::AgentRecord;
 use imas_exchange::exchange::Exchange;
@@ -36,8 +36,8 @@ fn main() -> ExitCode {
 async fn run(cli: Cli) -> Result<ExitCode> {
     let settings = || FleetSettings::read(&cli.settings);
     match &cli.verb {
-        Verb::Completions { shell } => output::completions(Cli::command(), *shell)?,
-        Verb::Manpages { folder } => output::manpages(Cli::command(), folder)?,
+        Verb::Completions { shell } => manual::completions(Cli::command(), *shell)?,
+        Verb::Manpages { folder } => manual::manpages(Cli::command(), folder)?,
         Verb::Init(args) => init::run(args, &cli.settings).await?,
         Verb::Agent(args) => {
             let mut settings = settings()?;

@@ -22,7 +22,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::CommandFactory;
 use cli::{Cli, Command};
-use imas_cli::{message, output};
+use imas_cli::{manual, message};
 use imas_engine::context::Context;
 use imas_engine::entry;
 use imas_runs::interruption::InterruptedBy;
@@ -48,8 +48,8 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Simulate(args) => return simulate::run(&args, places),
         Command::Record(args) => return trace::record::run(&args, &Context::new(places)?),
         Command::Replay(args) => return trace::replay::run(&args, &Context::new(places)?),
-        Command::Completions { shell } => output::completions(Cli::command(), shell)?,
-        Command::Manpages { folder } => output::manpages(Cli::command(), &folder)?,
+        Command::Completions { shell } => manual::completions(Cli::command(), shell)?,
+        Command::Manpages { folder } => manual::manpages(Cli::command(), &folder)?,
     }
     Ok(ExitCode::SUCCESS)
 }
