@@ -160,6 +160,8 @@ fn overall(programs: &[ProgramSummary]) -> Vec<Overall> {
 
 #[cfg(test)]
 mod tests {
+    use imas_core::judgement::Goal;
+
     use super::*;
 
     fn line(candidate: &str, round: u32, user_s: f64, why: Option<&str>) -> RawRun {
@@ -190,7 +192,7 @@ mod tests {
         assert_eq!((good.programs, good.left_out), (1, 0));
         assert!((good.cpu.unwrap() - 0.5).abs() < 1e-9);
         assert_eq!((summary.troubles[0].runs, summary.troubles[0].of), (1, 6));
-        assert_eq!(summary.programs[0].comparison.picks.fastest, "good");
+        assert_eq!(summary.programs[0].comparison.judgement.pick(Goal::Cpu), Some("good"));
     }
 
     #[test]
