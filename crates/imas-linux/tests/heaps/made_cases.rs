@@ -105,8 +105,8 @@ fn what_is_not_known_is_refused_by_name() {
         memory.write(text + place, bytes);
         figures_in(&memory, &memory.regions, far()).unwrap_err().0
     };
-    let line = b"GNU C Library (made up) stable release version 2.44.\n";
-    assert_eq!(refused(0x100, line), "the layout of glibc 2.44 is not known");
+    let line = b"GNU C Library (made up) stable release version 2.99.\n";
+    assert_eq!(refused(0x100, line), "the layout of glibc 2.99 is not known");
     assert_eq!(
         refused(0x100, b"GNU C Library (a) of unknown age, with no word about itself.\n"),
         "its C library does not say which version it is"

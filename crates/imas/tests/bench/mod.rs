@@ -142,7 +142,7 @@ fn check_csv(file: &Path, result: &Value) {
 fn people_get_a_table_a_sentence_and_no_json() {
     let world = World::new();
     let output = succeeded(output(
-        world.imas(["bench", "-n", "2", "--with", "hoard", "--"]).args([&behave(&world), "20000"]),
+        world.imas(["bench", "-n", "2", "--with", "hoard", "--"]).args([&behave(&world), "400000"]),
     ));
     let text = stdout(&output);
     for word in ["candidate", "CPU", "mean MiB", "system", "hoard"] {
