@@ -401,7 +401,7 @@ fn of_report(report: &BenchReport<()>, made: &Made) -> Shown {
         ..BenchLayout::default()
     });
     let line = |line: &str| {
-        let (name, verdict) = line.trim().split_once(' ').unwrap_or((line.trim(), ""));
+        let (name, verdict) = line.trim().split_once(' ').unwrap_or_else(|| (line.trim(), ""));
         (name.to_owned(), verdict.trim().to_owned())
     };
     let json = serde_json::to_value(report).unwrap();
