@@ -24,7 +24,9 @@ int main(int count, char **words) {
     char *arguments[] = {"shown as", "first", "second word", NULL};
     pid_t child = 0;
     (void)count;
-    report(posix_spawn(&child, words[1], NULL, NULL, arguments, environ), child);
-    report(posix_spawnp(&child, words[2], NULL, NULL, arguments, environ), child);
+    int error = posix_spawn(&child, words[1], NULL, NULL, arguments, environ);
+    report(error, child);
+    error = posix_spawnp(&child, words[2], NULL, NULL, arguments, environ);
+    report(error, child);
     return 0;
 }
