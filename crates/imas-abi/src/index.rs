@@ -166,7 +166,7 @@ pub struct CatalogueHeader {
     pub file_bytes: u64,
     /// Hash of the content.
     pub catalogue_id: u64,
-    /// Candidates; that of id n is at `n * CATALOGUE_ENTRY_BYTES`.
+    /// Candidates; the one with id n is at `n * CATALOGUE_ENTRY_BYTES`.
     pub count: u32,
     /// Who may own `state/` and the index, besides the table's own owner.
     pub daemon_uid: u32,

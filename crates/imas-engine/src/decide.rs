@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a program's next start gets: the one place that decides it, for `imas run`, imasd and its index, and for all
+//! The next start of a program: the one place that decides it, for `imas run`, imasd and its index, and for all
 //! that shows a program.
 //!
 //! ```text
@@ -101,7 +101,7 @@ pub struct NextStart {
     pub decision: Decision,
     /// The decision for every start that is not that trial.
     pub production: Decision,
-    /// What of the machine's state that one rests on.
+    /// Part of the machine's state on which the production decision rests.
     pub rests_on: RestsOn,
     /// Whether the tests are done and their answer stands, or a person has given it.
     pub is_settled: bool,

@@ -258,7 +258,7 @@ pub(super) struct LookInside {
     /// Number of the look in which a pod was looked into, by its uid.
     looked: BTreeMap<String, u64>,
     looks: u64,
-    /// Whether a look failed, which is said once.
+    /// A look has failed. The message about it is printed once.
     has_failed: bool,
 }
 

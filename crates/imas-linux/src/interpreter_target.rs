@@ -7,7 +7,7 @@
 //!
 //! A name does not count where it leads to the same program by another path: a link of the alternatives, of a version
 //! (`python3` to `python3.11`) or of a target (`gcc` to `x86_64-linux-gnu-gcc-12`), and that of an interpreter, whose
-//! programs are told apart by what they run.
+//! programs differ by what they run.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;

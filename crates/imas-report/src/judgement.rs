@@ -8,7 +8,7 @@ use imas_core::judgement::{
     BenchEnding, BenchJudgement, FigureAnswer, Goal, GoalPick, JudgedCandidate, JudgedFigure, TooDear,
 };
 
-/// Figures in the order in which they are told, and their names.
+/// Figures in the order of the sentence, and their names.
 const NAMES: [(&str, &str); 8] = [
     ("cpu", "CPU"),
     ("memory", "memory"),
@@ -19,7 +19,7 @@ const NAMES: [(&str, &str); 8] = [
     ("mean", "mean latency"),
     ("rate", "time per request"),
 ];
-/// Figures of which the first that was measured is told.
+/// Figures for one place of the sentence: the first one that was measured stands there.
 const LATENCIES: [&str; 4] = ["p99", "p95", "mean", "rate"];
 /// Tied candidates that are named.
 const MOST_TIED: usize = 2;
@@ -51,7 +51,7 @@ pub fn figure_name(figure: &str) -> &str {
     NAMES.iter().find(|(name, _)| *name == figure).map_or(figure, |(_, words)| words)
 }
 
-/// The figures of a candidate in the order in which they are told.
+/// The figures of a candidate in the order of the sentence.
 pub(crate) fn told(candidate: &JudgedCandidate) -> impl Iterator<Item = (&'static str, &JudgedFigure)> {
     let latency = LATENCIES.into_iter().find(|name| candidate.figures.contains_key(*name));
     let is_told = move |name: &str| !LATENCIES.contains(&name) || Some(name) == latency;

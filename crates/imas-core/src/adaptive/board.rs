@@ -215,7 +215,7 @@ impl HostTurn {
         self.is_own.get(i).is_some_and(|own| *own)
     }
 
-    /// Whether a candidate whose older trial (its own or that of `system`) is of that time is to be checked.
+    /// Returns whether a candidate is to be checked, whose older trial (its own or one of `system`) is of that time.
     pub(super) fn is_check_due(&self, i: usize, older_s: Option<f64>) -> bool {
         let is_this_hosts = self.checks.get(i).is_some_and(|checks| *checks);
         is_this_hosts && older_s.is_none_or(|older_s| older_s < self.checks_begin_s)
@@ -224,7 +224,7 @@ impl HostTurn {
 
 // Error of a mean of paired differences.
 
-/// Prior standard deviation of one paired difference of ln CPU. It lies between that of docs/measuring.md and
+/// Prior standard deviation of one paired difference of ln CPU. It lies between the one of docs/measuring.md and
 /// what remains with normalised CPU time. A higher value eliminates good candidates of quiet programs after
 /// one round, a lower one costs trials of noisy programs (docs/decisions/0013).
 const PRIOR_CPU: f64 = 0.05;
@@ -244,7 +244,7 @@ pub struct Noise {
     w: f64,
     /// Spread of the program's own trials.
     seen: Spread,
-    /// Spread of the trials, those of other hosts and the prior together.
+    /// Spread of the trials here, the trials of other hosts and the prior together.
     expected: Spread,
     /// Least variance that a proof assumes.
     least: f64,

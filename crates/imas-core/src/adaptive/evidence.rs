@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What trials show: each for the fleet, and all together as the gain that is expected of each pick.
+//! Evidence of trials: each for the fleet, and all together as the gain that is expected of each pick.
 
 use serde::{Deserialize, Serialize};
 
@@ -101,7 +101,7 @@ pub struct ExpectedGain {
     /// The pick that is meant. Its figure is CPU time for the fastest, memory for the leanest, and the root
     /// of their product for the balanced pick.
     pub pick: Pick,
-    /// Index of the candidate; that of `system` where no candidate is proven better.
+    /// Index of the candidate; the index of `system` where no candidate is proven better.
     pub candidate: usize,
     /// The gain; 0 for `system`.
     pub gain: f64,

@@ -191,7 +191,7 @@ const TO_SIGMA: f64 = 1.4826;
 const QUARTILE_TO_SIGMA: f64 = 1.0 / 1.1503;
 /// Least noise that is assumed, as a difference of logarithms.
 const LEAST_SIGMA: f64 = 0.005;
-/// With fewer rounds of a candidate an outlier cannot be identified.
+/// Fewest rounds of a candidate in which an outlier can be identified.
 const ROUNDS: usize = 3;
 /// Sweeps of the median polish; the second one changes little.
 const SWEEPS: usize = 3;

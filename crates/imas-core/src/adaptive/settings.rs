@@ -33,9 +33,9 @@ pub struct Settings {
     pub cpu_margin: f64,
     /// Smallest gain in memory worth a change.
     pub memory_margin: f64,
-    /// Most CPU time of a pick over that of `system`: 0.25 is 25 % more.
+    /// Most CPU time of a pick beyond the time of `system`: 0.25 is 25 % more.
     pub max_cpu: f64,
-    /// Most memory of a pick over that of `system`: 0.25 is 25 % more.
+    /// Most memory of a pick beyond the memory of `system`: 0.25 is 25 % more.
     pub max_memory: f64,
     /// Confidence with which the incumbent must be beaten, over all candidates and all looks.
     pub confidence: f64,
@@ -97,9 +97,9 @@ pub struct Overrides {
     pub objective: Option<Objective>,
     /// Most resident memory in MiB.
     pub max_memory_mib: Option<u64>,
-    /// Most CPU time of a pick over that of `system`: 0.25 is 25 % more.
+    /// Most CPU time of a pick beyond the time of `system`: 0.25 is 25 % more.
     pub max_cpu: Option<f64>,
-    /// Most memory of a pick over that of `system`: 0.25 is 25 % more.
+    /// Most memory of a pick beyond the memory of `system`: 0.25 is 25 % more.
     pub max_memory: Option<f64>,
     /// Smallest gain in CPU worth a change, a fraction.
     pub cpu_margin: Option<f64>,
@@ -108,7 +108,7 @@ pub struct Overrides {
 }
 
 impl Overrides {
-    /// These overrides, and those of `other` where a setting is missing here.
+    /// Returns these overrides, with the ones of `other` where a setting is missing here.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self {

@@ -14,7 +14,7 @@ use crate::compare::{Answer, KnownFigure, PairedRatio, PairedRuns, Spread, judge
 use crate::judgement::{Claim, FigureAnswer, Goal, GoalClaims, GoalPick, JudgedFigure};
 use crate::run::RawRun;
 
-/// What candidates are compared on.
+/// Figures on which candidates are compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Criterion {
     /// User and system CPU time.

@@ -76,7 +76,7 @@ pub struct Observed {
 }
 
 impl Observed {
-    /// These runs alone.
+    /// Returns the observation of these runs alone.
     pub fn of(runs: Vec<CandidateRuns>) -> Self {
         Self { runs, ..Self::default() }
     }

@@ -34,7 +34,7 @@ pub enum KnownFigure<'a> {
     Rounds(&'a PairedRatio, &'a Demand),
     /// An interval whose error several tests share already: of pods, of runs against a baseline.
     Interval(Interval),
-    /// A ratio of which no spread is known: it is told, and proves nothing that is done by itself.
+    /// A ratio without a known spread: it is shown, and nothing is done by itself on its account.
     Ratio(f64),
 }
 

@@ -74,7 +74,7 @@ fn hosts_of(known: &AdaptiveState, i: usize) -> usize {
     fleet.map_or(0, |candidate| candidate.groups.len())
 }
 
-/// What a candidate gains over `system`, in words.
+/// Gain of a candidate over `system`, in words.
 fn gains(name: &str, standing: &Standing, hosts: usize) -> Evidence {
     let Standing { cpu, memory, gain, within, rounds, proof, .. } = standing;
     let of = |difference: f64| format!("{:+.1} %", more(difference) * 100.0);

@@ -82,7 +82,7 @@ fn decide_where(profile: &ProfileView, conditions: &Conditions, may_try: bool) -
     })
 }
 
-/// What of the machine's state a production start rests on.
+/// Part of the machine's state on which a production start rests.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug)]
 pub enum RestsOn {
     /// Nothing: the decision stands until something about the program changes.
@@ -94,7 +94,7 @@ pub enum RestsOn {
 }
 
 impl RestsOn {
-    /// What the decision of this profile rests on.
+    /// Returns the part on which the decision of this profile rests.
     pub fn of(profile: &ProfileView, conditions: &Conditions) -> Self {
         match &profile.policy {
             _ if without_policy(profile).is_some() => Self::Nothing,
