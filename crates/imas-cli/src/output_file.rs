@@ -51,7 +51,7 @@ pub fn open_to_append(file: &Path) -> Result<File> {
 /// Refuses the name of an archive for a folder. The hint says which archives can be written.
 ///
 /// # Errors
-/// When the name ends as that of an archive.
+/// When the name ends as an archive's.
 pub fn check_folder_name(out: &Path, hint: &str) -> anyhow::Result<()> {
     let ends = |path: &Path, ending: &str| path.extension().is_some_and(|one| one == ending);
     if ends(out, "zip") || ends(out, "tgz") || ends(&out.with_extension(""), "tar") {
@@ -147,7 +147,7 @@ pub struct NewFile<'a> {
     pub name: &'a OsStr,
     /// Content.
     pub bytes: &'a [u8],
-    /// Permissions; None: those of new files.
+    /// Permissions; None: as new files have.
     pub mode: Option<Mode>,
 }
 
@@ -240,7 +240,7 @@ fn walk(path: &Path, is_made: bool) -> Result<OwnedFd> {
     Ok(folder)
 }
 
-/// The names of a path; that of an absolute one begin with `/`.
+/// The names of a path; of an absolute one they begin with `/`.
 fn names(path: &Path) -> VecDeque<OsString> {
     let is_name = |one: &Component<'_>| !matches!(one, Component::CurDir);
     path.components().filter(is_name).map(|one| one.as_os_str().to_owned()).collect()

@@ -39,7 +39,7 @@ pub struct History<'a> {
 }
 
 impl<'a> History<'a> {
-    /// History of which nothing but these trials is known.
+    /// History with nothing but these trials.
     #[must_use]
     pub fn of(records: &'a [TrialRecord], candidates: &'a [Candidate]) -> Self {
         static NONE: BTreeMap<String, f64> = BTreeMap::new();

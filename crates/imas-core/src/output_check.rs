@@ -18,9 +18,9 @@ pub struct OutputCheck {
 /// What an output under a candidate amounts to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OutputJudgement {
-    /// The output is that of `system`, or it varies by itself.
+    /// The output is the one of `system`, or it varies by itself.
     Fine,
-    /// The output is another than that of `system`.
+    /// The output is another than the one of `system`.
     Differs,
     /// No run of `system` was seen yet.
     Unknown,

@@ -91,7 +91,7 @@ const WORTHWHILE: f64 = 0.9;
 const MOST: f64 = 2.0;
 
 impl PaceCorrection {
-    /// Learns from the runs of one program. Each group holds those of one candidate, because candidates
+    /// Learns from the runs of one program. Each group holds the runs of one candidate, because candidates
     /// differ in CPU time.
     #[must_use]
     pub fn fit(groups: &[Vec<Paced>]) -> Self {

@@ -272,7 +272,7 @@ fn left_out(history: &History<'_>, candidate: &Candidate) -> Vec<UncountedTrial>
         .collect()
 }
 
-/// Names of the candidates of which something is known with this build of a program: a trial, or a crash
+/// Names of the candidates with a result under this build of a program: a trial, or a crash
 /// however it was started.
 pub fn candidates_with_results<'a>(records: &'a [TrialRecord], build_id: &str) -> BTreeSet<&'a str> {
     let has_result = |r: &TrialRecord| r.sample.kind == PageKind::Trial || r.sample.ended.is_crash();

@@ -33,7 +33,7 @@ pub type RunKey = (String, String, RunKind, u32);
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
 #[serde(default)]
 pub struct RawRun {
-    /// Name of the program, that of its task in a suite.
+    /// Name of the program, or of its task in a suite.
     pub program: String,
     /// Name in the catalogue.
     pub candidate: String,
@@ -89,7 +89,7 @@ pub struct RawRun {
     /// Normalised CPU time ([`crate::pace`]), where runs were compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub even_cpu_s: Option<f64>,
-    /// Whether the run's time is far from that of the candidate's other runs; None where they were not
+    /// Whether the run's time is far from the times of the candidate's other runs; None where they were not
     /// compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outlier: Option<bool>,
@@ -135,8 +135,8 @@ pub struct RawRun {
     /// Allocator that served the malloc calls of each of several programs.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub served: BTreeMap<String, String>,
-    /// The part of a server under load. With it `user_s` and `system_s` are those of its cycles of load, and `wall_s`
-    /// is that of the whole run with its helpers.
+    /// The part of a server under load. With it `user_s` and `system_s` are of its cycles of load, and `wall_s`
+    /// is of the whole run with its helpers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<Box<ServerRun>>,
 }

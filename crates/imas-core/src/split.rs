@@ -46,7 +46,7 @@ pub struct Shares {
     /// Rounding up to the allocator's sizes.
     pub rounding: f64,
     /// Free blocks, free pages and bookkeeping; None when it is not reported. In this order each is at most
-    /// what is left of the resident memory: allocators report address space, of which they may never have
+    /// what is left of the resident memory: allocators report address space, and may never have
     /// touched a part.
     pub reported: Option<[f64; 3]>,
     /// All else: memory that the program or its libraries map past malloc, headers of blocks, and all that is

@@ -306,7 +306,7 @@ mod tests {
         }
     }
 
-    /// Days of one process with `held` MiB of which a trim returns `free`, and which has `back` of these again two
+    /// Days of one process with `held` MiB: a trim returns `free` of them, and which has `back` of these again two
     /// minutes later. Returns the times of its trims, looked for once a minute.
     fn trims(rule: TrimRule, (held, free, back): (u64, u64, u64), minutes: u32) -> Vec<Duration> {
         let (mut history, mut times, mut bytes) = (TrimHistory::default(), vec![], held);

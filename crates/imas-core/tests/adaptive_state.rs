@@ -323,7 +323,7 @@ fn a_new_candidate_is_compared_with_recent_rounds() {
     let mut life = Life::watched(3);
     life.candidates[2].version = "2".to_owned();
     life.now_s += 6.0 * DAY_S;
-    // The newcomer's trial comes before that of `system`.
+    // The newcomer's trial comes before the one of `system`.
     slow(&mut life, 2);
     assert_eq!(life.known().judge(W).standings[2].rounds, 0, "its round waits for system");
     let mut tried = vec![];

@@ -160,7 +160,7 @@ pub fn version_for_policy(candidate: &catalogue::CatalogueCandidate) -> String {
     }
 }
 
-/// The version in the catalogue, or that of the running C library for what comes with the system.
+/// The version in the catalogue, or the running C library's for what comes with the system.
 #[must_use]
 pub fn version(candidate: &catalogue::CatalogueCandidate) -> String {
     match (&candidate.version, &candidate.library) {
@@ -193,7 +193,7 @@ fn names_when_serving(candidate: &catalogue::CatalogueCandidate, version: &str) 
 fn names_of_library(candidate: &catalogue::CatalogueCandidate, library: &Path, version: &str) -> Vec<String> {
     let file = library.file_name().and_then(OsStr::to_str).unwrap_or_default().to_owned();
     let reported = if candidate.needs.is_some() { catalogue::INSTALLED } else { version };
-    // One allocator may be built as several libraries, each of which reports its own name: libmimalloc2.so.
+    // One allocator may be built as several libraries, and each reports its own name: libmimalloc2.so.
     let own = file.trim_start_matches("lib").trim_end_matches(".so");
     vec![format!("{own} {reported}"), format!("{} {reported}", candidate.allocator), file]
 }

@@ -236,7 +236,7 @@ impl OfRuntime {
         executable.unfit.as_ref().filter(|_| !has_settings)
     }
 
-    /// The candidates as they are for this program, followed by those of its runtime.
+    /// The candidates as they are for this program, followed by the candidates of its runtime.
     #[must_use]
     pub fn join<'a>(
         &'a self,

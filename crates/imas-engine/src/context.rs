@@ -196,7 +196,7 @@ impl Context {
         }
     }
 
-    /// Whether `imas run` tests it: those of the configuration, else the catalogue's default set, and
+    /// Whether `imas run` tests it: the candidates of the configuration, else the catalogue's default set, and
     /// `system` always.
     #[must_use]
     pub fn is_tested(&self, candidate: &CatalogueCandidate) -> bool {

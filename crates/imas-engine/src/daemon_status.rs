@@ -201,7 +201,7 @@ pub struct FleetState {
     pub waiting_bytes: u64,
     /// Messages that wait in the store, since the folder cannot be written.
     pub unwritten: usize,
-    /// Programs of which the fleet is asked.
+    /// Programs that the fleet is asked about.
     pub wanted: usize,
     /// Whether the agent runs and is connected with the fleet.
     pub connected: bool,

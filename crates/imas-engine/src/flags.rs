@@ -97,7 +97,7 @@ impl From<ObjectiveName> for Objective {
 pub enum MemoryLimit {
     /// Peak memory, MiB.
     Mebibytes(u64),
-    /// Memory over that of `system`, as a part of 1.
+    /// Memory over the memory of `system`, as a part of 1.
     More(f64),
 }
 

@@ -48,7 +48,7 @@ pub fn program_key(
 }
 
 /// The class of threads of a program, its executable being of that build: the one that most of its trials were in.
-/// Without trials, that of a process that was noticed (`noticed`), or the class under which the store has the fleet's
+/// Without trials, the class of a process that was noticed (`noticed`), or the class under which the store has the fleet's
 /// statistics of `key`, whichever is greater. `None` where nothing is known yet.
 ///
 /// # Errors

@@ -181,7 +181,7 @@ impl FleetKnowledge {
         if prior.hosts <= 1 {
             return Err(AloneReason::NoOtherHost);
         }
-        // A time in the future is that of a clock that was wrong.
+        // A time in the future is from a clock that was wrong.
         if !(-DAY_S..GONE_S).contains(&(question.now_s - self.reached_s)) {
             return Err(AloneReason::FleetGone);
         }

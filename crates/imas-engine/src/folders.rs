@@ -102,7 +102,7 @@ pub fn catalogues_of_machine(lib_dir: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The catalogue files of a user: those of [`catalogues_of_machine`], then what the user added.
+/// The catalogue files of a user: the files of [`catalogues_of_machine`], then what the user added.
 #[must_use]
 pub fn catalogues_of_user(lib_dir: &Path) -> Vec<PathBuf> {
     let folder = catalogue_folder_of_user();

@@ -117,7 +117,7 @@ pub fn can_be_taken(candidate: &CatalogueCandidate) -> Result<()> {
 /// The variable of the JVM for settings that are arguments elsewhere.
 const OF_JVM: &str = "JAVA_TOOL_OPTIONS";
 
-/// The candidate for a program of which its runtime alone is known, with the variables that it has already. A candidate
+/// The candidate for a program whose runtime alone is known, with the variables that it has already. A candidate
 /// without a runtime is what it was.
 ///
 /// # Errors
@@ -145,7 +145,7 @@ pub fn for_any(candidate: &CatalogueCandidate, environment: &Variables) -> Resul
     })
 }
 
-/// The candidate for an image or a pod, of which nothing is known: variables alone where that is enough.
+/// The candidate for an unknown image or pod: variables alone where that is enough.
 ///
 /// # Errors
 /// If a variable would need to know the memory limit.
@@ -226,7 +226,7 @@ pub fn bare(mut candidate: CatalogueCandidate) -> CatalogueCandidate {
     candidate
 }
 
-/// The candidate without arguments: those of the JVM are put into its variable.
+/// The candidate without arguments: a JVM's are put into its variable.
 fn in_variables(mut candidate: CatalogueCandidate) -> CatalogueCandidate {
     if let Some(settings) = candidate.runtime.as_mut().filter(|settings| !settings.arguments.is_empty()) {
         let arguments = std::mem::take(&mut settings.arguments).join(" ");

@@ -140,7 +140,7 @@ impl StoredPick {
     }
 }
 
-/// A candidate's CPU time and memory as ratios to those of `system`, by index: the figures of `show`, with 95
+/// A candidate's CPU time and memory as ratios to `system`, by index: the figures of `show`, with 95
 /// % intervals.
 #[must_use]
 pub fn ratios(known: &AdaptiveState) -> Vec<[Option<Interval>; 2]> {

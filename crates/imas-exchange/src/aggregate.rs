@@ -120,7 +120,7 @@ impl CandidateAggregate {
     }
 }
 
-/// Whether sums of squares can be those of `count` differences. A comparison with what is not a number fails.
+/// Whether sums of squares are possible for `count` differences. A comparison with what is not a number fails.
 fn is_spread(sums: &Moments, count: f64) -> bool {
     let Moments { xx, yy, xy, .. } = *sums;
     let is_sum = |sum: f64| (0.0..=count * MAX_DIFFERENCE * MAX_DIFFERENCE).contains(&sum);

@@ -82,7 +82,7 @@ impl SpentByHost {
         true
     }
 
-    /// A row for a new host: in a full table that of the host with the smallest count, which stays as a
+    /// A row for a new host: in a full table the row of the host with the smallest count, which stays as a
     /// surplus.
     fn make_row(&mut self, host: u32) -> usize {
         let smallest = (0..self.0.len()).min_by_key(|&at| self.0[at].count).filter(|_| self.0.len() >= ROWS);

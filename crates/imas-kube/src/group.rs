@@ -150,7 +150,7 @@ const MOST_LINKS: usize = 20_000;
 /// Signs in the random part of a pod's name.
 const RANDOM: &str = "bcdfghjklmnpqrstvwxz2456789";
 
-/// Minutes since 1970 that a CronJob adds to the name of each Job: those of the years 2020 to 2064. No date such as
+/// Minutes since 1970 that a CronJob adds to the name of each Job, in the years 2020 to 2064. No date such as
 /// 20261126 is among them.
 const MINUTES: std::ops::Range<u32> = 26_300_000..50_000_000;
 
@@ -211,7 +211,7 @@ impl PodName {
     }
 }
 
-/// The name of the workload in that of its pod: `web` of `web-5d4f8c7b9-x2x5q` and of `web-0`.
+/// The name of the workload in its pod's name: `web` of `web-5d4f8c7b9-x2x5q` and of `web-0`.
 fn workload(pod: &str) -> &str {
     let is_random = |part: &str| part.chars().all(|sign| RANDOM.contains(sign));
     match pod.rsplit_once('-') {

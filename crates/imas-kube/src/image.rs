@@ -64,7 +64,7 @@ pub(crate) fn run(args: &ImageArgs, context: &Context) -> Result<()> {
 struct Place<'a> {
     copier: &'a Path,
     lib_dir: &'a Path,
-    /// Folder of what was built for another architecture than that of this machine.
+    /// Folder of what was built for another architecture than this machine's.
     other: Option<&'a Path>,
 }
 

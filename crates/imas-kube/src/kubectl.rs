@@ -21,7 +21,7 @@ pub(crate) struct Kubectl {
 }
 
 impl Kubectl {
-    /// The namespace that is meant: the one named, else that of kubectl's context.
+    /// The namespace that is meant: the one named, else the one of kubectl's context.
     pub(crate) fn namespace(&self) -> Result<String> {
         if let Some(named) = &self.namespace {
             return Ok(named.clone());

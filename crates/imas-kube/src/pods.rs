@@ -51,7 +51,7 @@ pub(crate) struct Pod {
     pub(crate) node: Option<String>,
     /// Seconds since its container started.
     pub(crate) age_s: Option<u64>,
-    /// Number of ends by a failure of a program that ran, that of an exceeded memory limit among them.
+    /// Number of ends by a failure of a program that ran, an exceeded memory limit among them.
     pub(crate) failures: u32,
     pub(crate) oom_kills: u32,
     /// What the last failure was.
@@ -267,7 +267,7 @@ mod tests {
 
     use super::*;
 
-    /// The pod, of which metrics-server knows nothing.
+    /// The pod, if metrics-server does not know it.
     fn read(pod: &Value) -> Pod {
         Pod::read(pod, &Value::Null, None)
     }

@@ -12,13 +12,13 @@ use crate::cli::PrometheusArgs;
 use crate::pods::Pod;
 use crate::workload::NAME;
 
-/// Keys of the ConfigMap, for the query of requests and that of latencies. No label begins so, so no workload has one
+/// Keys of the ConfigMap, for the queries of requests and of latencies. No label begins so, so no workload has one
 /// as its name.
 pub(crate) const KEYS: [&str; 2] = ["_requests", "_latency"];
 /// Longest time for one answer, in seconds. Meanwhile nobody looks whether pods crash.
 const TIMEOUT_S: &str = "10";
 
-/// The Prometheus with the queries that count: those of the command line, else what the ConfigMap has. Its address is
+/// The Prometheus with the queries that count: the command line's, else what the ConfigMap has. Its address is
 /// never read there: curl may send a login to it.
 pub(crate) fn asked<'a>(
     args: &PrometheusArgs,

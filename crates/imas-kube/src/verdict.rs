@@ -57,7 +57,7 @@ pub(crate) struct Verdict {
     pub(crate) candidate: String,
     pub(crate) pods: usize,
     pub(crate) untouched: usize,
-    /// Memory of a pod by that of an untouched one.
+    /// Memory of a pod by an untouched one's.
     pub(crate) memory: Option<Interval>,
     pub(crate) cpu: Option<Interval>,
     pub(crate) latency: Option<Interval>,
@@ -132,7 +132,7 @@ fn verdict(name: &str, lives: &[&Life], untouched: &[&Life], checks: usize) -> V
     }
 }
 
-/// Untouched pods and those of a candidate, by the type of their nodes. Of each type the age is taken at which most of
+/// Untouched pods and pods of a candidate, by the type of their nodes. Of each type the age is taken at which most of
 /// both were seen, the later one of several.
 fn alike<'a>(untouched: &[&'a Life], lives: &[&'a Life]) -> Vec<[Vec<&'a Figures>; 2]> {
     let mut seen: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();

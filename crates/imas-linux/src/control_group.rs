@@ -30,7 +30,7 @@ const VERSION_2: Files = Files { limit: "memory.max", used: "memory.current", ca
 /// Above this the kernel does not refuse: it makes who asks for more wait and give back.
 const BRAKE: Files = Files { limit: "memory.high", ..VERSION_2 };
 
-/// The machine's conditions with those of this process' own group: its share of the memory limit, and its
+/// The machine's conditions, and the conditions in this process' own group: its share of the memory limit, and its
 /// waiting where that is longer than the machine's (a limit of CPU time makes the group wait while the
 /// machine idles).
 #[must_use]
@@ -101,7 +101,7 @@ impl MemoryKills {
         second.or_else(first)
     }
 
-    /// In a container the path may be that of the machine outside: then what is mounted there counts.
+    /// In a container the path may be a path of the machine outside: then what is mounted there counts.
     fn of(root: &Path, group: &Path, name: &str) -> Option<Self> {
         let groups = group.ancestors().take_while(|folder| folder.starts_with(root));
         let mut files = groups.map(|folder| folder.join(name));

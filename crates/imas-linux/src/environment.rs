@@ -133,7 +133,7 @@ impl Injection<'_> {
         Ok(self.with_undo(left_open.as_ref().unwrap_or(inherited), changes))
     }
 
-    /// The variables of a program into which nothing of ours is loaded: those of the candidate, and nobody takes
+    /// The variables of a program into which nothing of ours is loaded: the candidate's, and nobody takes
     /// them away again.
     fn with_plain(&self, inherited: &Variables) -> Variables {
         let mut variables = self.with_undo(inherited, BTreeMap::new());

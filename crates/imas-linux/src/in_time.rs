@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 const LONGEST: Duration = Duration::from_secs(2);
 /// Number of threads that were given up and have not ended. While this many live, no file of a user is touched.
 const MOST_GIVEN_UP: usize = 32;
-/// Number of such threads for files of root, such as those of a network whose server is away.
+/// Number of such threads for files of root, such as files of a network whose server is away.
 const MOST_OF_ROOT: usize = 8;
 
 type Work = Box<dyn FnOnce() + Send>;

@@ -159,7 +159,7 @@ impl Interpreter {
     }
 }
 
-/// Whether the word is several options of one letter, without values, of which the last takes the code:
+/// Whether the word is several options of one letter, without values, and the last takes the code:
 /// `-lc`, `-ne`.
 fn ends_bundle(word: &str, letters: &str, last: &str) -> bool {
     let Some(bundle) = word.strip_prefix('-') else { return false };

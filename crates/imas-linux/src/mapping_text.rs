@@ -33,7 +33,7 @@ const ALLOCATORS: [&str; 8] = [
     "libtcmalloc",
 ];
 
-/// Most bytes of a mapping: a path of 4,096 bytes, each of which the kernel may write as four, and 25 figures.
+/// Most bytes of a mapping: a path of 4,096 bytes, which the kernel may write as four each, and 25 figures.
 const MOST_BYTES: usize = 64 << 10;
 
 /// The mappings of a task one after the other, as its `file` has them: `maps`, or `smaps` with their resident parts.
@@ -144,7 +144,7 @@ pub enum CLibrary {
 }
 
 impl CLibrary {
-    /// Returns the C library of which the file is, by its name. Before glibc 2.34 the file behind `libc.so.6` has the
+    /// Returns the C library that the file belongs to, by its name. Before glibc 2.34 the file behind `libc.so.6` has the
     /// version in its name.
     #[must_use]
     pub fn of_file(file: &Path) -> Option<Self> {

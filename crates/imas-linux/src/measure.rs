@@ -38,7 +38,7 @@ pub struct RunRequest<'a> {
     pub variables: &'a Variables,
     /// Standard input; /dev/null when there is none.
     pub input: Option<&'a Path>,
-    /// Working folder; that of this process when there is none.
+    /// Working folder; this process's own when there is none.
     pub folder: Option<&'a Path>,
     /// Pass the program's output on instead of only hashing it.
     pub show_output: bool,
@@ -182,7 +182,7 @@ impl RunRequest<'_> {
     /// may start processes, which it must wait for), then asks the server to end by `stop` and waits for its
     /// whole tree.
     ///
-    /// CPU and memory are those of the server's own tree, from its start to its end; no hardware counters.
+    /// CPU and memory are of the server's own tree, from its start to its end; no hardware counters.
     /// `timeout` is how long it may take to end.
     ///
     /// # Errors

@@ -178,7 +178,7 @@ pub(super) fn is_our_variable(name: &OsStr) -> bool {
 // folder there than ours, in which it finds a library that does nothing. `packaging/link-preload` makes the
 // folder, `preload` beside our libraries.
 
-/// Name of the folder below that of the libraries.
+/// Name of the folder below the libraries' own.
 pub const NAME: &str = "preload";
 /// The dynamic linker silently ignores a longer entry.
 const LONGEST: usize = 4095;
@@ -244,7 +244,7 @@ const KNOWN: &[(&str, bool, &str)] = &[];
 pub struct Loader {
     /// The file itself.
     pub path: PathBuf,
-    /// Whether the dynamic linker is that of programs like this.
+    /// Whether the dynamic linker is the one of programs like this.
     pub native: bool,
     /// Folder of our library for its programs, below the library folder.
     pub folder: &'static str,

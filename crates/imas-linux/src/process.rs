@@ -52,7 +52,7 @@ pub fn boot_id() -> ProcResult<String> {
     procfs::sys::kernel::random::boot_id()
 }
 
-/// Returns the resident bytes of a process, those of files included; `None` where it has none, as one that has ended.
+/// Returns the resident bytes of a process, with files; `None` where it has none, as one that has ended.
 #[must_use]
 pub fn resident_bytes(pid: u32) -> Option<u64> {
     let pages = mapping_text::ask_living(pid, |task| Some(stat(task)?.rss).filter(|pages| *pages > 0));

@@ -163,7 +163,7 @@ fn anonymous(map: &MemoryMap, below: Option<&MemoryMap>, stack: u64) -> Kind {
     }
 }
 
-/// Files that exist in memory only: memfd_create(2), and those of /dev/shm.
+/// Files that exist in memory only: memfd_create(2), and files of /dev/shm.
 fn is_memory(map: &MemoryMap) -> bool {
     let MMapPath::Path(path) = &map.pathname else { return false };
     path.starts_with("/dev/shm") || path.to_string_lossy().starts_with("/memfd:")

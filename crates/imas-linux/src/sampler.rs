@@ -128,7 +128,7 @@ pub fn tree(pid: u32) -> Vec<u32> {
     found
 }
 
-/// A process and those of its descendants that `belongs` says yes to, the process first; None where they have more
+/// A process and its descendants that `belongs` says yes to, the process first; None where they have more
 /// than `most` threads together.
 pub(crate) fn family(pid: u32, belongs: impl Fn(u32) -> bool, most: usize) -> Option<Vec<u32>> {
     let (mut found, mut seen, mut threads) = (vec![pid], 0, 0);

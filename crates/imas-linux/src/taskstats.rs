@@ -173,7 +173,7 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
 }
 
 impl Account {
-    /// Adds the account of a thread to that of its process.
+    /// Adds the account of a thread to its process's.
     pub fn add(&mut self, ended: &ExitRecord) {
         let thread = &ended.account;
         // A thread that ends by itself has a status that nobody waits for. That of the process is in the record of the
@@ -205,7 +205,7 @@ impl Account {
         Usage { user_s: (cpu_s - before_s).max(0.0), max_rss_bytes: self.peak_bytes(), ..Usage::default() }
     }
 
-    /// Resident memory, that of files included: its mean over the CPU time, and its peak.
+    /// Resident memory, with files: its mean over the CPU time, and its peak.
     #[must_use]
     pub fn memory(&self) -> MemoryFigures {
         MemoryFigures {

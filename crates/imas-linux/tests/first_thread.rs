@@ -12,7 +12,7 @@ use imas_linux::serving::RealCandidates;
 use imas_linux::serving::chooser::Choice;
 use imas_linux::{foreign_process, process, process_trim, running};
 
-/// Its second thread takes 60 MB in small blocks and waits; its first one ends where it is told to.
+/// Its second thread takes 60 MB in small blocks and waits; its first one ends where the test says so.
 const SOURCE: &str = r#"
 #include <pthread.h>
 #include <stdio.h>

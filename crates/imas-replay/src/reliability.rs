@@ -175,7 +175,7 @@ pub struct ReliabilityTable {
     pub entries: Vec<ReliabilityEntry>,
 }
 
-/// Spread of predictions that nothing is learned of yet. It is that of the first check of predictions, of 13
+/// Spread of predictions that nothing is learned of yet. It is from the first check of predictions, of 13
 /// programs: four of five live figures were within 15 % of the predicted CPU time, and within 10 % of the
 /// memory.
 fn unknown(figure: PredictedFigure) -> PredictionSpread {
@@ -219,7 +219,7 @@ impl ReliabilityTable {
         let class = Some(figure.class(run));
         let entry = self.entries.iter().rfind(|one| one.fits(figure, candidate, class))?;
         let n = f64::from(entry.count) + BORROWED;
-        // Of the next prediction: its own spread, and that of the mean.
+        // Of the next prediction: its own spread, and the mean's.
         let spread = entry.error.deviation * (1.0 + 1.0 / n).sqrt();
         let reach = t_quantile((1.0 - COVERAGE) / 2.0, n - 1.0) * spread;
         let (lo, hi) = ((entry.error.mean - reach).exp(), (entry.error.mean + reach).exp());
@@ -277,7 +277,7 @@ pub struct Prediction {
     pub peak_bytes: PredictedRange,
     /// Mean bytes.
     pub mean_bytes: PredictedRange,
-    /// Bytes at the end. Their interval is that of the mean: live runs have no such figure.
+    /// Bytes at the end. Their interval is the mean's: live runs have no such figure.
     pub end_bytes: PredictedRange,
 }
 

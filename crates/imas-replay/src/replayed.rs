@@ -80,7 +80,7 @@ impl ReplayedCandidates<'_> {
         self.with_unseen(recorded(&self.looks))
     }
 
-    /// With the memory that the looks did not see: that of other processes, and of a process that seldom makes a
+    /// With the memory that the looks did not see: of other processes, and of a process that seldom makes a
     /// call. It is taken to be the same under every candidate. Where it may be in large blocks that only the
     /// replay under the candidate has written, it counts once.
     fn with_unseen(&self, figures: Figures) -> Figures {

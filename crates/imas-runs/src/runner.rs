@@ -279,7 +279,7 @@ impl<'a> Runner<'a> {
         Ok((next == NextStep::Stop).then_some(SessionEnd::Stopped))
     }
 
-    /// Compares the output with that of `system`, now or once there is one.
+    /// Compares the output with the output of `system`, now or once there is one.
     fn judge(
         &mut self,
         step: &Step,

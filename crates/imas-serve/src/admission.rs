@@ -43,7 +43,7 @@ pub(crate) struct Admission {
 }
 
 impl Admission {
-    /// `listening` is the address, None for a UNIX socket. `names` are those of reverse proxies.
+    /// `listening` is the address, None for a UNIX socket. `names` are names of reverse proxies.
     pub(crate) fn new(listening: Option<SocketAddr>, names: &[String], token: Option<Token>) -> Self {
         let port = listening.map(|address| address.port());
         let mut known: Vec<String> = ["localhost", "127.0.0.1", "[::1]"].map(str::to_owned).to_vec();
@@ -53,7 +53,7 @@ impl Admission {
         }));
         let with_port = |name: &String| port.map(|port| format!("{name}:{port}"));
         let mut hosts: Vec<String> = known.iter().filter_map(with_port).collect();
-        // Over a UNIX socket a port means nothing, and that of HTTP is left out.
+        // Over a UNIX socket a port means nothing, and HTTP's is left out.
         if port.is_none_or(|port| port == 80) {
             hosts.extend(known);
         }

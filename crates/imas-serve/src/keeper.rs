@@ -292,7 +292,7 @@ fn is_other(before: &DaemonFacts, now: &DaemonFacts) -> bool {
     without_looks(before) != without_looks(now)
 }
 
-/// Time to wait for the first state: that of a large store takes its time.
+/// Time to wait for the first state: a large store takes its time.
 const FIRST_STATE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Number of pages that may listen for changes.
 const LISTENERS: usize = 32;

@@ -82,7 +82,7 @@ impl<'a, T> Listed<'a, T> {
     }
 
     /// The form, the list of `what` and the links to its other parts. Each column has its title and the word of its
-    /// order; `links` are those of the rows.
+    /// order; `links` are the rows' links.
     pub(crate) fn blocks(
         &self,
         form: Form,

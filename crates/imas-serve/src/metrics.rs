@@ -186,7 +186,7 @@ fn of_daemon(registry: &mut Registry, known: &ServedState) {
     if let Some(state) = &status.fleet {
         register_fleet(registry, state);
     }
-    // No state is made for these alone: those of the state may be minutes old.
+    // No state is made for these alone: the state's may be minutes old.
     if let Some((cpu_s, bytes)) = keeper::cost(status) {
         total(registry, "daemon_cpu", "CPU time of imasd", Some(Unit::Seconds), cpu_s);
         single(registry, [("daemon_resident_bytes", "Resident memory of imasd", bytes as f64)]);
@@ -239,7 +239,7 @@ struct Series<'a> {
 fn of_programs(registry: &mut Registry, known: &ServedState, look: &LiveSnapshot) {
     let mut resident: BTreeMap<i64, f64> = BTreeMap::new();
     for process in &look.processes {
-        // Numbers are those of one store; what another store knows has no line here.
+        // Numbers are of one store; what another store knows has no line here.
         if let Some(number) = process.number.filter(|_| is_of_this_store(known, process.store)) {
             *resident.entry(number).or_default() += process.resident_bytes as f64;
         }

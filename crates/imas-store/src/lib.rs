@@ -46,7 +46,7 @@ pub enum StoreError {
     /// A statement failed.
     #[error("the store refused: {0}")]
     Sql(#[from] rusqlite::Error),
-    /// The tables are those of another version of IMAS.
+    /// The tables are from another version of IMAS.
     #[error(
         "the store's schema does not fit this version of imas: its number is {found}, and here it is {}",
         schema::VERSION

@@ -177,7 +177,7 @@ CREATE TABLE life_window (
 /// Makes the tables of a new file.
 ///
 /// # Errors
-/// When the tables are those of another version, or cannot be made.
+/// When the tables are from another version, or cannot be made.
 pub(crate) fn prepare(connection: &mut Connection) -> Result<(), StoreError> {
     if is_current(connection)? {
         return Ok(());

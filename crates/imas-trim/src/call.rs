@@ -342,7 +342,7 @@ impl Procedure {
         Ok(())
     }
 
-    /// Number of arenas, each lock of which was seen free once.
+    /// Number of arenas whose locks were each seen free once.
     fn locks_seen_free(&self, memory: &Memory) -> Result<usize, Unfit> {
         let until = Instant::now() + LONGEST_LOCKS;
         let (mut arena, mut arenas) = (self.site.first_arena, 0);

@@ -119,7 +119,7 @@ pub(crate) const RESTART_UNLESS_HANDLED: i64 = -514;
 /// The kernel alone knows what is left of its limit.
 pub(crate) const RESTART_BLOCK: i64 = -516;
 
-/// Whether the result is that of a call which was interrupted and has done nothing.
+/// Whether the result says that the call was interrupted and has done nothing.
 pub(crate) fn is_interrupted(result: i64) -> bool {
     INTERRUPTED.contains(&result)
 }

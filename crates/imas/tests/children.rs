@@ -73,7 +73,7 @@ fn a_start_below_a_followed_one_has_its_own_candidate_alone() {
     }
 }
 
-/// Output and exit status must be those of the untouched run, and standard error must be empty.
+/// Output and exit status must be as in the untouched run, and standard error must be empty.
 fn assert_as_plain(world: &World, candidate: &str, words: &[&str]) {
     let plain = output(world.command(words[0]).args(&words[1..]));
     let ours = follow(world, candidate, words);

@@ -125,7 +125,7 @@ fn the_environment_is_restored_byte_for_byte() {
         command.env("ODD", odd).env("EMPTY", "").env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=5");
         stdout(&output(command))
     };
-    // Prints the environment of the program, then that of its child.
+    // Prints the environment of the program, then its child's.
     let words = ["bash", "-c", "cat /proc/self/environ | sort -z; env -0 | sort -z"];
     let want = dress(world.command(words[0]).args(&words[1..]));
     assert!(want.contains("ODD=") && want.contains("EMPTY=\0"));

@@ -124,7 +124,7 @@ impl Settings {
 impl Config {
     /// Reads the file; one that does not exist sets nothing.
     ///
-    /// `is_machines`: it serves all users, so its commands must be those of root or of imasd's own user.
+    /// `is_machines`: it serves all users, so its commands must be root's or its own user's.
     pub(crate) fn read(file: &Path, is_machines: bool) -> Result<Self> {
         let text = match std::fs::read_to_string(file) {
             Ok(text) => text,

@@ -31,7 +31,7 @@ const FAILURES: usize = 5;
 const FAILURES_WITHIN: Duration = Duration::from_secs(60);
 /// A crash in the first seconds is a failed start.
 pub(crate) const START_S: f64 = 10.0;
-/// Persons who must be harmed. An attacker needs as many accounts, each of which root has made; a
+/// Persons who must be harmed. An attacker needs as many accounts, and root makes each of them; a
 /// household has fewer users, and on a machine with many a library that really crashes soon meets as many of
 /// them. Until then it is taken only from those it has harmed.
 pub(crate) const PERSONS: usize = 5;

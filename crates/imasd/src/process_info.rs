@@ -74,8 +74,8 @@ pub(crate) struct ProcessInfo {
 }
 
 impl ProcessInfo {
-    /// Whether the hook may find the entry of that detail for this process: that of what it is given, else
-    /// that of its service, else the executable's own.
+    /// Whether the hook may find the entry of that detail for this process: what it is given to run, else
+    /// its service, else the executable itself.
     pub(crate) fn leads_to(&self, detail: &Detail) -> bool {
         let of_unit =
             self.unit.is_some() && matches!(self.detail, Detail::Unit(_) | Detail::Name(_) | Detail::None);

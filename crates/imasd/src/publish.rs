@@ -92,7 +92,7 @@ impl Publisher {
         &self.boot_id
     }
 
-    /// Makes the index that of the given boot from now on.
+    /// Makes the index one of the given boot from now on.
     pub(crate) fn of_boot(&mut self, boot_id: &str) {
         boot_id.clone_into(&mut self.boot_id);
         self.forget();

@@ -223,7 +223,7 @@ pub(super) struct TrimSettings {
     pub(super) every: Option<String>,
     /// Fewest free bytes for which a thread is disturbed.
     pub(super) at_least: String,
-    /// All processes, or those of the listed services.
+    /// All processes, or the processes of the listed services.
     pub(super) of: TrimOf,
     /// Services of the system.
     pub(super) units: BTreeSet<String>,

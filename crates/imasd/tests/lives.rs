@@ -200,7 +200,7 @@ fn a_process_that_knows_nothing_of_imas_gives_back_once() {
     assert!(page.contains("trims outside 1, trims returned mib "), "{page}");
 }
 
-/// Two threads that sleep, and 60 MB of which all but every hundredth block is free.
+/// Two threads that sleep, and 60 MB in blocks: every hundredth is in use, the others are free.
 const HOLDER: &str = include_str!("../../../tests/programs/holds_free.py");
 
 /// A process under a candidate that gives back, or under the guard alone.

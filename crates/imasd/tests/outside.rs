@@ -22,7 +22,7 @@ const CONFIGURATION: &str = "worth_cpu_s = 0.0\nworth_life_s = 0.1\ncandidates =
 struct User<'a> {
     world: &'a World,
     program: PathBuf,
-    /// Another uid than that of the test.
+    /// Another uid than the test's.
     uid: Option<u32>,
 }
 

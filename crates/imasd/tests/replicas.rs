@@ -96,7 +96,7 @@ fn first_deployment(world: &World, count: usize) -> (PathBuf, StoredProgram, Vec
     (script, program, workers)
 }
 
-/// The program and the workers of its second deployment, each of which may take a trial.
+/// The program and the workers of its second deployment: each may take a trial.
 fn second_deployment(world: &World, count: usize) -> (StoredProgram, Vec<Worker>) {
     let (script, program, before) = first_deployment(world, count);
     before.into_iter().for_each(Worker::end);

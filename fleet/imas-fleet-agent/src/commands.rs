@@ -95,7 +95,7 @@ fn state(info: &Info) -> StreamState {
     }
 }
 
-/// Every program of which there are statistics.
+/// Every program with statistics.
 ///
 /// # Errors
 /// When the server does not list them.

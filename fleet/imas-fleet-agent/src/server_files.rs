@@ -36,7 +36,7 @@ const TO_HEALTH: u16 = 4000;
 pub struct FleetPlan {
     /// Folder for the files.
     pub folder: PathBuf,
-    /// `HOST:PORT` of each server; empty: those of before.
+    /// `HOST:PORT` of each server; empty: the ones before.
     pub servers: Vec<String>,
     /// The account.
     pub tenant: String,

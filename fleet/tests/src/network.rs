@@ -85,7 +85,7 @@ impl Place {
         format!("{NET}.{}", self.number)
     }
 
-    /// A program in this namespace. Its process is that of the command itself.
+    /// A program in this namespace. Its process is the command itself.
     pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
         inside(&self.namespace, program)
     }

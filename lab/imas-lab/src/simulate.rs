@@ -69,7 +69,7 @@ fn check_names(args: &SimulateArgs) -> Result<()> {
     args.policy.iter().try_for_each(|name| contender(name).map(drop))
 }
 
-/// The programs, of which there is at least one.
+/// The programs: one at least.
 fn source(args: &SimulateArgs, places: &Places) -> Result<Source> {
     let from_store = args.stored || args.store_named;
     let source = match args.data.as_slice() {

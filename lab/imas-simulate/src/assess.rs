@@ -72,7 +72,7 @@ pub struct ProgramResult {
     pub picks: Vec<(String, f64)>,
 }
 
-/// Result of one program under one policy in differences of logarithms, of which means are taken.
+/// Result of one program under one policy in differences of logarithms, so that means can be taken.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Judged(ProgramResult);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A fleet that never was: hosts run a program of which runs are stored, share out the trials, publish, fold
+//! A fleet that never was: hosts run a program whose runs are stored, share out the trials, publish, fold
 //! and pick by the real code. Hosts exist by their state alone, so 100,000 of them are no burden.
 //!
 //! A host's round is a stored round of the program, drawn by chance, so its noise is the measured one. Each

@@ -17,7 +17,7 @@ pub struct SimulatedProgram {
     pub name: String,
     /// Candidates; `system` is the first.
     pub candidates: Vec<String>,
-    /// Measured rounds; in those of a data set every candidate has its figures, in made-up ones None is a
+    /// Measured rounds; in rounds of a data set every candidate has its figures, in made-up ones None is a
     /// trial without.
     pub rounds: Vec<Vec<Option<Point>>>,
     /// Counted rounds, which `paper` looks at.
@@ -68,7 +68,7 @@ pub fn programs(data: &Data) -> (Vec<SimulatedProgram>, Vec<ExcludedProgram>) {
     (programs, left_out)
 }
 
-/// The program, and those of its candidates that have too few runs.
+/// The program, and its candidates that have too few runs.
 fn program(name: &str, runs: &[&RawRun]) -> Result<(SimulatedProgram, Vec<ExcludedProgram>), String> {
     let candidates = candidates(runs);
     if candidates.first().is_none_or(|first| first != SYSTEM) {
@@ -165,7 +165,7 @@ fn candidates(runs: &[&RawRun]) -> Vec<String> {
             names.push(run.candidate.clone());
         }
     }
-    // The order must not depend on the seed of the first round; that of `paper` does matter to its result.
+    // The order must not depend on the seed of the first round; the order of `paper` does matter to its result.
     names.sort_by_key(|name| (name != SYSTEM, place(name), name.clone()));
     names
 }
@@ -207,7 +207,7 @@ mod tests {
         )
     }
 
-    /// Six rounds, of which the last was interrupted; `late` joined after the first, `rare` was there twice.
+    /// Six rounds: the last was interrupted; `late` joined after the first, `rare` was there twice.
     #[test]
     fn rounds_that_lack_a_candidate_are_no_rounds() {
         let here = |name: &str, round: usize| match name {

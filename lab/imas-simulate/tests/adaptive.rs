@@ -27,7 +27,7 @@ fn kept(world: World) -> f64 {
     programs.iter().enumerate().filter(stays).count() as f64 / programs.len() as f64
 }
 
-/// Whatever is picked but `system` is an error, of which there may be one in twenty at any level of noise
+/// Whatever is picked but `system` is an error: there may be one in twenty at any level of noise
 /// (normal in the logarithms) and with any tails. At a single level 300 programs may by chance show a little
 /// more.
 #[test]
@@ -166,7 +166,7 @@ fn an_ineligible_candidate_is_neither_tried_nor_picked() {
     assert!(!trials.is_empty());
 }
 
-/// Rounds of `system` and the candidates, of which each costs so much over it; CPU wobbles a little.
+/// Rounds of `system` and the candidates: each costs so much over it; CPU wobbles a little.
 fn rounds(count: usize, costs: &[(usize, f64)]) -> Vec<JudgedTrial> {
     let round = |round: usize| {
         let wobble = 0.01 * (round % 3) as f64;

@@ -42,6 +42,6 @@ pub struct StudyFigure {
     /// The drawing; None when there is nothing to draw.
     #[serde(skip)]
     pub chart: Option<Chart>,
-    /// The numbers that are drawn. The id and title of the table are also those of the figure.
+    /// The numbers that are drawn. The figure has the id and title of the table.
     pub data: Table,
 }

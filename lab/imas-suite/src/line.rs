@@ -24,7 +24,7 @@ enum Takes {
     Shell,
 }
 
-/// The words to exec: those of the line itself if only quotes must be removed, else `sh -c` with the line.
+/// The words to exec: the line's own if only quotes must be removed, else `sh -c` with the line.
 /// None for an empty line or an open quote.
 ///
 /// A shell in between has three costs. It adds a millisecond to every run. While it waits, it uses memory

@@ -297,7 +297,7 @@ pub(super) fn numbered_rounds(history: &History<'_>, settings: &Settings) -> Vec
     rounds.map(|(of, round)| of.members.iter().zip(&round.trials).map(named).collect()).collect()
 }
 
-/// All trials as rounds, with the figures by which those of each round are compared.
+/// All trials as rounds, with the figures by which the trials of each round are compared.
 struct DividedTrials {
     divisions: Vec<Division>,
     rounds: Vec<Round>,
@@ -369,7 +369,7 @@ impl Made<'_> {
     }
 }
 
-/// Whether an older round ends before a trial: that of a candidate that joined later. Paired with last week's
+/// Whether an older round ends before a trial of a candidate that joined later. Paired with last week's
 /// run of `system`, a new candidate would be charged with everything that has changed since. In a fleet every
 /// candidate may come so late.
 fn ends(
@@ -421,7 +421,7 @@ fn is_fresh(record: &TrialRecord, history: &History<'_>, settings: &Settings) ->
 }
 
 /// Trials under other page settings or another number of CPUs do not count. Where the present ones are
-/// unknown, those of the newest trial are taken.
+/// unknown, the newest trial's are taken.
 fn machine<'a>(history: &History<'a>) -> &'a str {
     match history.machine {
         "" => trials(history).last().map_or("", |record| record.sample.machine.as_str()),

@@ -58,7 +58,7 @@ impl Board {
     }
 
     /// Board of `len` candidates from trials that are divided into rounds already. Rounds of trials that ran
-    /// side by side, and those of lives, are compared with their own `system` alone. The others are compared
+    /// side by side, and rounds of lives, are compared with their own `system` alone. The others are compared
     /// with none of theirs.
     pub(crate) fn of(divided: &[Round], len: usize, system: usize) -> Self {
         let raw: Vec<&[JudgedTrial]> = divided.iter().map(|round| round.trials.as_slice()).collect();

@@ -56,7 +56,7 @@ pub(crate) struct Round {
     pub(crate) trials: Vec<JudgedTrial>,
     /// The trials ran at the same time: they are compared with no `system` of another time.
     pub(crate) is_side_by_side: bool,
-    /// The trials' figures are those of processes that lived on: they are compared with no figure of another
+    /// The trials' figures are of processes that lived on: they are compared with no figure of another
     /// kind.
     pub(crate) is_of_lives: bool,
 }

@@ -159,7 +159,7 @@ impl Overrides {
 }
 
 /// Overrides by program. The key is the absolute path of an executable or a script, or the detail that
-/// identifies a program among those of one executable (`unit nginx.service`, `-m http.server`).
+/// identifies a program among the programs of one executable (`unit nginx.service`, `-m http.server`).
 pub type ByProgram = BTreeMap<String, Overrides>;
 
 /// Checks the general overrides and those by program.
@@ -180,7 +180,7 @@ pub fn check(general: Overrides, by_program: &ByProgram) -> Result<(), String> {
 }
 
 /// Overrides for the program of that path with that detail (script, module, unit). Those of the detail take
-/// precedence over those of the path, and these over the general ones.
+/// precedence over the path's, and these over the general ones.
 pub fn of_program(general: Overrides, by_program: &ByProgram, path: &str, detail: &str) -> Overrides {
     let of_name = |name: &str| by_program.get(name).copied().unwrap_or_default();
     let of_detail = if detail.is_empty() { Overrides::default() } else { of_name(detail) };

@@ -103,7 +103,7 @@ pub struct BaselineCheck {
     pub candidate: String,
     /// The rule.
     pub rule: FailRule,
-    /// The figure by that of the baseline.
+    /// The figure by the baseline's.
     pub ratio: Option<Interval>,
     /// Result of the rule.
     pub status: CheckStatus,

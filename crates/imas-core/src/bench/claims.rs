@@ -52,7 +52,7 @@ impl Criterion {
     }
 }
 
-/// Two runs of one round. The ratio is that of the first to the second.
+/// Two runs of one round. The ratio is the first's to the second's.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Pair<'a>(&'a RawRun, &'a RawRun);
 

@@ -67,11 +67,11 @@ pub struct Observed {
     /// Ends of the counted runs. They are not compared, but a candidate with another exit status than `system` in one
     /// of them cannot be picked.
     pub counted: CountedExits,
-    /// Candidates of which a run hung.
+    /// Candidates with a run that hung.
     pub hung: Vec<String>,
-    /// Candidates of which a run took many times what any took under `system`.
+    /// Candidates with a run that took many times what any took under `system`.
     pub excess: Vec<String>,
-    /// Candidates of which a run did not end in time.
+    /// Candidates with a run that did not end in time.
     pub timed_out: Vec<String>,
 }
 

@@ -16,7 +16,7 @@ pub fn ratio_after(before: &[f64], after: &[f64], checks: usize) -> Option<Inter
     ratio_within(&[[before.to_vec(), after.to_vec()]], checks)
 }
 
-/// The later figures by the earlier ones, each compared with those of its own group: groups may differ from the start.
+/// The later figures by the earlier ones, each compared with the earlier ones of its own group: groups may differ from the start.
 /// Groups with fewer than three of either are left out; None if no group is left. Figures are logarithms.
 ///
 /// A group weighs as much as its number of figures tells. The interval is Welch's, of the weighted mean of the groups'

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::stats::{Interval, t_quantile, t_tail};
 
-/// The result of a comparison of a figure with that of a reference.
+/// The result of a comparison of a figure with the reference's.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "kebab-case")]
 pub enum Answer {
@@ -73,7 +73,7 @@ impl Spread {
 
     /// A candidate's own spread, moderated towards the common one (G. K. Smyth, "Linear models and empirical Bayes
     /// methods", SAGMB 3, 2004). `squares` is the sum of squared deviations of its `count` differences. The degrees
-    /// of freedom are those of a spread in which candidates differ.
+    /// of freedom are right for a spread in which candidates differ.
     #[must_use]
     pub fn moderated(self, squares: f64, count: u32) -> Self {
         let weight = self.freedom.min(COMMON_FREEDOM);

@@ -124,7 +124,7 @@ pub struct Resampling {
 /// Conditions of a proof: how many tests share the allowed error.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Demand {
-    /// Number of candidates, the best of which would be picked.
+    /// Number of candidates: the best would be picked.
     pub candidates: usize,
     /// Number of figures by which one of them may be picked.
     pub figures: usize,
@@ -176,7 +176,7 @@ impl PairedRatio {
     ///
     /// Both runs of a round are made within seconds of each other, so what slows the machine for a while falls out of
     /// their ratio. In simulation (15 % drift common to a round, 3 % noise of the run's own, 5 rounds) its error was
-    /// 0.024, that of the ratio of both medians 0.036; without drift they are alike.
+    /// 0.024, the error of the ratio of both medians 0.036; without drift they are alike.
     pub fn of(ratios: &[f64], common: Spread, how: Resampling) -> Option<Self> {
         let interval = bootstrap(ratios, how.resamples, how.seed, median)?;
         let logs: Vec<f64> = ratios.iter().map(|ratio| ratio.ln()).collect();
@@ -201,7 +201,7 @@ impl PairedRatio {
             && alone.estimate(gain, count).proves(0.0, demand.error(rounds) / demand.figures.max(1) as f64)
     }
 
-    /// Spread of this candidate, moderated by that of all candidates.
+    /// Spread of this candidate, moderated by the common one.
     fn moderated(&self) -> Spread {
         let count = u32::try_from(self.rounds).unwrap_or(u32::MAX);
         self.common.moderated(self.log.1.powi(2) * (self.rounds as f64 - 1.0).max(0.0), count)

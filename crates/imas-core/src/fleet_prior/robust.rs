@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::compare::Estimate;
 use crate::stats::{mad, mean_and_deviation, median};
 
-/// The error of a median is this many times that of a mean, for normal noise: sqrt(pi / 2).
+/// The error of a median is this many times the error of a mean, for normal noise: sqrt(pi / 2).
 const OF_MEDIAN: f64 = 1.2533;
 /// Factor from the median absolute deviation to the standard deviation, for normal noise.
 const TO_SIGMA: f64 = 1.4826;

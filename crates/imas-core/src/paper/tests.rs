@@ -11,7 +11,7 @@ fn test(ns_per_op: f64, frag: f64, heap_bytes: f64) -> CountedSample {
     CountedSample { ns_per_op, frag, heap_bytes }
 }
 
-/// A trial of `candidate` with a heap of 1,000 bytes of which `live` are in use, and mallocs of 4 *
+/// A trial of `candidate` with a heap of 1,000 bytes, `live` of them in use, and mallocs of 4 *
 /// `ns_per_op`.
 fn trial(time_s: f64, candidate: &str, ns_per_op: f64, live: u64) -> TrialRecord {
     TrialRecord {

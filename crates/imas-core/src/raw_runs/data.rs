@@ -28,7 +28,7 @@ use crate::server_run::ServerRun;
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
 #[serde(default)]
 pub struct DataHeader {
-    /// `runs`; `mobile` for those of the mobile study.
+    /// `runs`; `mobile` for samples of the mobile study.
     pub imas: String,
     /// Version of this format.
     pub schema: u32,
@@ -236,7 +236,7 @@ pub struct NotRun {
 /// Reads lines of runs and of excluded programs one by one, and then says which programs are excluded.
 ///
 /// The latest line about a program decides, by its time: files are given and joined in any order, so the
-/// order of lines is that of time only within one start. Lines of the same time go by their order. A line
+/// order of lines is the order of time only within one start. Lines of the same time go by their order. A line
 /// without a time, as in a file made by hand, goes with the line before it.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Dropped {

@@ -79,7 +79,7 @@ pub struct OutputVaries {
     pub at_s: f64,
 }
 
-/// Why a run does not count whose output is not that of `system`; nothing where [`Varying`].
+/// Why a run does not count whose output `system` did not write; nothing where [`Varying`].
 pub const OTHER_OUTPUT: &str = "output";
 
 /// Reads files of runs line by line and knows the programs whose output varies: a line states it

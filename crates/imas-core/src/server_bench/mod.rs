@@ -304,7 +304,7 @@ fn pairs(own: &[&RawRun], system: &[&RawRun], value: impl Fn(&RawRun) -> Option<
     own.iter().filter_map(pair).filter(|(one, other)| *one > 0.0 && *other > 0.0).collect()
 }
 
-/// The figure of the goal `memory`: that of a day where there is one, else memory under load and after the pause with
+/// The figure of the goal `memory`: the memory of a day where there is one, else memory under load and after the pause with
 /// the same weight, as a geometric mean. Most servers are idle most of the day, and what is given back then is what
 /// the machine gets.
 pub fn memory_goal(of: impl Fn(&str) -> Option<f64>) -> Option<f64> {
@@ -331,7 +331,7 @@ fn goal_figure(goal: Goal) -> &'static str {
     }
 }
 
-/// The runs of a service, of which the valid ones are compared.
+/// The runs of a service: the valid ones are compared.
 struct ValidRuns<'a> {
     names: &'a [String],
     runs: &'a [RawRun],

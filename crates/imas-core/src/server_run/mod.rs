@@ -80,7 +80,7 @@ pub struct ServerRun {
 }
 
 impl ServerRun {
-    /// A run of which only the figures are known.
+    /// A run with nothing but its figures.
     pub fn of(figures: impl IntoIterator<Item = Figure>) -> Self {
         let named = figures.into_iter().map(|figure| (figure.name.clone(), figure));
         Self { figures: named.collect(), ..Self::default() }
@@ -284,12 +284,12 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// A figure of which less is better; `unit` is that of `value`.
+    /// A figure that is better when it is less; `unit` is the unit of `value`.
     pub fn lower(name: &str, value: f64, unit: &str) -> Self {
         Self { name: name.to_owned(), value, unit: unit.to_owned(), better: Better::Lower }
     }
 
-    /// A figure of which more is better; `unit` is that of `value`.
+    /// A figure that is better when it is more; `unit` is the unit of `value`.
     pub fn higher(name: &str, value: f64, unit: &str) -> Self {
         Self { better: Better::Higher, ..Self::lower(name, value, unit) }
     }

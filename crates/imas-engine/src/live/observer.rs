@@ -190,7 +190,7 @@ impl ProcessObserver {
         }
     }
 
-    /// Programs of which something was stored since, and files that were not read yet.
+    /// Programs with something stored since, and files that were not read yet.
     fn work_out(&mut self, budget: &mut Budget) -> Vec<String> {
         let mut problems = vec![];
         for identity in self.processes.values().filter_map(|tracked| tracked.identity.as_ref()) {

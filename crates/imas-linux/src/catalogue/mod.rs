@@ -136,7 +136,7 @@ impl Catalogue {
         self.of_runtimes.iter().filter(is_of)
     }
 
-    /// The candidates for every program, then those of the runtimes.
+    /// The candidates for every program, then the settings of runtimes.
     pub fn all(&self) -> impl Iterator<Item = &CatalogueCandidate> {
         self.candidates.iter().chain(&self.of_runtimes)
     }

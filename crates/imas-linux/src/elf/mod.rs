@@ -28,7 +28,7 @@ const MOST_HEADER_BYTES: u64 = 2 << 20;
 /// Size limit for a library that is read as a whole.
 const MOST_LIBRARY_BYTES: u64 = 64 << 20;
 
-/// Word size and machine of a file against those of this build.
+/// Word size and machine of a file against this build's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Class {
     /// Same machine and word size as this build.
@@ -281,7 +281,7 @@ impl Sizes {
 }
 
 /// What must be true of a library that every program of a machine is to load: whole (a truncated one kills
-/// each program with SIGBUS), in need of no other library, no symbol and no symbol version (each of which
+/// each program with SIGBUS), in need of no other library, no symbol and no symbol version (each
 /// would keep programs from starting), without thread-local storage.
 ///
 /// # Errors

@@ -22,7 +22,7 @@ const VERSIONED: [(Runtime, &str, &str); 3] = [
 
 /// A function for modules in C that Node.js exports since 18.18 and 20.4.
 const OF_NEW_NODE: &str = "node_api_create_external_string_latin1";
-/// The first number of `libnode.so.N` of Node.js 20: that of its binary interface.
+/// The first number of `libnode.so.N` of Node.js 20: the number of its binary interface.
 const INTERFACE_OF_NODE_20: u32 = 115;
 
 /// The runtimes of the file, each once. At most `left` bytes of it are read. A file that cannot be read to

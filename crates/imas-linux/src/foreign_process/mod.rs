@@ -295,7 +295,7 @@ impl ForeignReader {
         answer
     }
 
-    /// Counts time that reads of the owner's processes have taken together, each of which was quick.
+    /// Counts time that reads of the owner's processes have taken together, though each was quick.
     pub fn charge(&mut self, owner: u64, took: Duration) {
         self.owners.add(|| Some(owner), took, None, Instant::now());
     }

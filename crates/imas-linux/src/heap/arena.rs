@@ -13,7 +13,7 @@ const MOST_ARENAS: usize = 4096;
 const MOST_HEAPS: usize = 1 << 16;
 /// Lists of the first arena that may be caught in the middle of a change.
 const TORN_LISTS: usize = 2;
-/// Records that look like the first arena's and of which the ring is followed.
+/// Records that look like the first arena's: the ring of each is followed.
 const MOST_RINGS: usize = 4;
 /// Most values of the lock, the flags and the sign of small blocks.
 const SMALL: u64 = 3;

@@ -30,7 +30,7 @@ use crate::ingest::{MergeError, PageError, ParsedPage, ReadError};
 /// - No split of a tree in which forked children went on without exec: they would count their parent's blocks
 ///   again.
 /// - CPU seconds, faults and switches add over the processes that came to write them.
-/// - The end is that of the first crashed process, else the root's.
+/// - The end is the first crashed process's, else the root's.
 /// - Where different objects served, `served` names them all, joined by commas, so that the sample is not
 ///   taken for one of its candidate.
 ///
@@ -123,7 +123,7 @@ fn operation(samples: &[Sample], of: fn(&Sample) -> &OpFigures) -> Result<OpFigu
     })
 }
 
-/// Bucket by bucket; those of a flight page have none.
+/// Bucket by bucket; a flight page has none.
 fn histogram<'a>(histograms: impl Iterator<Item = &'a [u64]>) -> Result<Vec<u64>, MergeError> {
     histograms.into_iter().try_fold(Vec::new(), |mut sum: Vec<u64>, buckets| {
         sum.resize(sum.len().max(buckets.len()), 0);
@@ -180,7 +180,7 @@ fn memory(pages: &[&ParsedPage]) -> Result<MemoryFigures, MergeError> {
     })
 }
 
-/// Sums of means, weighted as those of memory, over the processes that took samples; reported only if all of
+/// Sums of means, weighted as memory is, over the processes that took samples; reported only if all of
 /// them did.
 fn split(pages: &[&ParsedPage], span_ns: u64) -> Result<Option<Split>, MergeError> {
     let looked: Vec<(Split, u64)> = pages

@@ -61,7 +61,7 @@ pub enum State {
 }
 
 /// The page of one process. Its identity is a claim of the page. A caller that must be certain compares pid,
-/// start and uid with those of the kernel.
+/// start and uid with the kernel's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ParsedPage {
     /// Trial or flight.
@@ -147,7 +147,7 @@ impl ParsedPage {
         Self { state: State::Active, ended, memory: account.memory(), usage, clock, ..self }
     }
 
-    /// The page of such a process of which there is no account: nothing is known of it, and the candidate is not to
+    /// The page of such a process without an account: nothing is known of it, and the candidate is not to
     /// blame.
     #[must_use]
     pub fn unaccounted(self) -> Self {

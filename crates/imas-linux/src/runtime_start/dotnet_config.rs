@@ -68,7 +68,7 @@ fn property(variable: &str) -> Option<String> {
 
 /// Settings that an application brings with it.
 struct Application {
-    /// The file, and `runtimeOptions` in it and in that of its developer.
+    /// The file, and `runtimeOptions` in it and in its developer's.
     file: PathBuf,
     options: Value,
     of_developer: Value,

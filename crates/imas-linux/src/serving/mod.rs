@@ -91,7 +91,7 @@ impl RealCandidates {
     }
 }
 
-/// Number of settings, of which a variable may have several.
+/// Number of settings: a variable may have several.
 fn settings_of(candidate: &CatalogueCandidate) -> usize {
     candidate.environment.values().map(|value| value.split(':').count()).sum()
 }

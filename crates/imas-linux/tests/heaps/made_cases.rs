@@ -171,7 +171,7 @@ fn a_first_arena_that_claims_all_addresses_holds_nothing() {
     assert!(figures.held < memory.bytes() && figures.read == figures.held, "{figures:?}");
 }
 
-/// A memory of which each read takes a while.
+/// A memory whose reads each take a while.
 struct Slow(MadeMemory);
 
 impl Memory for Slow {

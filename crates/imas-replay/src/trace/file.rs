@@ -36,7 +36,7 @@ pub struct TraceHeader {
     pub machine: String,
     /// When recording began, in seconds of the Unix epoch.
     pub began_unix_s: f64,
-    /// CPU seconds of the whole tree, with those of the recorder; 0 if unknown.
+    /// CPU seconds of the whole tree, with the recorder's own; 0 if unknown.
     pub cpu_s: f64,
     /// Seconds from start to end; 0 if unknown.
     pub wall_s: f64,
@@ -130,7 +130,7 @@ impl TraceWriter {
         Ok(())
     }
 
-    /// Makes the begins relative to that of the process that began first.
+    /// Makes the begins relative to the process that began first.
     fn count_from_the_first(&mut self) {
         let first = self.processes.iter().map(|(process, _)| process.began_ns).min().unwrap_or(0);
         self.processes.iter_mut().for_each(|(process, _)| process.began_ns -= first);

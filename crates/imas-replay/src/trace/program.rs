@@ -52,7 +52,7 @@ pub enum ProgramError {
 /// A program that was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplayProgram {
-    /// The looks of the recorded program, in the order of those of the replay.
+    /// The looks of the recorded program, in the order of the replay's.
     pub looks: Vec<Look>,
     /// Words written.
     pub words: u64,
@@ -310,7 +310,7 @@ pub fn fit(looks: &[TouchingLook]) -> TouchingShares {
     TouchingShares(shares.map(|share: f64| (share * f64::from(WHOLE)).round() as u32))
 }
 
-/// Resident bytes of the replay with these shares, minus those of the recorded program.
+/// Resident bytes of the replay with these shares, minus the recorded program's.
 fn surplus(look: &TouchingLook, shares: &[f64; CLASSES]) -> f64 {
     let untouched: f64 = look.live.iter().zip(shares).map(|(live, share)| live * (1.0 - share)).sum();
     look.replayed - untouched - look.recorded

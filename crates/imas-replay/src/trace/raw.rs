@@ -22,10 +22,10 @@ const SIZE_MOST: u64 = 0x7FFF;
 const BLOCK_MASK: u64 = (1 << SIZE_SHIFT) - 1;
 const VALUE_MASK: u64 = (1 << 59) - 1;
 
-/// The end of a recording before that of the program.
+/// The end of a recording before the program's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecordingEnd {
-    /// The recording has no end before that of the program.
+    /// The recording has no end before the program's.
     Never,
     /// At this time, nanoseconds of `CLOCK_MONOTONIC_RAW`.
     At(u64),

@@ -232,7 +232,7 @@ impl Area {
     }
 }
 
-/// Gives each label the place beside its dot where it hides least: those of the front first.
+/// Gives each label the place beside its dot where it hides least: dots of the front first.
 fn place_labels(dots: &mut [Dot]) {
     let circles: Vec<Area> = dots.iter().map(Area::of_dot).collect();
     let whiskers: Vec<Area> =

@@ -68,7 +68,7 @@ pub enum Block {
     Table(Table),
     /// A table whose first column leads to places of the page.
     Index(Table, Vec<String>),
-    /// A table of which the server has sorted and cut out a part.
+    /// A table whose rows the server has sorted, and shows in part.
     Listing(Listing),
     /// A question to the server.
     Form(Form),

@@ -36,7 +36,7 @@ impl Column {
     }
 }
 
-/// A table of which the server has sorted and cut out a part: its heads are links to other orders, its rows
+/// A table whose rows the server has sorted, and shows in part: its heads are links to other orders, its rows
 /// lead to pages.
 #[derive(Debug, Clone, Default)]
 pub struct Listing {

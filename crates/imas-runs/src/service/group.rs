@@ -16,7 +16,7 @@ const PROCESSES: &str = "cgroup.procs";
 /// A file that exists in every group of version 2 but the root.
 const CONTROLLERS: &str = "cgroup.controllers";
 
-/// A control group below that of this process. It is removed on drop.
+/// A control group below the one of this process. It is removed on drop.
 #[derive(Debug)]
 pub(crate) struct Group {
     folder: PathBuf,

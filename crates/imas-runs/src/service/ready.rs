@@ -87,7 +87,7 @@ impl Ready {
     }
 }
 
-/// Whether the host is given with a port. In `[::1]` the colons are those of the address.
+/// Whether the host is given with a port. In `[::1]` the colons are part of the address.
 fn has_port(host: &str) -> bool {
     host.rsplit_once(':')
         .is_some_and(|(_, port)| !port.is_empty() && port.bytes().all(|c| c.is_ascii_digit()))

@@ -183,7 +183,7 @@ mod tests {
         }
     }
 
-    /// The lines are sums over intervals, of which no percentile can be computed.
+    /// The lines are sums over intervals: no percentile can be computed from them.
     #[test]
     fn aggregated_logs_give_no_percentiles() {
         let folder = tempfile::tempdir().unwrap();

@@ -37,7 +37,7 @@ impl Work {
         self.path().join(".imas-metrics")
     }
 
-    /// The inherited variables and those of the run.
+    /// The inherited variables and the run's own.
     pub(crate) fn variables(
         &self,
         inherited: &Variables,

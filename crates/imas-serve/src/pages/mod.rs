@@ -50,7 +50,7 @@ impl From<anyhow::Error> for Failure {
     }
 }
 
-/// Each page: its address, that of its data, and what answers.
+/// Each page: its address, its data's address, and what answers.
 pub(crate) const PAGES: [(&str, &str, View); 5] = [
     ("/", "/api/overview", overview::answer),
     ("/program", "/api/program", program::answer),

@@ -117,7 +117,7 @@ fn through_time(state: &ProgramView) -> Option<Chart> {
     .draw()
 }
 
-/// The largest unit of which the span has two.
+/// The largest unit that the span has twice.
 fn unit(span_s: f64) -> (&'static str, f64) {
     let units = [("days", 86_400.0), ("hours", 3_600.0), ("minutes", 60.0)];
     units.into_iter().find(|(_, seconds)| span_s > 2.0 * seconds).unwrap_or(("seconds", 1.0))

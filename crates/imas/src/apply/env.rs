@@ -240,7 +240,7 @@ impl Setting<'_> {
         of_runtime::files(self.context, self.candidate).filter(|file| Some(*file) != theirs).collect()
     }
 
-    /// The folders to mount: the installation's, and that of a library which lies elsewhere.
+    /// The folders to mount: the installation's, and the folder of a library which lies elsewhere.
     fn folders(&self) -> BTreeSet<PathBuf> {
         if self.own_files().is_empty() {
             return BTreeSet::new();

@@ -82,7 +82,7 @@ pub(crate) fn full_name(word: &str) -> Result<String> {
     Ok(name)
 }
 
-/// Whether the unit is a template (`foo@.service`), whose drop-in is that of all its instances.
+/// Whether the unit is a template (`foo@.service`), whose drop-in all its instances have.
 pub(crate) fn is_template(name: &str) -> bool {
     name.ends_with("@.service")
 }
@@ -299,7 +299,7 @@ impl Unit {
         std::iter::successors(Some(self.words_below(root)), inner).take(MOST_WRAPPERS).collect()
     }
 
-    /// The program of the service: that of its main process, else the one its first command names. After an
+    /// The program of the service: its main process's, else the one its first command names. After an
     /// update the process runs a file that is at no path any more.
     pub(crate) fn program(&self) -> Option<Program> {
         let running = self.main_pid.and_then(imas_linux::running::program_of);

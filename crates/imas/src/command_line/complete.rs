@@ -44,7 +44,7 @@ pub(crate) fn programs(begun: &OsStr) -> Vec<CompletionCandidate> {
     names.into_iter().map(CompletionCandidate::new).collect()
 }
 
-/// The file name of its executable, and for a script that of the script; the name by which it is started, where that
+/// The file name of its executable, or of its script; the name by which it is started, where that
 /// counts.
 pub(crate) fn program_names(program: &StoredProgram) -> Vec<String> {
     if let Some(name) = name_of_detail(&program.detail) {

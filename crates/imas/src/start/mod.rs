@@ -519,7 +519,7 @@ fn make_page(folder: Result<PathBuf, PageFileError>, ticket: &Ticket<'_>) -> Opt
         && let Err(error) = outside::ask()
     {
         message::warning(&format!("no trial page: imasd cannot be asked for the account of it: {error}"));
-        let _ = std::fs::remove_file(&page); // a leftover is harvested as a start of which nothing is known
+        let _ = std::fs::remove_file(&page); // a leftover is harvested as an unknown start
         return None;
     }
     pending::note_kills(&page);

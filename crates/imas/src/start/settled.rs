@@ -120,7 +120,7 @@ impl SettledStart {
         }
     }
 
-    /// The program, of which the file's name has only a hash.
+    /// The program: the file's name has only its hash.
     pub(super) fn program(&self) -> Program {
         Program { path: self.path.clone(), detail: self.detail.clone() }
     }

@@ -92,7 +92,7 @@ fn a_bad_configuration_is_named_and_does_not_stop_the_program() {
     assert!(stdout(&doctor).contains("nonsense"), "{}", describe(&doctor));
 }
 
-/// A copy of the built installation, of which parts can be broken.
+/// A copy of the built installation, whose parts can be broken.
 fn installation(folder: &Path) -> PathBuf {
     let to = folder.join("lib");
     std::fs::create_dir_all(to.join("allocators")).unwrap();

@@ -283,7 +283,7 @@ fn an_environment_as_large_as_can_be_still_starts() {
         let middle = (small + large) / 2;
         if fits(middle) { small = middle } else { large = middle }
     }
-    // At the limit, imas itself may not start: its name is longer than that of `true`, and it has `run --` in
+    // At the limit, imas itself may not start: its name is longer than `true`, and it has `run --` in
     // addition. A little below the limit, every start must work.
     for below in [300, 400, 600, 900, 1500] {
         let size = small - below;

@@ -313,7 +313,7 @@ fn every_process_of_a_tree_is_counted() {
     let tree = build::program("tree", &world.work()).to_string_lossy().into_owned();
     for how in [&[][..], &["exec"]] {
         let counted = operations(&world, &[&[tree.as_str(), "5", "100000"], how].concat());
-        // Five children with 100,000 calls of malloc and of free each, and those of the start-up.
+        // Five children with 100,000 calls of malloc and of free each, and the start-up's calls.
         assert!((1_000_000.0..1_050_000.0).contains(&counted), "{how:?}: {counted}");
     }
 }

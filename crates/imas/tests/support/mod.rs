@@ -205,7 +205,7 @@ impl World {
         self.add_catalogue(&format!("{name}.toml"), &format!("schema = 1\n[[candidate]]\n{entry}"));
     }
 
-    /// Adds the candidate `cpython:own`: Python's objects come from malloc, that of a library of the catalogue if one
+    /// Adds the candidate `cpython:own`: Python's objects come from malloc, out of a library of the catalogue if one
     /// is named.
     pub(crate) fn add_settings_of_python(&self, library: Option<&str>) {
         let file = |name: &str| self.lib_dir().join("allocators").join(name);

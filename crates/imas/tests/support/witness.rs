@@ -51,12 +51,12 @@ impl Witness {
     }
 
     /// Preloads the witness into the command and all that it starts. In `LD_PRELOAD` the user's libraries
-    /// come after those of imas.
+    /// come after imas's own.
     pub(crate) fn watch<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         command.env("LD_PRELOAD", &self.library).env("IMAS_TEST_WITNESS", &self.notes)
     }
 
-    /// The new records since the last call, without those of imas itself.
+    /// The new records since the last call, without imas's own.
     pub(crate) fn take(&self) -> Vec<Testimony> {
         let text = std::fs::read_to_string(&self.notes).unwrap_or_default();
         let _ = std::fs::remove_file(&self.notes);

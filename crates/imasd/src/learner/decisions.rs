@@ -194,7 +194,7 @@ fn wanted(known: &mut TrackedProgram, conditions: &Conditions, expected: &Expect
     }
 }
 
-/// The trials of a deployment that starts are taking, less those of candidates that harmed one of them.
+/// The trials of a deployment that starts are taking, less the trials of candidates that harmed one of them.
 fn still_usable(known: &TrackedProgram) -> Vec<String> {
     let is_usable = |name: &&str| {
         let view = known.profile.as_ref().and_then(|profile| profile.candidate(name));

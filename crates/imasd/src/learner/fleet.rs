@@ -128,7 +128,7 @@ impl Learner {
             return Ok(());
         };
         self.fleet_events.changed_subjects = true;
-        // Statistics of an earlier build, or under other page settings, are those of another program.
+        // Statistics of an earlier build, or under other page settings, are about another program.
         let subject = program.as_ref().map_or("", |program| program.subject.as_str());
         self.parts.store.get().keep_statistics_of(id, subject)?;
         known.fleet = program;

@@ -84,7 +84,7 @@ pub(crate) struct ClosedWindow {
 /// The processes that are looked at.
 #[derive(Debug)]
 pub(crate) struct LifeTracker {
-    /// Age at which the first window ends: that of a trial's sample, seconds.
+    /// Age at which the first window ends, and a trial's sample is taken, seconds.
     first_s: f64,
     lives: HashMap<Identity, WatchedLife>,
     looker: Looker,

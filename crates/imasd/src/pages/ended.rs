@@ -142,7 +142,7 @@ fn with_hang(mut record: TrialRecord, watch: &Watch) -> TrialRecord {
 /// STKFLT, SYS. All others are sent by people, timers, limits, systemd: not the allocator's doing.
 const FAULTS: [u32; 8] = [4, 5, 6, 7, 8, 11, 16, 31];
 
-/// The exit status of a process: that of its page, corrected by the kernel's exit event. `reports` is whether
+/// The exit status of a process: its page's, corrected by the kernel's exit event. `reports` is whether
 /// the kernel sends such events.
 pub(crate) fn ended(noted: Ended, signal: Option<u32>, reports: bool) -> Ended {
     match (noted, signal) {

@@ -159,7 +159,7 @@ impl PageTracker {
     }
 
     /// Ends requests of processes that are gone without a last record, and removes the files that nobody waits for: old
-    /// ones, requests that an earlier process of the daemon had taken, and those of a user who has too many.
+    /// ones, requests that an earlier process of the daemon had taken, and requests of a user who has too many.
     pub(super) fn sweep_accounts(&mut self, files: Vec<PageName>) {
         let mut gone = vec![];
         for (pid, start) in &mut self.outside {

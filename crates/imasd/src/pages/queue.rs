@@ -167,7 +167,7 @@ impl Backlog {
         self.snapshots
     }
 
-    /// Adds a page that waits, after those of its folder.
+    /// Adds a page that waits, after the others of its folder.
     pub(crate) fn push(&mut self, uid: u32, waiting: Waiting) {
         let queue = self.queues.entry(uid).or_default();
         if queue.names.insert(waiting.name.clone()) {

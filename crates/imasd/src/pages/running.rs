@@ -122,7 +122,7 @@ impl PageTracker {
 
     /// Looks at processes in production or on trial: one that is killed leaves nothing of what was seen then,
     /// and a hang shows in nothing else ([`imas_core::hang`]). Where many are due, those come first that wait for
-    /// longest: no user's processes keep those of others from being looked at.
+    /// longest: no user's processes keep the processes of others from being looked at.
     pub(crate) fn look_for_hangs(&mut self) {
         let watches = self.watched.watches.values_mut();
         let mut due: Vec<_> = watches.filter_map(|watch| Some((age_if_due(watch)?, watch))).collect();
@@ -175,7 +175,7 @@ impl PageTracker {
         Some((watch.clone(), record))
     }
 
-    /// Processes on trial that live, with their pages; the trial's name is that of its sample.
+    /// Processes on trial that live, with their pages; a trial has the name of its sample.
     pub(crate) fn living_trials(&self) -> Vec<LivingTrial> {
         let watches = self.watched.watches.iter().filter(|(_, watch)| !watch.ended);
         let of = |(page, watch): (&PageName, &Watch)| {

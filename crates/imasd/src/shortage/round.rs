@@ -22,7 +22,7 @@ use crate::process_info::Identity;
 /// Processes with fewer resident bytes of their own are not looked at: what is in files or shared memory is not theirs to
 /// return.
 const LEAST_RESIDENT: u64 = 16 << 20;
-/// Largest processes that are looked at, those of them whose heaps are read, and those that are asked.
+/// Largest processes that are looked at, whose heaps are read, and that are asked.
 const MOST_LOOKED_AT: usize = 64;
 const MOST_READ: usize = 8;
 const MOST_ASKED: usize = 4;
@@ -223,7 +223,7 @@ pub(crate) fn is_of_tree(reader: &mut ForeignReader, (pid, owner): (u32, u64), t
     environment.split(|byte| *byte == 0).find_map(run) == Some(true)
 }
 
-/// Processes that are asked, of each owner in turn: the most first, and at the end those of which it is not known.
+/// Processes that are asked, of each owner in turn: the most first, and at the end the unknown ones.
 fn most(mut able: Vec<Able>) -> Vec<Able> {
     able.sort_by_key(|one| Reverse(one.returnable));
     let mut able = in_turn(able, |one| one.process.owner);

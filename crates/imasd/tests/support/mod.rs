@@ -349,7 +349,7 @@ impl World {
                 next = offered.filter(|(_, token)| format!("{token:016x}") == stored.token);
                 return next.is_some();
             }
-            // Between a sample and the next offer the newest decision is still that of the trial.
+            // Between a sample and the next offer the newest decision is still the trial's.
             let decided = store.latest(program.id).unwrap().filter(|decided| !decided.trial);
             let published = |candidate: &str| self.production(program) == self.id_of(candidate);
             offered.is_none() && decided.is_some_and(|decided| published(&decided.candidate))

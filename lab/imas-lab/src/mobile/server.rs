@@ -17,7 +17,7 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Serves the files of the folder, not those of folders below, on a free port of the loopback address.
+    /// Serves the files of the folder, without folders below, on a free port of the loopback address.
     pub(super) fn serve(folder: &Path) -> Result<Self> {
         let server =
             Server::http("127.0.0.1:0").map_err(|error| anyhow::anyhow!("no local server: {error}"))?;

@@ -31,7 +31,7 @@ impl Spoken {
         Self { program, lines }
     }
 
-    /// Waits for a line of which `wanted` makes something.
+    /// Waits for a line that `wanted` understands.
     pub(super) fn until<T>(&self, wanted: impl Fn(&str) -> Option<T>) -> Result<T> {
         let start = Instant::now();
         loop {

@@ -292,7 +292,7 @@ impl Executor for Servers<'_> {
 /// Writes down and reports each run.
 struct Log {
     journal: Journal,
-    /// All runs, of which the next round depends.
+    /// All runs: the next round depends on them.
     runs: SharedRuns,
 }
 

@@ -23,7 +23,7 @@ use super::rails::rails;
 /// A candidate with this number of failed runs of a service has no further run with it: a run takes minutes.
 /// `system` as well, and then the service has none.
 pub(super) const MOST_FAILURES: usize = 2;
-/// A service of which a session had to cut this number of rounds short, because of failures that are nobody's
+/// A service whose rounds a session had to cut short so often, because of failures that are nobody's
 /// fault, has no further round in it: what is in the way stays there.
 const MOST_CUT: u32 = 3;
 /// Seconds of a run where nothing is known, beside its pause and its day: thirty of load, start and stop.
@@ -346,7 +346,7 @@ mod tests {
     }
 
     /// Makes every step; a candidate that is called `fat` takes twice the memory, `fails` fails, the port of `late`
-    /// is taken in the first round and that of `never` always.
+    /// is taken in the first round and the gain of `never` always.
     fn make(rounds: &mut Rounds, runs: &SharedRuns, most: usize) -> Vec<(String, String, RunKind, u32)> {
         let mut made = vec![];
         for number in 0..most {

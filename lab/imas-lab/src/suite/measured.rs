@@ -71,7 +71,7 @@ impl<'a> MeasuredPrograms<'a> {
     }
 }
 
-/// The candidates for every program, then those of the runtimes that the programs have.
+/// The candidates for every program, then the settings of the runtimes that the programs have.
 fn with_runtimes<'a>(
     for_every: Vec<&'a CatalogueCandidate>,
     with: &[String],

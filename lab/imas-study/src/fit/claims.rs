@@ -28,7 +28,7 @@ pub(crate) fn findings(runs: &Runs) -> Vec<Finding> {
     ]
 }
 
-/// Whether in at least [`MOST`] seeds the figure of `less` is below that of each of `others`.
+/// Whether in at least [`MOST`] seeds the figure of `less` is below each figure of `others`.
 fn below(runs: &Runs, (test, key): (usize, &str), less: Subject, others: &[Subject]) -> bool {
     others.iter().all(|more| runs.share_below(test, key, less, *more) >= MOST)
 }

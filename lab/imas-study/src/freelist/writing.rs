@@ -76,7 +76,7 @@ impl Writing {
         self.0.iter().filter_map(ratio).collect()
     }
 
-    /// Ratios of the time of the first sessions to that of the settled ones, for each run, with the small
+    /// Ratios of the time of the first sessions to the settled ones', for each run, with the small
     /// header.
     pub(crate) fn warm_up(&self) -> Vec<f64> {
         let small = |s: &Session| s.small_header_ns;

@@ -12,7 +12,7 @@ const SEED: u64 = 1;
 /// Fewest rounds with which the percentile interval of a median can reach 95 %.
 pub(crate) const FEWEST_ROUNDS: usize = 6;
 
-/// A figure of one candidate compared with that of another: the 95 % interval, and the value that means no
+/// A figure of one candidate compared with another's: the 95 % interval, and the value that means no
 /// difference.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Contrast {

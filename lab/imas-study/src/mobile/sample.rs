@@ -177,7 +177,7 @@ impl Samples {
                 names.push(&sample.candidate);
             }
         }
-        // The rounds are in random order. The order of the study is that of the catalogue, in which the
+        // The rounds are in random order. The order of the study is the catalogue's, in which the
         // libraries were measured.
         names.sort_by_key(|name| *name != imas_core::candidate::SYSTEM);
         names

@@ -38,7 +38,7 @@ impl ChoiceObjective {
     }
 }
 
-/// Loss of each choice in one program: how much its live score exceeds that of the live best, as a logarithm.
+/// Loss of each choice in one program: how much its live score exceeds the live best, as a logarithm.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct ChoiceLoss {
     /// Loss of no change.

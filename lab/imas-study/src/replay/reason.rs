@@ -8,7 +8,7 @@ use super::judged::{JudgedCandidate, JudgedProgram};
 /// What a replay does not repeat. Several may hold; the first that does is named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum FailureReason {
-    /// A part of the replay's memory is in huge pages, and those of the program need not be the same.
+    /// A part of the replay's memory is in huge pages, and the program's huge pages need not be the same.
     HugePages,
     /// The live change is larger than the allocator's own time: it is in the program's own cache misses.
     Locality,

@@ -16,7 +16,7 @@ pub(crate) const NOISY: f64 = 0.10;
 pub(crate) struct Noise {
     /// Spread of CPU time under one candidate, median over the candidates.
     pub(crate) cpu: f64,
-    /// Spread of the ratio of CPU time to that of `system` in the same round, median over the other
+    /// Spread of the ratio of CPU time to `system` in the same round, median over the other
     /// candidates.
     pub(crate) paired_cpu: f64,
     /// Spread of memory under one candidate, median over the candidates.

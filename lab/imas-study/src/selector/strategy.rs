@@ -65,7 +65,7 @@ pub(crate) enum Strategy {
     Hindsight(Aim),
 }
 
-/// The rounds by their use, as indices into those of the program.
+/// The rounds by their use, as indices into the program's rounds.
 pub(crate) struct Parts<'a> {
     pub(crate) seen: &'a [usize],
     pub(crate) judging: &'a [usize],
@@ -74,7 +74,7 @@ pub(crate) struct Parts<'a> {
 }
 
 impl Strategy {
-    /// The name of its line in a chart. It selects the colour: that of the allocator, or that of IMAS.
+    /// The name of its line in a chart. It selects the colour: the allocator's, or the one of IMAS.
     pub(crate) fn policy(&self, name: &str) -> String {
         match self {
             Self::Always(candidate) => candidate.clone(),

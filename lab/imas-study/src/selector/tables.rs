@@ -137,7 +137,7 @@ fn leads(judged: &Judged, outcomes: &Outcomes, id: &str, title: &str) -> Table {
     table
 }
 
-/// Name of a candidate, with that of the setting where it is also known as one.
+/// Name of a candidate, with the setting's name where it is also known as one.
 fn against(candidate: &str) -> String {
     match candidate {
         "glibc:arena1" => "glibc:arena1 (MALLOC_ARENA_MAX=1)".to_owned(),

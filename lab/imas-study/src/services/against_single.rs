@@ -116,7 +116,7 @@ mod tests {
         (0..4).flat_map(of).collect()
     }
 
-    /// `a` is the best of x, `b` that of y. The picks gain over each of both what the other has there.
+    /// `a` is the best of x, `b` the best of y. The picks gain over each of both what the other has there.
     #[test]
     fn picks_are_compared_with_each_setting_on_rounds_that_did_not_choose() {
         let all = [

@@ -24,7 +24,7 @@ pub struct ServicePrediction {
     pub cpu_s: Option<f64>,
     /// Resident anonymous memory of the recorded run under load, by work, bytes.
     pub recorded_bytes: f64,
-    /// CPU seconds of the whole load in the recorded run, with those of the recorder.
+    /// CPU seconds of the whole load in the recorded run, with the recorder's own.
     pub recorded_cpu_s: f64,
     /// Processes of the service that were recorded.
     pub processes: u64,

@@ -22,9 +22,9 @@ pub struct JudgedPrediction {
     pub predicted_bytes: f64,
     /// Live bytes, median over the runs.
     pub live_bytes: f64,
-    /// Predicted bytes as a multiple of those of the recorded run.
+    /// Predicted bytes as a multiple of the recorded run's.
     pub predicted_ratio: f64,
-    /// Live bytes as a multiple of those of the live runs under `system`.
+    /// Live bytes as a multiple of the bytes under `system`.
     pub live_ratio: f64,
 }
 

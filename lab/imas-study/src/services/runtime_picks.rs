@@ -101,7 +101,7 @@ impl JudgedAim {
 }
 
 impl RuntimePicks {
-    /// Every kind of pick for each runtime of which a service ran under settings, then for all such services.
+    /// Every kind of pick for each runtime with a service that ran under settings, then for all such services.
     #[must_use]
     pub fn all(services: &[RoundChanges]) -> Vec<Self> {
         let both = |aim| [false, true].map(|is_proven| JudgedAim::of(aim, is_proven, services));

@@ -25,7 +25,7 @@ const HOPE: f64 = 0.005;
 /// (docs/decisions/0013).
 const TOGETHER: f64 = 1.15;
 /// Share of the error that the first deployment of replicas may spend, where untouched ones show the noise,
-/// and that of all later ones. The rest is for programs of which it is by chance whether untouched replicas
+/// and the share of all later ones. The rest is for programs where it is by chance whether untouched replicas
 /// are a measure (`tests/replicas.rs`).
 const FIRST_DEPLOYMENT: f64 = 0.35;
 const LATER_DEPLOYMENTS: f64 = 0.45;

@@ -256,7 +256,7 @@ struct Entry {
     life: String,
 }
 
-/// Failures of the unit since that time, without those of the life that the change replaced. None without a
+/// Failures of the unit since that time, without failures of the life that the change replaced. None without a
 /// journal.
 pub(super) fn failures(unit: &str, since_unix_s: f64, replaced: &str) -> Option<u32> {
     Some(count(&read(unit, since_unix_s)?, replaced))
@@ -287,7 +287,7 @@ fn count(text: &str, replaced: &str) -> u32 {
     let mut stopped = HashSet::from([replaced.to_owned()]);
     let mut failures = 0;
     for entry in entries(text) {
-        // systemd of an older version names no life: then the next failure is that of the stop.
+        // systemd of an older version names no life: then the next failure is the stop's.
         if entry.message_id == STOPPING {
             stopped.insert(entry.life);
         } else if entry.life.is_empty() {

@@ -55,7 +55,7 @@ pub(super) struct BenchRounds<'a> {
     pub(super) stop: StopRule,
     /// The round that was begun last.
     begun: u32,
-    /// Failures that were told: the second of a kind has one line.
+    /// Failures that were reported: the second of a kind has one line.
     told: Vec<String>,
 }
 
