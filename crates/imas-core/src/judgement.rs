@@ -8,8 +8,8 @@
 //! - A [`Claim`] is what the runs say of one candidate for one goal; `bench` and `server_bench` make them
 //! - [`conclude`] makes picks and the ending of all claims
 //!
-//! What the renderings may rely on: a pick is proven better and breaks no limit; a candidate with a better figure than
-//! the pick is named beside it, as tied or as too costly; a number of further rounds is named only if that many can
+//! What the renderings may rely on: a pick is proven better and breaks no limit; a candidate that ranks before the pick
+//! is named beside it as tied, one with a better figure that breaks a limit as too costly; a number of further rounds is named only if that many can
 //! still be made; a bound is named only up to [`LARGEST_BOUND`].
 
 use std::collections::BTreeMap;
@@ -162,6 +162,13 @@ pub enum BenchEnding {
     /// Nothing was measured that can be compared.
     #[default]
     NothingToCompare,
+    /// No allocator could save more than this of a server's memory: a look into its heaps said so.
+    NothingToSave {
+        /// Share of the resident memory, as a part of 1.
+        share: f64,
+    },
+    /// No candidate of a server looks better, in so few rounds that nothing is proven.
+    NoneLooksBetter,
     /// Too few rounds to prove anything.
     TooFewRounds {
         /// Fewest rounds for a proof.
@@ -262,6 +269,8 @@ pub struct Claim {
     pub rounds: usize,
     /// Ratio to `system` by the figure of the goal.
     pub ratio: Interval,
+    /// Order among the claims, the least first: the ratio, and what the candidate costs beside.
+    pub rank: f64,
     /// What the runs prove.
     pub answer: FigureAnswer,
     /// Better by its own interval.
@@ -290,6 +299,7 @@ impl Claim {
             name: name.to_owned(),
             rounds: ratio.rounds,
             ratio: ratio.interval,
+            rank: ratio.interval.mid,
             answer: FigureAnswer::of(ratio, margin, demand),
             looks_better,
             breaks,
@@ -379,11 +389,12 @@ pub fn conclude(
 }
 
 fn pick(of: &GoalClaims, chosen: Option<&Claim>) -> GoalPick {
-    let least = chosen.map_or(1.0, |chosen| chosen.ratio.mid);
-    let is_ahead = |claim: &&Claim| claim.ratio.mid < least;
+    let least = chosen.map_or(1.0, |chosen| chosen.rank);
+    let is_ahead = |claim: &&Claim| claim.rank < least;
     let tied = of.claims.iter().filter(|claim| chosen.is_some() && claim.breaks.is_empty()).filter(is_ahead);
     let is_too_dear = |claim: &&Claim| claim.answer == FigureAnswer::Better && !claim.breaks.is_empty();
-    let dear = of.claims.iter().filter(is_too_dear).filter(is_ahead);
+    let best = chosen.map_or(1.0, |chosen| chosen.ratio.mid);
+    let dear = of.claims.iter().filter(is_too_dear).filter(|claim| claim.ratio.mid < best);
     let dear = dear.min_by(|a, b| a.ratio.mid.total_cmp(&b.ratio.mid));
     let why = match () {
         () if of.claims.iter().all(|claim| claim.answer == FigureAnswer::Unknown) => WhyNoPick::NoData,
@@ -443,16 +454,18 @@ fn best_looking(of: &GoalClaims) -> Option<&Claim> {
     let is_open =
         |claim: &&Claim| matches!(claim.answer, FigureAnswer::Open { .. }) && claim.breaks.is_empty();
     let looks_better = of.claims.iter().filter(is_open).filter(|claim| claim.looks_better);
-    looks_better.min_by(|a, b| a.ratio.mid.total_cmp(&b.ratio.mid))
+    looks_better.min_by(|a, b| a.rank.total_cmp(&b.rank))
 }
 
 fn course(goals: &[GoalClaims], ending: &BenchEnding, rounds: RoundsSoFar) -> BenchCourse {
     let settled = |is: bool| if is { BenchCourse::Settled } else { BenchCourse::Open };
     match ending {
         BenchEnding::Picked => settled(!goals.iter().any(has_rival)),
-        BenchEnding::NothingToCompare | BenchEnding::NoneBetter | BenchEnding::NoneWithinLimits => {
-            BenchCourse::Settled
-        }
+        BenchEnding::NothingToCompare
+        | BenchEnding::NothingToSave { .. }
+        | BenchEnding::NoneLooksBetter
+        | BenchEnding::NoneBetter
+        | BenchEnding::NoneWithinLimits => BenchCourse::Settled,
         BenchEnding::TooFewRounds { .. } => rounds.course(None),
         _ => {
             let open = of_figures(goals).filter(|claim| claim.open_gain().is_some());
@@ -467,7 +480,7 @@ fn course(goals: &[GoalClaims], ending: &BenchEnding, rounds: RoundsSoFar) -> Be
 
 /// Whether a candidate that may be better looks better than all that are proven, or where there is none, than `system`.
 fn has_rival(of: &GoalClaims) -> bool {
-    let proven = of.claims.iter().filter(|claim| claim.qualifies()).map(|claim| claim.ratio.mid);
+    let proven = of.claims.iter().filter(|claim| claim.qualifies()).map(|claim| claim.rank);
     let least = proven.min_by(f64::total_cmp).unwrap_or(1.0 - of.margin);
-    of.is_figure && of.claims.iter().any(|claim| claim.open_gain().is_some() && claim.ratio.mid < least)
+    of.is_figure && of.claims.iter().any(|claim| claim.open_gain().is_some() && claim.rank < least)
 }

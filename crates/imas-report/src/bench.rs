@@ -289,6 +289,8 @@ pub enum RoundsEnd {
     AllMade,
     /// More rounds would not change the answer.
     Settled,
+    /// No candidate of a server looks better.
+    NoneLooksBetter,
     /// The rounds that were left would have been far too few to settle it.
     Hopeless,
     /// The time was up.
@@ -316,6 +318,7 @@ impl RoundsMade {
         let why = match ended {
             RoundsEnd::AllMade => return None,
             RoundsEnd::Settled => "more would not change the answer",
+            RoundsEnd::NoneLooksBetter => "no candidate looks better",
             RoundsEnd::Hopeless => "all of them would not settle what is open",
             RoundsEnd::MaxTime => "the time was up",
             RoundsEnd::Interrupted => "interrupted",

@@ -164,6 +164,15 @@ fn first(judgement: &BenchJudgement) -> String {
     };
     match &judgement.ending {
         BenchEnding::NothingToCompare => "Nothing could be compared with system.".to_owned(),
+        BenchEnding::NothingToSave { share } => format!(
+            "Nothing to save: an allocator could take at most {:.1} % of its memory. Leave it as it is; --all \
+             measures all the same.",
+            share * 100.0
+        ),
+        BenchEnding::NoneLooksBetter => format!(
+            "None looks better than system after {}: leave it as it is. -n 6 measures all candidates so often.",
+            counted(judgement.rounds, "round")
+        ),
         BenchEnding::TooFewRounds { least } => format!(
             "Nothing can be said after {}: a proof takes at least {least} (-n {least}, or more).",
             counted(judgement.rounds, "round")

@@ -484,7 +484,8 @@ fn server(made: &Made, random: &mut SmallRng) -> Shown {
     }
     let names: Vec<String> = all.iter().map(|one| one.name.to_owned()).collect();
     let looks = made.looks.map(|_| Looks::SERVER);
-    let options = ServiceOptions { goal, rails: vec![rail], seed: 1, resamples: RESAMPLES, looks };
+    let worth = if goal == Goal::Memory { one_of(random, &[0.0, 1.0]) } else { 0.0 };
+    let options = ServiceOptions { goal, rails: vec![rail], worth, seed: 1, resamples: RESAMPLES, looks };
     let comparison = compare_services(&names, &runs, &options);
     let verdict = |one: &_| service::verdict(&comparison, one);
     let measured = MeasuredService { name: "x", comparison: &comparison, runs: vec![] };
@@ -494,7 +495,7 @@ fn server(made: &Made, random: &mut SmallRng) -> Shown {
     let mark = if goal == Goal::Memory { "leanest" } else { "fastest" };
     let figure: BTreeMap<String, f64> = others()
         .filter(|one| !out.contains(&one.name))
-        .filter_map(|one| Some((one.name.clone(), one.goal?.mid)))
+        .filter_map(|one| Some((one.name.clone(), one.cost?)))
         .collect();
     let over = others().filter(|one| verdict(one).contains("not within")).map(|one| (mark, one.name.clone()));
     let json = serde_json::to_value(&comparison).unwrap();
@@ -516,7 +517,7 @@ fn server(made: &Made, random: &mut SmallRng) -> Shown {
             .map(|width| (width, service::terminal_table(&comparison, &[], width)))
             .to_vec(),
         made: made.rounds,
-        most: if looks.is_some() { 12 } else { 30 },
+        most: looks.map_or(30, |looks| looks.most),
         gains: [(mark, words), (mark, words)],
         cpu,
         memory,

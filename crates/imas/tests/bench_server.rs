@@ -424,6 +424,68 @@ fn a_bench_that_is_interrupted_keeps_its_rounds() {
     assert!(nothing_runs(&place.script("server.py")));
 }
 
+/// A server that holds much: each request frees all of some 40 MB but a block at their end, so glibc keeps the pages.
+const HOLDING: &str = r#"
+import ctypes, http.server, sys
+libc = ctypes.CDLL(None)
+libc.malloc.restype = ctypes.c_void_p
+HELD = bytearray(b"x") * int(sys.argv[2])
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        blocks = [libc.malloc(ctypes.c_size_t(30000)) for _ in range(int(sys.argv[3]))]
+        for block in blocks:
+            ctypes.memset(ctypes.c_void_p(block), 1, 30000)
+        for block in blocks[:-1]:
+            libc.free(ctypes.c_void_p(block))
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"ok")
+    def log_message(self, *args):
+        pass
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+"#;
+
+impl Place {
+    /// A bench of the holding server whose runs are as many as its course makes.
+    fn course(&self, held: &str, blocks: &str, flags: &[&str]) -> Output {
+        std::fs::write(self.world.work().join("holding.py"), HOLDING).unwrap();
+        let words = "bench --json --idle 3 --cycles 1 --ready tcp:$PORT --with glibc:arena1,glibc:lean-trim --load";
+        let mut command = self.world.imas(words.split(' '));
+        command.arg(self.load(3, "/")).args(flags).arg("--").arg(real("python3"));
+        output(command.args([&self.script("holding.py"), "$PORT", held, blocks]))
+    }
+}
+
+/// Nearly all memory is one block in use: one run says that nothing can be saved, and where the memory is.
+#[test]
+fn a_server_that_has_nothing_to_save_is_run_once() {
+    let place = Place::new();
+    let done = succeeded(place.course("400000000", "1", &[]));
+    let result = parsed(&done);
+    assert_eq!(list(&result, "/runs").len(), 1, "{}", describe(&done));
+    assert_eq!(text(&result, "/comparison/judgement/ending/kind"), "nothing-to-save");
+    assert!(text(&result, "/sentence").starts_with("Nothing to save: "), "{result:#}");
+    let all = parsed(&succeeded(place.course("400000000", "1", &["--all"])));
+    assert!(list(&all, "/runs").len() >= 3, "--all measures each candidate");
+}
+
+/// `glibc:lean-trim` gives back what the server has freed, `glibc:arena1` does not.
+#[test]
+fn the_best_candidate_of_a_server_is_run_until_it_is_proven() {
+    let place = Place::new();
+    let done = succeeded(place.course("1000", "1400", &["--worth", "cpu=0", "--at-most", "memory+0%"]));
+    let result = parsed(&done);
+    let runs = list(&result, "/runs");
+    let of = |name: &str| runs.iter().filter(|run| run["candidate"] == name).count();
+    assert_eq!(text(&result, "/comparison/judgement/picks/memory/candidate"), "glibc:lean-trim", "{result:#}");
+    assert!((3..=8).contains(&of("glibc:lean-trim")), "{}", describe(&done));
+    assert!(of("glibc:arena1") < of("glibc:lean-trim"), "the worse one left");
+    assert_eq!(of("system"), of("glibc:lean-trim"));
+    let told = stderr(&done);
+    assert!(told.contains("one run under system, which may be the answer"), "{told}");
+    assert!(told.contains("imas: a run takes "), "{told}");
+}
+
 #[test]
 fn a_set_up_that_is_interrupted_leaves_nothing() {
     let place = Place::new();

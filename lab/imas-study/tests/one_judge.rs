@@ -10,6 +10,7 @@ use imas_core::compare::Looks;
 use imas_core::judgement::Goal;
 use imas_core::raw_runs::data::Line;
 use imas_core::run::RawRun;
+use imas_core::server_bench::course::{CourseOptions, FollowedCourse};
 use imas_core::server_bench::{ServiceOptions, compare_services};
 use imas_core::server_run::{Figure, ServerRun};
 use imas_study::services::{BenchShape, EqualPairs, PickRule, RoundChanges};
@@ -181,6 +182,43 @@ fn looks_at_a_server_reject_equal_candidates_no_more_often() {
     let share = rejected as f64 / (3 * SERVERS) as f64;
     println!("looked at after each round: {:.1} % of the candidates are rejected", share * 100.0);
     assert!(share <= 0.05, "{share}");
+}
+
+/// Made-up benches by the course of `imas bench`: three candidates, equal but for the last. The share that picks one, and
+/// the mean number of runs.
+fn courses(sigma: f64, is_heavy: bool, last: f64) -> (f64, f64) {
+    let (mut picked, mut made) = (0, 0);
+    let looks = Looks::SERVER;
+    for seed in 0..BENCHES {
+        let bench = Made { equals: 3, rounds: looks.most, sigma, is_heavy, last };
+        let runs = bench.runs(seed);
+        let how = ServiceOptions { seed, resamples: RESAMPLES, looks: Some(looks), ..ServiceOptions::default() };
+        let course = CourseOptions { ignores_heaps: true, looks };
+        let found = FollowedCourse::of(&bench.names(), &how, &course, |name, round| {
+            runs.iter().find(|run| run.candidate == name && run.round == round).cloned()
+        });
+        picked += usize::from(found.comparison.pick() != "system");
+        made += found.runs.len();
+    }
+    (picked as f64 / BENCHES as f64, made as f64 / BENCHES as f64)
+}
+
+#[test]
+fn the_course_of_a_server_picks_equal_candidates_no_more_often() {
+    for (sigma, is_heavy) in [(0.02, false), (0.05, false), (0.05, true), (0.20, false), (0.20, true)] {
+        let (share, runs) = courses(sigma, is_heavy, 1.0);
+        println!("course, noise {sigma}, heavy {is_heavy}: {:.1} %, {runs:.1} runs", share * 100.0);
+        assert!(share <= MOST_WRONG, "noise {sigma}: {share}");
+    }
+}
+
+#[test]
+fn the_course_of_a_server_finds_a_gain_in_few_runs() {
+    for (sigma, last, least, most) in [(0.02, 0.8, 0.95, 11.0), (0.02, 0.9, 0.7, 13.0), (0.05, 0.8, 0.5, 14.0)] {
+        let (share, runs) = courses(sigma, false, last);
+        println!("course, noise {sigma}, factor {last}: {:.0} %, {runs:.1} runs", share * 100.0);
+        assert!(share >= least && runs <= most, "noise {sigma}, factor {last}: {share}, {runs}");
+    }
 }
 
 #[test]

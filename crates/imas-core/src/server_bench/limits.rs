@@ -4,7 +4,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{CandidateFigures, ValidRuns, is_cpu, pairs};
-use crate::compare::{Demand, FEWEST_ROUNDS, Looks, Spread, is_cost_proven};
+use crate::compare::{CostLimits, Demand, FEWEST_ROUNDS, Looks, Spread, is_cost_proven};
+use crate::judgement::Goal;
 use crate::run::RawRun;
 use crate::server_run::Better;
 use crate::stats::Interval;
@@ -52,6 +53,16 @@ impl std::fmt::Display for GuardRail {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}+{}%", self.figure, self.percent())
     }
+}
+
+/// The limits of every pick, unless the user gives others: the figures that are not its goal
+/// (docs/decisions/0038).
+#[must_use]
+pub fn usual_rails(goal: Goal) -> Vec<GuardRail> {
+    let CostLimits { cpu, memory } = CostLimits::USUAL;
+    let all = [(Goal::Cpu, "cpu", cpu), (Goal::Memory, "memory", memory), (Goal::Latency, "p99", cpu)];
+    let others = all.into_iter().filter(|(of, ..)| *of != goal);
+    others.map(|(_, figure, most)| GuardRail { figure: figure.to_owned(), most }).collect()
 }
 
 /// A limit that a candidate is neither proven to break nor shown to keep.

@@ -3,8 +3,11 @@
 //! command: a [`BenchJudgement`].
 //!
 //! A server has many figures, and one goal ([`Goal`]) by which it is picked. What a pick may cost is limited by
-//! [`GuardRail`]s: a candidate breaks one when that is proven.
+//! [`GuardRail`]s: a candidate breaks one when that is proven. Below the limits CPU time has a price in memory.
+//!
+//! - [`course`]: which runs are made next, and when they end
 
+pub mod course;
 mod limits;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use self::limits::RailFigures;
-pub use self::limits::{GuardRail, KnownCost, OpenLimit, limits_of};
+pub use self::limits::{GuardRail, KnownCost, OpenLimit, limits_of, usual_rails};
 use crate::SYSTEM;
 use crate::bench::{CandidateRuns, prepare};
 use crate::compare::{
@@ -44,6 +47,10 @@ pub struct ServiceComparison {
     /// How far two runs under `system` in one round differ, by figure. Empty where there is one such run a round.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub noise: BTreeMap<String, NoiseFloor>,
+    /// The smallest difference, by figure, that these rounds would have proven of a candidate that ran in all of them, as
+    /// a part of 1. Empty with too few rounds.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub visible: BTreeMap<String, f64>,
 }
 
 impl ServiceComparison {
@@ -67,6 +74,8 @@ pub struct ServiceOptions {
     pub goal: Goal,
     /// What the pick may cost.
     pub rails: Vec<GuardRail>,
+    /// Worth of 1 % of CPU time in per cent of memory, where memory is the goal; 0: none.
+    pub worth: f64,
     /// Seed of the resampling.
     pub seed: u64,
     /// Resamples of an interval.
@@ -78,13 +87,27 @@ pub struct ServiceOptions {
 impl Default for ServiceOptions {
     fn default() -> Self {
         let (goal, rails) = (Goal::Memory, vec![]);
-        Self { goal, rails, seed: 0, resamples: RESAMPLES, looks: None }
+        Self { goal, rails, worth: 0.0, seed: 0, resamples: RESAMPLES, looks: None }
     }
 }
 
 impl ServiceOptions {
     fn resampling(&self) -> Resampling {
         Resampling { seed: self.seed, resamples: self.resamples }
+    }
+
+    /// What a candidate costs: its ratio by the goal, and its CPU time at its worth. One round says as much of a
+    /// candidate's CPU time as was known before, so its change counts half, after two rounds two thirds, and so on.
+    fn cost(&self, goal: f64, cpu: Option<&ComparedFigure>, rounds: usize) -> f64 {
+        let known = rounds as f64 / (rounds as f64 + 1.0);
+        let cpu = cpu.filter(|_| course::weighs_cpu(self.goal)).and_then(|cpu| cpu.ratio);
+        goal * cpu.map_or(1.0, |cpu| cpu.mid.powf(self.worth * known))
+    }
+
+    /// The limit that a candidate breaks whose gain is less than its CPU time is worth.
+    fn too_dear(&self, one: &CandidateFigures, margin: f64) -> Option<String> {
+        let gains = one.goal.is_some_and(|goal| goal.mid < 1.0 - margin);
+        (gains && one.cost.is_some_and(|cost| cost >= 1.0)).then(|| format!("--worth cpu={}", self.worth))
     }
 }
 
@@ -115,12 +138,16 @@ pub fn compare_services(names: &[String], runs: &[RawRun], options: &ServiceOpti
             cpu.ratio = None;
         }
         let ratio = goal_figures.ratio(&own, &system).filter(|_| name != SYSTEM);
+        let cost = ratio.map(|ratio| options.cost(ratio.interval.mid, figures.get("cpu"), rounds_of(&own)));
         let mut one = CandidateFigures {
             name: name.clone(),
             rounds: rounds_of(&own),
             runs: own.len(),
             failures: failures.collect(),
             goal: ratio.map(|ratio| ratio.interval),
+            cost,
+            looks_better: false,
+            more_rounds: None,
             answer: FigureAnswer::Unknown,
             figures,
             exceeds: Vec::new(),
@@ -129,10 +156,13 @@ pub fn compare_services(names: &[String], runs: &[RawRun], options: &ServiceOpti
         let mut figures = BTreeMap::new();
         if name != SYSTEM {
             limits.judge(&mut one, &own, &system);
+            one.exceeds.extend(options.too_dear(&one, claims.margin));
         }
         if let Some(ratio) = ratio.filter(|_| !one.has_failed()) {
-            let claim = Claim::of(name, &ratio, claims.margin, &goal_figures.demand, one.exceeds.clone());
+            let mut claim = Claim::of(name, &ratio, claims.margin, &goal_figures.demand, one.exceeds.clone());
+            claim.rank = cost.unwrap_or(claim.rank);
             one.answer = claim.answer;
+            (one.looks_better, one.more_rounds) = (claim.looks_better, claim.more_rounds);
             figures = valid.judged(&own, &system, how, &goal_figures.demand);
             claims.claims.push(claim);
         } else if let Some(ratio) = ratio {
@@ -144,7 +174,7 @@ pub fn compare_services(names: &[String], runs: &[RawRun], options: &ServiceOpti
     let rounds = rounds_of(&system);
     let so_far = RoundsSoFar { made: rounds, least: FEWEST_ROUNDS, looks };
     let (picks, ending, course) = conclude(&[claims], so_far, |_, fit, _| {
-        let best = fit.iter().enumerate().min_by(|a, b| a.1.ratio.mid.total_cmp(&b.1.ratio.mid));
+        let best = fit.iter().enumerate().min_by(|a, b| a.1.rank.total_cmp(&b.1.rank));
         best.map_or(0, |(at, _)| at)
     });
     ServiceComparison {
@@ -154,6 +184,7 @@ pub fn compare_services(names: &[String], runs: &[RawRun], options: &ServiceOpti
         confidence: attainable_confidence(rounds),
         by_clock,
         noise: valid.noise(&system),
+        visible: valid.visible(&goal_figures.demand, rounds),
     }
 }
 
@@ -205,6 +236,15 @@ pub struct CandidateFigures {
     /// Ratio to `system` by the figure of the goal: below 1 is better.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub goal: Option<Interval>,
+    /// The ratio of the goal with its CPU time at its worth ([`ServiceOptions::worth`]): below 1 is better.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub cost: Option<f64>,
+    /// Better at the goal by its own interval.
+    #[serde(skip)]
+    pub looks_better: bool,
+    /// Rough number of further rounds that would prove or settle it; None where none would.
+    #[serde(skip)]
+    pub more_rounds: Option<u32>,
     /// What the runs prove at the goal.
     pub answer: FigureAnswer,
 }
@@ -391,6 +431,16 @@ impl ValidRuns<'_> {
         JUDGED.iter().filter_map(of).collect()
     }
 
+    /// The smallest differences that so many rounds would have proven.
+    fn visible(&self, demand: &Demand, rounds: usize) -> BTreeMap<String, f64> {
+        let of = |figure: &str| {
+            let spread = self.spread(|run| self.value(run, figure));
+            let log = demand.visible(spread, rounds)?;
+            Some((figure.to_owned(), log.exp_m1()))
+        };
+        VISIBLE.into_iter().filter_map(of).collect()
+    }
+
     /// How far two runs under `system` in one round differ.
     fn noise(&self, system: &[&RawRun]) -> BTreeMap<String, NoiseFloor> {
         let of = |figure: &str| {
@@ -407,6 +457,9 @@ impl ValidRuns<'_> {
 
 /// The figures that are judged beside the goal. Ratios are turned so that values below 1 are better.
 pub const JUDGED: [&str; 8] = ["memory_day", "memory", "memory_idle", "cpu", "p99", "p95", "mean", "rate"];
+
+/// The figures of which is said what difference could be seen.
+const VISIBLE: [&str; 5] = ["memory", "memory_idle", "memory_day", "cpu", "p99"];
 
 /// The figures whose noise is reported.
 const NOISE_OF: [&str; 6] = ["memory", "memory_idle", "memory_day", "cpu", "p99", "open_p99"];

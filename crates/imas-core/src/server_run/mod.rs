@@ -177,6 +177,56 @@ pub struct HeldMemory {
     pub is_estimate: bool,
 }
 
+/// Memory of all processes of a server at one moment by its use, bytes.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct MemoryByUse {
+    /// All anonymous memory.
+    pub resident: f64,
+    /// Blocks of the program in heaps.
+    pub live: f64,
+    /// Freed blocks that threads keep for themselves.
+    pub cached: f64,
+    /// Free blocks that are no whole page, and what the heaps hold beside.
+    pub free_blocks: f64,
+    /// Free memory in whole pages.
+    pub free_pages: f64,
+    /// Stacks of threads.
+    pub stacks: f64,
+    /// Other anonymous memory: large blocks, which are live as a rule, and what is not malloc's.
+    pub other: f64,
+}
+
+impl MemoryByUse {
+    /// Memory of these processes; None without a process, and where one was not read.
+    #[must_use]
+    pub fn of(heaps: &[ArenaHeaps]) -> Option<Self> {
+        let mut all = Self::default();
+        for one in heaps {
+            let held = one.held?;
+            let in_heaps = one.all_heap_bytes();
+            all.resident += one.bytes as f64;
+            all.live += held.live as f64;
+            all.cached += held.cached as f64;
+            all.free_blocks += in_heaps.saturating_sub(held.live + held.cached + held.free_pages) as f64;
+            all.free_pages += held.free_pages as f64;
+            all.stacks += held.stacks as f64;
+            all.other += one.bytes.saturating_sub(in_heaps + held.stacks) as f64;
+        }
+        (!heaps.is_empty()).then_some(all)
+    }
+
+    /// What an allocator could save at most: all that is resident in heaps and not live.
+    #[must_use]
+    pub fn possible(&self) -> f64 {
+        self.cached + self.free_blocks + self.free_pages
+    }
+}
+
+/// Name of the C library's own malloc in [`ServerRun::malloc_by`].
+pub const C_LIBRARY: &str = "the C library";
+/// The name there of a program without a C library of its own in memory: linked statically, as programs in Go are.
+pub const STATIC: &str = "linked statically";
+
 /// The CPUs of server and load. Empty lists: both may use all.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug, Default)]
 pub struct CpuShare {

@@ -26,7 +26,6 @@ use crate::service::limits::ServiceLimits;
 use crate::service::line::ShellLine;
 use crate::service::live::with_live;
 use crate::service::load;
-use crate::service::malloc::C_LIBRARY;
 use crate::service::ports;
 use crate::service::ready::Ready;
 use crate::service::recorder::Recorder;
@@ -35,7 +34,7 @@ use crate::service::server::{Server, ServerStart};
 use crate::service::variables::expand;
 use crate::service::work::{NAMES, Work};
 use imas_core::run::{RawRun, RunKind};
-use imas_core::server_run::{CpuShare, Failure, ServerRun, Stage};
+use imas_core::server_run::{C_LIBRARY, CpuShare, Failure, ServerRun, Stage};
 
 /// The rate of the open loop, as a share of the most that `system` reaches.
 const SHARE_OF_MOST: f64 = 0.5;

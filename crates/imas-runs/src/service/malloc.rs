@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What serves malloc in a process of the server under `system`: settings of glibc cannot act on another malloc.
 
+use imas_core::server_run::{C_LIBRARY, STATIC};
 use imas_linux::running;
 use imas_linux::serving::chooser::{Choice, Chooser};
-
-/// The C library's own malloc.
-pub const C_LIBRARY: &str = "the C library";
-/// A program without a C library of its own in memory: linked statically, as programs in Go are.
-const STATIC: &str = "linked statically";
 
 /// Name of what serves malloc in a process; None when it has ended or its files do not
 /// answer, and where our hook is before it.

@@ -46,5 +46,4 @@ pub use definition::{DayKind, DayPart, Service, ServiceFileError, StopSignal};
 pub use error::ServiceError;
 pub use executor::{ServiceExecutor, execution};
 pub use limits::ServiceLimits;
-pub use malloc::C_LIBRARY;
 pub use ports::free_port;

@@ -16,7 +16,8 @@ use crate::command_line::server_args::ServerArgs;
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
-    /// Measured runs per candidate; auto: 5 to 30, until the answer is settled; of a server 6 to 12
+    /// Measured runs per candidate; auto: 5 to 30, until the answer is settled; of a server one of
+    /// each, and 3 to 8 of the best
     #[arg(short = 'n', long, default_value = "auto", value_name = "N|auto", value_parser = RunCount::parse)]
     pub(crate) runs: RunCount,
     /// Begin no further run after this number of seconds, once there is one of each candidate. Without

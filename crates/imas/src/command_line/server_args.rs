@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
 use imas_core::judgement::Goal;
-use imas_core::server_bench::GuardRail;
+use imas_core::server_bench::{GuardRail, usual_rails};
 use imas_runs::service::{Service, StopSignal};
 
 use crate::command_line::lines_args::LinesArgs;
@@ -42,9 +42,16 @@ pub(crate) struct ServerArgs {
     /// What the server's pick is to be best at [default: memory]
     #[arg(long, value_enum, value_name = "WHAT")]
     pub(crate) objective: Option<ServerObjective>,
-    /// What the server's pick may cost against system, such as 'p99+5%' or 'cpu+2%' [default: both of these]
+    /// What the server's pick may cost against system, such as 'p99+5%' or 'cpu+2%': more is rejected where it is proven
+    /// [default: 25 % of CPU time, memory and p99]
     #[arg(long, value_name = "FIGURE+N%")]
     pub(crate) at_most: Vec<GuardRail>,
+    /// What CPU time is worth where memory is the objective: cpu=2, 1 % of CPU time is worth 2 % of memory
+    #[arg(long, value_name = "cpu=N", value_parser = worth, default_value = DEFAULT_WORTH)]
+    pub(crate) worth: f64,
+    /// Measure every candidate, although the first run shows that no allocator could save anything
+    #[arg(long)]
+    pub(crate) all: bool,
     /// Write a page for a browser, with a memory curve of the server under each candidate
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) html: Option<PathBuf>,
@@ -61,6 +68,15 @@ pub(crate) enum ServerObjective {
     Latency,
     /// CPU and memory alike
     Balanced,
+}
+
+/// Worth of CPU time as it is written; docs/services.md has the reasons.
+const DEFAULT_WORTH: &str = "cpu=2";
+
+fn worth(text: &str) -> Result<f64, String> {
+    let wrong = || format!("{text}: write cpu=N, where N is a number from 0 to 100");
+    let number: f64 = text.strip_prefix("cpu=").ok_or_else(wrong)?.parse().map_err(|_| wrong())?;
+    (0.0..=100.0).contains(&number).then_some(number).ok_or_else(wrong)
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
@@ -84,6 +100,8 @@ impl ServerArgs {
             ("--stop", self.stop.is_some()),
             ("--objective", self.objective.is_some()),
             ("--at-most", !self.at_most.is_empty()),
+            ("--all", self.all),
+            ("--worth", self.worth != worth(DEFAULT_WORTH).unwrap_or_default()),
             ("--html", self.html.is_some()),
         ];
         given.into_iter().find(|(_, is_given)| *is_given && !self.is_given()).map(|(name, _)| name)
@@ -120,10 +138,8 @@ impl ServerArgs {
         }
     }
 
-    /// Guard rails that were given. Without any, neither CPU nor p99 may get worse beyond the noise.
+    /// Guard rails that were given; without any, those of every pick.
     pub(crate) fn rails(&self) -> Vec<GuardRail> {
-        let usual =
-            || [("cpu", 0.02), ("p99", 0.05)].map(|(figure, most)| GuardRail { figure: figure.into(), most });
-        if self.at_most.is_empty() { usual().into() } else { self.at_most.clone() }
+        if self.at_most.is_empty() { usual_rails(self.goal()) } else { self.at_most.clone() }
     }
 }

@@ -15,7 +15,7 @@ use imas_core::stats::Interval;
 use imas_linux::runtime::Runtime;
 use imas_report::measure::Unit;
 use imas_study::services::{
-    AgainstSingle, CandidateForAll, JUDGED, JournalJudgement, JudgeOptions, JudgedService, LeftOutOfGain,
+    AgainstSingle, AnswerOptions, Answers, CandidateForAll, EqualPairs, JUDGED, JournalJudgement, JudgeOptions, JudgedService, LeftOutOfGain,
     MadeWorse, MemoryGain, ROUNDS_FOR_PROOF, ServiceJudgement, of_fewer_services,
 };
 
@@ -38,6 +38,16 @@ pub(super) struct JudgeArgs {
     /// Judge by memory alone: other work on the machine made CPU time and latency worthless
     #[arg(long)]
     memory_only: bool,
+    /// Runs to the answer of a bench, and what the answer gains: the course of imas bench on these runs, beside the rule
+    /// before it and single settings for all
+    #[arg(long, conflicts_with_all = ["at_least", "heap_at_least", "memory_only"])]
+    answers: bool,
+    /// Worth of 1 % of CPU time in per cent of memory, as of imas bench
+    #[arg(long, requires = "answers", default_value_t = 2.0, value_name = "N")]
+    worth: f64,
+    /// Candidates of a bench of --answers
+    #[arg(long, requires = "answers", value_delimiter = ',', default_value = "glibc:arena1,glibc:lean-trim,jemalloc:trim")]
+    with: Vec<String>,
     /// Print JSON instead of the text
     #[arg(long)]
     json: bool,
@@ -46,6 +56,9 @@ pub(super) struct JudgeArgs {
 /// Prints the judgement.
 pub(super) fn judge(args: &JudgeArgs) -> Result<ExitCode> {
     let journal = read_whole(&args.file)?;
+    if args.answers {
+        return answers(args, &journal.runs);
+    }
     let options = JudgeOptions {
         rails: rails(args.memory_only),
         least_bytes: args.at_least * MB,
@@ -57,6 +70,38 @@ pub(super) fn judge(args: &JudgeArgs) -> Result<ExitCode> {
         return Err(nothing(&args.file));
     }
     output::json_or(args.json, &judgement, || page(&judgement, args) + of_runtimes(&journal.runs))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Benches of equal candidates.
+const EQUAL_BENCHES: usize = 2000;
+
+/// Prints how soon a bench has its answer, and what the answer gains.
+fn answers(args: &JudgeArgs, runs: &[RawRun]) -> Result<ExitCode> {
+    let options =
+        AnswerOptions { candidates: args.with.clone(), worth: args.worth, old_rails: rails(false) };
+    let found = Answers::of(runs, &options);
+    if found.services.is_empty() {
+        return Err(nothing(&args.file));
+    }
+    let equal = || {
+        let pairs = EqualPairs::of(runs);
+        let (picked, runs) = pairs.courses(&options.how(), &options.course(), args.with.len(), EQUAL_BENCHES)?;
+        let share = picked as f64 / EQUAL_BENCHES as f64 * 100.0;
+        Some(format!(
+            "Of {EQUAL_BENCHES} benches of equal candidates with the noise of this file {share:.1} % pick one, after {runs:.1} \
+             runs each (mean).\n"
+        ))
+    };
+    output::json_or(args.json, &found, || {
+        let (few, all) = found.within(6);
+        format!(
+            "{}\n{}\n{few} of {all} services have their answer within 6 runs.\n{}",
+            found.table().plain(),
+            found.each().plain(),
+            equal().unwrap_or_default()
+        )
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -84,7 +84,7 @@ impl JudgedService {
             rounds: changes.rounds.len(),
             memory_bytes: changes.memory_bytes,
             by_all: JudgedPick { candidate: name(changes, pick), ratios: JUDGED.map(middle) },
-            held_out: held_out(changes, rule),
+            held_out: HeldOutPicks::of(changes, |_, others| rule.pick(changes, others)),
         }
     }
 }
@@ -93,7 +93,12 @@ fn name(changes: &RoundChanges, pick: Option<usize>) -> String {
     pick.map_or_else(|| SYSTEM.to_owned(), |candidate| changes.candidates[candidate].clone())
 }
 
-fn held_out(changes: &RoundChanges, rule: &PickRule) -> Option<HeldOutPicks> {
+impl HeldOutPicks {
+    /// The picks of a rule, each by the round that judges and all others, judged. None with a single round.
+    pub(crate) fn of(
+        changes: &RoundChanges,
+        mut rule: impl FnMut(u32, &[u32]) -> Option<usize>,
+    ) -> Option<Self> {
     if changes.rounds.len() < 2 {
         return None;
     }
@@ -101,7 +106,7 @@ fn held_out(changes: &RoundChanges, rule: &PickRule) -> Option<HeldOutPicks> {
     let (mut by_round, mut failed, mut judged) = (BTreeMap::new(), 0, 0);
     for &judging in &changes.rounds {
         let others: Vec<u32> = changes.rounds.iter().copied().filter(|round| *round != judging).collect();
-        let pick = rule.pick(changes, &others);
+        let pick = rule(judging, &others);
         let has_failed = pick.is_some_and(|candidate| changes.has_failed(candidate, &[judging]));
         failed += usize::from(has_failed);
         let at = |figure: &str| match pick {
@@ -125,6 +130,7 @@ fn held_out(changes: &RoundChanges, rule: &PickRule) -> Option<HeldOutPicks> {
         judged,
         by_round,
     })
+    }
 }
 
 /// Whether these logarithms of ratios, of three rounds at least, prove a ratio above `limit`, with an error of at most

@@ -8,7 +8,7 @@
 
 use imas_core::SYSTEM;
 use imas_core::run::RawRun;
-use imas_core::server_run::{ArenaHeaps, LiveMemory};
+use imas_core::server_run::{LiveMemory, MemoryByUse};
 use imas_core::stats::median;
 use imas_report::service::MeasuredService;
 use serde::Serialize;
@@ -101,35 +101,21 @@ impl MemoryUse {
 /// Resident and live memory and its other parts, as read from the heaps of the runs under `system`.
 fn read(moment: Moment, runs: &[&RawRun]) -> Option<(f64, f64, Option<HeapParts>)> {
     let system = runs.iter().filter(|run| run.candidate == SYSTEM && run.ok);
-    let all: Vec<[f64; 7]> = system
+    let all: Vec<MemoryByUse> = system
         .filter_map(|run| match moment {
-            Moment::Load => sums(&run.of_server().heaps),
-            Moment::Pause => sums(&run.of_server().heaps_idle),
+            Moment::Load => MemoryByUse::of(&run.of_server().heaps),
+            Moment::Pause => MemoryByUse::of(&run.of_server().heaps_idle),
         })
         .collect();
-    let middle = |at: usize| median(&all.iter().map(|sums| sums[at]).collect::<Vec<_>>());
+    let middle = |of: fn(&MemoryByUse) -> f64| median(&all.iter().map(of).collect::<Vec<_>>());
     let parts = HeapParts {
-        cached: middle(2)?,
-        free_blocks: middle(3)?,
-        free_pages: middle(4)?,
-        stacks: middle(5)?,
-        other: middle(6)?,
+        cached: middle(|one| one.cached)?,
+        free_blocks: middle(|one| one.free_blocks)?,
+        free_pages: middle(|one| one.free_pages)?,
+        stacks: middle(|one| one.stacks)?,
+        other: middle(|one| one.other)?,
     };
-    Some((middle(0)?, middle(1)?, Some(parts)))
-}
-
-/// Resident, live, cached, free blocks, free pages, stacks, other memory of all processes; None if one was not read.
-fn sums(heaps: &[ArenaHeaps]) -> Option<[f64; 7]> {
-    let mut sums = [0; 7];
-    for one in heaps {
-        let held = one.held?;
-        let in_heaps = one.all_heap_bytes();
-        let free_blocks = in_heaps.saturating_sub(held.live + held.cached + held.free_pages);
-        let other = one.bytes.saturating_sub(in_heaps + held.stacks);
-        let parts = [one.bytes, held.live, held.cached, free_blocks, held.free_pages, held.stacks, other];
-        sums.iter_mut().zip(parts).for_each(|(sum, part)| *sum += part);
-    }
-    (!heaps.is_empty()).then(|| sums.map(|sum| sum as f64))
+    Some((middle(|one| one.resident)?, middle(|one| one.live)?, Some(parts)))
 }
 
 #[cfg(test)]
@@ -137,7 +123,7 @@ mod tests {
     use super::*;
     use imas_core::run::RunKind;
     use imas_core::server_bench::{ServiceOptions, compare_services};
-    use imas_core::server_run::{Figure, HeldMemory, ServerRun};
+    use imas_core::server_run::{ArenaHeaps, Figure, HeldMemory, ServerRun};
 
     fn run(candidate: &str, round: u32, memory: f64, held: Option<HeldMemory>) -> RawRun {
         let heaps = vec![ArenaHeaps { bytes: 100, main_bytes: 80, held, ..ArenaHeaps::default() }];

@@ -4,12 +4,14 @@
 //! - [`RoundChanges`], [`PickRule`], [`JudgedService`], [`CandidateSet`]: picks, judged on rounds that did
 //!   not choose them
 //! - [`AgainstSingle`]: the picks beside one setting for all
+//! - [`Answers`]: the course of `imas bench` of a server on stored runs, beside the rule before it
 //! - [`RuntimePicks`]: the picks for services of language runtimes, within limits of their own
 //! - [`MemoryUse`]: what could be saved at most, and what a pick saves
 //! - [`NoEffect`], [`EqualPairs`]: the noise, from runs of one and the same thing
 //! - [`ServicePrediction`], [`PredictionScore`]: what a recorded and replayed run lets expect, beside live runs
 
 mod against_single;
+mod answer;
 mod candidate_sets;
 mod judge;
 mod judgement;
@@ -24,6 +26,7 @@ mod round_changes;
 mod runtime_picks;
 
 pub use against_single::AgainstSingle;
+pub use answer::{AnswerOptions, AnswerRow, Answers};
 pub use candidate_sets::{CandidateSet, SetGain, SetGains, set_rules};
 pub use judge::{
     CandidateForAll, HeldOutPicks, JUDGED, JudgedPick, JudgedService, MemoryGain, of_fewer_services,

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 
 use imas_core::SYSTEM;
 use imas_core::run::RawRun;
-use imas_core::server_bench::{EvenCpu, compared, even_cpu};
+use imas_core::server_bench::course::{CourseOptions, FollowedCourse};
+use imas_core::server_bench::{EvenCpu, ServiceOptions, compared, even_cpu};
 use imas_core::server_run::{Figure, ServerRun};
 use imas_core::stats::mean_and_deviation;
 use rand::rngs::SmallRng;
@@ -172,6 +173,29 @@ impl EqualPairs {
         }
         found.share = marked as f64 / (benches * shape.equal).max(1) as f64;
         Some(found)
+    }
+}
+
+impl EqualPairs {
+    /// Benches of equal candidates by the course of `imas bench`, with the noise as in [`Self::benches`]: how many picked
+    /// one, and the mean number of runs. None without a pair that has all figures.
+    #[must_use]
+    pub fn courses(&self, how: &ServiceOptions, course: &CourseOptions, equal: usize, benches: usize) -> Option<(usize, f64)> {
+        let services: Vec<&Vec<BTreeMap<String, f64>>> = self.deviations.values().collect();
+        let shape = BenchShape { equal, rounds: course.looks.most, system_runs: 1 };
+        let mut random = SmallRng::seed_from_u64(1);
+        let (mut picked, mut made) = (0, 0);
+        for _ in 0..benches {
+            let service = services.get(random.random_range(0..services.len().max(1)))?;
+            let runs = shape.runs(service, &mut random);
+            let names: Vec<String> = runs.iter().take(equal + 1).map(|run| run.candidate.clone()).collect();
+            let followed = FollowedCourse::of(&names, how, course, |name, round| {
+                runs.iter().find(|run| run.candidate == name && run.round == round).cloned()
+            });
+            picked += usize::from(followed.comparison.pick() != SYSTEM);
+            made += followed.runs.len();
+        }
+        Some((picked, made as f64 / benches as f64))
     }
 }
 

@@ -6,7 +6,7 @@ use imas_cli::format::counted;
 use imas_cli::table::Table;
 use imas_core::SYSTEM;
 use imas_core::compare::FEWEST_ROUNDS;
-use imas_core::server_run::ServerRun;
+use imas_core::server_run::{C_LIBRARY, ServerRun};
 use imas_core::stats::{Interval, attainable_confidence};
 
 use crate::columns::without_empty_columns;
@@ -17,7 +17,6 @@ use crate::services::no_effect::{NoEffect, share_of_glibc};
 use imas_core::compare::smallest_difference;
 use imas_core::server_bench::{CandidateFigures, ServiceComparison};
 use imas_report::service::{MeasuredService, best, leanest};
-use imas_runs::service::C_LIBRARY;
 
 /// Settings of glibc that anybody can give to all services without a measurement: what a pick has to beat.
 pub const BASELINES: [&str; 2] = ["glibc:arena1", "glibc:lean"];

@@ -10,6 +10,7 @@ mod overview;
 mod progress;
 mod result;
 mod service;
+mod service_course;
 mod service_report;
 mod service_rounds;
 mod session;

@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use imas_core::run::RawRun;
 use imas_core::sample::Ended;
+use imas_core::compare::Looks;
+use imas_core::judgement::Goal;
+use imas_core::server_bench::course::{CourseEnd, CourseOptions};
 use imas_core::server_bench::{ServiceOptions, compare_services, limits_of};
 use imas_engine::compared::{ComparedCandidate, DefaultComparison, OfRuntime, compared_with_inline};
 use imas_engine::inline_candidate::inline_candidates;
@@ -31,11 +34,12 @@ use imas_store::Store;
 
 use super::caller_folder::CallerFolder;
 use super::progress::StopRule;
+use super::service_course::Course;
 use super::service_report::ServiceReport;
 use super::service_rounds::{BenchRounds, OneServer};
 use super::session::{refuse_preloads, remember};
 use super::shown::{self, pinnable};
-use crate::command_line::bench_args::{BenchArgs, OneCpuName};
+use crate::command_line::bench_args::{BenchArgs, OneCpuName, RunCount};
 use crate::command_line::wrapper::starts_another;
 use imas_cli::format::counted;
 use imas_cli::message::{self, Hinted};
@@ -90,7 +94,7 @@ pub(super) fn run(args: &BenchArgs, context: &Context) -> Result<ExitCode> {
     session.chosen = of_runtime.join(&session.chosen, &executable);
     let build_id = executable.build_id.clone();
     let interruption = Interruption::watch()?;
-    let ServerRounds { runs, planned, made, signal } = session.measure(&interruption)?;
+    let ServerRounds { runs, planned, made, course, signal } = session.measure(&interruption)?;
     drop(interruption);
     let early = signal.map(|signal| ExitCode::from(InterruptedBy(signal).exit_status()));
     if let Some(early) = early
@@ -98,12 +102,13 @@ pub(super) fn run(args: &BenchArgs, context: &Context) -> Result<ExitCode> {
     {
         let made = runs.len();
         message::say(&format!("imas: interrupted after {made} of {planned} runs; nothing to compare"));
+        imas_report::service::where_memory_is(&runs).iter().for_each(|text| message::say(&format!("imas: {text}")));
         return Ok(early);
     }
     if let Some(store) = &store {
         session.remember_crashes(store, &runs, &build_id)?;
     }
-    let ended = session.finish(runs, words, made)?;
+    let ended = session.finish(runs, words, made, course)?;
     Ok(early.unwrap_or(ended))
 }
 
@@ -113,6 +118,8 @@ struct ServerRounds {
     /// Runs that would have been made.
     planned: usize,
     made: RoundsMade,
+    /// How the course ended, where the number of rounds was not fixed and nothing cut it short.
+    course: Option<CourseEnd>,
     /// The signal that ended them.
     signal: Option<i32>,
 }
@@ -197,6 +204,10 @@ fn definition(args: &BenchArgs) -> Result<(Service, Vec<String>)> {
         service.name = first.map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     }
     service.check().map_err(definition_error)?;
+    if args.runs == RunCount::Auto && args.server.cycles.is_none() {
+        // Most of the noise lies between runs: shorter ones, and more of them.
+        service.cycles = service.cycles.div_ceil(2);
+    }
     Ok((service, words))
 }
 
@@ -281,32 +292,66 @@ impl<'a> Session<'a> {
         let usable: Vec<&CatalogueCandidate> =
             self.chosen.iter().filter(|one| one.obstacle.is_none()).map(|one| one.candidate).collect();
         let names: Vec<String> = usable.iter().map(|candidate| candidate.name.clone()).collect();
-        let (most_rounds, seed) = (self.args.runs.of_a_server(), self.args.seed);
-        let indices: Vec<usize> = (0..usable.len()).collect();
-        let steps = schedule::steps(&indices, most_rounds, 0, self.args.warmup, seed);
-        let system = names.iter().position(|name| name == imas_core::SYSTEM).unwrap_or(0);
-        let steps = schedule::with_repeats(steps, system, SYSTEM_RUNS, seed);
+        let is_shown = self.args.look.style.has_live_line();
+        let looks = self.args.runs.looks_at_a_server();
+        let course = looks.map(|looks| self.course(&names, &usable, looks, is_shown));
+        let steps = self.fixed_steps(&names);
+        let planned = course.as_ref().map_or(steps.len(), |course| course.planned().0);
         // Each run has its own limits, which the executor knows.
         let subject = Subject::new(&self.executor.service().name, Timeout::After(Duration::MAX));
         let elimination = Elimination::FatalOrFailures(MOST_FAILURES);
         let rules = Rules { elimination, warmup_must_succeed: false };
-        let looked = self.args.runs.looks_at_a_server().map(|_| (names.clone(), self.options()));
-        let mut runner = Runner::new(names, vec![subject], rules, interruption);
+        let mut runner = Runner::new(names.clone(), vec![subject], rules, interruption);
         let raw = self.args.exports.export_runs.as_deref();
-        let is_shown = self.args.look.style.has_live_line();
-        let stop = StopRule::new(self.args.runs.looks_at_a_server(), self.args.max_time, self.began);
-        let planned = steps.len();
+        let stop = StopRule::new(None, self.args.max_time, self.began);
         let mut rounds = BenchRounds::new(&usable, planned, is_shown, raw, self.caller, stop)?;
-        rounds.looked = looked;
         let mut executor = OneServer { executor: &self.executor, candidates: &usable, interruption, hinted };
-        let end = runner.run(steps, &mut executor, &mut rounds)?;
+        let (end, course) = match &course {
+            Some(course) => course.make(&mut runner, &mut executor, &mut rounds)?,
+            None => (runner.run(steps, &mut executor, &mut rounds)?, None),
+        };
         let (runs, stopped) = rounds.finish();
         let signal = if let SessionEnd::Interrupted(signal) = end { Some(signal) } else { None };
         let interrupted = signal.map(|_| RoundsEnd::Interrupted);
         let of_system = runs.iter().filter(|run| run.candidate == imas_core::SYSTEM).map(|run| run.round);
         let made = u32::try_from(of_system.collect::<BTreeSet<u32>>().len()).unwrap_or(u32::MAX);
-        let ended = interrupted.or(stopped).unwrap_or(RoundsEnd::AllMade);
-        Ok(ServerRounds { planned, made: RoundsMade { made, most: most_rounds, ended }, signal, runs })
+        let by_course = course.map(|end| match end {
+            CourseEnd::Proven | CourseEnd::NothingToSave { .. } => RoundsEnd::Settled,
+            CourseEnd::NoneLooksBetter => RoundsEnd::NoneLooksBetter,
+            CourseEnd::TooClose => RoundsEnd::Hopeless,
+            CourseEnd::AllMade => RoundsEnd::AllMade,
+        });
+        let ended = interrupted.or(stopped).or(by_course).unwrap_or(RoundsEnd::AllMade);
+        let made = RoundsMade { made, most: self.args.runs.of_a_server(), ended };
+        Ok(ServerRounds { planned, made, signal, course, runs })
+    }
+
+    /// The steps of a fixed number of rounds: all candidates in each.
+    fn fixed_steps(&self, names: &[String]) -> Vec<schedule::Step> {
+        let indices: Vec<usize> = (0..names.len()).collect();
+        let (rounds, seed) = (self.args.runs.of_a_server(), self.args.seed);
+        let steps = schedule::steps(&indices, rounds, 0, self.args.warmup, seed);
+        let system = names.iter().position(|name| name == imas_core::SYSTEM).unwrap_or(0);
+        schedule::with_repeats(steps, system, SYSTEM_RUNS, seed)
+    }
+
+    fn course<'b>(
+        &self,
+        names: &'b [String],
+        usable: &[&CatalogueCandidate],
+        looks: Looks,
+        is_told: bool,
+    ) -> Course<'b> {
+        let has_settings = usable.iter().any(|one| one.runtime.is_some());
+        let ignores_heaps = self.args.server.all || has_settings || self.args.server.goal() != Goal::Memory;
+        Course {
+            names,
+            options: self.options(),
+            course: CourseOptions { ignores_heaps, looks },
+            warmup: self.args.warmup,
+            seed: self.args.seed,
+            is_told,
+        }
     }
 
     /// How the runs are compared.
@@ -314,6 +359,7 @@ impl<'a> Session<'a> {
         ServiceOptions {
             goal: self.args.server.goal(),
             rails: self.args.server.rails(),
+            worth: self.args.server.worth,
             seed: self.args.seed,
             looks: self.args.runs.looks_at_a_server(),
             ..ServiceOptions::default()
@@ -335,11 +381,15 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    fn finish(&self, runs: Vec<RawRun>, words: Vec<String>, rounds: RoundsMade) -> Result<ExitCode> {
+    fn finish(&self, runs: Vec<RawRun>, words: Vec<String>, rounds: RoundsMade, course: Option<CourseEnd>) -> Result<ExitCode> {
         let usable = self.chosen.iter().filter(|chosen| chosen.obstacle.is_none());
         let names: Vec<String> = usable.map(|chosen| chosen.candidate.name.clone()).collect();
         let options = self.options();
         let comparison = compare_services(&names, &runs, &options);
+        let comparison = match course {
+            Some(end) => comparison.ended(end),
+            None => comparison,
+        };
         let unusable =
             self.chosen.iter().filter_map(|c| Some((c.candidate.name.clone(), c.obstacle.clone()?)));
         let report = ServiceReport {
@@ -352,6 +402,7 @@ impl<'a> Session<'a> {
             host: Host::now(),
             cpus: self.executor.cpus().clone(),
             at_most: options.rails,
+            worth_of_cpu: options.worth,
             unusable: unusable.collect(),
             notes: self.notes(&runs, comparison.confidence).into_iter().chain(rounds.note()).collect(),
             sentence: imas_report::service::sentence(&comparison),
@@ -378,8 +429,11 @@ impl<'a> Session<'a> {
         if self.args.json {
             return output::json(report);
         }
+        let seen = imas_report::service::could_have_seen(&report.comparison);
+        let held = imas_report::service::where_memory_is(&report.runs);
+        let below: String = seen.into_iter().chain(held).map(|line| format!("{line}\n")).collect();
         let text = format!(
-            "\n{}\n{}\n\n{}\n{}",
+            "\n{}\n{}\n{below}\n{}\n{}",
             report.table(shown::width(self.args)),
             report.sentence,
             report.figures(),
@@ -479,7 +533,7 @@ impl<'a> Session<'a> {
         let tree = "no control group (version 2) could be made, so the server's processes were found by their parents: the CPU time of helpers without a waiting parent is missing";
         let clock = "the load ends by the clock, so a faster server got more work: CPU is not comparable, its limit is one of the rate of requests, and memory may be that of less work; use a number or a rate of requests";
         let few = format!(
-            "with this number of rounds the confidence is at most {:.0} %; six rounds reach 95 %",
+            "an interval of so few rounds has a confidence of at most {:.0} %, of six 95 %; a proof takes a test besides",
             confidence * 100.0
         );
         let busy =

@@ -24,6 +24,8 @@ pub(super) struct ServiceReport {
     pub(super) host: Host,
     pub(super) cpus: CpuShare,
     pub(super) at_most: Vec<GuardRail>,
+    /// Worth of 1 % of CPU time in per cent of memory.
+    pub(super) worth_of_cpu: f64,
     pub(super) comparison: ServiceComparison,
     /// What it says, in words.
     pub(super) sentence: String,

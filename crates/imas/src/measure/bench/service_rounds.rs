@@ -5,7 +5,6 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use imas_core::run::RawRun;
-use imas_core::server_bench::{ServiceOptions, compare_services};
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_report::bench::RoundsEnd;
 use imas_runs::executor::{Execution, Executor, RunLimits};
@@ -49,9 +48,9 @@ pub(super) struct BenchRounds<'a> {
     raw: Option<Journal>,
     /// Knows why a run failed that did not find its files. It says so once.
     caller: Option<&'a CallerFolder>,
-    /// The names of the candidates and how they are compared, where the rounds end when the answer is settled.
-    pub(super) looked: Option<(Vec<String>, ServiceOptions)>,
-    /// Ends the rounds when the answer is settled or the time is up.
+    /// The best answer so far.
+    pub(super) so_far: Option<String>,
+    /// Ends the rounds when the time is up.
     pub(super) stop: StopRule,
     /// The round that was begun last.
     begun: u32,
@@ -79,7 +78,7 @@ impl<'a> BenchRounds<'a> {
             _ticker: ticker,
             raw,
             caller,
-            looked: None,
+            so_far: None,
             stop,
             begun: 0,
             told: vec![],
@@ -107,13 +106,9 @@ impl<'a> BenchRounds<'a> {
         self.told.push(failure.what.clone());
     }
 
-    /// Looks at the rounds that were made.
-    fn look(&mut self) {
-        if let Some((names, options)) = &self.looked
-            && self.stop.is_look(self.begun)
-        {
-            self.stop.looked(compare_services(names, &self.runs, options).judgement.course);
-        }
+    /// The runs that were made.
+    pub(super) fn runs(&self) -> &[RawRun] {
+        &self.runs
     }
 
     /// Every run under `system` so far has failed. What fails untouched cannot be compared.
@@ -125,15 +120,17 @@ impl<'a> BenchRounds<'a> {
 
 impl Observer for BenchRounds<'_> {
     fn before(&mut self, step: &Step, _subjects: &[Subject]) -> Result<NextStep> {
-        self.bar.set_message(self.candidates[step.candidate].name.clone());
+        let so_far = self.so_far.as_ref().map_or_else(String::new, |so_far| format!("; {so_far}"));
+        self.bar.set_message(format!("{}{so_far}", self.candidates[step.candidate].name));
         if let Some((_, round)) = step.kind.kept().filter(|(_, round)| *round > self.begun) {
             self.begun = round;
-            self.look();
         }
         if self.begun > 0 {
             self.stop.check_time();
         }
         self.bar.inc(1);
+        // A course may be longer than it usually is.
+        self.bar.set_length(self.bar.length().unwrap_or(0).max(self.bar.position()));
         Ok(if self.stop.ended.is_some() { NextStep::Stop } else { NextStep::Make })
     }
 
