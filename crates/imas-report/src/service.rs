@@ -533,14 +533,15 @@ pub fn best(comparison: &ServiceComparison) -> Option<&CandidateFigures> {
     leanest(comparison)
 }
 
-/// The leanest candidate that breaks no guard rail, if it is better than `system` by the margin of memory.
+/// The candidate that costs least of those that break no guard rail, if it is better than `system` by the margin of
+/// memory: by the goal, and CPU time at its worth.
 pub fn leanest(comparison: &ServiceComparison) -> Option<&CandidateFigures> {
     let fits = comparison
         .candidates
         .iter()
         .filter(|one| one.name != SYSTEM && one.exceeds.is_empty() && !one.has_failed() && one.rounds > 0);
-    let by_goal = fits.filter_map(|one| Some((one.goal?.mid, one)));
-    let leaner = by_goal.filter(|(ratio, _)| *ratio <= 1.0 - smallest_difference("memory"));
+    let by_cost = fits.filter_map(|one| Some((one.cost?, one)));
+    let leaner = by_cost.filter(|(ratio, _)| *ratio <= 1.0 - smallest_difference("memory"));
     leaner.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, one)| one)
 }
 

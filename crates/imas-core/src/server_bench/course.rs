@@ -87,7 +87,7 @@ impl NextRuns {
             return Self::End(CourseEnd::Proven);
         }
         let staying = staying(comparison);
-        let Some(first) = staying.first() else { return Self::End(CourseEnd::NoneLooksBetter) };
+        let Some(&first) = staying.first() else { return Self::End(CourseEnd::NoneLooksBetter) };
         // A round counts as made although `system` failed in it.
         let round = runs.iter().map(|run| run.round + 1).max().unwrap_or(0);
         let left = options.looks.most.saturating_sub(round);
