@@ -50,8 +50,10 @@ pub fn so_far(comparison: &ServiceComparison, one: &CandidateFigures) -> String 
         let ratio = one.figures.get(figure)?.ratio?;
         Some(format!("{name} {}", format::percent(ratio.mid)))
     };
-    let parts: Vec<String> =
-        [("cpu", "CPU"), ("memory", "memory"), ("memory_idle", "after the pause")].into_iter().filter_map(change).collect();
+    let parts: Vec<String> = [("cpu", "CPU"), ("memory", "memory"), ("memory_idle", "after the pause")]
+        .into_iter()
+        .filter_map(change)
+        .collect();
     let proof = match comparison.pick() == one.name {
         true => "proven",
         false => "not proven",
@@ -97,7 +99,11 @@ pub fn could_have_seen(comparison: &ServiceComparison) -> Option<String> {
     };
     let all: Vec<String> = names.into_iter().filter_map(one).collect();
     (!all.is_empty()).then(|| {
-        format!("{} could have proven a difference of: {}", counted(comparison.judgement.rounds, "round"), all.join(", "))
+        format!(
+            "{} could have proven a difference of: {}",
+            counted(comparison.judgement.rounds, "round"),
+            all.join(", ")
+        )
     })
 }
 

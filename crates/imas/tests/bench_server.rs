@@ -449,7 +449,8 @@ impl Place {
     /// A bench of the holding server whose runs are as many as its course makes.
     fn course(&self, held: &str, blocks: &str, flags: &[&str]) -> Output {
         std::fs::write(self.world.work().join("holding.py"), HOLDING).unwrap();
-        let words = "bench --json --idle 3 --cycles 1 --ready tcp:$PORT --with glibc:arena1,glibc:lean-trim --load";
+        let words =
+            "bench --json --idle 3 --cycles 1 --ready tcp:$PORT --with glibc:arena1,glibc:lean-trim --load";
         let mut command = self.world.imas(words.split(' '));
         command.arg(self.load(3, "/")).args(flags).arg("--").arg(real("python3"));
         output(command.args([&self.script("holding.py"), "$PORT", held, blocks]))
@@ -477,7 +478,11 @@ fn the_best_candidate_of_a_server_is_run_until_it_is_proven() {
     let result = parsed(&done);
     let runs = list(&result, "/runs");
     let of = |name: &str| runs.iter().filter(|run| run["candidate"] == name).count();
-    assert_eq!(text(&result, "/comparison/judgement/picks/memory/candidate"), "glibc:lean-trim", "{result:#}");
+    assert_eq!(
+        text(&result, "/comparison/judgement/picks/memory/candidate"),
+        "glibc:lean-trim",
+        "{result:#}"
+    );
     assert!((3..=8).contains(&of("glibc:lean-trim")), "{}", describe(&done));
     assert!(of("glibc:arena1") < of("glibc:lean-trim"), "the worse one left");
     assert_eq!(of("system"), of("glibc:lean-trim"));

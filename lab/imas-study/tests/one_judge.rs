@@ -192,7 +192,8 @@ fn courses(sigma: f64, is_heavy: bool, last: f64) -> (f64, f64) {
     for seed in 0..BENCHES {
         let bench = Made { equals: 3, rounds: looks.most, sigma, is_heavy, last };
         let runs = bench.runs(seed);
-        let how = ServiceOptions { seed, resamples: RESAMPLES, looks: Some(looks), ..ServiceOptions::default() };
+        let how =
+            ServiceOptions { seed, resamples: RESAMPLES, looks: Some(looks), ..ServiceOptions::default() };
         let course = CourseOptions { ignores_heaps: true, looks };
         let found = FollowedCourse::of(&bench.names(), &how, &course, |name, round| {
             runs.iter().find(|run| run.candidate == name && run.round == round).cloned()
@@ -214,7 +215,9 @@ fn the_course_of_a_server_picks_equal_candidates_no_more_often() {
 
 #[test]
 fn the_course_of_a_server_finds_a_gain_in_few_runs() {
-    for (sigma, last, least, most) in [(0.02, 0.8, 0.95, 11.0), (0.02, 0.9, 0.7, 13.0), (0.05, 0.8, 0.5, 14.0)] {
+    for (sigma, last, least, most) in
+        [(0.02, 0.8, 0.95, 11.0), (0.02, 0.9, 0.7, 13.0), (0.05, 0.8, 0.5, 14.0)]
+    {
         let (share, runs) = courses(sigma, false, last);
         println!("course, noise {sigma}, factor {last}: {:.0} %, {runs:.1} runs", share * 100.0);
         assert!(share >= least && runs <= most, "noise {sigma}, factor {last}: {share}, {runs}");

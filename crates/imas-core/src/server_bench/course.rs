@@ -127,7 +127,9 @@ impl FollowedCourse {
                 NextRuns::System => (0, vec![SYSTEM.to_owned()]),
                 NextRuns::Candidates(of) => (0, of),
                 NextRuns::Round(round, of) => (round, [vec![SYSTEM.to_owned()], of].concat()),
-                NextRuns::End(end) => return Self { runs, end: Some(end), comparison: comparison.ended(end) },
+                NextRuns::End(end) => {
+                    return Self { runs, end: Some(end), comparison: comparison.ended(end) };
+                }
             };
             for name in of {
                 let Some(run) = make(&name, round) else { return Self { runs, end: None, comparison } };
@@ -250,14 +252,20 @@ mod tests {
                 Figure::lower("cpu", cpu, "s"),
             ];
             let held = HeldMemory { live: 60, free_pages: self.free, ..HeldMemory::default() };
-            let heaps = ArenaHeaps { bytes: 1000, main_bytes: 60 + self.free, held: Some(held), ..ArenaHeaps::default() };
+            let heaps = ArenaHeaps {
+                bytes: 1000,
+                main_bytes: 60 + self.free,
+                held: Some(held),
+                ..ArenaHeaps::default()
+            };
             let server = ServerRun {
                 heaps: vec![heaps],
                 malloc_by: vec![C_LIBRARY.to_owned()],
                 ..ServerRun::of(figures)
             };
             let at_s = number as f64;
-            RawRun { candidate: name.into(), round, at_s, user_s: cpu, ..RawRun::default() }.with_server(server)
+            RawRun { candidate: name.into(), round, at_s, user_s: cpu, ..RawRun::default() }
+                .with_server(server)
         }
 
         /// The runs, and how the course ended.

@@ -15,8 +15,9 @@ use imas_core::stats::Interval;
 use imas_linux::runtime::Runtime;
 use imas_report::measure::Unit;
 use imas_study::services::{
-    AgainstSingle, AnswerOptions, Answers, CandidateForAll, EqualPairs, JUDGED, JournalJudgement, JudgeOptions, JudgedService, LeftOutOfGain,
-    MadeWorse, MemoryGain, ROUNDS_FOR_PROOF, ServiceJudgement, of_fewer_services,
+    AgainstSingle, AnswerOptions, Answers, CandidateForAll, EqualPairs, JUDGED, JournalJudgement,
+    JudgeOptions, JudgedService, LeftOutOfGain, MadeWorse, MemoryGain, ROUNDS_FOR_PROOF, ServiceJudgement,
+    of_fewer_services,
 };
 
 use super::journal::read_whole;
@@ -46,7 +47,12 @@ pub(super) struct JudgeArgs {
     #[arg(long, requires = "answers", default_value_t = 2.0, value_name = "N")]
     worth: f64,
     /// Candidates of a bench of --answers
-    #[arg(long, requires = "answers", value_delimiter = ',', default_value = "glibc:arena1,glibc:lean-trim,jemalloc:trim")]
+    #[arg(
+        long,
+        requires = "answers",
+        value_delimiter = ',',
+        default_value = "glibc:arena1,glibc:lean-trim,jemalloc:trim"
+    )]
     with: Vec<String>,
     /// Print JSON instead of the text
     #[arg(long)]
@@ -78,15 +84,15 @@ const EQUAL_BENCHES: usize = 2000;
 
 /// Prints how soon a bench has its answer, and what the answer gains.
 fn answers(args: &JudgeArgs, runs: &[RawRun]) -> Result<ExitCode> {
-    let options =
-        AnswerOptions { candidates: args.with.clone(), worth: args.worth, old_rails: rails(false) };
+    let options = AnswerOptions { candidates: args.with.clone(), worth: args.worth, old_rails: rails(false) };
     let found = Answers::of(runs, &options);
     if found.services.is_empty() {
         return Err(nothing(&args.file));
     }
     let equal = || {
         let pairs = EqualPairs::of(runs);
-        let (picked, runs) = pairs.courses(&options.how(), &options.course(), args.with.len(), EQUAL_BENCHES)?;
+        let (picked, runs) =
+            pairs.courses(&options.how(), &options.course(), args.with.len(), EQUAL_BENCHES)?;
         let share = picked as f64 / EQUAL_BENCHES as f64 * 100.0;
         Some(format!(
             "Of {EQUAL_BENCHES} benches of equal candidates with the noise of this file {share:.1} % pick one, after {runs:.1} \

@@ -3,7 +3,7 @@
 
 use imas_core::server_bench::GuardRail;
 
-/// Guard rails for CPU time and p99, as without `--at-most`; none where only memory counts.
+/// Guard rails for CPU time and p99, as `imas bench` had them before decision 59; none where only memory counts.
 pub(super) fn rails(memory_only: bool) -> Vec<GuardRail> {
     let usual = [("cpu", 0.02), ("p99", 0.05)].into_iter().filter(|_| !memory_only);
     usual.map(|(figure, most)| GuardRail { figure: figure.to_owned(), most }).collect()

@@ -43,7 +43,14 @@ impl AnswerOptions {
     #[must_use]
     pub fn how(&self) -> ServiceOptions {
         let (goal, looks) = (Goal::Memory, Some(Looks::SERVER));
-        ServiceOptions { goal, rails: usual_rails(goal), worth: self.worth, seed: 1, resamples: RESAMPLES, looks }
+        ServiceOptions {
+            goal,
+            rails: usual_rails(goal),
+            worth: self.worth,
+            seed: 1,
+            resamples: RESAMPLES,
+            looks,
+        }
     }
 
     /// The course of a followed bench.
@@ -117,7 +124,17 @@ impl Answers {
     /// The rules as a table.
     #[must_use]
     pub fn table(&self) -> Table {
-        let columns = ["rule", "runs", "services", "memory", "after the pause", "CPU", "p99", "MiB saved", "after the pause"];
+        let columns = [
+            "rule",
+            "runs",
+            "services",
+            "memory",
+            "after the pause",
+            "CPU",
+            "p99",
+            "MiB saved",
+            "after the pause",
+        ];
         let mut table = Table::new("answers", "Rules on rounds that did not choose", &columns);
         for row in &self.rows {
             let ratio = |figure: &str| {
@@ -168,7 +185,8 @@ impl Answers {
     /// Share of the services whose bench takes at most so many runs, by the middle of its judging rounds.
     #[must_use]
     pub fn within(&self, runs: usize) -> (usize, usize) {
-        let middle = |one: &ServiceAnswer| median(&one.runs.iter().map(|runs| *runs as f64).collect::<Vec<_>>());
+        let middle =
+            |one: &ServiceAnswer| median(&one.runs.iter().map(|runs| *runs as f64).collect::<Vec<_>>());
         let is_within = |one: &&ServiceAnswer| middle(one).is_some_and(|middle| middle <= runs as f64);
         (self.services.iter().filter(is_within).count(), self.services.len())
     }
@@ -216,9 +234,8 @@ impl Benches {
         };
         let fixed = ["glibc:arena1", "glibc:lean", "glibc:lean-trim", "jemalloc:trim"]
             .map(|name| at(name).and_then(|one| HeldOutPicks::of(&changes, |_, _| Some(one))));
-        let is_of_bench = |run: &&&RawRun| {
-            run.candidate == SYSTEM || options.candidates.contains(&run.candidate)
-        };
+        let is_of_bench =
+            |run: &&&RawRun| run.candidate == SYSTEM || options.candidates.contains(&run.candidate);
         let system = |figure: &str| {
             let own = own.iter().filter(|run| run.candidate == SYSTEM && run.ok);
             median(&own.filter_map(|run| run.value(figure)).collect::<Vec<_>>())
@@ -343,9 +360,8 @@ fn of_system(run: RawRun, changes: &RoundChanges, own: &[&RawRun], real: u32) ->
 
 /// The `nth` run that a candidate has in these rounds, beside one run under `system` of its round.
 fn of_candidate(run: RawRun, changes: &RoundChanges, at: usize, order: &[u32], nth: usize) -> Option<RawRun> {
-    let is_made = |round: &&u32| {
-        changes.has_failed(at, &[**round]) || changes.change(at, **round, "memory").is_some()
-    };
+    let is_made =
+        |round: &&u32| changes.has_failed(at, &[**round]) || changes.change(at, **round, "memory").is_some();
     let real = *order.iter().filter(is_made).nth(nth)?;
     if changes.has_failed(at, &[real]) {
         let failure = Some(Failure::new(Stage::Died, "it failed".to_owned()));
@@ -370,8 +386,15 @@ mod tests {
         let figures = [("memory", memory), ("memory_idle", memory), ("cpu", cpu)];
         let server = ServerRun::of(figures.map(|(name, value)| Figure::lower(name, value, "B")));
         let at_s = f64::from(round);
-        RawRun { program: "s".into(), candidate: candidate.into(), round, at_s, user_s: cpu, ..RawRun::default() }
-            .with_server(server)
+        RawRun {
+            program: "s".into(),
+            candidate: candidate.into(),
+            round,
+            at_s,
+            user_s: cpu,
+            ..RawRun::default()
+        }
+        .with_server(server)
     }
 
     /// `a` is the pick of each bench; the first round, in which it takes as much as `system`, judges with the others.
@@ -379,7 +402,11 @@ mod tests {
     fn the_course_is_judged_on_the_round_that_it_did_not_see() {
         let ratios = [1.0, 0.70, 0.71, 0.69, 0.705, 0.7];
         let of = |(round, ratio): (u32, f64)| {
-            [run("system", round, 100e6, 1.0), run("a", round, 100e6 * ratio, 1.0), run("b", round, 110e6, 1.0)]
+            [
+                run("system", round, 100e6, 1.0),
+                run("a", round, 100e6 * ratio, 1.0),
+                run("b", round, 110e6, 1.0),
+            ]
         };
         let runs: Vec<RawRun> = (0..).zip(ratios).flat_map(of).collect();
         let options = AnswerOptions {

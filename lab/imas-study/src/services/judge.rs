@@ -99,37 +99,38 @@ impl HeldOutPicks {
         changes: &RoundChanges,
         mut rule: impl FnMut(u32, &[u32]) -> Option<usize>,
     ) -> Option<Self> {
-    if changes.rounds.len() < 2 {
-        return None;
-    }
-    let mut logs: [Vec<f64>; JUDGED.len()] = Default::default();
-    let (mut by_round, mut failed, mut judged) = (BTreeMap::new(), 0, 0);
-    for &judging in &changes.rounds {
-        let others: Vec<u32> = changes.rounds.iter().copied().filter(|round| *round != judging).collect();
-        let pick = rule(judging, &others);
-        let has_failed = pick.is_some_and(|candidate| changes.has_failed(candidate, &[judging]));
-        failed += usize::from(has_failed);
-        let at = |figure: &str| match pick {
-            Some(candidate) => changes.change(candidate, judging, figure),
-            None => changes.is_measured(figure).then_some(0.0),
+        if changes.rounds.len() < 2 {
+            return None;
+        }
+        let mut logs: [Vec<f64>; JUDGED.len()] = Default::default();
+        let (mut by_round, mut failed, mut judged) = (BTreeMap::new(), 0, 0);
+        for &judging in &changes.rounds {
+            let others: Vec<u32> = changes.rounds.iter().copied().filter(|round| *round != judging).collect();
+            let pick = rule(judging, &others);
+            let has_failed = pick.is_some_and(|candidate| changes.has_failed(candidate, &[judging]));
+            failed += usize::from(has_failed);
+            let at = |figure: &str| match pick {
+                Some(candidate) => changes.change(candidate, judging, figure),
+                None => changes.is_measured(figure).then_some(0.0),
+            };
+            judged += usize::from(has_failed || at("memory").is_some());
+            logs.iter_mut().zip(JUDGED).for_each(|(logs, figure)| logs.extend(at(figure)));
+            by_round.insert(judging, name(changes, pick));
+        }
+        let worse = |at: usize| {
+            !logs[at].is_empty()
+                && mean_and_deviation(&logs[at]).0 > (1.0 + smallest_difference(JUDGED[at])).ln()
         };
-        judged += usize::from(has_failed || at("memory").is_some());
-        logs.iter_mut().zip(JUDGED).for_each(|(logs, figure)| logs.extend(at(figure)));
-        by_round.insert(judging, name(changes, pick));
-    }
-    let worse = |at: usize| {
-        !logs[at].is_empty() && mean_and_deviation(&logs[at]).0 > (1.0 + smallest_difference(JUDGED[at])).ln()
-    };
-    let is_proven = |at: usize| is_proven_above(&logs[at], 1.0 + smallest_difference(JUDGED[at]));
-    Some(HeldOutPicks {
-        candidates: by_frequency(by_round.values().cloned().collect()),
-        ratios: from_fn(|at| (!logs[at].is_empty()).then(|| mean_and_deviation(&logs[at]).0.exp())),
-        worse: from_fn(worse),
-        proven_worse: from_fn(is_proven),
-        failed,
-        judged,
-        by_round,
-    })
+        let is_proven = |at: usize| is_proven_above(&logs[at], 1.0 + smallest_difference(JUDGED[at]));
+        Some(HeldOutPicks {
+            candidates: by_frequency(by_round.values().cloned().collect()),
+            ratios: from_fn(|at| (!logs[at].is_empty()).then(|| mean_and_deviation(&logs[at]).0.exp())),
+            worse: from_fn(worse),
+            proven_worse: from_fn(is_proven),
+            failed,
+            judged,
+            by_round,
+        })
     }
 }
 

@@ -180,7 +180,13 @@ impl EqualPairs {
     /// Benches of equal candidates by the course of `imas bench`, with the noise as in [`Self::benches`]: how many picked
     /// one, and the mean number of runs. None without a pair that has all figures.
     #[must_use]
-    pub fn courses(&self, how: &ServiceOptions, course: &CourseOptions, equal: usize, benches: usize) -> Option<(usize, f64)> {
+    pub fn courses(
+        &self,
+        how: &ServiceOptions,
+        course: &CourseOptions,
+        equal: usize,
+        benches: usize,
+    ) -> Option<(usize, f64)> {
         let services: Vec<&Vec<BTreeMap<String, f64>>> = self.deviations.values().collect();
         let shape = BenchShape { equal, rounds: course.looks.most, system_runs: 1 };
         let mut random = SmallRng::seed_from_u64(1);

@@ -7,10 +7,10 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
-use imas_core::run::RawRun;
-use imas_core::sample::Ended;
 use imas_core::compare::Looks;
 use imas_core::judgement::Goal;
+use imas_core::run::RawRun;
+use imas_core::sample::Ended;
 use imas_core::server_bench::course::{CourseEnd, CourseOptions};
 use imas_core::server_bench::{ServiceOptions, compare_services, limits_of};
 use imas_engine::compared::{ComparedCandidate, DefaultComparison, OfRuntime, compared_with_inline};
@@ -102,7 +102,9 @@ pub(super) fn run(args: &BenchArgs, context: &Context) -> Result<ExitCode> {
     {
         let made = runs.len();
         message::say(&format!("imas: interrupted after {made} of {planned} runs; nothing to compare"));
-        imas_report::service::where_memory_is(&runs).iter().for_each(|text| message::say(&format!("imas: {text}")));
+        imas_report::service::where_memory_is(&runs)
+            .iter()
+            .for_each(|text| message::say(&format!("imas: {text}")));
         return Ok(early);
     }
     if let Some(store) = &store {
@@ -381,7 +383,13 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    fn finish(&self, runs: Vec<RawRun>, words: Vec<String>, rounds: RoundsMade, course: Option<CourseEnd>) -> Result<ExitCode> {
+    fn finish(
+        &self,
+        runs: Vec<RawRun>,
+        words: Vec<String>,
+        rounds: RoundsMade,
+        course: Option<CourseEnd>,
+    ) -> Result<ExitCode> {
         let usable = self.chosen.iter().filter(|chosen| chosen.obstacle.is_none());
         let names: Vec<String> = usable.map(|chosen| chosen.candidate.name.clone()).collect();
         let options = self.options();
