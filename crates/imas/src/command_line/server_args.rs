@@ -46,9 +46,10 @@ pub(crate) struct ServerArgs {
     /// [default: 25 % of CPU time, memory and p99]
     #[arg(long, value_name = "FIGURE+N%")]
     pub(crate) at_most: Vec<GuardRail>,
-    /// What CPU time is worth where memory is the objective: cpu=2, 1 % of CPU time is worth 2 % of memory
-    #[arg(long, value_name = "cpu=N", value_parser = worth, default_value = DEFAULT_WORTH)]
-    pub(crate) worth: f64,
+    /// What CPU time is worth where memory is the objective: at cpu=2 1 % of CPU time is worth 2 % of memory
+    /// [default: cpu=2]
+    #[arg(long, value_name = "cpu=N", value_parser = worth)]
+    worth: Option<f64>,
     /// Measure every candidate, although the first run shows that no allocator could save anything
     #[arg(long)]
     pub(crate) all: bool,
@@ -70,8 +71,8 @@ pub(crate) enum ServerObjective {
     Balanced,
 }
 
-/// Worth of CPU time as it is written; docs/services.md has the reasons.
-const DEFAULT_WORTH: &str = "cpu=2";
+/// Worth of 1 % of CPU time in per cent of memory; docs/services.md has the reasons.
+const WORTH_OF_CPU: f64 = 2.0;
 
 fn worth(text: &str) -> Result<f64, String> {
     let wrong = || format!("{text}: write cpu=N, where N is a number from 0 to 100");
@@ -101,7 +102,7 @@ impl ServerArgs {
             ("--objective", self.objective.is_some()),
             ("--at-most", !self.at_most.is_empty()),
             ("--all", self.all),
-            ("--worth", self.worth != worth(DEFAULT_WORTH).unwrap_or_default()),
+            ("--worth", self.worth.is_some()),
             ("--html", self.html.is_some()),
         ];
         given.into_iter().find(|(_, is_given)| *is_given && !self.is_given()).map(|(name, _)| name)
@@ -136,6 +137,11 @@ impl ServerArgs {
             ServerObjective::Latency => Goal::Latency,
             ServerObjective::Balanced => Goal::Balanced,
         }
+    }
+
+    /// Worth of CPU time against memory.
+    pub(crate) fn worth(&self) -> f64 {
+        self.worth.unwrap_or(WORTH_OF_CPU)
     }
 
     /// Guard rails that were given; without any, those of every pick.

@@ -361,7 +361,7 @@ impl<'a> Session<'a> {
         ServiceOptions {
             goal: self.args.server.goal(),
             rails: self.args.server.rails(),
-            worth: self.args.server.worth,
+            worth: self.args.server.worth(),
             seed: self.args.seed,
             looks: self.args.runs.looks_at_a_server(),
             ..ServiceOptions::default()
