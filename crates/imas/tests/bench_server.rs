@@ -470,27 +470,6 @@ fn a_server_that_has_nothing_to_save_is_run_once() {
     assert!(list(&all, "/runs").len() >= 3, "--all measures each candidate");
 }
 
-/// `glibc:lean-trim` gives back what the server has freed, `glibc:arena1` does not.
-#[test]
-fn the_best_candidate_of_a_server_is_run_until_it_is_proven() {
-    let place = Place::new();
-    let done = succeeded(place.course("1000", "1400", &["--worth", "cpu=0", "--at-most", "memory+0%"]));
-    let result = parsed(&done);
-    let runs = list(&result, "/runs");
-    let of = |name: &str| runs.iter().filter(|run| run["candidate"] == name).count();
-    assert_eq!(
-        text(&result, "/comparison/judgement/picks/memory/candidate"),
-        "glibc:lean-trim",
-        "{result:#}"
-    );
-    assert!((3..=8).contains(&of("glibc:lean-trim")), "{}", describe(&done));
-    assert!(of("glibc:arena1") < of("glibc:lean-trim"), "the worse one left");
-    assert_eq!(of("system"), of("glibc:lean-trim"));
-    let told = stderr(&done);
-    assert!(told.contains("one run under system, which may be the answer"), "{told}");
-    assert!(told.contains("imas: a run takes "), "{told}");
-}
-
 #[test]
 fn a_set_up_that_is_interrupted_leaves_nothing() {
     let place = Place::new();
