@@ -64,7 +64,7 @@ pub enum CourseEnd {
 }
 
 impl NextRuns {
-    /// What to run after these runs, of which `comparison` is the comparison.
+    /// What to run after these runs, which `comparison` compares.
     #[must_use]
     pub fn after(runs: &[RawRun], comparison: &ServiceComparison, options: &CourseOptions) -> Self {
         let of = |name: &str| runs.iter().filter(|run| run.candidate == name).collect::<Vec<_>>();

@@ -458,7 +458,7 @@ impl ValidRuns<'_> {
 /// The figures that are judged beside the goal. Ratios are turned so that values below 1 are better.
 pub const JUDGED: [&str; 8] = ["memory_day", "memory", "memory_idle", "cpu", "p99", "p95", "mean", "rate"];
 
-/// The figures of which is said what difference could be seen.
+/// The figures whose smallest visible difference is reported.
 const VISIBLE: [&str; 5] = ["memory", "memory_idle", "memory_day", "cpu", "p99"];
 
 /// The figures whose noise is reported.

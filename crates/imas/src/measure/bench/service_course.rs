@@ -25,7 +25,7 @@ pub(super) struct Course<'a> {
     /// Runs under `system` before the first that counts.
     pub(super) warmup: u32,
     pub(super) seed: u64,
-    /// What is known so far is told.
+    /// Plan and time go to standard error.
     pub(super) is_told: bool,
 }
 
