@@ -10,7 +10,7 @@ include packaging/arch.mk
 IMAS    := $(PROGRAMS)/imas
 LAB     := $(PROGRAMS)/imas-lab
 # Packages of cargo that are not the product.
-LAB_CRATES   := -p imas-lab -p imas-simulate -p imas-study -p imas-suite
+LAB_CRATES   := -p imas-lab -p imas-replay -p imas-simulate -p imas-study -p imas-suite
 FLEET_CRATES := -p imas-fleet -p imas-fleet-agent
 
 .DEFAULT_GOAL := build

@@ -3,7 +3,7 @@
  * imas_record.h - what libimas-record.so and `imas-lab record` share: the control file of a recording, and the raw file
  * that each recorded process writes.
  *
- * crates/imas-replay reads both. All integers are in the machine's byte order: raw files have addresses of the program
+ * lab/imas-replay reads both. All integers are in the machine's byte order: raw files have addresses of the program
  * and never leave the machine; `imas-lab record` makes a trace of them (docs/trace-format.md) and removes them.
  */
 #ifndef IMAS_RECORD_H

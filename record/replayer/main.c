@@ -14,7 +14,7 @@
 #define PROGRAM_MAGIC UINT64_C(0x3147525052414D49)
 #define RESULT_MAGIC UINT64_C(0x3153525252414D49)
 
-/* The same definitions are in crates/imas-replay/src/trace/program.rs and result.rs. */
+/* The same definitions are in lab/imas-replay/src/trace/program.rs and result.rs. */
 struct program {
     uint64_t magic, words, places, threads, looks, unused[3];
     uint64_t word[];

@@ -4,7 +4,7 @@
  * threads.
  *
  * It runs under a candidate as any program does. It allocates nothing itself. The calls come from a mapped
- * file (crates/imas-replay, trace/program.rs). Its table and its figures are in shared mappings, which are not
+ * file (lab/imas-replay, trace/program.rs). Its table and its figures are in shared mappings, which are not
  * counted.
  */
 #ifndef IMAS_REPLAYER_H

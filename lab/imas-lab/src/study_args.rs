@@ -100,7 +100,7 @@ pub(crate) struct ReplayStudyArgs {
     /// A sentence on the conditions, for the header of the predictions
     #[arg(long, value_name = "TEXT")]
     pub(crate) note: Option<String>,
-    /// Write how far predictions were off, by candidate and class, as crates/imas-replay/replay-reliability.json has it
+    /// Write how far predictions were off, by candidate and class, as lab/imas-replay/replay-reliability.json has it
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) reliability: Option<PathBuf>,
     /// Folder for inputs, tools and work of the suite [default: $XDG_CACHE_HOME/imas/suite]
