@@ -38,8 +38,6 @@
 #define IMAS_ENV_JVM_FLAGS "IMAS_JVM_FLAGS"
 /* Beginnings of options, with spaces between: a JVM with one of them gets none of those flags. */
 #define IMAS_ENV_JVM_YIELDS "IMAS_JVM_YIELDS"
-/* Per cent of the process's CPU time that giving pages back may cost, 1 to 100; absent: 1. */
-#define IMAS_ENV_GIVE_BACK_SHARE "IMAS_GIVE_BACK_SHARE"
 /* "1": do nothing at all. */
 #define IMAS_ENV_DISABLE "IMAS_DISABLE"
 

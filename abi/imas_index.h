@@ -162,16 +162,13 @@ struct imas_catalogue_header {
     char hook[IMAS_CATALOGUE_LIBRARY_BYTES];  /* absolute path of libimas.so */
     struct imas_file_identity guard_identity;
     struct imas_file_identity hook_identity;
-    char give_back[IMAS_CATALOGUE_LIBRARY_BYTES]; /* absolute path of libimas-giveback.so; empty: no candidate gives back */
-    struct imas_file_identity give_back_identity;
     char settings[IMAS_CATALOGUE_LIBRARY_BYTES]; /* absolute path of libimas-settings.so; empty: no candidate is settings of a runtime */
     struct imas_file_identity settings_identity;
-    unsigned char reserved[344];
+    unsigned char reserved[632];
 };
 
 enum imas_candidate_flag {
-    IMAS_CANDIDATE_GIVES_BACK = 1,   /* started with libimas-giveback.so */
-    IMAS_CANDIDATE_HAS_SETTINGS = 2, /* started with libimas-settings.so; IMAS_SETTINGS stands in its environment */
+    IMAS_CANDIDATE_HAS_SETTINGS = 1, /* started with libimas-settings.so; IMAS_SETTINGS stands in its environment */
 };
 
 struct imas_catalogue_entry {

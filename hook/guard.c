@@ -16,7 +16,6 @@
 #include "exit_note.h"
 #include "fatal.h"
 #include "fork_order.h"
-#include "give_back_settings.h"
 #include "interface.h"
 #include "libc.h"
 #include "object.h"
@@ -95,7 +94,6 @@ __attribute__((constructor)) static void enter(int argc, char **arguments, char 
     else
         watch_over(arguments, environment);
     children_begin(environment);
-    tell_give_back_its_settings(environment);
     environment_restore(environment);
     if (at_start != environment)
         environment_restore(at_start); /* a library's constructor called setenv: both arrays may be read */

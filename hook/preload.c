@@ -146,12 +146,11 @@ static const char *ours(const struct table *table, bool trial) {
 static void start_under(struct choice *choice, const struct start *start, char **arguments, struct ticket *ticket, bool with_page) {
     const struct imas_catalogue_header *header = &choice->table.header;
     const struct beside beside = {
-        .give_back = needed(choice, IMAS_CANDIDATE_GIVES_BACK, header->give_back, &header->give_back_identity),
         .ours = ours(&choice->table, ticket->kind == IMAS_PAGE_TRIAL),
         .settings = needed(choice, IMAS_CANDIDATE_HAS_SETTINGS, header->settings, &header->settings_identity),
     };
     ticket->candidate = choice->candidate.name;
-    if (beside.give_back != NULL && beside.ours != NULL && beside.settings != NULL)
+    if (beside.ours != NULL && beside.settings != NULL)
         reexec_start(start, arguments, &choice->candidate, &beside, with_page ? ticket->path : NULL);
 }
 

@@ -2,9 +2,9 @@
 /*
  * raw_filter.h - whether the program may set a filter of system calls by an instruction of its own.
  *
- * libc's prctl and syscall are wrapped (sandbox.h, watch.c). A program that enters the kernel by itself (assembly, Go, Rust)
+ * libc's prctl and syscall are wrapped (sandbox.h). A program that enters the kernel by itself (assembly, Go, Rust)
  * goes round them, and the next system call of ours may be the end of it: to ask the kernel for a filter is such a call. So
- * the program's code is looked through once, before anything is measured or given back.
+ * the program's code is looked through once, before anything is measured.
  */
 #ifndef IMAS_HOOK_RAW_FILTER_H
 #define IMAS_HOOK_RAW_FILTER_H

@@ -201,8 +201,6 @@ static void put_library(struct making *making, const char *library) {
 static void set_preload(struct making *making, const struct beside *beside, const char *library) {
     char *start = making->text;
     put(making, "LD_PRELOAD=");
-    put(making, beside->give_back);
-    put(making, *beside->give_back != '\0' ? ":" : "");
     put(making, beside->ours);
     put_library(making, library);
     put_library(making, beside->settings);

@@ -16,9 +16,9 @@ bool reexec_arguments(const struct start *start, const struct stat *executable, 
 /* Whether the user has set a variable that the candidate sets, or may have given what it yields to. */
 bool reexec_overrides(const struct imas_catalogue_entry *candidate, const struct start *start);
 
-/* What is preloaded beside a candidate's library: guard or hook, and "" for each other that the candidate does not need. */
+/* Libraries that are preloaded beside a candidate's: guard or hook, and "" where it has no settings of a runtime. */
 struct beside {
-    const char *give_back, *ours, *settings;
+    const char *ours, *settings;
 };
 
 /* Starts it; `page` may be NULL. Returns only when the kernel refuses, with everything as it was. */

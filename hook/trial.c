@@ -17,7 +17,6 @@
 #include "fatal.h"
 #include "fork_order.h"
 #include "full.h"
-#include "give_back_settings.h"
 #include "interface.h"
 #include "libc.h"
 #include "lineage.h"
@@ -169,7 +168,6 @@ __attribute__((constructor)) static void enter(int argc, char **arguments, char 
     char **environment = environ != NULL ? environ : at_start;
     decide(arguments, environment, whole_family);
     children_begin(environment);
-    tell_give_back_its_settings(environment);
     environment_restore(environment);
     if (at_start != environment)
         environment_restore(at_start); /* a library's constructor called setenv: both arrays may be read */

@@ -90,9 +90,9 @@ static bool is_runtime(const struct loaded *tables) {
     return is_one_of(tables, "libpthread.so\0libdl.so\0libm.so\0librt.so\0ld-linux\0libgcc_s.so\0libstdc++.so\0linux-vdso\0");
 }
 
-/* What gives pages back, and what answers for settings, hands each call on. */
+/* The library that answers for settings hands each call on. */
 static bool hands_on(const struct loaded *tables) {
-    return is_one_of(tables, "libimas-giveback.so\0libimas-settings.so\0");
+    return is_one_of(tables, "libimas-settings.so\0");
 }
 
 /* Allocators whose place the candidate takes: gperftools' mmap, munmap and sbrk, and operators new, call no other

@@ -74,7 +74,7 @@ def table(head, rows):
 
 def _settings(entry):
     pairs = [f"`{name}={value}`" for name, value in entry.get("environment", {}).items()]
-    return "<br>".join(pairs + (["gives back"] if entry.get("give_back") else []))
+    return "<br>".join(pairs)
 
 
 def _is_row(entry):
@@ -117,7 +117,7 @@ def page(place):
     head = ["candidate", "version", "licence", "origin", "settings", "opened", "pages", "good at"]
     costs = table(["candidate", "size", "start", "resident", "pair of 64 bytes"], _cost_rows(place, ways))
     absent = [name for name in (entry["name"] for entry in read_catalogue(place))
-              if name != "system" and name not in ways and not listed.get(name, {}).get("give_back")]
+              if name != "system" and name not in ways]
     # Without the detail in brackets, which differs from run to run.
     why = [f"{name}: {listed[name]['reason'].split(' (')[0]}" if name in listed else f"{name}: not installed" for name in absent]
     note = f"\nNot measured, because it could not be used on the machine of the figures: {'; '.join(why)}.\n" if absent else ""

@@ -25,7 +25,6 @@ PROGRAMS = {
     "unveil.so": ("bench/src/unveil.c", ["-shared", "-fPIC"]),
     "resident": ("bench/src/resident.c", []),
     "pairs": ("bench/src/pairs.c", []),
-    "pauses": ("bench/src/pauses.c", ["-pthread"]),
     "holes": ("bench/src/holes.c", ["-pthread"]),
     "launch": ("tests/hook/launch.c", []),
     "untake": ("bench/src/untake.c", []),
@@ -89,11 +88,11 @@ class Place:
 
     def candidates(self):
         """Candidates that load here and change something: {name: variables by which they are preloaded by
-        hand}. Those that give back cost what the others cost (bench/give-back)."""
+        hand}."""
         listed = [one for one in json.loads(self.call("list", "--json"))["candidates"] if not one["runtime"]]
         preload = lambda c: {"LD_PRELOAD": c["library"]} if c["library"] else {}  # noqa: E731
         return {c["name"]: {**preload(c), **c["environment"]} for c in listed
-                if c["available"] and (c["library"] or c["environment"]) and not c["give_back"]}
+                if c["available"] and (c["library"] or c["environment"])}
 
     def default_set(self):
         """Candidates of the default set that have a library, as in candidates()."""

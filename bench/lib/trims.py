@@ -14,7 +14,7 @@ MIB = 1 << 20
 
 def trim(place, pid, at_least=1):
     """The process's row of `imas trim --json`; None: it has ended."""
-    words = [place.imas, "trim", str(pid), "--at-least", str(at_least), "--wait", "1s", "--json"]
+    words = [place.imas, "trim", str(pid), "--at-least", str(at_least), "--json"]
     done = subprocess.run(words, env=place.environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     rows = json.loads(done.stdout)["processes"] if done.stdout else []
     return rows[0] if rows else None
@@ -29,7 +29,7 @@ class Sum:
 
     def add(self, row):
         """`row`: of the process, as `imas trim --json` has it."""
-        if not row["way"]:
+        if not row["thread"]:
             self.left_alone[row["why"]] += 1
             return
         self.done += 1

@@ -223,9 +223,10 @@ class World:
         self.wait("it is ready", lambda: "ready" in output.read_text())
         return process
 
-    def holds_free(self, user, blocks=60000, **more):
-        """A process of the user with so many kilobytes in glibc's heap, nearly all of them free."""
-        return self.ready(user, "/usr/bin/python3", "-c", HOLDS_FREE, "threads", blocks, stdin=subprocess.PIPE, **more)
+    def holds_free(self, user, blocks=60000, busy_s=0, **more):
+        """A process of the user with so many kilobytes in glibc's heap, nearly all of them free, after so much CPU time."""
+        busy = f"import time\nwhile time.process_time() < {busy_s}: pass\n"
+        return self.ready(user, "/usr/bin/python3", "-c", busy + HOLDS_FREE, "threads", blocks, stdin=subprocess.PIPE, **more)
 
     def run_as(self, user, *words, **more):
         """The same, and waits for the end: exit status, output, errors."""

@@ -18,7 +18,6 @@ LIBRARIES = Path(os.environ.get("IMAS_LIB_DIR", BUILD / "lib" / "imas")).resolve
 LAUNCH = BUILD / "compatibility" / "launch"
 FRONT = {"production": LIBRARIES / "libimas-guard.so", "trial": LIBRARIES / "libimas.so"}
 MODES = list(FRONT)
-GIVE_BACK = LIBRARIES / "libimas-giveback.so"
 # Pages belong on tmpfs, as in real use.
 PAGES = "/dev/shm" if os.access("/dev/shm", os.W_OK) else tempfile.gettempdir()
 
@@ -70,8 +69,7 @@ def _entry(library, follow):
 
 def under(case, candidate, mode, page_file):
     """The command under a candidate: what `imas run` gives a decided start (production) or a trial."""
-    before = GIVE_BACK if candidate["give_back"] else None
-    wanted = (before, FRONT[mode], candidate["library"])
+    wanted = (FRONT[mode], candidate["library"])
     libraries = [_entry(library, case.follow) for library in wanted if library]
     flags = ["-g"] if mode == "production" else []
     if case.follow:

@@ -83,23 +83,6 @@ def settings():
     left_alone("own tunables", [SHOWN], env={"GLIBC_TUNABLES": "glibc.malloc.perturb=1"})
 
 
-def gives_back():
-    """What gives pages back comes with a candidate that asks for it, and with no other; both must be the approved files."""
-    for candidate, options in [("glibc:trim", []), ("mimalloc:trim", []), ("mimalloc:trim", ["trial=mimalloc:trim:abe"])]:
-        name = f"gives back {candidate} {' '.join(options)}".rstrip()
-        if not wanted(name):
-            continue
-        publish(entry(SHOWN, f"flags={FLIGHT}", *options, candidate=candidate))
-        plain, outcome, left = with_and_without([SHOWN, "1"], env={"A": "1"})
-        check(f"{name}: same", outcome == plain, difference(plain, outcome))
-        check(f"{name}: placed", b"libimas-giveback.so" in outcome.stderr and len(left) == 1, outcome.stderr)
-        check(f"{name}: served", (b"libmimalloc" in outcome.stderr) == candidate.startswith("mimalloc"), outcome.stderr)
-    publish(entry(SHOWN, f"flags={FLIGHT}", candidate="mimalloc"))
-    if wanted("gives back: no other"):
-        _, outcome, _ = with_and_without([SHOWN, "1"])
-        check("gives back: no other", b"giveback" not in outcome.stderr and b"libmimalloc" in outcome.stderr, outcome.stderr)
-
-
 NODE = "candidate\tnode:x\t-\tof:node\tyields:--env-file\tNODE_OPTIONS=--max-semi-space-size=1"
 PYTHON = f"{MIMALLOC}\tof:cpython\tyields:-E\tyields:PYTHONDEVMODE\tPYTHONMALLOC=malloc".replace("\tmimalloc\t", "\tcpython:x\t")
 

@@ -26,7 +26,6 @@ from harness import (ALL_MODES, CORE, GUARD, HERE, HOOK, LIB, LOADER, MACHINE, P
                      imas_testing, launch_command, preloaded, run, same_everywhere, served_by, skipped, try_compile, under, wanted)
 from counting import counts, interrupted, killed, live, memory, nothing, split
 from followed import children_that_cannot_load
-from give_back import GIVE_BACK, give_back
 from settings import SETTINGS, settings
 from handlers import handlers
 from wrapped import wrapped
@@ -38,14 +37,10 @@ free_sized free_aligned_sized mallopt mallinfo mallinfo2 malloc_trim""".split()
 DISPOSITIONS = "sigaction signal bsd_signal sysv_signal __sysv_signal sigset sigignore".split()
 STARTS = "execve execv execvp execvpe execl execlp execle fexecve posix_spawn posix_spawnp".split()
 BOTH = {"dlopen", "dlmopen", "_exit", "_Exit", "__register_atfork", *DISPOSITIONS, *STARTS}
-THREADS = "pthread_create pthread_join pthread_tryjoin_np pthread_timedjoin_np pthread_clockjoin_np pthread_exit".split()
-WAITS = """poll ppoll epoll_wait epoll_pwait epoll_pwait2 select pselect accept accept4 nanosleep clock_nanosleep""".split()
-IDENTITIES = "setuid setgid seteuid setegid setreuid setregid setresuid setresgid setgroups initgroups".split()
 EXPORTS = {HOOK: {*FAMILY, *BOTH, "prctl", "syscall"}, GUARD: {*BOTH, "syscall"},
-           SETTINGS: {"getenv", "secure_getenv"},
-           GIVE_BACK: {*THREADS, *WAITS, *IDENTITIES, "unshare", "setns", "prctl", "syscall", "imas_give_back_settings"}}
+           SETTINGS: {"getenv", "secure_getenv"}}
 # Of the program or of libc, whichever comes first; of the compiler; and those that the guard and the hook look for.
-NAMES = {"environ", "__environ", "_environ", "_r_debug", "malloc", "free", "__errno_location", "imas_give_back_settings",
+NAMES = {"environ", "__environ", "_environ", "_r_debug", "malloc", "free", "__errno_location",
          "__cxa_finalize", "__gmon_start__", "_ITM_deregisterTMCloneTable", "_ITM_registerTMCloneTable"}
 
 
@@ -460,8 +455,7 @@ def passes(allocators):
 
 
 def unseen_filter(way):
-    """A filter set by an instruction of the program's own: a trial steps aside where it finds that, or says where it died;
-    what gives back does nothing."""
+    """A filter set by an instruction of the program's own: a trial steps aside where it finds that, or says where it died."""
     if not wanted(f"seccomp unseen {way}"):
         return
     outcome, left = under("trial", "system", [WORK / "sandboxed-raw", way])
@@ -470,9 +464,6 @@ def unseen_filter(way):
     check(f"seccomp unseen {way} trial, not found", outcome.returncode == -31 and left["own_calls"] == 1, left["own_calls"])
     outcome, _ = under("guard", "system", [WORK / "sandboxed-computed", way])
     check(f"seccomp unseen {way} guard", outcome.stdout == b"sandboxed\n", outcome)
-    command = launch_command("guard", "system", [WORK / "sandboxed-raw", way, "6"], before=[LIB / "libimas-giveback.so"])
-    outcome = run(command)
-    check(f"seccomp unseen {way} gives nothing back", outcome.stdout == b"sandboxed\n", outcome)
     go_filter(way)
 
 
@@ -591,7 +582,6 @@ def main():
     killed(core)
     memory(core)
     split(core)
-    give_back(allocators)
     settings(allocators)
     children(core)
     children_that_cannot_load(allocators)

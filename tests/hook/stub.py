@@ -17,8 +17,6 @@ STUB = "/run/imas/$LIB/libimas-preload.so"
 PRELOAD = pathlib.Path("/etc/ld.so.preload")
 PUBLISH = pathlib.Path(os.environ.get("IMAS_TEST_PUBLISH", ROOT / "target/checked/examples/publish"))
 MIMALLOC = f"candidate\tmimalloc\t{LIBRARIES}/allocators/libmimalloc.so"
-TRIM = "candidate\tglibc:trim\t-\tgive-back"
-TRIM_MIMALLOC = f"{MIMALLOC}\tgive-back".replace("\tmimalloc\t", "\tmimalloc:trim\t")
 ARENA = "candidate\tglibc:arena1\t-\tGLIBC_TUNABLES=glibc.malloc.arena_max=1"
 FLIGHT, INTERPRETER, JAVA, BY_UNIT, PID1, BY_NAME = 8, 1, 2, 4, 16, 32
 USER = 1234
@@ -89,7 +87,7 @@ def build():
 
 
 def publish(*lines, run_folder=RUN, fails=False, **options):
-    outcome = subprocess.run([PUBLISH, run_folder, LIBRARIES], input="\n".join([MIMALLOC, ARENA, TRIM, TRIM_MIMALLOC, *lines]), text=True,
+    outcome = subprocess.run([PUBLISH, run_folder, LIBRARIES], input="\n".join([MIMALLOC, ARENA, *lines]), text=True,
                              capture_output=True, **options)
     assert fails or outcome.returncode == 0, outcome.stderr
     return outcome

@@ -128,9 +128,7 @@ def watchers(allocators):
 
 def hidden(allocators):
     """A library with something else by the name of a function of ours, which comes first: its program is left alone."""
-    give_back = [LIB / "libimas-giveback.so"]
-    for name, kind, before in [("signal", [], []), ("select", [], give_back), ("sigset", ["-DFUNCTION"], []), ("signal", ["-DFUNCTION"], []),
-                               ("accept", ["-DFUNCTION"], give_back)]:
+    for name, kind in [("signal", []), ("sigset", ["-DFUNCTION"]), ("signal", ["-DFUNCTION"])]:
         label = f"hidden {name} {'function' if kind else 'data'}"
         if not wanted(label):
             continue
@@ -142,7 +140,7 @@ def hidden(allocators):
         for allocator in allocators:
             for mode in ALL_MODES:
                 PAGE.unlink(missing_ok=True)
-                outcome = run(launch_command(mode, allocator, [WORK / f"hidden-{name}"], before=before))
+                outcome = run(launch_command(mode, allocator, [WORK / f"hidden-{name}"]))
                 check(f"{label} {mode} {allocator}", outcome == plain, outcome)
                 check(f"{label} {mode} {allocator} left alone", is_left_alone(page.read(PAGE)))
 

@@ -14,11 +14,11 @@ from imas_testing import Failed, Skipped, run, until
 
 NAMES = int(os.environ.get("NAMES", 10_000))  # pods by which a share is counted
 THREADS = 8
-LIBRARIES = {"jemalloc": "libjemalloc.so", "mimalloc": "libmimalloc.so", "glibc.lean-trim": "libimas-giveback.so"}
+LIBRARIES = {"jemalloc": "libjemalloc.so", "mimalloc": "libmimalloc.so", "glibc.lean": "libimas-guard.so"}
 # Prints the libraries of the image that it has mapped and its own variables, and stays.
 SHOWN = """$| = 1; open F, "/proc/self/maps"; my %seen; while (<F>) { $seen{$1} = 1 if m{(/opt/imas/\\S+)} }
     print join(" ", keys %seen, keys %ENV), "\\n"; sleep 1000"""
-CANDIDATES = "jemalloc,glibc:lean-trim,mimalloc"
+CANDIDATES = "jemalloc,glibc:lean,mimalloc"
 IMAGE = "registry.test/imas:1"
 VOLUME = "imas-libraries"
 BINDING = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings/imas"
@@ -278,7 +278,7 @@ class Admission:
     def shares(self):
         """A share of the pods of one ReplicaSet, which are equal at admission."""
         self.namespace("shares")
-        asked = {"web": {"jemalloc": 20}, "two": {"jemalloc": 20, "glibc.lean-trim": 30}, "three": {"mimalloc": 1, "jemalloc": 99}}
+        asked = {"web": {"jemalloc": 20}, "two": {"jemalloc": 20, "glibc.lean": 30}, "three": {"mimalloc": 1, "jemalloc": 99}}
         self.settled("shares", {name: " ".join(f"{one}={share}" for one, share in shares.items()) for name, shares in asked.items()})
         for workload, shares in asked.items():
             given, count = self.draws("shares", workload, NAMES if workload == "web" else NAMES // 5)

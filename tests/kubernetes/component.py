@@ -19,7 +19,7 @@ from cluster import program  # noqa: E402
 from groups import expect  # noqa: E402
 from imas_testing import cases, finish, imas_of, run  # noqa: E402
 
-CANDIDATES = "jemalloc,glibc:lean-trim"
+CANDIDATES = "jemalloc,glibc:lean"
 IMAGE = "registry.test/imas:1"
 LIBRARIES = "imas-libraries"
 

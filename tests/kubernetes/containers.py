@@ -25,7 +25,7 @@ from groups import Node, expect, new, pod_group, unified  # noqa: E402
 from imas_testing import Skipped, case, finish, imas_of, run, skipped, until  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
-LIBRARIES = {"glibc:lean-trim": "libimas-giveback.so", "mimalloc": "libmimalloc.so"}
+LIBRARIES = {"glibc:lean": "libimas-guard.so", "mimalloc": "libmimalloc.so"}
 USER = 65532  # of no rights
 NOBODY = 65534  # who starts containers without being root
 OWN = "OWN=mine"
@@ -236,10 +236,10 @@ class Tests:
         with self.running(None, "full") as pid:
             def trimmed():
                 return json.loads(run(self.imas, "trim", pid, "--at-least", "8M", "--json").stdout)["processes"][0]
-            row = until(lambda: row if (row := trimmed())["way"] or "MiB" not in row["why"] else None)
+            row = until(lambda: row if (row := trimmed())["thread"] or "MiB" not in row["why"] else None)
             if row and "may not be traced" in (row["why"] or ""):
                 raise Skipped("processes cannot be traced here")
-            expect(row and row["way"] == "outside" and row["returned_bytes"] > 12 << 20, row or trimmed())
+            expect(row and row["thread"] and row["returned_bytes"] > 12 << 20, row or trimmed())
             expect(pathlib.Path(f"/proc/{pid}/root/app").exists(), "it has ended")
 
 

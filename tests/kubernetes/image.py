@@ -20,8 +20,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
 from groups import expect  # noqa: E402
 from imas_testing import Skipped, cases, finish, imas_of, run  # noqa: E402
 
-CANDIDATES = "jemalloc,glibc:lean-trim,mimalloc"
-LIBRARIES = {"libimas-guard.so", "libimas-giveback.so", "libjemalloc.so", "libmimalloc.so"}
+CANDIDATES = "jemalloc,glibc:lean,mimalloc"
+LIBRARIES = {"libimas-guard.so", "libjemalloc.so", "libmimalloc.so"}
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
@@ -146,7 +146,7 @@ class Tests:
         printed = run(self.imas, "kube", "policy", "--with", CANDIDATES, "--image", "x", "--at", self.root, must=True).stdout
         policy = next(yaml.safe_load_all(printed))
         variables = {one["name"]: one["expression"] for one in policy["spec"]["variables"]}
-        for name, library in (("jemalloc", "libjemalloc.so"), ("mimalloc", "libmimalloc.so"), ("glibc.lean-trim", "libimas-giveback.so")):
+        for name, library in (("jemalloc", "libjemalloc.so"), ("mimalloc", "libmimalloc.so"), ("glibc.lean", "libimas-guard.so")):
             environment = json.loads(variables["candidates"])[name]
             maps = run("cat", "/proc/self/maps", env={**os.environ, **environment}, must=True)
             expect(str(self.root / library) in maps.stdout and not maps.stderr, f"{name}: {maps}")

@@ -128,7 +128,7 @@ class Tests:
         row = seen[full[:12]]
         expect(row["name"] == {"namespace": "shop", "workload": "web", "pod": "web-5d4f8c7b9-x2x5q", "container": "app"}, row)
         expect(row["free"] > 40 << 20 and row["free"] < row["resident"], row)
-        expect("imas kube try web -n shop --with glibc:lean-trim" in row["advice"], row)
+        expect("imas kube try web -n shop --with glibc:arena1" in row["advice"], row)
         kinds, version = row["memory"], os.confstr("CS_GNU_LIBC_VERSION").split()[1]
         expect(row["restarts"] == 3 and row["glibc"] == version and row["group"]["cpu_s"] > 0, row)
         expect(kinds["heaps"] > row["free"] and kinds["stacks"] and kinds["files"] and sum(kinds.values()) == row["resident"], row)

@@ -27,8 +27,8 @@ from imas_testing import Skipped, cases, finish, imas_of, run, skipped, until  #
 from kubelet import DEFINITION, Kubelet  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
-CANDIDATES = "glibc:lean-trim,mimalloc"
-LIBRARIES = {"glibc.lean-trim": "libimas-giveback.so", "mimalloc": "libmimalloc.so"}
+CANDIDATES = "glibc:lean,mimalloc"
+LIBRARIES = {"glibc.lean": "libimas-guard.so", "mimalloc": "libmimalloc.so"}
 IMAGE = "registry.test/imas:1"
 REPLICAS = 10
 LIMIT = 256 << 20  # memory of a pod
@@ -225,7 +225,7 @@ class Tests:
         for _ in range(REDRAWS):
             expect(until(is_enough), self.given())
             given = self.given()
-            if given.count("glibc.lean-trim") >= 3 and given.count("system") >= 3 and given.count("mimalloc") >= 1:
+            if given.count("glibc.lean") >= 3 and given.count("system") >= 3 and given.count("mimalloc") >= 1:
                 return
             names = {one["metadata"]["name"] for one in self.pods()}
             self.here.kubectl("delete", "pods", "-n", "shop", "--all", "--wait=false")
@@ -247,7 +247,7 @@ class Tests:
             expect(until(lambda: len(kubelet.seen) >= REPLICAS, 120), kubelet.seen)
             enough = lambda: (seen := self.advised()) and seen["containers"] == REPLICAS and (seen["free"] or 0) > 80 << 20 and seen
             advised = until(enough, 120)
-            expect(advised and "imas kube try web -n shop --with glibc:lean-trim" in advised["advice"], self.advised())
+            expect(advised and "imas kube try web -n shop --with glibc:arena1" in advised["advice"], self.advised())
             print(f"before a trial: {advised['free'] >> 20} of {advised['resident'] >> 20} MiB are free", flush=True)
             self.kube("try", "web", "-n", "shop", "--with", CANDIDATES, "--share", "30%", "--write")
             self.drawn()
@@ -266,11 +266,11 @@ class Tests:
         expect(child.returncode == 0, (out, err))
         document = json.loads(out)
         candidates = {one["candidate"]: one for one in document["candidates"]}
-        low, middle, high = candidates["glibc.lean-trim"]["memory"]
-        print(f"memory under glibc.lean-trim by untouched pods': {middle:.2f} [{low:.2f}, {high:.2f}]", flush=True)
-        expect(document["best"] == "glibc.lean-trim" and high < 0.9, document)
+        low, middle, high = candidates["glibc.lean"]["memory"]
+        print(f"memory under glibc.lean by untouched pods': {middle:.2f} [{low:.2f}, {high:.2f}]", flush=True)
+        expect(document["best"] == "glibc.lean" and high < 0.9, document)
         expect("its pods fail (Error" in candidates["mimalloc"]["withdraw"], candidates["mimalloc"])
-        expect(self.entry() == "container=app glibc.lean-trim=100 withdrawn=mimalloc", self.entry())
+        expect(self.entry() == "container=app glibc.lean=100 withdrawn=mimalloc", self.entry())
 
 
 def main():

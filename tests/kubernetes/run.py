@@ -65,14 +65,14 @@ class Tests(Admission):
         self.configure("trial", {"other": "jemalloc=7"})
         self.deployment("trial", REPLICAS, [container("proxy"), container()])
         expect(until(lambda: len(self.pods()) == REPLICAS), "no pods")
-        words = ["try", "shop", "-n", "trial", "--with", "jemalloc,glibc:lean-trim", "--share", "30%"]
+        words = ["try", "shop", "-n", "trial", "--with", "jemalloc,glibc:lean", "--share", "30%"]
         expect("which container? It has proxy, app" in self.kube(*words, status=2).stderr, "a container has to be named")
         words += ["--container", "app"]
         printed = self.kube(*words)
         expect(self.entry() is None and "jemalloc=30" in printed.stdout and "other: jemalloc=7" in printed.stdout, printed)
         self.here.kubectl("apply", "--dry-run=server", "--server-side", "--force-conflicts", "-f", "-", input=printed.stdout)
         self.kube(*words, "--write")
-        expect(self.entry() == "container=app glibc.lean-trim=30 jemalloc=30" and self.entry("other") == "jemalloc=7", self.entry())
+        expect(self.entry() == "container=app glibc.lean=30 jemalloc=30" and self.entry("other") == "jemalloc=7", self.entry())
         expect(until(self.is_replaced), "the pods are not replaced")
         given = [one.candidate for one in self.pods()]
         print("replicas of a trial:", {name: given.count(name) for name in sorted(set(given))}, flush=True)
@@ -83,14 +83,14 @@ class Tests(Admission):
     def the_better_one_is_found(self):
         """The candidate with less memory is found, and the one that fails is taken back at once."""
         failing = {}
-        sizes = {"system": 100, "jemalloc": 70, "glibc.lean-trim": 60}
+        sizes = {"system": 100, "jemalloc": 70, "glibc.lean": 60}
 
         def figures(one):
             seen = Seen(one)
             if not seen.candidate:
                 return None
             noise = sum(map(ord, one["metadata"]["name"])) % 7
-            if seen.candidate == "glibc.lean-trim":
+            if seen.candidate == "glibc.lean":
                 failing.setdefault("name", one["metadata"]["name"])
             failure = {"exitCode": 137, "reason": "OOMKilled"} if failing.get("name") == one["metadata"]["name"] else None
             return (sizes[seen.candidate] * 1_000_000 + noise * 400_000, 100 + noise, failure)
@@ -99,24 +99,24 @@ class Tests(Admission):
             everyone = lambda: len(kubelet.seen) >= REPLICAS
             expect(until(everyone), f"{len(kubelet.seen)} pods are reported")
             said = self.kube("settle", "shop", "-n", "trial", "--for", "1", "--every", "0.5")
-            expect("glibc.lean-trim is taken back" in said.stderr and "OOMKilled" in said.stderr and "best: jemalloc" in said.stdout, said)
+            expect("glibc.lean is taken back" in said.stderr and "OOMKilled" in said.stderr and "best: jemalloc" in said.stdout, said)
             printed = self.kube("settle", "shop", "-n", "trial", "--for", "1", "--every", "0.5", "--print").stdout
-            decided = {"other": "jemalloc=7", "shop": "container=app jemalloc=100 withdrawn=glibc.lean-trim"}
+            decided = {"other": "jemalloc=7", "shop": "container=app jemalloc=100 withdrawn=glibc.lean"}
             expect(yaml.safe_load(printed)["data"] == decided and "# best: jemalloc" in printed, printed)
             self.here.kubectl("apply", "--dry-run=server", "--server-side", "--force-conflicts", "-f", "-", input=printed)
-            expect("lean-trim=30" in self.entry(), "nothing is written without --write")
+            expect("lean=30" in self.entry(), "nothing is written without --write")
             began = time.monotonic()
             child = subprocess.Popen(
                 [self.imas, "kube", "settle", "shop", "-n", "trial", "--for", "10", "--every", "0.5", "--write", "--json"],
                 env=self.here.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-            withdrawn = until(lambda: "withdrawn=glibc.lean-trim" in self.entry())
+            withdrawn = until(lambda: "withdrawn=glibc.lean" in self.entry())
             print(f"from a crash that is there to its withdrawal: {time.monotonic() - began:.1f} s", flush=True)
             expect(withdrawn, self.entry())
-            expect(until(lambda: not any(one.candidate == "glibc.lean-trim" for one in self.pods())), "its pods are there still")
+            expect(until(lambda: not any(one.candidate == "glibc.lean" for one in self.pods())), "its pods are there still")
             out, err = child.communicate(timeout=90)
         document = json.loads(out)
         expect(child.returncode == 0 and document["best"] == "jemalloc", (out, err))
-        expect(self.entry() == "container=app jemalloc=100 withdrawn=glibc.lean-trim" and self.entry("other") == "jemalloc=7", self.entry())
+        expect(self.entry() == "container=app jemalloc=100 withdrawn=glibc.lean" and self.entry("other") == "jemalloc=7", self.entry())
         low, middle, high = {one["candidate"]: one for one in document["candidates"]}["jemalloc"]["memory"]
         expect(0.65 < low < middle < high < 0.75, (low, middle, high))
 
@@ -433,23 +433,23 @@ class Tests(Admission):
         sh = lambda line: run("sh", "-c", line, cwd=here, env=environment, must=True)
         pods = lambda: [one.candidate for one in self.pods("shop")]
         there = lambda: {one["metadata"]["name"] for one in self.here.get("/api/v1/namespaces/shop/pods").body["items"]}
-        sizes = {"system": 100, "glibc.lean-trim": 60, None: 100}
+        sizes = {"system": 100, "glibc.lean": 60, None: 100}
         figures = lambda one: (sizes[Seen(one).candidate] * 1_000_000 + sum(map(ord, one["metadata"]["name"])) % 7 * 100_000, 100, None)
         with Kubelet(self.here, "shop", figures) as kubelet:
             for line in (one for one in lines if not one.startswith("imas kube settle")):
                 sh(line)
             for _ in range(20):
                 expect(until(lambda: len(pods()) == 12 and None not in pods()), pods())
-                if min(pods().count("system"), pods().count("glibc.lean-trim")) >= 3:
+                if min(pods().count("system"), pods().count("glibc.lean")) >= 3:
                     break
                 old = there()
                 sh("kubectl rollout restart deployment web -n shop")
                 expect(until(lambda: not old & there()), (old, there()))
             expect(until(lambda: there() <= set(kubelet.seen)), kubelet.seen)
             done = sh(next(one for one in lines if one.startswith("imas kube settle")).replace("--for 300", "--for 1"))
-        expect("best: glibc.lean-trim" in done.stdout, done)
+        expect("best: glibc.lean" in done.stdout, done)
         entry = self.here.get("/api/v1/namespaces/shop/configmaps/imas").body["data"]["web"]
-        expect(entry == "container=app glibc.lean-trim=100" and any("imas kube image" in one for one in lines), (entry, lines))
+        expect(entry == "container=app glibc.lean=100" and any("imas kube image" in one for one in lines), (entry, lines))
 
     def it_ends_with_its_binding(self):
         self.here.kubectl("delete", "mutatingadmissionpolicybinding", "imas")

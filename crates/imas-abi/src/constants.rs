@@ -65,8 +65,6 @@ pub mod env {
     /// Beginnings of options, with spaces between: a JVM with one of them gets none of [`JVM_FLAGS`]. Only read beside
     /// [`FOLLOW`]: the launcher has compared what its own program was given.
     pub const JVM_YIELDS: &str = "IMAS_JVM_YIELDS";
-    /// Per cent of the process's CPU time that giving pages back may cost, 1 to 100; absent: 1.
-    pub const GIVE_BACK_SHARE: &str = "IMAS_GIVE_BACK_SHARE";
     /// `1`: do nothing at all.
     pub const DISABLE: &str = "IMAS_DISABLE";
     /// Another run folder than [`crate::RUN_FOLDER`], for a tree of one user's processes.

@@ -133,10 +133,8 @@ pub const CATALOGUE_YIELDS_BYTES: usize = 512;
 /// The id of `system` in every table.
 pub const CANDIDATE_SYSTEM: u16 = 1;
 
-/// Flag of a candidate that is started with libimas-giveback.so.
-pub const CANDIDATE_GIVES_BACK: u32 = 1;
 /// Flag of a candidate that is started with libimas-settings.so.
-pub const CANDIDATE_HAS_SETTINGS: u32 = 2;
+pub const CANDIDATE_HAS_SETTINGS: u32 = 1;
 
 /// A file as it was when it was approved (`struct imas_file_identity`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
@@ -178,16 +176,12 @@ pub struct CatalogueHeader {
     pub guard_identity: FileIdentity,
     /// The hook as approved.
     pub hook_identity: FileIdentity,
-    /// Absolute path of libimas-giveback.so; empty: no candidate gives back.
-    pub give_back: [u8; CATALOGUE_LIBRARY_BYTES],
-    /// That library as approved.
-    pub give_back_identity: FileIdentity,
     /// Absolute path of libimas-settings.so; empty: no candidate is settings of a runtime.
     pub settings: [u8; CATALOGUE_LIBRARY_BYTES],
-    /// That library as approved.
+    /// The library of settings as approved.
     pub settings_identity: FileIdentity,
     /// Zero.
-    pub reserved: [u8; 344],
+    pub reserved: [u8; 632],
 }
 
 /// One candidate (`struct imas_catalogue_entry`).
@@ -207,7 +201,7 @@ pub struct CatalogueEntry {
     pub yields_to: [u8; CATALOGUE_YIELDS_BYTES],
     /// Place in the table, from 1.
     pub id: u32,
-    /// [`CANDIDATE_GIVES_BACK`], [`CANDIDATE_HAS_SETTINGS`]; an entry with any other bit is no candidate.
+    /// [`CANDIDATE_HAS_SETTINGS`] or none; an entry with any other bit is no candidate.
     pub flags: u32,
     /// Zero.
     pub reserved: [u32; 7],

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Mirror of `abi/imas_abi.h` (the trial page and the environment through which a launcher speaks to the hook
-//! and the guard), of `abi/imas_index.h` (index and catalogue table) and of `abi/imas_trim.h` (the word by which a
-//! process is asked to give pages back). No logic: `imas_linux::ingest` judges what a page says, the launcher fills one
-//! in.
+//! and the guard) and of `abi/imas_index.h` (index and catalogue table). No logic: `imas_linux::ingest` judges
+//! what a page says, the launcher fills one in.
 //!
 //! The names are the header's, without their prefix. `tests/layout.rs` compiles the header and compares
 //! every offset, size and constant with this crate, so that the two cannot drift apart.

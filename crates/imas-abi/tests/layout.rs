@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use imas_abi::{CatalogueEntry, CatalogueHeader, FileIdentity, IndexEntry, IndexHeader, MoreTrial};
-use imas_abi::{Page, PageHeader, Sampled, SampledOp, Slot, TrimWord};
+use imas_abi::{Page, PageHeader, Sampled, SampledOp, Slot};
 
-const HEADERS: [&str; 3] = ["imas_abi.h", "imas_index.h", "imas_trim.h"];
+const HEADERS: [&str; 2] = ["imas_abi.h", "imas_index.h"];
 
 /// An expression in C, and the value that Rust gives it.
 type Facts = BTreeMap<String, String>;
@@ -68,13 +68,10 @@ fn layouts() -> Facts {
     layout! {facts, "struct imas_file_identity", FileIdentity, [dev, ino, bytes, mtime_ns] }
     layout! {facts, "struct imas_catalogue_header", CatalogueHeader, [
         magic, version, check, file_bytes, catalogue_id, count, daemon_uid, guard, hook, guard_identity, hook_identity,
-        give_back, give_back_identity, settings, settings_identity, reserved,
+        settings, settings_identity, reserved,
     ] }
     layout! {facts, "struct imas_catalogue_entry", CatalogueEntry, [
         name, library, identity, environment, yields_to, id, flags, reserved, check,
-    ] }
-    layout! {facts, "struct imas_trim_word", TrimWord, [
-        magic, magic_2, version, answers, asked, answered, returned_pages, took_ns, reserved,
     ] }
     facts
 }
@@ -86,7 +83,6 @@ macro_rules! constants {
 }
 
 fn numbers() -> Facts {
-    use imas_abi::trim_answers;
     use imas_abi::{detail_kind, entry_flag, index_flag, op, page_kind as kind, pass_reason as pass, state};
     let mut facts = Facts::new();
     constants!(
@@ -171,15 +167,7 @@ fn numbers() -> Facts {
         IMAS_CATALOGUE_ENVIRONMENT_BYTES = imas_abi::CATALOGUE_ENVIRONMENT_BYTES,
         IMAS_CATALOGUE_YIELDS_BYTES = imas_abi::CATALOGUE_YIELDS_BYTES,
         IMAS_CANDIDATE_SYSTEM = imas_abi::CANDIDATE_SYSTEM,
-        IMAS_CANDIDATE_GIVES_BACK = imas_abi::CANDIDATE_GIVES_BACK,
         IMAS_CANDIDATE_HAS_SETTINGS = imas_abi::CANDIDATE_HAS_SETTINGS,
-        IMAS_TRIM_MAGIC = imas_abi::TRIM_MAGIC,
-        IMAS_TRIM_MAGIC_2 = imas_abi::TRIM_MAGIC_2,
-        IMAS_TRIM_VERSION = imas_abi::TRIM_VERSION,
-        IMAS_TRIM_UNKNOWN = imas_abi::TRIM_UNKNOWN,
-        IMAS_TRIM_NOBODY = trim_answers::NOBODY,
-        IMAS_TRIM_PROCESS = trim_answers::PROCESS,
-        IMAS_TRIM_THREAD = trim_answers::THREAD,
     );
     let lasting = u32::from(imas_abi::env::SETTINGS_LASTING);
     facts.insert("IMAS_SETTINGS_LASTING".to_owned(), lasting.to_string());
@@ -190,7 +178,6 @@ fn strings() -> Facts {
     use imas_abi::env;
     let pairs = [
         ("IMAS_ENV_PAGE", env::PAGE),
-        ("IMAS_ENV_GIVE_BACK_SHARE", env::GIVE_BACK_SHARE),
         ("IMAS_ENV_SETTINGS", env::SETTINGS),
         ("IMAS_ENV_JVM_FLAGS", env::JVM_FLAGS),
         ("IMAS_ENV_JVM_YIELDS", env::JVM_YIELDS),

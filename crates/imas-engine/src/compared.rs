@@ -9,7 +9,7 @@ use imas_linux::running_runtime::RunningRuntime;
 use imas_store::Store;
 
 use crate::context::Context;
-use crate::inline_candidate::{has_settings, inline_candidates};
+use crate::inline_candidate::{inline_candidates, is_typed};
 use crate::inspect::ExecutableFacts;
 use crate::runtime_command::{self, RuntimeCommand, of_program, seen_arguments};
 
@@ -31,6 +31,20 @@ pub enum DefaultComparison<'a> {
     ServiceSet,
     /// Candidates of these names, in this order. Names that the catalogue lacks are left out with a warning.
     These(&'a [&'a str]),
+}
+
+/// Candidates with trims from outside that a server is compared under by default.
+const TRIMMED: [&str; 2] = ["system+trims", "glibc:arena1+trims"];
+
+/// The typed candidates of a comparison of servers: those that `with` names, else [`TRIMMED`].
+///
+/// # Errors
+/// When a typed name is wrong.
+pub fn typed_for_services(with: &[String], context: &Context) -> Result<Vec<CatalogueCandidate>> {
+    match with {
+        [] => inline_candidates(&TRIMMED.map(str::to_owned), context),
+        with => inline_candidates(with, context),
+    }
 }
 
 /// `system` and the candidates that are named (`all`: every one), in the order of the catalogue.
@@ -59,7 +73,7 @@ pub fn compared_with_inline<'a>(
     store: Option<&Store>,
 ) -> Result<Vec<ComparedCandidate<'a>>> {
     let all = names.iter().any(|name| name == "all");
-    for name in names.iter().filter(|name| *name != "all" && !has_settings(name)) {
+    for name in names.iter().filter(|name| *name != "all" && !is_typed(name)) {
         context.candidate(name)?;
     }
     let chosen: Vec<&CatalogueCandidate> = match default {

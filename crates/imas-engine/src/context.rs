@@ -89,7 +89,7 @@ impl Context {
     fn check_owners(&self, places: &Places) -> Result<()> {
         if places.lib_dir.is_some() {
             let (ours, catalogue) = (&self.libraries, self.lib_dir.join("catalogue.toml"));
-            let files = [&catalogue, &ours.hook, &ours.guard, &ours.give_back, &ours.settings];
+            let files = [&catalogue, &ours.hook, &ours.guard, &ours.settings];
             let built = self.catalogue.all().filter(|candidate| !candidate.added);
             let libraries = built.filter_map(|candidate| candidate.library.as_ref());
             let links = &ours.preload_folder;
@@ -251,11 +251,6 @@ impl Context {
         if let Some(why) = imas_linux::catalogue::withheld(candidate) {
             return Some(why);
         }
-        if candidate.give_back
-            && let Some(why) = self.obstacle_of_ours(Mode::Production, &self.libraries.give_back, store)
-        {
-            return Some(why);
-        }
         if candidate.runtime.is_some()
             && let Some(why) = self.obstacle_of_ours(Mode::Production, &self.libraries.settings, store)
         {
@@ -302,7 +297,6 @@ impl Context {
         let answers = library == self.libraries.settings;
         let settings = CatalogueCandidate {
             name: "settings".to_owned(),
-            give_back: library == self.libraries.give_back,
             runtime: answers.then(|| RuntimeSettings::of(Runtime::Node)),
             environment: answers.then(|| ("NODE_OPTIONS".to_owned(), String::new())).into_iter().collect(),
             ..self.catalogue.find(SYSTEM)?.clone()

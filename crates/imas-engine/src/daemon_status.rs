@@ -76,12 +76,6 @@ counters! {
     looks,
     /// Times the store failed to read or write.
     store_refusals,
-    /// Processes asked to give free pages back, since memory was short.
-    trims_asked,
-    /// Answers of such processes.
-    trims_answered,
-    /// Memory that they gave back, MiB.
-    trimmed_mib,
     /// Processes trimmed from outside, by `[trim]`.
     trims_outside,
     /// Memory that these trims returned, MiB.

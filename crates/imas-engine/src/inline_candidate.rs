@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A candidate that is typed and not in the catalogue: an allocator with settings, such as
-//! `jemalloc?narenas:1,dirty_decay_ms:1000`.
+//! `jemalloc?narenas:1,dirty_decay_ms:1000`, or one whose program is trimmed from outside, such as `glibc:arena1+trims`.
 
 mod settings;
 
@@ -17,25 +17,51 @@ use settings::Settings;
 /// Sign between the allocator and its settings.
 const SIGN: char = '?';
 
-/// Whether the name has settings in it.
+/// End of the name of a candidate whose program is trimmed from outside while it runs.
+pub const TRIMS: &str = "+trims";
+
+/// Whether the name is that of a typed candidate.
 #[must_use]
-pub fn has_settings(name: &str) -> bool {
-    name.contains(SIGN)
+pub fn is_typed(name: &str) -> bool {
+    name.contains(SIGN) || name.ends_with(TRIMS)
 }
 
-/// The candidates among these names that have settings in them.
+/// The typed candidates among these names.
 ///
 /// # Errors
 /// When an allocator or a setting is not known, or a value is wrong; the error lists what is known.
 pub fn inline_candidates(names: &[String], context: &Context) -> Result<Vec<CatalogueCandidate>> {
-    names.iter().filter(|name| has_settings(name)).map(|name| inline_candidate(name, context)).collect()
+    names.iter().filter(|name| is_typed(name)).map(|name| inline_candidate(name, context)).collect()
 }
 
-/// The candidate of a name with settings in it.
+/// The typed candidate of that name.
 ///
 /// # Errors
 /// Likewise.
 pub fn inline_candidate(name: &str, context: &Context) -> Result<CatalogueCandidate> {
+    match name.strip_suffix(TRIMS) {
+        Some(base) => trimmed(name, base, context),
+        None => with_settings(name, context),
+    }
+}
+
+/// A trim reaches glibc's malloc alone.
+fn trimmed(name: &str, base: &str, context: &Context) -> Result<CatalogueCandidate> {
+    let of = match base.contains(SIGN) {
+        true => with_settings(base, context)?,
+        false => context.candidate(base)?.clone(),
+    };
+    if of.library.is_some() || of.runtime.is_some() {
+        return Err(Hinted::error(
+            format!("{name}: trims from outside reach glibc's malloc alone, and {base} is another candidate"),
+            "system+trims and glibc:arena1+trims are such candidates",
+        ));
+    }
+    let summary = format!("{base}, trimmed from outside while the program runs");
+    Ok(CatalogueCandidate { name: name.to_owned(), summary, default: false, service_default: false, trims: true, ..of })
+}
+
+fn with_settings(name: &str, context: &Context) -> Result<CatalogueCandidate> {
     let (base, typed) = name.split_once(SIGN).unwrap_or((name, ""));
     let base = base_of(base, context)?;
     let settings = Settings::of(&base.allocator).ok_or_else(|| {
@@ -53,7 +79,6 @@ pub fn inline_candidate(name: &str, context: &Context) -> Result<CatalogueCandid
         name: name.to_owned(),
         summary: format!("{} with settings of the command line", base.name),
         environment,
-        give_back: settings::gives_back(&pairs).unwrap_or(base.give_back),
         default: false,
         withheld: withheld.map(|why| why.trim_start_matches("withheld: ").to_owned()),
         ..base

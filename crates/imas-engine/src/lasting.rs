@@ -17,7 +17,7 @@ use imas_linux::runtime_start::{StartOfProgram, fitted};
 use imas_linux::{elf, host};
 
 use crate::context::Context;
-use crate::inline_candidate::{has_settings, inline_candidate};
+use crate::inline_candidate::{inline_candidate, is_typed};
 
 /// The candidate of that name, from the catalogue or with settings (`jemalloc?narenas:1`), if it can be used
 /// here and changes anything.
@@ -25,7 +25,7 @@ use crate::inline_candidate::{has_settings, inline_candidate};
 /// # Errors
 /// If there is no such candidate, if it cannot be used here, or if it is `system`.
 pub fn usable(context: &Context, name: &str) -> Result<CatalogueCandidate> {
-    let candidate = match has_settings(name) {
+    let candidate = match is_typed(name) {
         true => inline_candidate(name, context)?,
         false => context.candidate(name)?.clone(),
     };
@@ -72,15 +72,13 @@ pub fn moved(candidate: &CatalogueCandidate, at: &Path) -> CatalogueCandidate {
     CatalogueCandidate { library, ..candidate.clone() }
 }
 
-/// Files that have to be there for those variables to work: the guard, what gives pages back, what answers a runtime, the
-/// allocator, and what the distribution brings. None where nothing is loaded.
+/// Files that have to be there for those variables to work: the guard, what answers a runtime, the allocator, and what the
+/// distribution brings. None where nothing is loaded.
 pub fn files<'a>(context: &'a Context, candidate: &'a CatalogueCandidate) -> impl Iterator<Item = &'a Path> {
     let is_bare = candidate.runtime.as_ref().is_some_and(|settings| settings.is_bare);
     let ours = (!is_bare).then_some(context.libraries.guard.as_path());
     let answers = has_hidden_settings(candidate).then_some(context.libraries.settings.as_path());
-    let give_back = candidate.give_back.then_some(context.libraries.give_back.as_path());
-    let own = [ours, give_back, answers];
-    own.into_iter().chain([candidate.library.as_deref(), candidate.needs.as_deref()]).flatten()
+    [ours, answers, candidate.library.as_deref(), candidate.needs.as_deref()].into_iter().flatten()
 }
 
 /// Oldest C library with which these files work, such as `glibc 2.17`, after libstdc++ if they need that; this
@@ -219,7 +217,7 @@ pub fn left_open(candidate: CatalogueCandidate) -> CatalogueCandidate {
 /// The candidate with nothing of ours loaded where it needs no library: its variables stay in the environment.
 #[must_use]
 pub fn bare(mut candidate: CatalogueCandidate) -> CatalogueCandidate {
-    let loads = candidate.library.is_some() || candidate.give_back;
+    let loads = candidate.library.is_some();
     if let Some(settings) = candidate.runtime.as_mut().filter(|_| !loads) {
         settings.is_bare = true;
     }

@@ -18,7 +18,7 @@ const LICENCES: &str = "licences.txt";
 /// If the licence of the allocator is not there.
 pub fn of(context: &Context, candidate: &CatalogueCandidate) -> Result<String> {
     let ours = format!(
-        "IMAS (libimas-guard.so, libimas-giveback.so, and the layer over each allocator):\n\n{OURS}\n"
+        "IMAS (libimas-guard.so and the layer over each allocator):\n\n{OURS}\n"
     );
     let Some(library) = &candidate.library else { return Ok(ours) };
     let name = library.file_name().unwrap_or_default().to_string_lossy();

@@ -36,7 +36,7 @@ pub fn is_measurable(executable: &ExecutableFacts) -> bool {
 /// Whether such a program can be given the candidate.
 #[must_use]
 pub fn takes(context: &Context, executable: &ExecutableFacts, candidate: &CatalogueCandidate) -> bool {
-    let is_settings = candidate.runtime.is_some() && candidate.library.is_none() && !candidate.give_back;
+    let is_settings = candidate.runtime.is_some() && candidate.library.is_none();
     candidate.is_system()
         || (is_settings && is_served_by_settings(executable))
         || (executable.fits_musl && runtime_command::candidate_of_musl(context, candidate).is_ok())

@@ -174,7 +174,7 @@ fn in_folder_of_musl(
 ) -> Result<CatalogueCandidate, String> {
     let is_built_here = !candidate.added && candidate.needs.is_none() && candidate.runtime.is_none();
     let file = candidate.library.as_deref().and_then(Path::file_name);
-    let Some(file) = file.filter(|_| is_built_here && !candidate.give_back) else {
+    let Some(file) = file.filter(|_| is_built_here) else {
         return Err(format!("{} is for programs of glibc alone", candidate.name));
     };
     // What is built for musl is built by the same recipe.
@@ -251,9 +251,8 @@ mod tests {
         let small = CatalogueCandidate { page_size: Some(PAGE), ..jemalloc.clone() };
         assert!(in_folder_of_musl(lib_dir, &small, PAGE).is_ok());
         assert!(in_folder_of_musl(lib_dir, &small, 4 * PAGE).unwrap_err().contains("smaller pages"));
-        let trim = CatalogueCandidate { give_back: true, ..jemalloc.clone() };
         let users = CatalogueCandidate { added: true, ..jemalloc };
-        for of_glibc in [of("glibc:lean", None), of("system", None), trim, users] {
+        for of_glibc in [of("glibc:lean", None), of("system", None), users] {
             let why = in_folder_of_musl(lib_dir, &of_glibc, PAGE).unwrap_err();
             assert!(why.contains("glibc alone"), "{of_glibc:?}");
         }

@@ -20,7 +20,7 @@ use imas_engine::flags::{JsonArgs, Places};
     version,
     max_term_width = 100,
     disable_help_subcommand = true,
-    after_help = "Examples:\n  imas kube image --with jemalloc,glibc:lean-trim --out imas.tar   then: skopeo copy oci-archive:imas.tar:imas docker://REGISTRY/imas:1\n  imas kube policy --with jemalloc,glibc:lean-trim --image REGISTRY/imas:1 | kubectl apply -f -\n  imas kube try web --with jemalloc --share 20%             what would be written\n  imas kube try web --with jemalloc --share 20% --write\n  imas kube status\n  imas kube settle web --for 3600 --write\n  imas kube settle web --prometheus http://localhost:9090 --requests 'sum by (pod) (rate(http_requests_total[5m]))'\n  imas kube component --with jemalloc --image REGISTRY/imas:1 --helm charts/imas\n  imas kube node --advise                                   what the workloads here could gain without a trial"
+    after_help = "Examples:\n  imas kube image --with jemalloc,glibc:lean --out imas.tar   then: skopeo copy oci-archive:imas.tar:imas docker://REGISTRY/imas:1\n  imas kube policy --with jemalloc,glibc:lean --image REGISTRY/imas:1 | kubectl apply -f -\n  imas kube try web --with jemalloc --share 20%             what would be written\n  imas kube try web --with jemalloc --share 20% --write\n  imas kube status\n  imas kube settle web --for 3600 --write\n  imas kube settle web --prometheus http://localhost:9090 --requests 'sum by (pod) (rate(http_requests_total[5m]))'\n  imas kube component --with jemalloc --image REGISTRY/imas:1 --helm charts/imas\n  imas kube node --advise                                   what the workloads here could gain without a trial"
 )]
 pub(crate) struct Cli {
     #[command(flatten)]

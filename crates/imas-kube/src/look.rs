@@ -273,7 +273,7 @@ pub(super) fn advice(libc: Libc, nearness: Option<f64>, free: Option<u64>, name:
                 |name| format!("{} -n {}", name.workload, name.namespace),
             );
             Some(format!(
-                "{} MiB are free: imas kube try {workload} --with glibc:lean-trim",
+                "{} MiB are free: imas kube try {workload} --with glibc:arena1",
                 mib(bytes as f64)
             ))
         }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A workload of the cluster, with its entry in the ConfigMap of its namespace.
 //!
-//! The entry of a workload in the ConfigMap `imas`: `container=app jemalloc=20 glibc.lean-trim=20`.
+//! The entry of a workload in the ConfigMap `imas`: `container=app jemalloc=20 glibc.lean=20`.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use imas_abi::{
-    CANDIDATE_GIVES_BACK, CANDIDATE_HAS_SETTINGS, CATALOGUE_ENTRY_BYTES, CatalogueEntry, CatalogueHeader,
+    CANDIDATE_HAS_SETTINGS, CATALOGUE_ENTRY_BYTES, CatalogueEntry, CatalogueHeader,
     FileIdentity,
 };
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
@@ -71,7 +71,7 @@ pub enum TableError {
 }
 
 /// Flags that an entry may have.
-const KNOWN_FLAGS: u32 = CANDIDATE_GIVES_BACK | CANDIDATE_HAS_SETTINGS;
+const KNOWN_FLAGS: u32 = CANDIDATE_HAS_SETTINGS;
 
 /// A runtime asks again for a longer value, and is answered once (Node.js).
 const MOST_OF_A_SETTING: usize = 255;
@@ -138,10 +138,6 @@ fn entry(
         // The dynamic linker finds it by its name, and compares no identity.
         approve(library, trusted, StickyFolder::Writable)?;
     }
-    if candidate.give_back {
-        approve(&libraries.give_back, trusted, StickyFolder::Safe)?;
-        entry.flags = CANDIDATE_GIVES_BACK;
-    }
     let mut variables = environment(candidate)?;
     let settings = hidden_settings(candidate);
     if !settings.is_empty() {
@@ -204,11 +200,7 @@ impl CatalogueTable {
         header.daemon_uid = owners.daemon;
         header.guard_identity = library(&mut header.guard, &libraries.guard, owners.trusted)?;
         header.hook_identity = library(&mut header.hook, &libraries.hook, owners.trusted)?;
-        let is_needed = |flag: u32| entries.iter().any(|entry| entry.flags & flag != 0);
-        if is_needed(CANDIDATE_GIVES_BACK) {
-            header.give_back_identity = library(&mut header.give_back, &libraries.give_back, owners.trusted)?;
-        }
-        if is_needed(CANDIDATE_HAS_SETTINGS) {
+        if entries.iter().any(|entry| entry.flags & CANDIDATE_HAS_SETTINGS != 0) {
             header.settings_identity = library(&mut header.settings, &libraries.settings, owners.trusted)?;
         }
         let mut table = Self { header, entries };
@@ -270,7 +262,6 @@ impl CatalogueTable {
         Libraries {
             hook: text(&self.header.hook).into(),
             guard: text(&self.header.guard).into(),
-            give_back: text(&self.header.give_back).into(),
             settings: text(&self.header.settings).into(),
             preload_folder: None,
         }
@@ -301,7 +292,6 @@ impl CatalogueTable {
         let ours = [
             (&self.header.guard, &self.header.guard_identity),
             (&self.header.hook, &self.header.hook_identity),
-            (&self.header.give_back, &self.header.give_back_identity),
             (&self.header.settings, &self.header.settings_identity),
         ];
         let theirs = self.entries.iter().map(|entry| (&entry.library, &entry.identity));
@@ -382,7 +372,6 @@ mod tests {
             Libraries {
                 hook: self.library("hook.so"),
                 guard: self.library("guard.so"),
-                give_back: self.library("back.so"),
                 settings: self.library("settings.so"),
                 preload_folder: None,
             }
@@ -428,21 +417,21 @@ mod tests {
     }
 
     #[test]
-    fn what_gives_back_is_approved_where_a_candidate_needs_it() {
+    fn the_library_of_settings_is_approved_where_a_candidate_needs_it() {
         let place = Place::new();
-        let gives = CatalogueCandidate { give_back: true, ..candidate("g", None, &[]) };
+        let node = Some(RuntimeSettings::of(Runtime::Node));
+        let set = candidate("n", None, &[("NODE_OPTIONS", "--max-semi-space-size=1")]);
+        let set = [CatalogueCandidate { runtime: node, ..set }];
         let plain = place.write(&[candidate("s", None, &[])]).unwrap().table;
-        assert_eq!(plain.libraries().give_back, PathBuf::new());
-        let table = place.write(&[gives]).unwrap().table;
-        assert_eq!(table.libraries().give_back, place.path("back.so"));
-        assert_eq!((table.entry(2).unwrap().flags, table.id_of("g")), (CANDIDATE_GIVES_BACK, Some(2)));
-        std::fs::write(place.path("back.so"), "another").unwrap();
-        assert_eq!(table.changed_libraries(), [place.path("back.so")]);
-        let missing = Libraries { give_back: place.path("none.so"), ..place.libraries() };
-        let gives = CatalogueCandidate { give_back: true, ..candidate("g", None, &[]) };
-        let written =
-            write_catalogue_table(&place.path(FILE_NAME), &[gives], &missing, place.owners).unwrap();
-        assert_eq!((written.refused.len(), written.table.id_of("g")), (1, None), "and the table is there");
+        assert_eq!(plain.libraries().settings, PathBuf::new());
+        let table = place.write(&set).unwrap().table;
+        assert_eq!(table.libraries().settings, place.path("settings.so"));
+        assert_eq!((table.entry(2).unwrap().flags, table.id_of("n")), (CANDIDATE_HAS_SETTINGS, Some(2)));
+        std::fs::write(place.path("settings.so"), "another").unwrap();
+        assert_eq!(table.changed_libraries(), [place.path("settings.so")]);
+        let missing = Libraries { settings: place.path("none.so"), ..place.libraries() };
+        let written = write_catalogue_table(&place.path(FILE_NAME), &set, &missing, place.owners).unwrap();
+        assert_eq!((written.refused.len(), written.table.id_of("n")), (1, None), "and the table is there");
     }
 
     #[test]

@@ -23,8 +23,6 @@ const GLIBC_TUNABLES: &str = "GLIBC_TUNABLES";
 pub const HOOK: &str = "libimas.so";
 /// The library of a production start.
 pub const GUARD: &str = "libimas-guard.so";
-/// The library beside either, for a candidate that gives free pages back.
-pub const GIVE_BACK: &str = "libimas-giveback.so";
 /// The library beside either, for a candidate that sets variables of a language runtime.
 pub const SETTINGS: &str = "libimas-settings.so";
 /// The library that every program of an enabled machine preloads.
@@ -37,8 +35,6 @@ pub struct Libraries {
     pub hook: PathBuf,
     /// `libimas-guard.so`: restores the environment, strips RTLD_DEEPBIND; production.
     pub guard: PathBuf,
-    /// `libimas-giveback.so`: gives free pages back, under the candidates that ask for it.
-    pub give_back: PathBuf,
     /// `libimas-settings.so`: answers a runtime that asks for its settings.
     pub settings: PathBuf,
     /// Folder through which children are to find the libraries ([`crate::preloads`]). Without it they
@@ -53,7 +49,6 @@ impl Libraries {
         Self {
             hook: lib_dir.join(HOOK),
             guard: lib_dir.join(GUARD),
-            give_back: lib_dir.join(GIVE_BACK),
             settings: lib_dir.join(SETTINGS),
             preload_folder: None,
         }
@@ -175,13 +170,11 @@ impl Injection<'_> {
     fn preload(&self, libraries: &Libraries) -> Result<OsString, UnusablePath> {
         let ours = if self.mode == Mode::Trial { &libraries.hook } else { &libraries.guard };
         let mut list = OsString::new();
-        let give_back = self.candidate.give_back.then_some(&libraries.give_back);
         let settings = (!self.hidden().is_empty()).then_some(&libraries.settings);
-        // Order matters: the hook finds the allocator after it with RTLD_NEXT, and what is before it sees calls
-        // that the hook answers itself. Constructors run from the last to the first: what keeps settings is
-        // first, before the guard takes them away.
+        // Order matters: the hook finds the allocator after it with RTLD_NEXT. Constructors run from the last to the first: what keeps settings runs
+        // before the guard takes them away.
         let library = self.candidate.library.as_ref();
-        for path in [give_back, Some(ours), library, settings].into_iter().flatten() {
+        for path in [Some(ours), library, settings].into_iter().flatten() {
             if !preloads::can_be_named(path.as_os_str()) {
                 return Err(UnusablePath(path.clone()));
             }
@@ -360,7 +353,6 @@ mod tests {
         Libraries {
             hook: "/l/hook.so".into(),
             guard: "/l/guard.so".into(),
-            give_back: "/l/back.so".into(),
             settings: "/l/settings.so".into(),
             preload_folder: None,
         }
@@ -399,19 +391,6 @@ mod tests {
             ("IMAS_PAD", ""),
         ]);
         assert_eq!(got, want);
-    }
-
-    #[test]
-    fn what_gives_back_comes_first_and_only_where_it_is_asked_for() {
-        let settings = CatalogueCandidate { give_back: true, ..candidate("glibc:trim", None, &[]) };
-        let je = CatalogueCandidate { give_back: true, ..candidate("je:trim", Some("/l/je.so"), &[]) };
-        let preload = |candidate: &CatalogueCandidate, mode| {
-            start(candidate, mode, Reach::Program, &Variables::new())[OsStr::new("LD_PRELOAD")].clone()
-        };
-        assert_eq!(preload(&settings, Mode::Production), "/l/back.so:/l/guard.so");
-        assert_eq!(preload(&je, Mode::Production), "/l/back.so:/l/guard.so:/l/je.so");
-        assert_eq!(preload(&je, Mode::Trial), "/l/back.so:/l/hook.so:/l/je.so");
-        assert_eq!(preload(&candidate("je", Some("/l/je.so"), &[]), Mode::Trial), "/l/hook.so:/l/je.so");
     }
 
     #[test]

@@ -40,7 +40,6 @@ pub mod serving;
 pub mod standstill;
 pub mod start_program;
 pub mod taskstats;
-pub mod trim_word;
 pub mod trust;
 pub mod variables;
 pub mod work_counter;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Free pages of a process that somebody else may own are given back: by the process, which is asked
-//! ([`crate::trim_word`]), or from outside ([`imas_trim`]).
+//! Free pages of a process that somebody else may own are given back from outside ([`imas_trim`]).
 //!
 //! What the heaps of another process hold, read beside this one.
 //!
@@ -15,7 +14,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::foreign_process::{self, Finding, ForeignFile, ForeignReader};
 use crate::heap::figures::{HeapAnswer, HeapFigures, NotReadable};
-use crate::trim_word::{Asked, parsed};
 use crate::{heap, mapping_text, process};
 
 pub use imas_trim::{Done, LeftAlone};
@@ -32,23 +30,6 @@ pub enum FromOutside {
     LeftAlone(LeftAlone),
     /// Its heaps are not glibc's, or cannot be read.
     NotReadable(NotReadable),
-}
-
-/// The word of the process; None where it has none: it runs without `libimas-giveback.so`.
-///
-/// # Errors
-/// When it may not be looked at.
-pub fn look(pid: u32) -> io::Result<Option<Asked>> {
-    parsed(&foreign_process::read(pid, ForeignFile::TrimWord)?)
-}
-
-/// Asks the process to give its free pages back now, unless it is asked already. The answer is in a later [`look`], where
-/// `answered` is at least this `request`.
-///
-/// # Errors
-/// When it may not be asked: by a user who is neither its owner nor root.
-pub fn ask(pid: u32) -> io::Result<Option<Asked>> {
-    parsed(&foreign_process::read(pid, ForeignFile::TrimRequest)?)
 }
 
 /// Lets one waiting thread of a process call `malloc_trim(0)`: the process needs to know nothing of IMAS. It takes as
@@ -215,15 +196,4 @@ pub fn heaps_by(
 ) -> Result<HeapFigures, NotReadable> {
     let text = reader.read(pid, ForeignFile::Heaps, owner).map_err(|error| NotReadable::of(&error))?;
     HeapAnswer::from_text(&text).0
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_process_without_the_library_has_no_word() {
-        assert_eq!(look(std::process::id()).unwrap(), None);
-        assert_eq!(ask(std::process::id()).unwrap(), None);
-    }
 }

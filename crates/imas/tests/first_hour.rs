@@ -254,8 +254,6 @@ fn a_bundle_is_all_that_is_needed() {
     for (candidate, serves) in [
         ("jemalloc", "jemalloc "),
         ("glibc:lean", "libc"),
-        ("jemalloc:trim", "jemalloc "),
-        ("glibc:lean-trim", "libc"),
     ] {
         let mut imas = world.imas(["bundle", candidate, "--at", &at_text, "--out"]);
         let made = succeeded(output(imas.arg(&out)));
@@ -271,7 +269,6 @@ fn a_bundle_is_all_that_is_needed() {
         let licences = std::fs::read_to_string(at.join("LICENCES")).unwrap();
         assert!(licences.contains("Apache License"), "{licences}");
         assert_eq!(licences.contains("jemalloc"), candidate.starts_with("jemalloc"));
-        assert_eq!(at.join("libimas-giveback.so").exists(), candidate.ends_with("trim"), "{candidate}");
         std::fs::remove_dir_all(&at).unwrap();
     }
     for (name, listing) in [("imas.tar", "-tf"), ("imas.tar.gz", "-tzf"), ("imas.tgz", "-tzf")] {

@@ -25,7 +25,6 @@ use imas_store::{Store, StoreError};
 use serde::Deserialize;
 
 use crate::fleet::FleetSettings;
-use crate::shortage::ShortageSettings;
 use crate::trims::TrimSettings;
 
 /// The settings of the daemon.
@@ -58,8 +57,6 @@ pub(crate) struct Settings {
     pub(crate) most_pages_of_user: usize,
     /// Limit for all pages.
     pub(crate) most_pages: usize,
-    /// Where memory is short, running processes are asked to give free pages back.
-    pub(crate) trim_when_short: bool,
     /// Pressure on memory from which it is short: 1 where tasks wait for it a tenth of the time, where a twentieth
     /// of it is left, or where a service uses 95 % of its limit; 0 from the beginning.
     pub(crate) short_at: f64,
@@ -82,7 +79,6 @@ impl Default for Settings {
             most_programs: 10_000,
             most_pages_of_user: 1_024,
             most_pages: 8_192,
-            trim_when_short: true,
             short_at: 1.0,
             trim: TrimSettings::default(),
             fleet: FleetSettings::default(),
@@ -92,11 +88,6 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// When running processes are asked to give pages back.
-    pub(crate) fn shortage(&self) -> ShortageSettings {
-        ShortageSettings { asks: self.trim_when_short, at: self.short_at }
-    }
-
     fn check(&self) -> Result<(), String> {
         if let Some(key) = self.unknown.keys().next() {
             return Err(format!("unknown key `{key}`"));

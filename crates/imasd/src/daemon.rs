@@ -34,7 +34,6 @@ use crate::pipeline::{Pipeline, conditions};
 use crate::process_info::{self, Identity};
 use crate::process_watcher::{ProcessWatcher, Wakeup, Woken, Worth};
 use crate::publish::Publisher;
-use crate::shortage::Shortage;
 use crate::trims::Trims;
 
 /// How often conditions, the operator's overrides and ends of waits are checked.
@@ -93,8 +92,7 @@ impl Daemon {
         wakeup.add_folders(pages.written())?;
         wakeup.add_exits(pages.exits())?;
         let tree = options.user.then(|| options.run_dir.clone());
-        let shortage = Shortage::new(config.own.shortage(), tree.clone());
-        let trims = Trims::new(config.own.trim.clone(), config.own.shortage(), tree);
+        let trims = Trims::new(config.own.trim.clone(), config.own.short_at, tree);
         let parts = LearnerParts {
             store,
             config,
@@ -112,7 +110,6 @@ impl Daemon {
                 publisher: Publisher::new(&state, boot_id),
                 pages,
                 state,
-                shortage,
                 trims,
             },
             times: Times { looked: now, alive: now },
@@ -175,7 +172,6 @@ impl Daemon {
         self.take_in_ripe(now);
         self.periodic(now);
         self.pipeline.look_at_lives(now);
-        self.pipeline.shortage.turn(now);
         self.pipeline.trims.turn(now);
         self.fleet_turn(now, woken.inbox);
         self.pipeline.pass_on_events();

@@ -33,7 +33,6 @@ mod process_info;
 mod process_watcher;
 mod program_table;
 mod publish;
-mod shortage;
 mod trial_offer;
 mod trims;
 mod watched;

@@ -22,7 +22,6 @@ use crate::lives::LifeTracker;
 use crate::pages::{EndedPage, IdentifiedPage, PageEvent, PageTracker, RejectedPage, token_of};
 use crate::process_info::ProcessInfo;
 use crate::publish::Publisher;
-use crate::shortage::Shortage;
 use crate::trims::Trims;
 
 /// Time for pages in one turn of the loop; then everything else has its turn.
@@ -39,7 +38,6 @@ pub(crate) struct Pipeline {
     pub(crate) lives: LifeTracker,
     pub(crate) publisher: Publisher,
     pub(crate) emergency: Emergency,
-    pub(crate) shortage: Shortage,
     pub(crate) trims: Trims,
 }
 
@@ -93,7 +91,6 @@ impl Pipeline {
         self.pages.look_for_hangs();
         self.learner.judge_due();
         let Ok(now) = conditions(Some(self.learner.conditions())) else { return };
-        self.shortage.look(&now, Instant::now());
         self.trims.look(&now, Instant::now());
         if differ(self.learner.conditions(), &now) {
             self.learner.set_conditions(now);
@@ -136,21 +133,20 @@ impl Pipeline {
     pub(crate) fn set_config(&mut self, config: Config, exclusions: Exclusions) {
         self.pages.set_limits(config.own.clone());
         self.lives.set_first(config.own.sample_after_s);
-        self.shortage.set(config.own.shortage());
-        self.trims.set(config.own.trim.clone(), config.own.shortage());
+        self.trims.set(config.own.trim.clone(), config.own.short_at);
         self.learner.set_config(config, exclusions);
     }
 
     /// Time when there is work if nothing happens.
     pub(crate) fn next(&self) -> Option<Instant> {
-        let looks = [self.lives.next(), self.shortage.next(), self.trims.next()];
+        let looks = [self.lives.next(), self.trims.next()];
         let parts = [self.pages.next(), self.publisher.next(), self.learner.next_retry()];
         parts.into_iter().chain(looks).flatten().min()
     }
 
     pub(crate) fn counters(&self) -> DaemonCounters {
         let own = DaemonCounters { published: self.publisher.published, ..DaemonCounters::default() };
-        own + self.pages.counts() + self.learner.counts() + self.shortage.counts() + self.trims.counts()
+        own + self.pages.counts() + self.learner.counts() + self.trims.counts()
     }
 
     /// Watches again the processes that an earlier process of the daemon has identified.

@@ -5,24 +5,27 @@
 //! One round: how all processes are, and the turns of those that the rule has chosen. Each is done in a thread.
 
 use std::collections::BTreeSet;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, TryRecvError};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
+use imas_core::adaptive::{Objective, weight};
 use imas_core::trimming::{TrimEnd, TrimHistory, TrimRule, TrimTurn, Trimmable};
 use imas_core::{Conditions, printable};
 use imas_engine::amounts::{duration, size};
 use imas_engine::daemon_status::{DaemonCounters, LeftAloneProcess};
-use imas_linux::foreign_process::{self, ForeignReader, owner_of_uid};
+use imas_linux::control_group::{self, NearLimit};
+use imas_linux::foreign_process::{self, ForeignFile, ForeignReader, owner_of_uid};
 use imas_linux::process;
 use imas_linux::process_trim::{self, TurnTaken};
 use serde::Deserialize;
 
-use crate::shortage::{ShortageSettings, in_a_thread, is_of_tree, is_short};
-
 /// Time between two looks whether a round has ended, and longest time between two rounds.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(250);
 const LONGEST_BETWEEN: Duration = Duration::from_secs(120);
+/// Time between two looks at control groups that are near their limits.
+const BETWEEN_GROUPS: Duration = Duration::from_secs(30);
 /// Most processes that the status names.
 const MOST_NAMED: usize = 32;
 
@@ -30,15 +33,17 @@ const MOST_NAMED: usize = 32;
 #[derive(Debug)]
 pub(crate) struct Trims {
     settings: TrimSettings,
-    shortage: ShortageSettings,
+    /// Pressure on memory from which it is short, as the policy weighs it: from 0 to 1.
+    short_at: f64,
     /// Run folder of a user's own tree of processes; None where everybody is served.
     tree: Option<PathBuf>,
     history: TrimHistory,
     /// The rule's clock begins here.
     begun: Instant,
     next_round: Instant,
-    /// Whether processes may be trimmed now, and not only looked at.
-    may_trim: bool,
+    groups_at: Instant,
+    /// Processes that may be trimmed in this round; the others are only looked at.
+    may_trim: MayTrim,
     running: Option<Step>,
 }
 
@@ -51,23 +56,24 @@ enum Step {
 }
 
 impl Trims {
-    pub(crate) fn new(settings: TrimSettings, shortage: ShortageSettings, tree: Option<PathBuf>) -> Self {
+    pub(crate) fn new(settings: TrimSettings, short_at: f64, tree: Option<PathBuf>) -> Self {
         let now = Instant::now();
         Self {
             settings,
-            shortage,
+            short_at,
             tree,
             history: TrimHistory::default(),
             begun: now,
             next_round: now,
-            may_trim: false,
+            groups_at: now,
+            may_trim: MayTrim::None,
             running: None,
         }
     }
 
     /// Takes new settings. What is known of processes stays.
-    pub(crate) fn set(&mut self, settings: TrimSettings, shortage: ShortageSettings) {
-        (self.settings, self.shortage) = (settings, shortage);
+    pub(crate) fn set(&mut self, settings: TrimSettings, short_at: f64) {
+        (self.settings, self.short_at) = (settings, short_at);
         self.next_round = Instant::now();
     }
 
@@ -77,12 +83,36 @@ impl Trims {
         if !self.settings.is_on() || self.running.is_some() || now < self.next_round {
             return;
         }
-        self.may_trim = self.settings.when.is_none() || is_short(&self.shortage, conditions);
-        if self.may_trim || self.history.awaits_look(&rule, now - self.begun) {
+        self.may_trim = self.may_trim_now(conditions, now);
+        if self.may_trim != MayTrim::None || self.history.awaits_look(&rule, now - self.begun) {
             self.next_round = now + rule.every.min(LONGEST_BETWEEN);
-            let settings = self.settings.clone();
-            self.running = in_a_thread(move || processes(&settings)).map(Step::List);
+            let (settings, may_trim) = (self.settings.clone(), self.may_trim.clone());
+            self.running = in_a_thread(move || processes(&settings, &may_trim)).map(Step::List);
         }
+    }
+
+    fn may_trim_now(&mut self, conditions: &Conditions, now: Instant) -> MayTrim {
+        if self.settings.when.is_none() || self.is_short(conditions) {
+            return MayTrim::All;
+        }
+        if now < self.groups_at {
+            return MayTrim::None;
+        }
+        self.groups_at = now + BETWEEN_GROUPS;
+        self.short_groups(control_group::services_near_limits())
+    }
+
+    fn short_groups(&self, groups: Vec<NearLimit>) -> MayTrim {
+        let is_short = |group: &NearLimit| {
+            self.is_short(&Conditions { group_memory_used: Some(group.used), ..Conditions::default() })
+        };
+        let short: Vec<PathBuf> =
+            groups.into_iter().filter(is_short).map(|group| group.folder).collect();
+        if short.is_empty() { MayTrim::None } else { MayTrim::Groups(short) }
+    }
+
+    fn is_short(&self, conditions: &Conditions) -> bool {
+        weight(conditions, Objective::Auto).memory >= self.short_at
     }
 
     /// Takes in what a round has found, and goes on with it.
@@ -111,8 +141,9 @@ impl Trims {
         let Ok(rule) = self.settings.rule() else { return };
         let all: Vec<_> = listed.iter().map(|one| one.trimmable(owner_of_uid(one.uid))).collect();
         self.history.look(&rule, &all, now - self.begun);
-        let due = self.history.due(&rule, &all, now - self.begun);
-        if self.may_trim && !due.is_empty() {
+        let may: Vec<_> = all.iter().zip(listed).filter(|(_, one)| one.may_be_trimmed).map(|(one, _)| *one).collect();
+        let due = self.history.due(&rule, &may, now - self.begun);
+        if !due.is_empty() {
             let tree = self.tree.clone();
             self.running = in_a_thread(move || take_turns(&rule, &due, tree.as_deref())).map(Step::Turns);
         }
@@ -155,11 +186,21 @@ impl Trims {
 /// The turns of one round take so long at most. Who was not reached has the first turns of the next one.
 const LONGEST: Duration = Duration::from_secs(60);
 
+/// Processes that may be trimmed in a round.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum MayTrim {
+    None,
+    /// Those of services near their limits of memory, by the folders of their control groups.
+    Groups(Vec<PathBuf>),
+    All,
+}
+
 /// A process, before it is known who answers for it.
 #[derive(Debug, Clone, Copy)]
 struct Listed {
     process: Trimmable,
     uid: u32,
+    may_be_trimmed: bool,
 }
 
 impl Listed {
@@ -169,17 +210,25 @@ impl Listed {
 }
 
 /// All processes that the settings mean, but this one.
-fn processes(settings: &TrimSettings) -> Vec<Listed> {
+fn processes(settings: &TrimSettings, may_trim: &MayTrim) -> Vec<Listed> {
+    let of_groups: Option<BTreeSet<u32>> = match may_trim {
+        MayTrim::All => None,
+        MayTrim::None => Some(BTreeSet::new()),
+        MayTrim::Groups(folders) => {
+            Some(folders.iter().flat_map(|folder| control_group::processes(folder)).collect())
+        }
+    };
+    let may_be_trimmed = |pid| of_groups.as_ref().is_none_or(|pids| pids.contains(&pid));
     let others = process::pids().unwrap_or_default().into_iter().filter(|pid| *pid != std::process::id());
     let meant = others.filter(|pid| {
         settings.means(|| std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default())
     });
-    meant.filter_map(listed).collect()
+    meant.filter_map(|pid| listed(pid, may_be_trimmed(pid))).collect()
 }
 
-fn listed(pid: u32) -> Option<Listed> {
+fn listed(pid: u32, may_be_trimmed: bool) -> Option<Listed> {
     let process = process_trim::trimmable(pid, 0)?;
-    Some(Listed { process, uid: foreign_process::real_uid(pid)? })
+    Some(Listed { process, uid: foreign_process::real_uid(pid)?, may_be_trimmed })
 }
 
 /// Takes the turns in this order. `tree`: only processes that read the index below this folder.
@@ -199,6 +248,31 @@ fn taken(reader: &mut ForeignReader, rule: &TrimRule, turn: &TrimTurn, tree: Opt
             took: (Duration::ZERO, Duration::ZERO),
             words: None,
         },
+    }
+}
+
+/// Whether the process, for which that owner answers, reads the index below this folder.
+fn is_of_tree(reader: &mut ForeignReader, (pid, owner): (u32, u64), tree: &Path) -> bool {
+    let environment = reader.read(pid, ForeignFile::Environment, || Some(owner)).unwrap_or_default();
+    let run = |entry: &[u8]| {
+        let value = entry.strip_prefix(imas_abi::env::RUN.as_bytes())?.strip_prefix(b"=")?;
+        Some(value == tree.as_os_str().as_bytes())
+    };
+    environment.split(|byte| *byte == 0).find_map(run) == Some(true)
+}
+
+/// Does the work in a thread; None where none can be had.
+fn in_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<Receiver<T>> {
+    let (sender, receiver) = channel();
+    let work = move || {
+        let _ = sender.send(work()); // unless imasd is ending
+    };
+    match std::thread::Builder::new().name("trims".to_owned()).spawn(work) {
+        Ok(_) => Some(receiver),
+        Err(error) => {
+            tracing::debug!("running processes cannot be trimmed: {error}");
+            None
+        }
     }
 }
 
@@ -314,7 +388,7 @@ mod tests {
     use super::*;
 
     fn trims(settings: TrimSettings) -> Trims {
-        Trims::new(settings, ShortageSettings { asks: false, at: 1.0 }, None)
+        Trims::new(settings, 1.0, None)
     }
 
     fn begins(mut trims: Trims, conditions: &Conditions) -> bool {
@@ -339,6 +413,27 @@ mod tests {
         let mut waits = trims(each);
         waits.next_round = Instant::now() + LONGEST_BETWEEN;
         assert!(!begins(waits, &enough));
+    }
+
+    #[test]
+    fn services_near_their_limits_are_trimmed_where_the_machine_has_enough() {
+        let pressure = TrimSettings { when: Some(TrimWhen::Pressure), ..TrimSettings::default() };
+        let trims = trims(pressure);
+        let near = |folder: &str, used| NearLimit { folder: folder.into(), used };
+        let groups = vec![near("/b", 0.96), near("/a", 0.99), near("/c", 0.9)];
+        assert_eq!(trims.short_groups(groups), MayTrim::Groups(vec!["/b".into(), "/a".into()]));
+        assert_eq!(trims.short_groups(vec![near("/c", 0.9)]), MayTrim::None);
+    }
+
+    #[test]
+    fn memory_is_short_where_the_policy_says_so() {
+        let trims = trims(TrimSettings::default());
+        let enough =
+            Conditions { mem_available_bytes: 8 << 30, mem_total_bytes: Some(16 << 30), ..Conditions::default() };
+        assert!(!trims.is_short(&enough));
+        assert!(trims.is_short(&Conditions { memory_some_pct: Some(10.0), ..enough }));
+        assert!(trims.is_short(&Conditions { memory_full_pct: Some(5.0), ..enough }));
+        assert!(trims.is_short(&Conditions { mem_available_bytes: 1 << 28, ..enough }));
     }
 
     fn read(text: &str) -> Result<TrimSettings, String> {

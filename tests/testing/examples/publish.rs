@@ -3,7 +3,7 @@
 //! lines of text describe.
 //!
 //! `publish RUN LIBRARIES < SPECIFICATION`; RUN must hold `state/`. Lines: `candidate NAME LIBRARY|-
-//! [give-back] [of:RUNTIME] [yields:WORD...] [NAME=VALUE...]`, `entry EXECUTABLE CANDIDATE [trial=CANDIDATE:HEX] [flags=N] [uid=N] [program=N]
+//! [of:RUNTIME] [yields:WORD...] [NAME=VALUE...]`, `entry EXECUTABLE CANDIDATE [trial=CANDIDATE:HEX] [flags=N] [uid=N] [program=N]
 //! [file=PATH|text=TEXT|unit=NAME|name=NAME]`, `fill N` (N entries of no file), `daemon UID`, `boot ID`,
 //! `generation N`, `catalogue HEX`, `disabled`. `publish given EXECUTABLE WORDS...` prints the detail of a
 //! command line: kind and two numbers.
@@ -112,7 +112,6 @@ fn candidate(words: &[String]) -> CatalogueCandidate {
         runtime,
         name: words.get(1).cloned().unwrap_or_default(),
         library,
-        give_back: words.iter().any(|word| word == "give-back"),
         environment: words.iter().skip(3).filter_map(pair).collect(),
         ..CatalogueCandidate::default()
     }

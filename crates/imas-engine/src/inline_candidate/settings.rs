@@ -9,11 +9,6 @@ use imas_linux::catalogue::CatalogueCandidate;
 /// glibc's malloc has settings and no entry of its own in the catalogue.
 pub(super) const GLIBC: &str = "glibc";
 
-/// Setting that reaches no allocator: 1 for what the catalogue calls `give_back`.
-const GIVE_BACK: &str = "give_back";
-/// Setting of what gives back: per cent of the CPU time that it may cost.
-const GIVE_BACK_SHARE: &str = "give_back_share";
-
 /// What a setting's value is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ValueKind {
@@ -21,22 +16,19 @@ pub(super) enum ValueKind {
     Count,
     /// A number; -1 has a meaning of its own.
     Signed,
-    /// Per cent, from 1 to 100.
-    Percent,
     /// `true` or `false`.
     Flag,
     /// One of these words.
     Word(&'static [&'static str]),
 }
 
-use ValueKind::{Count, Flag, Percent, Signed, Word};
+use ValueKind::{Count, Flag, Signed, Word};
 
 impl ValueKind {
     pub(super) fn accepts(self, value: &str) -> bool {
         match self {
             Count => value.parse::<u64>().is_ok(),
             Signed => value.parse::<i64>().is_ok_and(|number| number >= -1),
-            Percent => value.parse().is_ok_and(|number: u64| (1..=100).contains(&number)),
             Flag => ["true", "false"].contains(&value),
             Word(words) => words.contains(&value),
         }
@@ -46,7 +38,6 @@ impl ValueKind {
         match self {
             Count => "a number from 0 on".to_owned(),
             Signed => "a number from 0 on, or -1".to_owned(),
-            Percent => "a number from 1 to 100".to_owned(),
             Flag => "true or false".to_owned(),
             Word(words) => format!("one of {}", words.join(", ")),
         }
@@ -69,8 +60,6 @@ type SettingKinds = &'static [(&'static str, ValueKind)];
 const ON_GLIBC: SettingKinds = &[
     ("arena_max", Count),
     ("arena_test", Count),
-    (GIVE_BACK, Word(&["0", "1"])),
-    (GIVE_BACK_SHARE, Percent),
     ("hugetlb", Count),
     ("mmap_max", Count),
     ("mmap_threshold", Count),
@@ -87,8 +76,6 @@ const ON_JEMALLOC: SettingKinds = &[
     ("cache_oblivious", Flag),
     ("dirty_decay_ms", Signed),
     ("dss", Word(&["disabled", "primary", "secondary"])),
-    (GIVE_BACK, Word(&["0", "1"])),
-    (GIVE_BACK_SHARE, Percent),
     ("lg_extent_max_active_fit", Count),
     ("lg_tcache_max", Count),
     ("max_background_threads", Count),
@@ -110,8 +97,6 @@ const ON_MIMALLOC: SettingKinds = &[
     ("arena_purge_mult", Count),
     ("arena_reserve", Count),
     ("disallow_arena_alloc", Count),
-    (GIVE_BACK, Word(&["0", "1"])),
-    (GIVE_BACK_SHARE, Percent),
     ("generic_collect", Count),
     ("purge_decommits", Count),
     ("purge_delay", Signed),
@@ -122,8 +107,6 @@ const ON_MIMALLOC: SettingKinds = &[
 const ON_TCMALLOC: SettingKinds = &[
     ("aggressive_decommit", Count),
     ("disable_memory_release", Count),
-    (GIVE_BACK, Word(&["0", "1"])),
-    (GIVE_BACK_SHARE, Percent),
     ("heap_limit_mb", Count),
     ("max_total_thread_cache_bytes", Count),
     ("release_rate", Count),
@@ -176,15 +159,6 @@ impl Settings {
     /// Adds the pairs to the environment; what the candidate in the catalogue has set already is kept, and
     /// the pairs win.
     pub(super) fn set(&self, pairs: &BTreeMap<&str, &str>, environment: &mut BTreeMap<String, String>) {
-        if let Some(share) = pairs.get(GIVE_BACK_SHARE) {
-            environment.insert(imas_abi::env::GIVE_BACK_SHARE.to_owned(), (*share).to_owned());
-        }
-        let is_of_allocator = |key: &str| ![GIVE_BACK, GIVE_BACK_SHARE].contains(&key);
-        let pairs: BTreeMap<&str, &str> =
-            pairs.iter().map(|(key, value)| (*key, *value)).filter(|(key, _)| is_of_allocator(key)).collect();
-        if pairs.is_empty() {
-            return;
-        }
         match self.way {
             Way::Tunables => {
                 let pairs = pairs.iter().map(|(key, value)| format!("glibc.malloc.{key}={value}"));
@@ -200,11 +174,6 @@ impl Settings {
             }
         }
     }
-}
-
-/// Whether free pages are given back, where the pairs say so.
-pub(super) fn gives_back(pairs: &BTreeMap<&str, &str>) -> Option<bool> {
-    pairs.get(GIVE_BACK).map(|value| *value == "1")
 }
 
 /// The last of several values counts, for glibc and for jemalloc.
@@ -249,21 +218,9 @@ mod tests {
     }
 
     #[test]
-    fn giving_back_reaches_no_allocator() {
-        assert_eq!(set("glibc", &[], &[("give_back", "1")]), BTreeMap::new());
-        let share = set("glibc", &[], &[("give_back", "1"), ("give_back_share", "3")]);
-        assert_eq!(share, BTreeMap::from([("IMAS_GIVE_BACK_SHARE".to_owned(), "3".to_owned())]));
-        let both = set("jemalloc", &[], &[("give_back", "1"), ("narenas", "1")]);
-        assert_eq!(both["MALLOC_CONF"], "narenas:1");
-        let said = |value| gives_back(&BTreeMap::from([("give_back", value)]));
-        assert_eq!((said("1"), said("0"), gives_back(&BTreeMap::new())), (Some(true), Some(false), None));
-    }
-
-    #[test]
     fn values_are_of_their_kind() {
         assert!(Count.accepts("65536") && !Count.accepts("-1") && !Count.accepts("64k"));
         assert!(Signed.accepts("-1") && !Signed.accepts("-2"));
-        assert!(Percent.accepts("100") && !Percent.accepts("0") && !Percent.accepts("101"));
         assert!(Flag.accepts("true") && !Flag.accepts("1"));
         assert!(Word(&["auto"]).accepts("auto") && Word(&["a", "b"]).what().ends_with("a, b"));
     }

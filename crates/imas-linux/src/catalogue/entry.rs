@@ -42,8 +42,6 @@ pub(super) struct Entry {
     service_default: bool,
     page_size: Option<u64>,
     #[serde(default)]
-    give_back: bool,
-    #[serde(default)]
     environment: BTreeMap<String, String>,
     withheld: Option<String>,
     runtime: Option<Runtime>,
@@ -87,9 +85,6 @@ impl Entry {
             _ if !added && !self.accept.is_empty() => {
                 Err(format!("candidate '{name}': 'accept' is for added candidates only"))
             }
-            None if self.give_back && self.runtime.is_none() && self.allocator() == SYSTEM => {
-                Err(format!("candidate '{name}': 'give_back' is for allocators, and settings of glibc"))
-            }
             None if self.needs.is_some() => Err(format!("candidate '{name}': 'needs' is for a library")),
             _ => Ok(()),
         }
@@ -104,8 +99,7 @@ impl Entry {
                 Err("'versions', 'arguments' and 'yields_to' need a 'runtime'".into())
             };
         };
-        let loads = self.library.is_some() || self.give_back;
-        if loads && settings.runtime.starts_bare() {
+        if self.library.is_some() && settings.runtime.starts_bare() {
             return Err(format!("nothing can be loaded into programs of {}", settings.runtime.name()));
         }
         if self.environment.is_empty() && self.arguments.is_empty() {
@@ -148,7 +142,7 @@ impl Entry {
             default: self.default,
             service_default: self.service_default,
             page_size: self.page_size,
-            give_back: self.give_back,
+            trims: false,
             environment: self.environment,
             runtime,
             needs,

@@ -52,8 +52,8 @@ pub struct CatalogueCandidate {
     pub service_default: bool,
     /// Page size the library was built for, in bytes; `None` when it works with any.
     pub page_size: Option<u64>,
-    /// Whether free pages are given back while the program runs (`libimas-giveback.so`).
-    pub give_back: bool,
+    /// Whether the program is trimmed from outside while it runs (`+trims` in its name).
+    pub trims: bool,
     /// Variables set at the start, without the preload.
     pub environment: BTreeMap<String, String>,
     /// Settings of a runtime; `None` when the candidate is for every program.

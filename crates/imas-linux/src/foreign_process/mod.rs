@@ -390,9 +390,6 @@ fn answer_of(pid: u32, file: ForeignFile) -> Result<Vec<u8>> {
         }
         ForeignFile::Heaps => crate::heap::text_of(task),
         ForeignFile::JvmCounters => crate::jvm_heap::of_process(task),
-        ForeignFile::TrimWord | ForeignFile::TrimRequest => {
-            crate::trim_word::text_of(task, file == ForeignFile::TrimRequest)
-        }
         ForeignFile::Executable => Ok(executable_text(&std::fs::metadata(path)?)),
         // Each read looks at the process anew. By several, these texts would be torn where the process ends or runs
         // another image in between, and the beginning of a name would be taken for the name.

@@ -31,13 +31,9 @@ pub enum ForeignFile {
     Heaps,
     /// Counters that a JVM keeps in a file, as [`crate::jvm_heap`] reads them (`root`).
     JvmCounters,
-    /// The word by which it is asked to give pages back, as [`crate::trim_word`] reads it (`mem`).
-    TrimWord,
-    /// Word of the process after it was asked, likewise.
-    TrimRequest,
 }
 
-const FILES: [ForeignFile; 9] = [
+const FILES: [ForeignFile; 7] = [
     ForeignFile::CommandLine,
     ForeignFile::Environment,
     ForeignFile::SmapsRollup,
@@ -45,8 +41,6 @@ const FILES: [ForeignFile; 9] = [
     ForeignFile::Activity,
     ForeignFile::Heaps,
     ForeignFile::JvmCounters,
-    ForeignFile::TrimWord,
-    ForeignFile::TrimRequest,
 ];
 
 impl ForeignFile {
@@ -57,7 +51,7 @@ impl ForeignFile {
             Self::SmapsRollup => "smaps_rollup",
             Self::Executable => "exe",
             Self::Activity => "task",
-            Self::Heaps | Self::TrimWord | Self::TrimRequest => "mem",
+            Self::Heaps => "mem",
             Self::JvmCounters => "root",
         }
     }
@@ -68,12 +62,7 @@ impl ForeignFile {
         match self {
             Self::CommandLine | Self::Environment => 1 << 20,
             Self::JvmCounters => crate::jvm_heap::MOST_BYTES,
-            Self::SmapsRollup
-            | Self::Executable
-            | Self::Activity
-            | Self::Heaps
-            | Self::TrimWord
-            | Self::TrimRequest => 1 << 16,
+            Self::SmapsRollup | Self::Executable | Self::Activity | Self::Heaps => 1 << 16,
         }
     }
 }

@@ -64,7 +64,7 @@ pub fn fitted(candidate: &CatalogueCandidate, start: &StartOfProgram<'_>) -> Res
     let found = found_for(settings.runtime, start.found)?;
     check_entry(settings, found)?;
     check_version(settings, found, trial_start::is_possible(settings.runtime))?;
-    let loads = candidate.library.is_some() || candidate.give_back;
+    let loads = candidate.library.is_some();
     if let Some(why) = start.unfit.filter(|_| loads) {
         return Err(why.to_owned());
     }

@@ -285,7 +285,7 @@ mod tests {
     #[test]
     fn the_guard_and_what_follows_it_are_wanted() {
         assert_eq!(wanted("/l/libimas-guard.so:/l/$LIB/libje.so:/u/own.so").0, [GUARD, "libje.so"]);
-        assert_eq!(wanted("/l/libimas-giveback.so /l/libimas-guard.so").0, [GUARD]);
+        assert_eq!(wanted("/l/libimas-settings.so /l/libimas-guard.so").0, [GUARD]);
         assert_eq!(wanted("/l/libimas.so:/l/libje.so").0, [HOOK, "libje.so"], "a trial");
         let environment = ["A=b", "LD_PRELOAD=/l/libimas-guard.so"].map(OsString::from);
         assert_eq!(WantedLibraries::of_environment(&environment).unwrap().0, [GUARD]);

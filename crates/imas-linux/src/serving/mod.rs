@@ -98,9 +98,8 @@ fn settings_of(candidate: &CatalogueCandidate) -> usize {
 
 /// Whether no other candidate hands a runtime's objects to the same library.
 fn has_its_library_alone(candidate: &CatalogueCandidate, others: &[CatalogueCandidate]) -> bool {
-    let is_like = |one: &&CatalogueCandidate| {
-        (&one.library, one.give_back) == (&candidate.library, candidate.give_back) && has_hidden_settings(one)
-    };
+    let is_like =
+        |one: &&CatalogueCandidate| one.library == candidate.library && has_hidden_settings(one);
     others.iter().filter(is_like).count() == 1
 }
 
@@ -174,9 +173,6 @@ impl Running {
     }
 
     fn is_on_real(&self, candidate: &CatalogueCandidate, others: &[CatalogueCandidate]) -> On {
-        if candidate.give_back != self.mapped.named(GIVE_BACK).is_some() {
-            return On::No;
-        }
         let (answers, hides) = (self.is_given_settings(), has_hidden_settings(candidate));
         // Arguments of a JVM are not looked at.
         if !answers && runtime_start::jvm_flags(candidate).is_some() {
@@ -222,7 +218,7 @@ impl Running {
 
     fn without_settings(&self, others: &[CatalogueCandidate]) -> On {
         let settings = others.iter().filter(|other| {
-            other.library.is_none() && other.runtime.is_none() && !other.is_system() && !other.give_back
+            other.library.is_none() && other.runtime.is_none() && !other.is_system()
         });
         let set = settings.into_iter().any(|other| self.has_settings(other) == On::Yes);
         match (self.injected(), set) {
@@ -350,13 +346,7 @@ mod tests {
             candidate(SYSTEM, None, &[]),
             candidate("arena1", None, &[("GLIBC_TUNABLES", "a=1")]),
             candidate("lean", None, &[("GLIBC_TUNABLES", "a=1:b=2")]),
-            CatalogueCandidate { give_back: true, ..candidate("trim", None, &[]) },
-            CatalogueCandidate {
-                give_back: true,
-                ..candidate("lean-trim", None, &[("GLIBC_TUNABLES", "a=1:b=2")])
-            },
             candidate("je", Some("/l/je.so"), &[]),
-            CatalogueCandidate { give_back: true, ..candidate("je:trim", Some("/l/je.so"), &[]) },
             candidate("je:mem", Some("/l/je.so"), &[("CONF", "x")]),
         ];
         let all = RealCandidates::of(&all);
@@ -368,10 +358,6 @@ mod tests {
         assert_eq!(on(&process(&["/p"], &cut)).unwrap(), "lean", "glibc cuts the text at each ':'");
         assert_eq!(on(&process(&["/p", "/l/je.so"], &[])).unwrap(), "je");
         assert_eq!(on(&process(&["/p", "/l/je.so"], &["CONF=x"])).unwrap(), "je:mem");
-        let pacer = "/i/libimas-giveback.so";
-        assert_eq!(on(&process(&["/p", pacer, "/i/libimas-guard.so"], &[])).unwrap(), "trim");
-        assert_eq!(on(&process(&["/p", pacer, "/i/libimas-guard.so"], &cut)).unwrap(), "lean-trim");
-        assert_eq!(on(&process(&["/p", pacer, "/l/je.so"], &[])).unwrap(), "je:trim");
         // A bundle has all files in one folder of the container.
         let bundled = |environment: &[&str]| process(&["/opt/libimas-guard.so", "/opt/je.so"], environment);
         assert_eq!(on(&bundled(&[])).unwrap(), "je");

@@ -99,8 +99,6 @@ pub struct ServiceExecutor {
     limits: ServiceLimits,
     /// Rate of the open loop, requests per second, once it is known.
     rate: Cell<Option<f64>>,
-    /// Time between two trims of the server from outside; None: none.
-    trims_every: Cell<Option<Duration>>,
     /// Runtime that a life with [`Purpose::FindRuntime`] found.
     runtime: RefCell<Option<RunningRuntime>>,
 }
@@ -142,7 +140,6 @@ impl ServiceExecutor {
             cpus,
             limits,
             rate: Cell::default(),
-            trims_every: Cell::default(),
             runtime: RefCell::default(),
         };
         if let (Some(line), Some(work)) = (&executor.service.setup, &executor.setup) {
@@ -165,11 +162,6 @@ impl ServiceExecutor {
     /// Takes over the rate of the open loop from earlier runs of the service: runs at another rate are not comparable.
     pub fn set_rate(&self, rate: Option<f64>) {
         self.rate.set(rate);
-    }
-
-    /// Has the server's processes trimmed from outside while it runs, from its readiness to the end of the pause.
-    pub fn set_trims(&self, every: Option<Duration>) {
-        self.trims_every.set(every);
     }
 
     /// The division of the CPUs.
@@ -397,7 +389,7 @@ impl ServiceExecutor {
         run.control_group = server.tree().has_group();
         let recorder = Recorder::start(&server.shared_tree(), server.began());
         let (service, limits, load_cpus) = (&self.service, &self.limits, &self.cpus.load);
-        let trims_every = self.trims_every.get();
+        let is_trimmed = preloads.candidate.is_some_and(|candidate| candidate.trims);
         let mut life = ServerLife {
             server: &mut server,
             service,
@@ -406,7 +398,7 @@ impl ServiceExecutor {
             variables,
             load_cpus,
             purpose,
-            trims_every,
+            is_trimmed,
         };
         let found = life.lead(ready, run);
         if purpose == Purpose::FindRuntime && found.is_ok() {

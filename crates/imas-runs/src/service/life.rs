@@ -57,8 +57,8 @@ pub(crate) struct ServerLife<'a> {
     pub(crate) load_cpus: &'a [usize],
     /// What the life is for.
     pub(crate) purpose: Purpose,
-    /// Time between two trims from outside; None: none.
-    pub(crate) trims_every: Option<Duration>,
+    /// Whether the server is trimmed from outside, from its readiness to the end of the pause.
+    pub(crate) is_trimmed: bool,
 }
 
 /// What the life of a server is for.
@@ -100,7 +100,7 @@ impl ServerLife<'_> {
             Purpose::FindRuntime => return Ok(LoadCost::default()),
         };
         let tree = self.server.shared_tree();
-        let trimmer = self.trims_every.map(|every| Trimmer::start(&tree, every));
+        let trimmer = self.is_trimmed.then(|| Trimmer::start(&tree));
         let meter = Meter::start(None);
         let cpu_before = self.server.tree().cpu();
         let ticks_before = self.server.tree().ticks_s();

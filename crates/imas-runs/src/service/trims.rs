@@ -11,6 +11,8 @@ use imas_linux::sampler::Watcher;
 use crate::service::recorder::SharedTree;
 use crate::service::server::locked;
 
+/// Time between two rounds of trims. A run lasts a minute or less.
+const EVERY: Duration = Duration::from_secs(2);
 /// Bytes that a look must promise before a process is trimmed. The services of the laboratory are small.
 const AT_LEAST: u64 = 1 << 20;
 
@@ -32,12 +34,12 @@ pub(crate) struct TrimsMade {
 pub(crate) struct Trimmer(Watcher<TrimsMade>);
 
 impl Trimmer {
-    pub(crate) fn start(tree: &SharedTree, every: Duration) -> Self {
+    pub(crate) fn start(tree: &SharedTree) -> Self {
         let tree = SharedTree::clone(tree);
         Self(Watcher::start(move |stop| {
             let mut made = TrimsMade::default();
             while !stop.load(Ordering::Relaxed) {
-                std::thread::park_timeout(every);
+                std::thread::park_timeout(EVERY);
                 let pids = locked(&tree).pids();
                 pids.into_iter().take_while(|_| !stop.load(Ordering::Relaxed)).for_each(|pid| made.trim(pid));
             }

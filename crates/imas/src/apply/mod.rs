@@ -19,6 +19,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use imas_engine::exclusions::Exclusions;
+use imas_engine::inline_candidate::TRIMS;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::environment::{Libraries, Variables};
 use imas_linux::index::detail_of_unit;
@@ -53,14 +54,33 @@ pub(crate) fn apply(args: &ApplyArgs, context: &Context) -> Result<ExitCode> {
     let Some(unit) = &args.unit else { return auto(args, context) };
     let name = unit::full_name(unit)?;
     let unit = Unit::read(&name, args.how.root.as_deref())?;
+    let plain = without_trims(args, &unit)?;
+    let (args, is_trimmed) = (plain.as_ref().unwrap_or(args), plain.is_some());
     let candidate = candidate_for(args, context, &unit)?;
     let mut applied = not_yet(&unit, &candidate, args);
     apply_to(&unit, &candidate, args, context, &mut applied)?;
     let is_left_alone = applied.problem.is_some();
+    if is_trimmed && !is_left_alone {
+        trim_timer::beside_candidate(&unit.name, &args.how, args.how.write || args.watch.is_some())?;
+    }
     if args.how.json.json {
         unapply::print_applied(&[applied])?;
     }
     Ok(if is_left_alone { ExitCode::from(LEFT_ALONE) } else { ExitCode::SUCCESS })
+}
+
+/// The same for the candidate alone, where its name asks for trims too.
+fn without_trims(args: &ApplyArgs, unit: &Unit) -> Result<Option<ApplyArgs>> {
+    let Some(candidate) = args.candidate.as_ref().and_then(|name| name.strip_suffix(TRIMS)) else {
+        return Ok(None);
+    };
+    if candidate == imas_core::SYSTEM {
+        return Err(Hinted::error(
+            format!("{}: trims alone need no drop-in and no restart", unit.name),
+            format!("imas trim {} --every 1m --write", unit.name),
+        ));
+    }
+    Ok(Some(ApplyArgs { candidate: Some(candidate.to_owned()), ..args.clone() }))
 }
 
 fn not_yet(unit: &Unit, candidate: &CatalogueCandidate, args: &ApplyArgs) -> Applied {

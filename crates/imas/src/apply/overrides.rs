@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use imas_cli::format::counted;
-use imas_engine::inline_candidate::has_settings;
+use imas_engine::inline_candidate::is_typed;
 use imas_linux::host::now_unix_s;
 use imas_linux::program::Command;
 use imas_store::Store;
@@ -23,7 +23,7 @@ use imas_engine::context::Context;
 const NOTHING_TO_DO: u8 = 1;
 
 pub(crate) fn pin(args: &PinArgs, context: &Context) -> Result<ExitCode> {
-    if has_settings(&args.candidate) {
+    if is_typed(&args.candidate) {
         return Err(Hinted::error(
             format!("{}: a pin takes a candidate of the catalogue", args.candidate),
             "give the settings a name in your catalogue (docs/adding-an-allocator.md), or use them once: imas run \

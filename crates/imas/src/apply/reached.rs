@@ -123,7 +123,7 @@ const MOST: usize = 16;
 /// The candidate for a running service that was left untouched and holds much free memory.
 pub(super) fn held_free_candidate(context: &Context, unit: &Unit) -> Option<String> {
     let candidates = RealCandidates::of(context.catalogue.all());
-    let careful = memory_point::careful_candidate(&candidates)?.to_owned();
+    let careful = memory_point::advised_candidate(&candidates)?.to_owned();
     let of_unit = |process: &Running| process.system_unit() == Some(unit.name.as_str()) && unit.has(process);
     let untouched = |process: &Running| process.is_on(SYSTEM, &candidates) != On::No;
     let own: Vec<Running> = running::all().into_iter().filter(of_unit).collect();

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `imas trim`: running processes give their free pages back now ([`imas_linux::process_trim`]).
-//!
-//! A process that was started under a candidate that gives back is asked. Every other one on glibc's malloc, and one that
-//! does not answer in time, is trimmed from outside: one of its waiting threads calls `malloc_trim(0)`.
+//! `imas trim`: running processes give their free pages back now ([`imas_linux::process_trim`]): one waiting thread of each
+//! calls `malloc_trim(0)`.
 
 use std::collections::BTreeMap;
 use std::io::{Error, ErrorKind};
 use std::process::ExitCode;
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -21,7 +18,6 @@ use imas_linux::process_trim::{self, FromOutside, LeftAlone};
 use imas_linux::running::{self, Running};
 use imas_linux::running_runtime::name_of_candidate;
 use imas_linux::serving::RealCandidates;
-use imas_linux::trim_word::{Answers, Asked};
 use imas_linux::{foreign_process, process};
 use serde::Serialize;
 use serde_json::json;
@@ -31,23 +27,11 @@ use crate::command_line::service_args::TrimArgs;
 
 /// Exit status when nothing was given back by any process.
 const NO_ANSWER: u8 = 1;
-/// Time between two looks for answers.
-const BETWEEN: Duration = Duration::from_millis(50);
 /// Fewest free bytes for which a process is disturbed: of those that were named, and of all.
 const LEAST: u64 = 1 << 20;
 const LEAST_OF_ALL: u64 = 32 << 20;
 /// The processes of one owner that were not named may take so long together: they decide how long each takes.
 const MOST_OF_AN_OWNER: Duration = Duration::from_secs(30);
-
-/// Way in which a process gave back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum Way {
-    /// It was asked, and answered.
-    Asked,
-    /// One of its threads was let go into malloc_trim.
-    Outside,
-}
 
 /// One process, and what came of trimming it.
 #[derive(Debug, Serialize)]
@@ -58,15 +42,11 @@ struct Row {
     candidate: Option<String>,
     /// Bytes that a trim would return, by a look into its heaps before; None where these cannot be read.
     returnable_bytes: Option<u64>,
-    /// None where it gave nothing back.
-    way: Option<Way>,
     /// Bytes that it gave back.
     returned_bytes: Option<u64>,
     /// Time of the trim itself.
     took_ms: Option<f64>,
-    /// Time until the answer was there.
-    waited_ms: Option<f64>,
-    /// The thread that stood still for a trim from outside, and for how long.
+    /// The thread that stood still, and for how long; None where the process was left alone.
     thread: Option<i32>,
     stood_ms: Option<f64>,
     /// Reason why nothing was given back.
@@ -78,10 +58,6 @@ struct Trimming {
     row: Row,
     owner: Option<u64>,
     start_ticks: u64,
-    /// Number of the request; None where there is nothing to wait for.
-    request: Option<u64>,
-    begun: Instant,
-    resident: Option<u64>,
 }
 
 pub(crate) fn run(args: &TrimArgs, context: &Context) -> Result<ExitCode> {
@@ -93,9 +69,8 @@ pub(crate) fn run(args: &TrimArgs, context: &Context) -> Result<ExitCode> {
     let least = args.at_least.unwrap_or(if args.all { LEAST_OF_ALL } else { LEAST });
     let mut all: Vec<Trimming> =
         processes.iter().map(|process| Trimming::begin(process, &candidates, least)).collect();
-    wait_for_answers(&mut all, Duration::from_secs_f64(args.wait));
     let mut spent = BTreeMap::new();
-    for trimming in all.iter_mut().filter(|one| one.row.way.is_none() && one.row.why.is_none()) {
+    for trimming in all.iter_mut().filter(|one| one.row.why.is_none()) {
         let spent = spent.entry(trimming.owner).or_insert(Duration::ZERO);
         if args.all && *spent > MOST_OF_AN_OWNER {
             trimming.end("the other processes of its owner took too long");
@@ -109,7 +84,7 @@ pub(crate) fn run(args: &TrimArgs, context: &Context) -> Result<ExitCode> {
     let sum = rows.iter().filter_map(|row| row.returned_bytes).fold(0, u64::saturating_add);
     let document = json!({ "schema": 1, "returned_bytes": sum, "processes": rows });
     output::json_or(args.json.json, &document, || page(&rows, sum, args.all))?;
-    let any = rows.iter().any(|row| row.way.is_some());
+    let any = rows.iter().any(Row::is_trimmed);
     Ok(if any { ExitCode::SUCCESS } else { ExitCode::from(NO_ANSWER) })
 }
 
@@ -144,7 +119,7 @@ fn meant(args: &TrimArgs) -> Result<Vec<Running>> {
 }
 
 impl Trimming {
-    /// Looks into the heaps of the process, and asks it if it is prepared and has enough to give back.
+    /// Looks into the heaps of the process for whether it has enough to give back.
     fn begin(process: &Running, candidates: &RealCandidates, least: u64) -> Self {
         let pid = process.pid;
         let row = Row {
@@ -153,28 +128,21 @@ impl Trimming {
             unit: process.unit.clone(),
             candidate: name_of_candidate(process, candidates).map(str::to_owned),
             returnable_bytes: None,
-            way: None,
             returned_bytes: None,
             took_ms: None,
-            waited_ms: None,
             thread: None,
             stood_ms: None,
             why: None,
         };
         let start_ticks = process::start_ticks(pid).unwrap_or(0);
-        let resident = process::resident_bytes(pid);
-        let owner = foreign_process::owner_of(pid);
-        let mut trimming = Self { row, owner, start_ticks, request: None, begun: Instant::now(), resident };
+        let mut trimming = Self { row, owner: foreign_process::owner_of(pid), start_ticks };
         trimming.look_at_heaps(least);
-        if trimming.row.why.is_none() {
-            trimming.ask();
-        }
         trimming
     }
 
     /// Whether there is enough to give back, where that can be read.
     fn look_at_heaps(&mut self, least: u64) {
-        if self.resident.is_some_and(|bytes| bytes < least) {
+        if process::resident_bytes(self.row.pid).is_some_and(|bytes| bytes < least) {
             return self.end(&format!("it holds less than {} MiB in all", mib(least as f64)));
         }
         let Ok(heaps) = process_trim::heaps_of(self.row.pid) else { return };
@@ -189,58 +157,7 @@ impl Trimming {
         }
     }
 
-    fn ask(&mut self) {
-        match process_trim::ask(self.row.pid) {
-            Ok(Some(word)) => self.was_asked(&word),
-            Ok(None) => {} // it is not prepared
-            Err(error) => self.end(&refused(&error)),
-        }
-    }
-
-    fn was_asked(&mut self, word: &Asked) {
-        let is_alone = process::threads(self.row.pid) == Some(1);
-        let has_nobody = match word.answers {
-            Answers::Nobody => true,
-            Answers::Thread => is_alone,
-            Answers::Process => false,
-        };
-        if !has_nobody {
-            self.request = Some(word.request);
-        }
-    }
-
-    /// Takes the answer in if it is there.
-    fn look(&mut self) {
-        let Some(request) = self.request else { return };
-        let pid = self.row.pid;
-        let word = process_trim::look(pid);
-        if process::start_ticks(pid).ok() != Some(self.start_ticks) {
-            return self.end("it has ended");
-        }
-        match word {
-            Ok(Some(word)) if word.answered >= request => self.take(&word),
-            Ok(Some(word)) if word.answers == Answers::Nobody => self.end("it is about to end"),
-            Ok(Some(_)) => {}
-            Ok(None) => self.end("it runs another program by now"),
-            Err(error) => self.end(&NotReadable::of(&error).to_string()),
-        }
-    }
-
-    fn take(&mut self, word: &Asked) {
-        let fell = || self.resident?.checked_sub(process::resident_bytes(self.row.pid)?);
-        let page_bytes = rustix::param::page_size() as u64;
-        // It cannot have returned more than it held, whatever it says.
-        let most = self.resident.unwrap_or(0);
-        let counted = word.returned_pages.map(|pages| pages.saturating_mul(page_bytes).min(most));
-        self.row.returned_bytes = counted.or_else(fell);
-        self.row.took_ms = Some(word.took_ns as f64 / 1e6);
-        self.row.waited_ms = Some(self.begun.elapsed().as_secs_f64() * 1e3);
-        self.row.way = Some(Way::Asked);
-        self.request = None;
-    }
-
     fn trim_outside(&mut self) {
-        let begun = Instant::now();
         if process::start_ticks(self.row.pid).ok() != Some(self.start_ticks) {
             return self.end("it has ended");
         }
@@ -250,10 +167,8 @@ impl Trimming {
             Ok(FromOutside::NotReadable(reason)) => return self.end(&reason.to_string()),
             Err(error) => return self.end(&refused(&error)),
         };
-        self.row.way = Some(Way::Outside);
         self.row.returned_bytes = done.resident.map(|(before, after)| before.saturating_sub(after));
         self.row.took_ms = done.trim_ms;
-        self.row.waited_ms = Some(begun.elapsed().as_secs_f64() * 1e3);
         self.row.thread = Some(done.thread);
         self.row.stood_ms = Some(done.stood_ms);
         if done.trim_ms.is_none() {
@@ -263,19 +178,7 @@ impl Trimming {
 
     fn end(&mut self, why: &str) {
         self.row.why = Some(why.to_owned());
-        self.request = None;
     }
-}
-
-/// Waits until each that was asked answered, or the time is over. A request without an answer stays: it is answered
-/// later, if there is anything to give back then.
-fn wait_for_answers(all: &mut [Trimming], longest: Duration) {
-    let until = Instant::now() + longest;
-    while all.iter().any(|trimming| trimming.request.is_some()) && Instant::now() < until {
-        sleep(BETWEEN);
-        all.iter_mut().for_each(Trimming::look);
-    }
-    all.iter_mut().for_each(|trimming| trimming.request = None);
 }
 
 fn left_alone(reason: &LeftAlone) -> String {
@@ -298,9 +201,14 @@ fn refused(error: &Error) -> String {
 }
 
 impl Row {
+    /// Whether one of its threads was let go into malloc_trim.
+    fn is_trimmed(&self) -> bool {
+        self.thread.is_some()
+    }
+
     /// Whether it is of interest among all processes: it gave back, or had enough and was left alone.
     fn is_shown(&self) -> bool {
-        self.way.is_some() || self.returnable_bytes.is_some_and(|bytes| bytes >= LEAST_OF_ALL)
+        self.is_trimmed() || self.returnable_bytes.is_some_and(|bytes| bytes >= LEAST_OF_ALL)
     }
 
     fn words(&self) -> String {
@@ -347,10 +255,8 @@ mod tests {
             unit: None,
             candidate: None,
             returnable_bytes: None,
-            way: None,
             returned_bytes: None,
             took_ms: None,
-            waited_ms: None,
             thread: None,
             stood_ms: None,
             why: None,
@@ -359,7 +265,7 @@ mod tests {
 
     #[test]
     fn among_all_those_are_shown_that_matter() {
-        let gave = Row { way: Some(Way::Outside), returned_bytes: Some(40 << 20), ..row() };
+        let gave = Row { thread: Some(7), stood_ms: Some(1.0), returned_bytes: Some(40 << 20), ..row() };
         let left = Row { returnable_bytes: Some(LEAST_OF_ALL), why: Some("it is stopped".into()), ..row() };
         let little = || Row { returnable_bytes: Some(LEAST_OF_ALL - 1), why: Some("scarce".into()), ..row() };
         let text = page(&[gave, left, little(), row()], 40 << 20, true);

@@ -12,7 +12,8 @@ use imas_linux::trust;
 
 use super::unit::{self, Unit, systemctl};
 use super::{LEFT_ALONE, left_alone};
-use crate::command_line::service_args::{TrimArgs, TrimEvery};
+use crate::command_line::cli::JsonArgs;
+use crate::command_line::service_args::{TrimArgs, TrimEvery, WriteArgs};
 use imas_engine::drop_in::{self, Found};
 
 /// Least pages that are worth a thread's pause again and again, MiB.
@@ -73,13 +74,32 @@ pub(super) fn run(args: &TrimArgs, every: TrimEvery) -> Result<ExitCode> {
     }
 }
 
+/// Time between two trims of a service whose candidate goes with trims, s.
+const BESIDE_A_CANDIDATE_S: u64 = 60;
+
+/// Writes the timer that goes with a candidate, where the candidate is written too.
+pub(super) fn beside_candidate(name: &str, how: &WriteArgs, is_written: bool) -> Result<()> {
+    if !is_written {
+        message::say(&format!("and a timer that trims it each minute: imas trim {name} --every 1m --write"));
+        return Ok(());
+    }
+    let every = TrimEvery::Seconds(BESIDE_A_CANDIDATE_S);
+    let json = JsonArgs { json: how.json.json };
+    let root = how.root.clone();
+    let what = Some(name.to_owned());
+    let args = TrimArgs { what, all: false, at_least: None, every: Some(every), write: true, root, json };
+    run(&args, every).map(drop)
+}
+
 fn put_there(files: &TrimTimer, name: &str, seconds: u64, args: &TrimArgs) -> Result<ExitCode> {
     Unit::read(name, args.root.as_deref())?; // a service that is not known is an error
     let program = program(args.root.as_deref())?;
     let least = args.at_least.map_or_else(|| format!("{LEAST_MIB}M"), |bytes| bytes.to_string());
     let service = service_text(name, &program, &least);
     let timer = timer_text(name, seconds);
-    output::text(&format!("{}:\n{service}\n{}:\n{timer}", files.service.display(), files.timer.display()))?;
+    if !args.json.json {
+        output::text(&format!("{}:\n{service}\n{}:\n{timer}", files.service.display(), files.timer.display()))?;
+    }
     if !args.write {
         message::say("nothing was written; to do it: the same with --write");
         return Ok(ExitCode::SUCCESS);

@@ -72,19 +72,15 @@ pub(crate) struct UnapplyArgs {
 }
 
 /// At the end of `imas trim --help` and of its man page.
-const TRIM_DOCUMENT: &str = "A process that was started under a candidate that gives back ('imas list' marks them) is asked. Every other process on glibc's malloc, \
-and one that does not answer in time, is trimmed from outside: one of its waiting threads stands still for about a millisecond, calls \
-malloc_trim(0), and goes on as before. The other threads never stop. A process is left alone, with the reason, where that is not safe. \
+const TRIM_DOCUMENT: &str = "Of each process on glibc's malloc, one waiting thread stands still for about a millisecond, calls malloc_trim(0), and goes on as before. The other threads never stop. A process is left alone, with the reason, where that is not safe. \
 Its owner may do this, and root; where kernel.yama.ptrace_scope is 1 or more, as on Ubuntu, root alone.\n\n\
 With --json, standard output is one document:\n\
 \x20 {\"schema\": 1, \"returned_bytes\": SUM, \"processes\": [...]}, each process with\n\
 \x20 pid, program, unit, candidate\n\
 \x20 returnable_bytes   what a trim would return, by a look into its heaps before, or null\n\
-\x20 way                \"asked\", \"outside\", or null where it was left alone\n\
 \x20 returned_bytes     what it gave back\n\
 \x20 took_ms            time of the trim itself\n\
-\x20 waited_ms          time until the answer was there\n\
-\x20 thread, stood_ms   from outside: the thread that stood still, and for how long\n\
+\x20 thread, stood_ms   the thread that stood still, and for how long; null where it was left alone\n\
 \x20 why                why nothing was given back, or null\n\n\
 Exit status 1: no process gave anything back.";
 
@@ -102,9 +98,6 @@ pub(crate) struct TrimArgs {
     /// Leave those alone that have less to give back (0: none); without this 1M, with --all 32M
     #[arg(long, value_name = "SIZE", value_parser = size_or_none)]
     pub(crate) at_least: Option<u64>,
-    /// Wait this long for answers of processes that are asked
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time)]
-    pub(crate) wait: f64,
     /// Write a timer of systemd that trims the service each so often (at least a minute; --at-least is 32M then), or take
     /// it away: off
     #[arg(long, value_name = "TIME|off", value_parser = every, requires = "what", conflicts_with = "json")]

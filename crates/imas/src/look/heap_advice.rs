@@ -222,8 +222,8 @@ pub(crate) fn remedy(
         return None;
     }
     let now = "'imas trim' returns the free pages now";
-    let gives_back = |name: &str| candidates.all().iter().any(|one| one.name == name && one.give_back);
-    let later = memory_point::advised_candidate(candidates).filter(|_| !present.is_some_and(gives_back));
+    let is_under_a_candidate = present.is_some_and(|name| name != SYSTEM);
+    let later = memory_point::advised_candidate(candidates).filter(|_| !is_under_a_candidate);
     Some(
         later.map_or_else(
             || now.to_owned(),

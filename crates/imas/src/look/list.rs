@@ -25,8 +25,6 @@ struct Row {
     origin: String,
     licence: String,
     environment: BTreeMap<String, String>,
-    /// Whether free pages are given back while the program runs.
-    give_back: bool,
     /// Settings of a runtime: the candidate is for its programs alone.
     runtime: Option<RuntimeSettings>,
     /// Reason why the candidate is not available.
@@ -86,7 +84,6 @@ fn row(candidate: &CatalogueCandidate, obstacle: Option<String>) -> Row {
         origin: candidate.origin.clone(),
         licence: candidate.licence.clone(),
         environment: candidate.environment.clone(),
-        give_back: candidate.give_back,
         runtime: candidate.runtime.clone(),
         reason: obstacle,
         defined: format!("{}:{}", candidate.defined.0.display(), candidate.defined.1),

@@ -3,7 +3,7 @@
 
 use anyhow::Result;
 use imas_engine::context::Context;
-use imas_engine::inline_candidate::{has_settings, inline_candidate};
+use imas_engine::inline_candidate::{inline_candidate, is_typed};
 use imas_engine::inspect;
 use imas_engine::runtime_command::{self, RuntimeCommand};
 use imas_linux::catalogue::CatalogueCandidate;
@@ -24,7 +24,7 @@ pub(super) fn forced(
     name: &str,
 ) -> Result<Start> {
     let typed;
-    let candidate = match has_settings(name) {
+    let candidate = match is_typed(name) {
         true => {
             typed = inline_candidate(name, context)?;
             &typed

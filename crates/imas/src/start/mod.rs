@@ -86,7 +86,7 @@ impl Request<'_> {
 
 /// Decides and execs; returns only when nothing could be started, for a dry run, or after a start with trims.
 pub(crate) fn run(args: &RunArgs, places: &Places) -> Result<ExitCode> {
-    if let Some(every) = args.trim {
+    if let Some(every) = with_trims::asked_by(args) {
         return with_trims::run(args, every);
     }
     let mut unwrapped = wrapper::unwrap(&args.command, Variables::inherited());

@@ -73,9 +73,8 @@ pub(crate) struct Kept<'a> {
 pub(crate) fn keep(context: &Context, basis: Option<Basis>, kept: &Kept<'_>) {
     let Some(basis) = basis.filter(|_| kept.rests_on != RestsOn::Moment) else { return };
     let (libraries, candidate) = (&context.libraries, kept.candidate);
-    let give_back = candidate.give_back.then_some(&libraries.give_back);
     let settings = candidate.runtime.is_some().then_some(&libraries.settings);
-    let ours = [Some(&libraries.guard), give_back, settings];
+    let ours = [Some(&libraries.guard), settings];
     let used = ours.into_iter().chain([candidate.library.as_ref(), candidate.needs.as_ref()]);
     let basis = basis.under(kept.rests_on).with(used.flatten());
     let of_runtime = of_program(&context.catalogue, kept.of_command.executable).cloned().collect();

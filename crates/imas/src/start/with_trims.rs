@@ -14,6 +14,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use imas_cli::message;
 use imas_core::trimming::TrimRule;
+use imas_engine::inline_candidate::TRIMS;
 use imas_linux::environment::Variables;
 use imas_linux::process_trim::{Trimmer, trimmable};
 use imas_linux::start_program::{ChildSetup, ProgramStart, reap_orphans};
@@ -26,6 +27,15 @@ use crate::command_line::cli::RunArgs;
 const LEAST: u64 = 32 << 20;
 /// The first process of a container, which is given every orphan.
 const FIRST: u32 = 1;
+
+/// Time between two trims of a process where the option names none.
+const USUAL: Duration = Duration::from_secs(60);
+
+/// Time between two trims of a process, where the option or the name of the candidate asks for trims.
+pub(super) fn asked_by(args: &RunArgs) -> Option<Duration> {
+    let is_named = args.candidate.as_ref().is_some_and(|name| name.ends_with(TRIMS));
+    args.trim.or(is_named.then_some(USUAL))
+}
 
 pub(super) fn run(args: &RunArgs, every: Duration) -> Result<ExitCode> {
     let own = std::env::current_exe().context("the path of imas")?;
@@ -62,12 +72,17 @@ fn trim(program: u32, every: Duration, is_verbose: bool) {
     }
 }
 
-/// The words of this process without the option, which stands before the command.
+/// The words of this process without the option and without the end of the candidate's name. Both stand before the
+/// command.
 fn without_trim(words: Vec<OsString>, command: usize) -> Vec<OsString> {
     let options = words.len().saturating_sub(command);
     let is_trim = |word: &OsString| word == "--trim" || word.as_encoded_bytes().starts_with(b"--trim=");
     let kept = words.into_iter().enumerate().filter(|(at, word)| *at >= options || !is_trim(word));
-    kept.map(|(_, word)| word).collect()
+    let plain = |word: OsString| match word.to_str().and_then(|text| text.strip_suffix(TRIMS)) {
+        Some(candidate) => candidate.into(),
+        None => word,
+    };
+    kept.map(|(at, word)| if at < options { plain(word) } else { word }).collect()
 }
 
 #[cfg(test)]

@@ -64,8 +64,7 @@ pub(crate) fn workspace() -> PathBuf {
 /// Folder of the libraries that `make build` has built; nothing here can be tested without it.
 pub(crate) fn lib_dir() -> PathBuf {
     let folder = workspace().join("build/lib/imas");
-    let parts =
-        "libimas.so libimas-guard.so libimas-giveback.so libimas-settings.so catalogue.toml allocators";
+    let parts = "libimas.so libimas-guard.so libimas-settings.so catalogue.toml allocators";
     for file in parts.split(' ') {
         assert!(folder.join(file).exists(), "{} is missing: run 'make build'", folder.join(file).display());
     }

@@ -31,7 +31,6 @@ pub(crate) fn lib_dir() -> PathBuf {
     for file in [
         "libimas.so",
         "libimas-guard.so",
-        "libimas-giveback.so",
         "libimas-settings.so",
         "libimas-preload.so",
         "catalogue.toml",
@@ -91,8 +90,7 @@ impl World {
         for file in [
             "libimas.so",
             "libimas-guard.so",
-            "libimas-giveback.so",
-            "libimas-settings.so",
+                "libimas-settings.so",
             "libimas-preload.so",
         ] {
             std::fs::copy(lib_dir().join(file), folder.join(file)).unwrap();

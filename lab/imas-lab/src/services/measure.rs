@@ -51,9 +51,6 @@ pub(super) struct RunArgs {
     /// of services, and what is tested by default of settings]
     #[arg(long = "with", value_name = "LIST", value_delimiter = ',')]
     with: Vec<String>,
-    /// Seconds between two trims from outside, for candidates that end in +trims
-    #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
-    trims_every: f64,
     /// Cycles of load in place of those of the files
     #[arg(long, value_name = "N")]
     cycles: Option<u32>,
@@ -128,8 +125,6 @@ pub(super) fn measure(args: &RunArgs, context: &Context) -> Result<ExitCode> {
         interruption: &interruption,
         set_up: None,
         rates,
-        trims_every: Duration::try_from_secs_f64(args.trims_every)
-            .context("--trims-every must be a number of seconds")?,
     };
     let runs = Rc::new(RefCell::new(earlier));
     let mut rounds = rounds(args, &services, &offered, &runs)?;
@@ -251,8 +246,6 @@ struct Servers<'a> {
     set_up: Option<((usize, u32), ServiceExecutor)>,
     /// Rates of the open loops, by service: all runs of a journal have the same.
     rates: BTreeMap<usize, f64>,
-    /// Time between two trims from outside.
-    trims_every: Duration,
 }
 
 /// The rates at which earlier sessions sent; `services` are their names.
@@ -278,7 +271,6 @@ impl Executor for Servers<'_> {
         let (service, name) = (&self.services[step.subject].name, &self.offered.all[step.candidate].name);
         let candidate =
             self.offered.get(service, name).context("a candidate that the service does not get")?;
-        executor.set_trims(offered::has_trims(name).then_some(self.trims_every));
         executor.set_rate(self.rates.get(&step.subject).copied());
         let run = match step.kind {
             RoundKind::Counted { .. } => executor.run_counted(candidate, self.interruption)?,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 use imas_cli::message;
-use imas_engine::compared::{ComparedCandidate, DefaultComparison, OfRuntime};
+use imas_engine::compared::{ComparedCandidate, DefaultComparison, OfRuntime, typed_for_services};
 use imas_engine::context::Context;
 use imas_engine::inspect::{self, ExecutableFacts};
 use imas_engine::runtime_command::{RuntimeCommand, served_runtime};
@@ -16,9 +16,6 @@ use imas_runs::service::{Service, ServiceError, ServiceExecutor};
 use imas_store::Store;
 
 use crate::with_list::{for_every_program, names_for_runtimes};
-
-/// End of the name of a candidate that the service runs under while it is trimmed from outside.
-const TRIMS: &str = "+trims";
 
 /// The candidates that the services of a session get.
 pub(super) struct OfferedCandidates {
@@ -37,11 +34,11 @@ impl OfferedCandidates {
         is_plan: bool,
         context: &Context,
     ) -> Result<Self> {
-        let named = without_trims(with);
-        let for_every = for_every_program(&named, DefaultComparison::ServiceSet, context)?;
-        let for_every = with_trims(for_every, with);
+        let for_every = for_every_program(with, DefaultComparison::ServiceSet, context)?;
+        let typed = typed_for_services(with, context)?;
+        let for_every: Vec<_> = for_every.into_iter().cloned().chain(typed).collect();
         let store = context.open_store().ok(); // only a cache here
-        let names = names_for_runtimes(&named);
+        let names = names_for_runtimes(with);
         let offer = Offer { context, store: store.as_ref(), names: &names, for_every: &for_every, is_plan };
         let mut fitted: BTreeMap<String, BTreeMap<String, CatalogueCandidate>> = BTreeMap::new();
         services.retain(|service| {
@@ -73,34 +70,6 @@ impl OfferedCandidates {
     pub(super) fn get(&self, service: &str, candidate: &str) -> Option<&CatalogueCandidate> {
         self.fitted.get(service)?.get(candidate)
     }
-}
-
-/// Whether the service is trimmed from outside while it runs under the candidate.
-pub(super) fn has_trims(candidate: &str) -> bool {
-    candidate.ends_with(TRIMS)
-}
-
-/// The names, each once, without what stands for trims.
-fn without_trims(with: &[String]) -> Vec<String> {
-    let mut names: Vec<String> = vec![];
-    for name in with.iter().map(|name| name.trim_end_matches(TRIMS)) {
-        if !names.iter().any(|known| known == name) {
-            names.push(name.to_owned());
-        }
-    }
-    names
-}
-
-/// `system` and the candidates that `with` names, those with trims under names of their own.
-fn with_trims(candidates: Vec<&CatalogueCandidate>, with: &[String]) -> Vec<CatalogueCandidate> {
-    let of = |one: &CatalogueCandidate| {
-        let trimmed = format!("{}{TRIMS}", one.name);
-        let is_wanted = one.name == SYSTEM || !with.contains(&trimmed) || with.contains(&one.name);
-        let untrimmed = is_wanted.then(|| one.clone());
-        let trimmed = with.contains(&trimmed).then(|| CatalogueCandidate { name: trimmed, ..one.clone() });
-        untrimmed.into_iter().chain(trimmed)
-    };
-    candidates.into_iter().flat_map(of).collect()
 }
 
 /// Settings that were asked for by name, and that no service has a use for, are named once.
@@ -185,23 +154,5 @@ fn say_left_out(service: &Service, joined: &[ComparedCandidate<'_>], executable:
     }
     for (why, names) in reasons {
         message::say(&format!("imas: {}: left out: {}: {why}", service.name, names.join(", ")));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_candidate_with_trims_has_a_name_of_its_own() {
-        let with = ["system+trims", "a+trims", "b", "b+trims", "c"].map(str::to_owned);
-        assert_eq!(without_trims(&with), ["system", "a", "b", "c"]);
-        let named =
-            |name: &str| CatalogueCandidate { name: name.to_owned(), ..CatalogueCandidate::default() };
-        let candidates = [SYSTEM, "a", "b", "c"].map(named);
-        let made = with_trims(candidates.iter().collect(), &with);
-        let names: Vec<&str> = made.iter().map(|one| one.name.as_str()).collect();
-        assert_eq!(names, [SYSTEM, "system+trims", "a+trims", "b", "b+trims", "c"], "system is always there");
-        assert!(has_trims("a+trims") && !has_trims("glibc:lean-trim"));
     }
 }

@@ -13,8 +13,10 @@ use imas_core::run::RawRun;
 use imas_core::sample::Ended;
 use imas_core::server_bench::course::{CourseEnd, CourseOptions};
 use imas_core::server_bench::{ServiceOptions, compare_services, limits_of};
-use imas_engine::compared::{ComparedCandidate, DefaultComparison, OfRuntime, compared_with_inline};
-use imas_engine::inline_candidate::inline_candidates;
+use imas_engine::compared::{
+    ComparedCandidate, DefaultComparison, OfRuntime, compared_with_inline, typed_for_services,
+};
+use imas_engine::inline_candidate::TRIMS;
 use imas_engine::inspect::ExecutableFacts;
 use imas_engine::runtime_command::RuntimeCommand;
 use imas_linux::catalogue::CatalogueCandidate;
@@ -59,7 +61,7 @@ pub(super) fn run(args: &BenchArgs, context: &Context) -> Result<ExitCode> {
     let (service, words) = definition(args)?;
     let caller = CallerFolder::now(lines(&service)).filter(|_| args.server.service.is_none());
     let words = in_full(caller.as_ref(), words);
-    let inline = inline_candidates(&args.with(), context)?;
+    let inline = typed_for_services(&args.with(), context)?;
     let set = DefaultComparison::ServiceSet;
     let chosen = compared_with_inline(&args.with(), &inline, set, context, store.as_ref())?;
     // The set-up has a process group of its own, which the terminal's signal does not reach.
@@ -482,6 +484,16 @@ impl<'a> Session<'a> {
         let program = pinnable(&self.command()?);
         let program = shell_words::quote(&program);
         let set = self.set_by_hand(&report.command);
+        if let Some(plain) = pick.strip_suffix(TRIMS) {
+            let unit = match plain == imas_core::SYSTEM {
+                true => "imas trim UNIT --every 1m --write      (UNIT: its systemd service; no restart)".to_owned(),
+                false => format!("imas apply UNIT --candidate {pick} --write      (UNIT: its systemd service)"),
+            };
+            return Ok(format!(
+                "to use it:  {unit}\n\
+                 by hand:    {set}imas run --follow --candidate {pick} -- {words}\n"
+            ));
+        }
         Ok(format!(
             "to use it:  imas apply UNIT --candidate {pick} --write      (UNIT: its systemd service)\n\
              by hand:    {set}imas run --follow --candidate {pick} -- {words}\n\

@@ -11,7 +11,7 @@ use imas_core::raw_runs::data::DataHeader;
 use imas_core::sample::{Ended, PageKind};
 use imas_core::{Conditions, Sample, TrialRecord};
 use imas_engine::compared::{ComparedCandidate, OfRuntime};
-use imas_engine::inline_candidate::has_settings;
+use imas_engine::inline_candidate::is_typed;
 use imas_engine::inspect::ExecutableFacts;
 use imas_engine::runtime_command::{self, RuntimeCommand};
 use imas_linux::catalogue::CatalogueCandidate;
@@ -379,7 +379,7 @@ impl<'a> CommandSession<'a> {
     /// A crash or a hang under a candidate is evidence, and `imas run` must never have to see it again.
     fn remember_harm(&self, store: &Store, collector: &Collector<'_>) -> Result<()> {
         // Candidates of the command line alone are not offered again.
-        let mut harms = collector.harms().filter(|(candidate, _)| !has_settings(&candidate.name));
+        let mut harms = collector.harms().filter(|(candidate, _)| !is_typed(&candidate.name));
         harms.try_for_each(|(candidate, ended)| {
             remember(store, &self.command, &self.build_id, candidate, ended)
         })

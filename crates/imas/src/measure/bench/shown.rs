@@ -7,7 +7,7 @@ use anyhow::Result;
 use imas_cli::format::counted;
 use imas_core::bench::Warning;
 use imas_core::judgement::BenchEnding;
-use imas_engine::inline_candidate::has_settings;
+use imas_engine::inline_candidate::is_typed;
 use imas_linux::host::Host;
 use imas_linux::interpreter_target::name_of_detail;
 use imas_linux::program::Command;
@@ -131,7 +131,7 @@ fn how_to_use(report: &BenchReport<Host>, command: &Command) -> String {
         return format!("to try it:  {}", start(candidate));
     }
     match report.judgement.best() {
-        Some(pick) if has_settings(pick) => format!(
+        Some(pick) if is_typed(pick) => format!(
             "to use it:  {}\nfor good:   a file of catalogue.d gives it a name (docs/adding-an-allocator.md)",
             start(pick)
         ),
