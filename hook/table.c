@@ -63,7 +63,7 @@ bool table_candidate(const struct table *table, uint32_t id, struct imas_catalog
         return false;
     uint64_t at = (uint64_t)id * sizeof *candidate;
     if (sys4(SYS_pread64, table->fd, candidate, sizeof *candidate, at) != (long)sizeof *candidate || candidate->id != id ||
-        (candidate->flags & ~(uint32_t)(IMAS_CANDIDATE_GIVES_BACK | IMAS_CANDIDATE_HAS_SETTINGS)) != 0 ||
+        (candidate->flags & ~(uint32_t)(IMAS_CANDIDATE_HAS_SETTINGS)) != 0 ||
         candidate->check != fnv32_record(candidate, sizeof *candidate, offsetof(struct imas_catalogue_entry, check)))
         return false;
     if (candidate->name[sizeof candidate->name - 1] != '\0' || !is_list(candidate->environment, sizeof candidate->environment) ||

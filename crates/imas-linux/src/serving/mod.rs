@@ -16,7 +16,7 @@ use procfs::ProcError;
 use serde::Serialize;
 
 use crate::catalogue::CatalogueCandidate;
-use crate::environment::{GIVE_BACK, GUARD, HOOK, SETTINGS, STUB, has_hidden_settings};
+use crate::environment::{GUARD, HOOK, SETTINGS, STUB, has_hidden_settings};
 use crate::mapped_files::MappedFiles;
 use crate::mapping_text::{self, CLibrary};
 use crate::running::Running;

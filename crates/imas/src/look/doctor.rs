@@ -18,7 +18,6 @@ use imas_linux::sampler::Counters;
 use imas_linux::{host, page};
 use imas_store::Store;
 use nix::sys::memfd::{MFdFlags, memfd_create};
-use procfs::process::Process;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 use serde::Serialize;
@@ -257,10 +256,6 @@ fn page_of(findings: &[Finding]) -> String {
     text
 }
 
-/// Consequence of a filter, whatever it refuses (docs/decisions/0039).
-const FILTERED: &str = "under a filter (seccomp) candidates that give pages back do so once in ten seconds \
-                        at most, and in a program of one thread not at all";
-
 /// Losses here, a clause for people each.
 fn losses() -> Vec<String> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
@@ -273,12 +268,5 @@ fn losses() -> Vec<String> {
         ("memfd_create", memory, "'imas system verify' and 'enable' end with an error"),
     ];
     let missing = calls.into_iter().filter(|(_, works, _)| !works);
-    let losses = missing.map(|(name, _, lost)| format!("without {name} {lost}"));
-    losses.chain(is_filtered().then(|| FILTERED.to_owned())).collect()
-}
-
-/// Whether this process, and with it what it starts, is under a filter of system calls.
-fn is_filtered() -> bool {
-    let status = Process::myself().and_then(|process| process.status());
-    status.is_ok_and(|status| status.seccomp.is_some_and(|mode| mode != 0))
+    missing.map(|(name, _, lost)| format!("without {name} {lost}")).collect()
 }
