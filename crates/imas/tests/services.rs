@@ -538,3 +538,27 @@ fn advice_rests_on_trials_and_on_nothing_else() {
     let (code, advice) = advise(&[]);
     assert_eq!((by_trials(code, &advice), list(&advice, "/processes").len()), (Some(1), 0), "{advice:#}");
 }
+
+/// `NAME+trims` is the candidate and a timer; trims alone need no drop-in.
+#[test]
+fn trims_beside_a_candidate_are_a_timer() {
+    let world = World::new();
+    let root = image(&world, "ExecStart=/usr/bin/web");
+    let timer = root.join("etc/systemd/system/imas-trim-web.timer");
+    let apply = |candidate, write: &[&str]| {
+        let words = [&["apply", "web", "--candidate", candidate], write].concat();
+        with_root(&world, &root, &words)
+    };
+    let shown = stderr(&succeeded(apply("glibc:arena1+trims", &[])));
+    assert!(shown.contains("imas trim web.service --every 1m --write") && !timer.exists(), "{shown}");
+    let document = parsed(&succeeded(apply("glibc:arena1+trims", &["--write", "--json"])));
+    assert_eq!(list(&document, "/services")[0]["candidate"], "glibc:arena1", "{document:#}");
+    assert!(written(&root, "GLIBC_TUNABLES").unwrap().ends_with("arena_max=1"));
+    let text = std::fs::read_to_string(&timer).unwrap();
+    assert!(text.contains("OnUnitActiveSec=60\n"), "{text}");
+    assert_hinted(&apply("system+trims", &[]), "trims alone need no drop-in");
+    assert_hinted(&apply("jemalloc+trims", &[]), "reach glibc's malloc alone");
+    assert_hinted(&output(&mut world.imas(["pin", "sh", "glibc:arena1+trims"])), "a candidate of the catalogue");
+    let bench = output(&mut world.imas(["bench", "--with", "glibc:arena1+trims", "--", "true"]));
+    assert_hinted(&bench, "trims are for servers");
+}

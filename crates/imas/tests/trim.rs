@@ -293,7 +293,7 @@ const BUSY_HOLDER: &str = concat!(
 );
 
 fn run(world: &World, words: &[&str]) -> Command {
-    world.imas([&["run", "--trim=1s", "--candidate", "system", "-v", "--"], words].concat())
+    world.imas([&["run", "--trim=1s", "--candidate", "system+trims", "-v", "--"], words].concat())
 }
 
 /// Starts the command, and ends it when a process was trimmed or left alone; what imas said until then.

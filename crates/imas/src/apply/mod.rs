@@ -19,7 +19,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use imas_engine::exclusions::Exclusions;
-use imas_engine::inline_candidate::TRIMS;
+use imas_engine::inline_candidate::{TRIMS, inline_candidate};
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::environment::{Libraries, Variables};
 use imas_linux::index::detail_of_unit;
@@ -54,7 +54,7 @@ pub(crate) fn apply(args: &ApplyArgs, context: &Context) -> Result<ExitCode> {
     let Some(unit) = &args.unit else { return auto(args, context) };
     let name = unit::full_name(unit)?;
     let unit = Unit::read(&name, args.how.root.as_deref())?;
-    let plain = without_trims(args, &unit)?;
+    let plain = without_trims(args, &unit, context)?;
     let (args, is_trimmed) = (plain.as_ref().unwrap_or(args), plain.is_some());
     let candidate = candidate_for(args, context, &unit)?;
     let mut applied = not_yet(&unit, &candidate, args);
@@ -70,10 +70,10 @@ pub(crate) fn apply(args: &ApplyArgs, context: &Context) -> Result<ExitCode> {
 }
 
 /// The same for the candidate alone, where its name asks for trims too.
-fn without_trims(args: &ApplyArgs, unit: &Unit) -> Result<Option<ApplyArgs>> {
-    let Some(candidate) = args.candidate.as_ref().and_then(|name| name.strip_suffix(TRIMS)) else {
-        return Ok(None);
-    };
+fn without_trims(args: &ApplyArgs, unit: &Unit, context: &Context) -> Result<Option<ApplyArgs>> {
+    let Some(name) = args.candidate.as_ref() else { return Ok(None) };
+    let Some(candidate) = name.strip_suffix(TRIMS) else { return Ok(None) };
+    inline_candidate(name, context)?; // an error where trims do not reach it
     if candidate == imas_core::SYSTEM {
         return Err(Hinted::error(
             format!("{}: trims alone need no drop-in and no restart", unit.name),

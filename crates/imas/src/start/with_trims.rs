@@ -97,5 +97,7 @@ mod tests {
         };
         assert_eq!(of("imas run --trim -- a --trim", 2), "imas run -- a --trim");
         assert_eq!(of("imas run -v --trim=5s a --trim=1s", 2), "imas run -v a --trim=1s");
+        assert_eq!(of("imas run --candidate a+trims b+trims", 1), "imas run --candidate a b+trims");
+        assert_eq!(of("imas run --candidate=a+trims b", 1), "imas run --candidate=a b");
     }
 }

@@ -57,6 +57,12 @@ pub(crate) fn run(args: &BenchArgs, context: &Context) -> Result<ExitCode> {
     let store = context.open_store().inspect_err(message::error).ok();
     let with = args.with();
     let inline = inline_candidates(&with, context)?;
+    if let Some(trimmed) = inline.iter().find(|candidate| candidate.trims) {
+        return Err(Hinted::error(
+            format!("{}: trims are for servers, and this is a command that ends", trimmed.name),
+            "describe a server with --ready and --load; docs/services.md shows how",
+        ));
+    }
     let compared =
         compared_with_inline(&with, &inline, DefaultComparison::DefaultSet, context, store.as_ref())?;
     let bench = Bench {
