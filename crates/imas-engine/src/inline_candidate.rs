@@ -58,7 +58,14 @@ fn trimmed(name: &str, base: &str, context: &Context) -> Result<CatalogueCandida
         ));
     }
     let summary = format!("{base}, trimmed from outside while the program runs");
-    Ok(CatalogueCandidate { name: name.to_owned(), summary, default: false, service_default: false, trims: true, ..of })
+    Ok(CatalogueCandidate {
+        name: name.to_owned(),
+        summary,
+        default: false,
+        service_default: false,
+        trims: true,
+        ..of
+    })
 }
 
 fn with_settings(name: &str, context: &Context) -> Result<CatalogueCandidate> {

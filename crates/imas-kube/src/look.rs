@@ -272,10 +272,7 @@ pub(super) fn advice(libc: Libc, nearness: Option<f64>, free: Option<u64>, name:
                 || "WORKLOAD".to_owned(),
                 |name| format!("{} -n {}", name.workload, name.namespace),
             );
-            Some(format!(
-                "{} MiB are free: imas kube try {workload} --with glibc:arena1",
-                mib(bytes as f64)
-            ))
+            Some(format!("{} MiB are free: imas kube try {workload} --with glibc:arena1", mib(bytes as f64)))
         }
         (Libc::Glibc, None) => None,
     };

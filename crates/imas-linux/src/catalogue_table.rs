@@ -9,8 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use imas_abi::{
-    CANDIDATE_HAS_SETTINGS, CATALOGUE_ENTRY_BYTES, CatalogueEntry, CatalogueHeader,
-    FileIdentity,
+    CANDIDATE_HAS_SETTINGS, CATALOGUE_ENTRY_BYTES, CatalogueEntry, CatalogueHeader, FileIdentity,
 };
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 

@@ -119,7 +119,12 @@ fn without_names_the_default_set_of_services_is_measured() {
     let done = output(&mut imas);
     let measured = parsed(&done)["comparison"]["candidates"].clone();
     let names: Vec<_> = list(&measured, "").iter().map(|one| text(one, "/name")).collect();
-    assert_eq!(names, ["system", "glibc:arena1", "glibc:lean", "system+trims", "glibc:arena1+trims"], "{}", describe(&done));
+    assert_eq!(
+        names,
+        ["system", "glibc:arena1", "glibc:lean", "system+trims", "glibc:arena1+trims"],
+        "{}",
+        describe(&done)
+    );
 }
 
 #[test]

@@ -251,10 +251,7 @@ fn a_bundle_is_all_that_is_needed() {
     let at: PathBuf = world.work().join("elsewhere/imas");
     let at_text = at.to_string_lossy().into_owned();
     let out = world.work().join("bundle");
-    for (candidate, serves) in [
-        ("jemalloc", "jemalloc "),
-        ("glibc:lean", "libc"),
-    ] {
+    for (candidate, serves) in [("jemalloc", "jemalloc "), ("glibc:lean", "libc")] {
         let mut imas = world.imas(["bundle", candidate, "--at", &at_text, "--out"]);
         let made = succeeded(output(imas.arg(&out)));
         std::fs::create_dir_all(at.parent().unwrap()).unwrap();

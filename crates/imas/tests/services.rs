@@ -558,7 +558,10 @@ fn trims_beside_a_candidate_are_a_timer() {
     assert!(text.contains("OnUnitActiveSec=60\n"), "{text}");
     assert_hinted(&apply("system+trims", &[]), "trims alone need no drop-in");
     assert_hinted(&apply("jemalloc+trims", &[]), "reach glibc's malloc alone");
-    assert_hinted(&output(&mut world.imas(["pin", "sh", "glibc:arena1+trims"])), "a candidate of the catalogue");
+    assert_hinted(
+        &output(&mut world.imas(["pin", "sh", "glibc:arena1+trims"])),
+        "a candidate of the catalogue",
+    );
     let bench = output(&mut world.imas(["bench", "--with", "glibc:arena1+trims", "--", "true"]));
     assert_hinted(&bench, "trims are for servers");
 }

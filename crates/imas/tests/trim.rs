@@ -82,7 +82,9 @@ fn a_process_gives_back_what_it_promised() {
         let pid = child.id().to_string();
         let explained = || stdout(&output(&mut world.imas(["explain", "--pid", &pid])));
         // On a busy machine the time of a look may be over before it has read the heaps.
-        wait_until("the free pages are named", || explained().contains("'imas trim' returns the free pages now"));
+        wait_until("the free pages are named", || {
+            explained().contains("'imas trim' returns the free pages now")
+        });
         let promised = returnable(&world, child.id());
         let row = trimmed(&world, child.id());
         if cannot_trace(&row) {
@@ -141,7 +143,8 @@ fn imas_may_be_killed_at_any_moment() {
             killed += u32::from(is_killed);
             assert!(child.try_wait().unwrap().is_none(), "{how}: it ended after {killed}");
             // On a busy machine the time of a trim may be over before it was done.
-            let is_trimmed = said.contains("\"thread\"") && !said.replace(": ", ":").contains("\"thread\":null");
+            let is_trimmed =
+                said.contains("\"thread\"") && !said.replace(": ", ":").contains("\"thread\":null");
             if !is_killed && is_trimmed {
                 break;
             }

@@ -106,8 +106,7 @@ impl Trims {
         let is_short = |group: &NearLimit| {
             self.is_short(&Conditions { group_memory_used: Some(group.used), ..Conditions::default() })
         };
-        let short: Vec<PathBuf> =
-            groups.into_iter().filter(is_short).map(|group| group.folder).collect();
+        let short: Vec<PathBuf> = groups.into_iter().filter(is_short).map(|group| group.folder).collect();
         if short.is_empty() { MayTrim::None } else { MayTrim::Groups(short) }
     }
 
@@ -141,7 +140,8 @@ impl Trims {
         let Ok(rule) = self.settings.rule() else { return };
         let all: Vec<_> = listed.iter().map(|one| one.trimmable(owner_of_uid(one.uid))).collect();
         self.history.look(&rule, &all, now - self.begun);
-        let may: Vec<_> = all.iter().zip(listed).filter(|(_, one)| one.may_be_trimmed).map(|(one, _)| *one).collect();
+        let may: Vec<_> =
+            all.iter().zip(listed).filter(|(_, one)| one.may_be_trimmed).map(|(one, _)| *one).collect();
         let due = self.history.due(&rule, &may, now - self.begun);
         if !due.is_empty() {
             let tree = self.tree.clone();
@@ -428,8 +428,11 @@ mod tests {
     #[test]
     fn memory_is_short_where_the_policy_says_so() {
         let trims = trims(TrimSettings::default());
-        let enough =
-            Conditions { mem_available_bytes: 8 << 30, mem_total_bytes: Some(16 << 30), ..Conditions::default() };
+        let enough = Conditions {
+            mem_available_bytes: 8 << 30,
+            mem_total_bytes: Some(16 << 30),
+            ..Conditions::default()
+        };
         assert!(!trims.is_short(&enough));
         assert!(trims.is_short(&Conditions { memory_some_pct: Some(10.0), ..enough }));
         assert!(trims.is_short(&Conditions { memory_full_pct: Some(5.0), ..enough }));

@@ -114,7 +114,9 @@ const ONE_ARENA: &str = "arena_max=1";
 /// laboratory. If there are several, the one with the fewest settings. None where the catalogue has none.
 #[must_use]
 pub fn advised_candidate(among: &RealCandidates) -> Option<&str> {
-    let settings = |one: &CatalogueCandidate| one.environment.values().map(|value| value.split(':').count()).sum::<usize>();
+    let settings = |one: &CatalogueCandidate| {
+        one.environment.values().map(|value| value.split(':').count()).sum::<usize>()
+    };
     let has_one_arena = |one: &&CatalogueCandidate| {
         let sets = |value: &String| value.split(':').any(|setting| setting.ends_with(ONE_ARENA));
         one.allocator == "glibc" && one.runtime.is_none() && one.environment.values().any(sets)

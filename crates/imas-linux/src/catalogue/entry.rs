@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::{CatalogueCandidate, SYSTEM};
+use super::CatalogueCandidate;
 use crate::elf;
 use crate::runtime::{Runtime, RuntimeSettings, VersionRange};
 

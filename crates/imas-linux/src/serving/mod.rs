@@ -98,8 +98,7 @@ fn settings_of(candidate: &CatalogueCandidate) -> usize {
 
 /// Whether no other candidate hands a runtime's objects to the same library.
 fn has_its_library_alone(candidate: &CatalogueCandidate, others: &[CatalogueCandidate]) -> bool {
-    let is_like =
-        |one: &&CatalogueCandidate| one.library == candidate.library && has_hidden_settings(one);
+    let is_like = |one: &&CatalogueCandidate| one.library == candidate.library && has_hidden_settings(one);
     others.iter().filter(is_like).count() == 1
 }
 
@@ -217,9 +216,9 @@ impl Running {
     }
 
     fn without_settings(&self, others: &[CatalogueCandidate]) -> On {
-        let settings = others.iter().filter(|other| {
-            other.library.is_none() && other.runtime.is_none() && !other.is_system()
-        });
+        let settings = others
+            .iter()
+            .filter(|other| other.library.is_none() && other.runtime.is_none() && !other.is_system());
         let set = settings.into_iter().any(|other| self.has_settings(other) == On::Yes);
         match (self.injected(), set) {
             (Injected::Hook | Injected::Guard, _) => On::Unknown,

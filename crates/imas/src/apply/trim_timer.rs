@@ -98,7 +98,11 @@ fn put_there(files: &TrimTimer, name: &str, seconds: u64, args: &TrimArgs) -> Re
     let service = service_text(name, &program, &least);
     let timer = timer_text(name, seconds);
     if !args.json.json {
-        output::text(&format!("{}:\n{service}\n{}:\n{timer}", files.service.display(), files.timer.display()))?;
+        output::text(&format!(
+            "{}:\n{service}\n{}:\n{timer}",
+            files.service.display(),
+            files.timer.display()
+        ))?;
     }
     if !args.write {
         message::say("nothing was written; to do it: the same with --write");

@@ -28,13 +28,9 @@ use imas_testing::{Running, skipped};
 pub(crate) fn lib_dir() -> PathBuf {
     let folder = std::fs::canonicalize(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../build/lib/imas"));
     let folder = folder.expect("build/lib/imas is missing: run 'make build'");
-    for file in [
-        "libimas.so",
-        "libimas-guard.so",
-        "libimas-settings.so",
-        "libimas-preload.so",
-        "catalogue.toml",
-    ] {
+    for file in
+        ["libimas.so", "libimas-guard.so", "libimas-settings.so", "libimas-preload.so", "catalogue.toml"]
+    {
         assert!(folder.join(file).exists(), "{file} is missing: run 'make build'");
     }
     folder
@@ -87,12 +83,7 @@ impl World {
     /// this default set (without `system`).
     pub(crate) fn install(&mut self, folder: &Path, set: &[&str]) {
         std::fs::create_dir_all(folder).unwrap();
-        for file in [
-            "libimas.so",
-            "libimas-guard.so",
-                "libimas-settings.so",
-            "libimas-preload.so",
-        ] {
+        for file in ["libimas.so", "libimas-guard.so", "libimas-settings.so", "libimas-preload.so"] {
             std::fs::copy(lib_dir().join(file), folder.join(file)).unwrap();
         }
         let built = std::fs::read_to_string(lib_dir().join("catalogue.toml")).unwrap();

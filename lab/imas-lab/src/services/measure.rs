@@ -25,7 +25,7 @@ use imas_runs::service::{SYSTEM_RUNS, Service, ServiceExecutor};
 use imas_runs::subject::{Subject, Timeout};
 
 use super::journal::{self, Header};
-use super::offered::{self, OfferedCandidates};
+use super::offered::OfferedCandidates;
 use super::plan;
 use super::recipes::{self, RecipeArgs};
 use super::rounds::{MOST_FAILURES, Rounds, RoundsWanted, SharedRuns};

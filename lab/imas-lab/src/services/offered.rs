@@ -9,7 +9,7 @@ use imas_engine::compared::{ComparedCandidate, DefaultComparison, OfRuntime, typ
 use imas_engine::context::Context;
 use imas_engine::inspect::{self, ExecutableFacts};
 use imas_engine::runtime_command::{RuntimeCommand, served_runtime};
-use imas_linux::catalogue::{CatalogueCandidate, SYSTEM};
+use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::environment::Variables;
 use imas_linux::program::Command;
 use imas_runs::service::{Service, ServiceError, ServiceExecutor};

@@ -486,8 +486,11 @@ impl<'a> Session<'a> {
         let set = self.set_by_hand(&report.command);
         if let Some(plain) = pick.strip_suffix(TRIMS) {
             let unit = match plain == imas_core::SYSTEM {
-                true => "imas trim UNIT --every 1m --write      (UNIT: its systemd service; no restart)".to_owned(),
-                false => format!("imas apply UNIT --candidate {pick} --write      (UNIT: its systemd service)"),
+                true => "imas trim UNIT --every 1m --write      (UNIT: its systemd service; no restart)"
+                    .to_owned(),
+                false => {
+                    format!("imas apply UNIT --candidate {pick} --write      (UNIT: its systemd service)")
+                }
             };
             return Ok(format!(
                 "to use it:  {unit}\n\
