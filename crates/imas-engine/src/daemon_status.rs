@@ -351,7 +351,7 @@ mod tests {
                         retest_s schema start_ticks store trials_offered trials_running trims_left_alone version \
                         work_troubles";
         assert_eq!(keys, expected.split_whitespace().collect::<Vec<_>>());
-        assert_eq!(status["counters"].as_object().unwrap().len(), 30);
+        assert_eq!(status["counters"].as_object().unwrap().len(), 27);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use crate::support::trial::trial;
 use crate::support::{
-    SIX, World, assert_hinted, assert_refused, build, describe, install, list, output, parsed, piped, real,
+    SIX, World, assert_hinted, assert_refused, build, describe, install, list, output, parsed, real,
     stderr, stdout, succeeded, text, wait_until,
 };
 use imas_store::Store;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `imas trim`: running processes give their free pages back.
 
-use std::io::Write as _;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 

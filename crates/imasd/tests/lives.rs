@@ -9,7 +9,7 @@ use imas_core::service_life::LifeWindow;
 use imas_store::samples::StoredProgram;
 use imas_testing::{Running, skipped};
 
-use crate::support::{World, lib_dir, piped, python};
+use crate::support::{World, piped, python};
 
 /// Works and grows until it is killed; counts its work in a file.
 const SERVICE: &str = "
