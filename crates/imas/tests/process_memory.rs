@@ -214,7 +214,7 @@ fn free_pages_are_reported_and_full_arenas_are_not() {
         "the program allocates nothing now: {row:#}"
     );
     assert!(page.contains("in whole resident pages"), "{page}");
-    assert!(page.contains("--candidate glibc:lean"), "{page}");
+    assert!(page.contains("--candidate glibc:arena1"), "{page}");
 }
 
 const FORKS: &str = "

@@ -6,8 +6,8 @@ use std::process::Stdio;
 
 use crate::support::trial::trial;
 use crate::support::{
-    SIX, World, assert_hinted, assert_refused, build, describe, install, list, output, parsed, real,
-    stderr, stdout, succeeded, text, wait_until,
+    SIX, World, assert_hinted, assert_refused, build, describe, install, list, output, parsed, real, stderr,
+    stdout, succeeded, text, wait_until,
 };
 use imas_store::Store;
 use imas_store::samples::Domain;
