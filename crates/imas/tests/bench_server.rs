@@ -455,7 +455,7 @@ impl Place {
     fn course(&self, held: &str, blocks: &str, flags: &[&str]) -> Output {
         std::fs::write(self.world.work().join("holding.py"), HOLDING).unwrap();
         let words =
-            "bench --json --idle 3 --cycles 1 --ready tcp:$PORT --with glibc:arena1,glibc:lean-trim --load";
+            "bench --json --idle 3 --cycles 1 --ready tcp:$PORT --with glibc:arena1,glibc:lean --load";
         let mut command = self.world.imas(words.split(' '));
         command.arg(self.load(3, "/")).args(flags).arg("--").arg(real("python3"));
         output(command.args([&self.script("holding.py"), "$PORT", held, blocks]))

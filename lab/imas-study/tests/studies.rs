@@ -169,8 +169,7 @@ fn the_committed_predictions_are_judged() {
     assert_eq!(choices.rows.len(), 3);
     assert!(study.result.contains("CPU time") && study.result.contains("memory"), "{}", study.result);
     assert_eq!(written(&study).len(), 1 + study.tables.len() + 2 * study.figures.len());
-    let shipped =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/imas-replay/replay-reliability.json");
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../lab/imas-replay/replay-reliability.json");
     let shipped = ReliabilityTable::parse(&std::fs::read_to_string(shipped).unwrap()).unwrap();
     assert_eq!(shipped, judgement.reliability());
 }
