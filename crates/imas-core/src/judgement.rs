@@ -97,8 +97,10 @@ impl JudgedFigure {
     pub fn of(ratio: &PairedRatio, margin: f64, demand: &Demand) -> Self {
         let looks = match judge(KnownFigure::Interval(ratio.interval), margin) {
             Answer::Better => Answer::Better,
-            _ if ratio.interval.mid > 1.0 + margin => Answer::Worse,
-            _ => Answer::NotShown,
+            _ => match judge(KnownFigure::Ratio(ratio.interval.mid), margin) {
+                Answer::Worse => Answer::Worse,
+                _ => Answer::NotShown,
+            },
         };
         Self { ratio: ratio.interval, answer: FigureAnswer::of(ratio, margin, demand), looks }
     }

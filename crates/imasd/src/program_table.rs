@@ -18,6 +18,7 @@ use imas_core::{ProfileView, Reason};
 use imas_engine::daemon_status::IneligibleProgram;
 use imas_engine::decide::{Giving, NextStart};
 use imas_engine::inspect::on_file;
+use imas_linux::host::now_unix_s;
 use imas_linux::index::{Detail, Executable};
 use imas_linux::program_file::executable_at;
 use imas_linux::running::is_copy_of_its_parent;
@@ -214,8 +215,8 @@ impl ProgramTable {
     }
 
     /// The program that a trial of that name is or was offered to, and the offer.
-    pub(crate) fn trial(&self, token: &str) -> Option<(&TrackedProgram, &Offer)> {
-        self.known.values().find_map(|known| Some((known, known.trial.named(token)?)))
+    pub(crate) fn trial(&self, token: &str, now: Instant) -> Option<(&TrackedProgram, &Offer)> {
+        self.known.values().find_map(|known| Some((known, known.trial.named(token, now)?)))
     }
 
     /// The program that a trial of that name is offered to now.
@@ -283,6 +284,43 @@ const TOGETHER: Duration = Duration::from_secs(3600);
 /// Number of processes that are remembered.
 const MOST_STARTS: usize = 16;
 
+/// Processes as decisions see them; tests have some of their own.
+pub(super) trait Processes {
+    /// Age of a process, seconds; `None` once it has ended.
+    fn age_s(&self, identity: Identity) -> Option<f64>;
+    /// Whether a process was forked without exec: it has its parent's allocator.
+    fn is_copy(&self, identity: Identity) -> bool;
+}
+
+/// The processes of this machine.
+pub(super) struct RealProcesses;
+
+impl Processes for RealProcesses {
+    fn age_s(&self, identity: Identity) -> Option<f64> {
+        is_running(identity).then(|| age_s(identity.start_ticks))?
+    }
+
+    fn is_copy(&self, identity: Identity) -> bool {
+        is_copy_of_its_parent(identity.pid)
+    }
+}
+
+/// The moment of a decision: both clocks, and the processes.
+#[derive(Clone, Copy)]
+pub(super) struct Moment<'a> {
+    pub(super) at: Instant,
+    /// Seconds since the epoch.
+    pub(super) unix_s: f64,
+    pub(super) processes: &'a dyn Processes,
+}
+
+impl Moment<'static> {
+    /// This moment on this machine.
+    pub(super) fn now() -> Self {
+        Self { at: Instant::now(), unix_s: now_unix_s(), processes: &RealProcesses }
+    }
+}
+
 /// Processes of one program.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Replicas {
@@ -292,17 +330,17 @@ pub(super) struct Replicas {
 }
 
 impl Replicas {
-    /// A process of the program was seen. One that was forked without exec does not count: it has its
-    /// parent's allocator.
-    pub(super) fn note(&mut self, identity: Identity) {
-        if self.seen.iter().any(|(known, _)| *known == identity) || is_copy_of_its_parent(identity.pid) {
+    /// A process of the program was seen. A copy of its parent does not count.
+    pub(super) fn note(&mut self, identity: Identity, moment: &Moment<'_>) {
+        let processes = moment.processes;
+        if self.seen.iter().any(|(known, _)| *known == identity) || processes.is_copy(identity) {
             return;
         }
-        self.seen.retain(|(known, _)| is_running(*known));
+        self.seen.retain(|(known, _)| processes.age_s(*known).is_some());
         if self.seen.len() == MOST_STARTS {
             self.seen.remove(0);
         }
-        self.seen.push((identity, Instant::now()));
+        self.seen.push((identity, moment.at));
     }
 
     /// Replicas that live.
@@ -317,22 +355,40 @@ impl Replicas {
 
     /// Number of replicas that are side by side, or were within the last hour, and had lived for `least_s` or
     /// longer; 0 for a program that lives alone.
-    pub(super) fn count(&mut self, least_s: f64) -> usize {
-        let is_old = |identity: &Identity| age_s(identity.start_ticks).is_some_and(|age_s| age_s >= least_s);
-        let old = self.seen.iter().filter(|(identity, _)| is_running(*identity) && is_old(identity));
-        let now = old.count();
-        self.side_by_side = self.side_by_side.filter(|(most, at)| *most > now && at.elapsed() < TOGETHER);
+    pub(super) fn count(&mut self, least_s: f64, moment: &Moment<'_>) -> usize {
+        let is_old = |identity| moment.processes.age_s(identity).is_some_and(|age_s| age_s >= least_s);
+        let now = self.seen.iter().filter(|(identity, _)| is_old(*identity)).count();
+        let is_late = |at: Instant| moment.at.duration_since(at) >= TOGETHER;
+        self.side_by_side = self.side_by_side.filter(|(most, at)| *most > now && !is_late(*at));
         if self.side_by_side.is_none() && now >= 2 {
-            self.side_by_side = Some((now, Instant::now()));
+            self.side_by_side = Some((now, moment.at));
         }
         self.side_by_side.map_or(0, |(most, _)| most)
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::process_info::life;
+
+    /// Processes that are data: those that run, by their ids, with their ages in seconds.
+    #[derive(Default)]
+    pub(crate) struct MadeUpProcesses(pub(crate) BTreeMap<u32, f64>);
+
+    impl Processes for MadeUpProcesses {
+        fn age_s(&self, identity: Identity) -> Option<f64> {
+            self.0.get(&identity.pid).copied()
+        }
+
+        fn is_copy(&self, _: Identity) -> bool {
+            false
+        }
+    }
+
+    pub(crate) fn of_pid(pid: u32) -> Identity {
+        Identity { pid, start_ticks: 1 }
+    }
 
     #[test]
     fn a_reused_inode_belongs_to_the_latest_file() {
@@ -353,19 +409,20 @@ mod tests {
 
     #[test]
     fn two_that_live_side_by_side_are_replicas_and_are_remembered() {
-        let start = || imas_testing::Running(std::process::Command::new("sleep").arg("100").spawn().unwrap());
-        let running = [start(), start()];
-        running.iter().for_each(|process| imas_testing::wait_for_exec(&process.0));
-        let identities = running.each_ref().map(|process| life(process.0.id()).unwrap().identity);
+        let at = Instant::now();
+        let running = MadeUpProcesses([(7, 60.0), (8, 50.0)].into());
+        let moment = |at, processes| Moment { at, unix_s: 0.0, processes };
         let mut replicas = Replicas::default();
-        replicas.note(identities[0]);
-        replicas.note(identities[0]);
-        assert_eq!(replicas.count(0.0), 0, "one");
-        replicas.note(identities[1]);
-        assert_eq!(replicas.count(1e6), 0, "too young");
-        assert_eq!(replicas.count(0.0), 2);
-        drop(running);
-        assert_eq!(replicas.count(1e6), 2, "their restart is the occasion");
+        replicas.note(of_pid(7), &moment(at, &running));
+        replicas.note(of_pid(7), &moment(at, &running));
+        assert_eq!(replicas.count(0.0, &moment(at, &running)), 0, "one");
+        replicas.note(of_pid(8), &moment(at, &running));
+        assert_eq!(replicas.count(55.0, &moment(at, &running)), 0, "one of both is too young");
+        assert_eq!(replicas.count(50.0, &moment(at, &running)), 2);
+        let ended = MadeUpProcesses::default();
+        let remembered = at + TOGETHER - Duration::from_secs(1);
+        assert_eq!(replicas.count(50.0, &moment(remembered, &ended)), 2, "their restart is the occasion");
+        assert_eq!(replicas.count(50.0, &moment(at + TOGETHER, &ended)), 0);
     }
 
     const FORKS: &str = "
@@ -389,14 +446,14 @@ os.wait()
         let mut command = std::process::Command::new("python3");
         let mut server = command.args(["-c", FORKS]).stdin(piped()).stdout(piped()).spawn().unwrap();
         std::io::Read::read_exact(server.stdout.as_mut().unwrap(), &mut [0]).unwrap();
-        let mut replicas = Replicas::default();
-        replicas.note(life(server.id()).unwrap().identity);
+        let (mut replicas, now) = (Replicas::default(), Moment::now());
+        replicas.note(life(server.id()).unwrap().identity, &now);
         let is_child = |pid: &u32| parent(*pid) == Some(server.id());
         let all = procfs::process::all_processes().unwrap().flatten();
         let children: Vec<u32> = all.filter_map(|one| u32::try_from(one.pid).ok()).filter(is_child).collect();
         assert_eq!(children.len(), 2);
-        children.iter().for_each(|pid| replicas.note(life(*pid).unwrap().identity));
-        assert_eq!(replicas.count(0.0), 0);
+        children.iter().for_each(|pid| replicas.note(life(*pid).unwrap().identity, &now));
+        assert_eq!(replicas.count(0.0, &now), 0);
         drop(server.stdin.take());
         server.wait().unwrap();
     }

@@ -85,8 +85,8 @@ impl TrialOffer {
 
     /// The offer of that name, whether it was taken or not. Offers that were withdrawn within the last minute are
     /// found too: what their trials measure is true, whatever was decided meanwhile.
-    pub(crate) fn named(&self, token: &str) -> Option<&Offer> {
-        let withdrawn = self.withdrawn.iter().filter(|(_, at)| at.elapsed() < STILL_VALID);
+    pub(crate) fn named(&self, token: &str, now: Instant) -> Option<&Offer> {
+        let withdrawn = self.withdrawn.iter().filter(|(_, at)| now.duration_since(*at) < STILL_VALID);
         let taken = self.running.iter().map(|(offer, _)| offer);
         let mut offers = self.untaken.iter().chain(taken).chain(withdrawn.map(|(offer, _)| offer));
         offers.find(|offer| offer.token == token)
@@ -111,8 +111,8 @@ impl TrialOffer {
 
     /// Whether starts are taking the trials that are offered together: some have taken theirs less than
     /// `window` ago and still run them. What starts later has too little time beside them to be compared.
-    pub(crate) fn is_being_taken(&self, window: Duration) -> bool {
-        let is_open = self.begun.is_some_and(|begun| begun.elapsed() < window);
+    pub(crate) fn is_being_taken(&self, window: Duration, now: Instant) -> bool {
+        let is_open = self.begun.is_some_and(|begun| now.duration_since(begun) < window);
         is_open && !self.untaken.is_empty() && !self.running.is_empty()
     }
 
@@ -138,18 +138,18 @@ impl TrialOffer {
     }
 
     /// The process of the page takes the trial of that name; whether it was still on offer.
-    pub(crate) fn take(&mut self, token: &str, page: &PageName) -> bool {
+    pub(crate) fn take(&mut self, token: &str, page: &PageName, now: Instant) -> bool {
         let Some(at) = self.untaken.iter().position(|offer| offer.token == token) else { return false };
         self.running.push((self.untaken.remove(at), page.clone()));
-        self.begun = Some(self.begun.unwrap_or_else(Instant::now)).filter(|_| !self.untaken.is_empty());
+        self.begun = Some(self.begun.unwrap_or(now)).filter(|_| !self.untaken.is_empty());
         true
     }
 
     /// The trial of that name is no longer to be offered. Those that run go on.
-    pub(crate) fn withdraw(&mut self, token: &str) {
-        self.withdrawn.retain(|(_, at)| at.elapsed() < STILL_VALID);
+    pub(crate) fn withdraw(&mut self, token: &str, now: Instant) {
+        self.withdrawn.retain(|(_, at)| now.duration_since(*at) < STILL_VALID);
         let is_it = |offer: &mut Offer| offer.token == token;
-        self.withdrawn.extend(self.untaken.extract_if(.., is_it).map(|offer| (offer, Instant::now())));
+        self.withdrawn.extend(self.untaken.extract_if(.., is_it).map(|offer| (offer, now)));
         self.begun = self.begun.filter(|_| !self.untaken.is_empty());
     }
 
@@ -219,10 +219,10 @@ mod tests {
 
     #[test]
     fn one_process_takes_a_trial() {
-        let mut trial = TrialOffer::default();
+        let (mut trial, now) = (TrialOffer::default(), Instant::now());
         trial.begin(offer("a"));
-        assert!(!trial.take("b", &page("b")) && trial.untaken().len() == 1);
-        assert!(trial.take("a", &page("a")) && !trial.take("a", &page("c")));
+        assert!(!trial.take("b", &page("b"), now) && trial.untaken().len() == 1);
+        assert!(trial.take("a", &page("a"), now) && !trial.take("a", &page("c"), now));
         assert_eq!((trial.taker("a"), trial.untaken()), (Some(&page("a")), [].as_slice()));
         let again = TrialOffer::restored(vec![offer("a")], Some(&trial));
         assert_eq!(again.taker("a"), Some(&page("a")), "the store was read again");
@@ -234,7 +234,7 @@ mod tests {
         let mut trial = TrialOffer::default();
         for token in ["a", "b"] {
             trial.begin(offer(token));
-            assert!(trial.take(token, &page(token)));
+            assert!(trial.take(token, &page(token), Instant::now()));
         }
         trial.begin(offer("c"));
         assert_eq!(trial.running().len(), 2);
@@ -248,33 +248,36 @@ mod tests {
 
     #[test]
     fn a_withdrawn_trial_may_still_be_on_its_way() {
-        let mut trial = TrialOffer::default();
+        let (mut trial, now) = (TrialOffer::default(), Instant::now());
         trial.begin(offer("a"));
         trial.begin(offer("b"));
-        trial.withdraw("a");
-        assert!(trial.named("a").is_some() && !trial.is_offering("a"));
-        trial.withdraw("b");
-        assert!(trial.named("a").is_some() && trial.named("b").is_some() && trial.untaken().is_empty());
+        trial.withdraw("a", now);
+        assert!(trial.named("a", now).is_some() && !trial.is_offering("a"));
+        let later = now + STILL_VALID / 2;
+        trial.withdraw("b", later);
+        assert!(trial.named("a", later).is_some() && trial.named("b", later).is_some());
+        assert!(trial.named("a", now + STILL_VALID).is_none() && trial.named("b", now + STILL_VALID).is_some());
+        assert!(trial.untaken().is_empty());
     }
 
     #[test]
     fn trials_offered_together_are_taken_together_or_expire() {
         const LONG: Duration = Duration::from_secs(1000);
-        let mut trial = TrialOffer::default();
+        let (mut trial, now) = (TrialOffer::default(), Instant::now());
         ["a", "b", "c"].into_iter().for_each(|token| trial.begin(offer(token)));
-        assert!(!trial.is_being_taken(LONG), "no start has come");
-        assert!(trial.take("b", &page("b")) && trial.is_being_taken(LONG));
-        assert!(!trial.is_being_taken(Duration::ZERO), "too late to be compared");
+        assert!(!trial.is_being_taken(LONG, now), "no start has come");
+        assert!(trial.take("b", &page("b"), now) && trial.is_being_taken(LONG, now));
+        assert!(!trial.is_being_taken(LONG, now + LONG), "too late to be compared");
         trial.complete("b");
-        assert!(!trial.is_being_taken(LONG), "nothing runs any more beside which another could");
-        assert!(trial.take("a", &page("a")) && trial.take("c", &page("c")));
-        assert!(!trial.is_being_taken(LONG), "all are taken");
+        assert!(!trial.is_being_taken(LONG, now), "nothing runs any more beside which another could");
+        assert!(trial.take("a", &page("a"), now) && trial.take("c", &page("c"), now));
+        assert!(!trial.is_being_taken(LONG, now), "all are taken");
         trial.begin(offer("d"));
-        assert!(!trial.is_being_taken(LONG), "of the next deployment");
+        assert!(!trial.is_being_taken(LONG, now), "of the next deployment");
         trial.begin(offer("e"));
-        assert!(trial.take("d", &page("d")) && trial.is_being_taken(LONG));
+        assert!(trial.take("d", &page("d"), now) && trial.is_being_taken(LONG, now));
         trial.close();
-        assert!(!trial.is_begun() && !trial.is_being_taken(LONG));
+        assert!(!trial.is_begun() && !trial.is_being_taken(LONG, now));
     }
 
     #[test]

@@ -10,7 +10,6 @@ mod operator;
 mod outside;
 mod replicas;
 mod robust;
-mod same_decisions;
 mod services;
 mod support;
 mod the_loop;

@@ -50,17 +50,6 @@ impl Worker {
     }
 }
 
-/// The worker that takes the trial on offer, and what it runs under.
-fn replica(world: &World, script: &Path, program: &StoredProgram) -> (Worker, String) {
-    world.wait("a trial is on offer", || world.offer(program).is_some());
-    let offered = world.offer(program);
-    let worker = Worker::start(world, script);
-    world.wait("it runs a trial", || worker.under_trial().is_some());
-    world.wait("the trial is taken", || world.offer(program) != offered);
-    let under = worker.under_trial().unwrap();
-    (worker, under)
-}
-
 /// Offers of the program in the index: candidate ids and tokens.
 fn offers(world: &World, program: &StoredProgram) -> Vec<OfferedTrial> {
     let id = u64::try_from(program.id).unwrap();
@@ -127,60 +116,6 @@ fn workers_that_start_at_once_have_each_another_candidate() {
     });
 }
 
-/// What no start has taken in time would be compared with a `system` of another load: the rest is offered
-/// with a `system` of its own.
-#[test]
-fn what_is_not_taken_in_time_is_planned_anew() {
-    let settings = "worth_cpu_s = 0.0\nworth_life_s = 0.1\nsample_after_s = 1.0\n";
-    let mut world = World::with(&format!("{settings}candidates = [\"jemalloc\", \"mimalloc\"]\n"));
-    world.start();
-    let (script, program, before) = first_deployment(&world, 3);
-    let system = world.id_of("system");
-    let of_system = || offers(&world, &program).into_iter().find(|offer| offer.candidate == system);
-    let first = of_system().unwrap();
-    // The order is by chance: usually others are left when `system` is taken. They wait in vain.
-    let mut workers = vec![];
-    while !all_under_trial(&world, &workers).contains(&"system".to_owned()) {
-        // On a busy machine the time may be over before, and what is left is planned anew.
-        world.wait("a trial is on offer", || !offers(&world, &program).is_empty());
-        workers.extend(start(&world, &script, 1));
-    }
-    world.wait("another system is on offer", || of_system().is_some_and(|now| now.token != first.token));
-    drop((before, workers));
-}
-
-/// A page of the trial of one replica is gone: the others of the deployment may end in the same way. What
-/// they have not taken yet is withdrawn, and offered anew after a pause.
-#[test]
-fn a_failed_trial_withdraws_the_offers_of_the_other_replicas() {
-    let candidates = "candidates = [\"jemalloc\", \"mimalloc\"]\n";
-    let mut world = World::with(&format!("worth_cpu_s = 0.0\nworth_life_s = 0.1\n{candidates}"));
-    world.start();
-    let (script, program, before) = first_deployment(&world, 3);
-    let tokens: Vec<u64> = offers(&world, &program).iter().map(|offer| offer.token).collect();
-    before.into_iter().for_each(Worker::end);
-    let worker = Worker::start(&world, &script);
-    world.wait("it runs a trial", || worker.under_trial().is_some());
-    world.wait("the trial is taken", || offers(&world, &program).len() == 2);
-    let waiting: Vec<u64> = offers(&world, &program).iter().map(|offer| offer.token).collect();
-    let taken = tokens.into_iter().find(|token| !waiting.contains(token)).unwrap();
-    std::fs::remove_file(world.pages().join(format!("{taken:016x}.page"))).unwrap();
-    let is_old = |offer: &OfferedTrial| waiting.contains(&offer.token);
-    world.wait("the others are withdrawn", || !offers(&world, &program).iter().any(is_old));
-    let stored: Vec<u64> = world.store().offers().unwrap().iter().map(|offer| number(&offer.token)).collect();
-    assert!(!stored.iter().any(|token| waiting.contains(token)), "{stored:x?}");
-    // The worker, which still runs, has no trial any more. A deployment of three is still expected.
-    world.wait("all are offered anew", || {
-        let now = offers(&world, &program);
-        now.len() == 3 && now.iter().all(|offer| !waiting.contains(&offer.token) && offer.token != taken)
-    });
-    worker.end();
-}
-
-fn number(token: &str) -> u64 {
-    u64::from_str_radix(token, 16).unwrap()
-}
-
 /// imasd that is started again goes on with the deployment: no trial is run twice.
 #[test]
 fn a_deployment_survives_a_restart_of_imasd() {
@@ -194,21 +129,4 @@ fn a_deployment_survives_a_restart_of_imasd() {
     world.start();
     workers.into_iter().for_each(Worker::end);
     world.wait("all are stored", || world.store().trials(program.id).unwrap().len() == 3);
-}
-
-/// A program without replicas has one trial at a time.
-#[test]
-fn a_program_that_lives_alone_waits_for_its_trial() {
-    let mut world =
-        World::with("worth_cpu_s = 0.0\nworth_life_s = 0.1\ncandidates = [\"jemalloc\", \"mimalloc\"]\n");
-    world.start();
-    let script = world.script("worker.py", WORKER);
-    let first = Worker::start(&world, &script);
-    world.wait("the program is noticed", || world.program(&script).is_some());
-    first.end();
-    let program = world.program(&script).unwrap();
-    let (alone, _) = replica(&world, &script, &program);
-    assert_eq!(world.offer(&program), None);
-    alone.end();
-    world.wait("the next trial is on offer", || world.offer(&program).is_some());
 }

@@ -67,6 +67,11 @@ fn trials_of_a_library_of_the_distribution_count() {
     let trials = world.store().trials(program.id).unwrap();
     let of = |name: &str| trials.iter().filter(|trial| trial.sample.candidate == name).count();
     assert_eq!((of("system"), of("distro-jemalloc"), of("jemalloc")), (2, 2, 2));
+    // The version that served, not the catalogue's word for "whatever is installed".
+    for trial in trials.iter().filter(|trial| trial.sample.candidate != imas_core::SYSTEM) {
+        let version = &trial.allocator_version;
+        assert!(!version.is_empty() && version != imas_linux::catalogue::INSTALLED, "{trial:?}");
+    }
 }
 
 fn starts_as_decided(world: &World, script: &Path, program: &StoredProgram) {

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context as _, Result, bail};
 use async_nats::jetstream::stream::Info;
 use futures_util::TryStreamExt as _;
+use imas_core::compare::{Answer, KnownFigure, judge};
 use imas_exchange::{FleetStatistics, ProgramKey};
 use imas_fleet::FleetBus as _;
 use serde::Serialize;
@@ -165,7 +166,8 @@ pub fn uses(programs: &[FleetProgram], margin: f64) -> Vec<CandidateUse> {
             let sound = program.candidates.iter().filter(|one| one.crashed == 0);
             let figures = sound.filter_map(|one| Some((one.name.as_str(), figure(one)?)));
             let least = figures.min_by(|a, b| a.1.total_cmp(&b.1));
-            least.filter(|(_, ratio)| *ratio < 1.0 - margin).map(|(name, _)| name)
+            let is_better = |ratio: f64| judge(KnownFigure::Ratio(ratio), margin) == Answer::Better;
+            least.filter(|(_, ratio)| is_better(*ratio)).map(|(name, _)| name)
         };
         let (fastest, leanest) = (best(|one| one.cpu), best(|one| one.memory));
         for one in &program.candidates {

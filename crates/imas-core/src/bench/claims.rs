@@ -184,7 +184,7 @@ impl Field<'_> {
         ];
         let is_broken = |(of, other, most, _): &(Criterion, &Option<PairedRatio>, f64, &str)| {
             let is_asked = *of == criterion || criterion == Criterion::Balance;
-            is_asked && other.as_ref().is_some_and(|ratio| ratio.interval.mid > 1.0 + most)
+            is_asked && other.as_ref().is_some_and(|ratio| looks_worse(ratio, *most))
         };
         limits.iter().filter(|limit| is_broken(limit)).map(|limit| limit.3.to_owned()).collect()
     }
@@ -193,7 +193,7 @@ impl Field<'_> {
     fn is_nowhere_worse(&self, one: &Entrant<'_>) -> bool {
         let margins = self.options.margins;
         let within = |ratio: &Option<PairedRatio>, margin| {
-            ratio.as_ref().is_some_and(|ratio| ratio.interval.mid <= 1.0 + margin)
+            ratio.as_ref().is_some_and(|ratio| !looks_worse(ratio, margin))
         };
         within(&one.cpu, margins.cpu) && within(&one.memory, margins.memory)
     }
@@ -242,10 +242,15 @@ impl Field<'_> {
     fn is_tied(&self, one: &Entrant<'_>, best: &Entrant<'_>, criterion: Criterion) -> bool {
         let against = pairs(one.runs.iter().copied(), best.runs.iter().copied());
         std::ptr::eq(one, best)
-            || ratio(&against, criterion, Spread::default(), self.options).is_some_and(|r| {
-                r.interval.lo <= 1.0 || r.interval.mid <= 1.0 + criterion.margin(self.options)
+            || ratio(&against, criterion, Spread::default(), self.options).is_some_and(|ratio| {
+                judge(KnownFigure::Interval(ratio.interval), criterion.margin(self.options)) != Answer::Worse
             })
     }
+}
+
+/// Whether the estimate alone is worse beyond the margin, proven or not.
+fn looks_worse(ratio: &PairedRatio, margin: f64) -> bool {
+    judge(KnownFigure::Ratio(ratio.interval.mid), margin) == Answer::Worse
 }
 
 #[cfg(test)]

@@ -46,8 +46,13 @@ impl Estimate {
         t_tail(self.gain / self.error, self.freedom)
     }
 
+    /// The loss as a gain.
+    pub(super) fn reversed(self) -> Self {
+        Self { gain: -self.gain, ..self }
+    }
+
     /// Whether a gain is proven that is at least `margin`; `tail` is the probability of an error.
-    pub fn proves(&self, margin: f64, tail: f64) -> bool {
+    pub(super) fn proves(&self, margin: f64, tail: f64) -> bool {
         self.gain >= margin && self.chance() <= tail
     }
 }

@@ -6,26 +6,23 @@
 //!
 //! - [`paired`]: runs in rounds, each beside a run of `system`: benchmarks of commands and servers. Corrected for the
 //!   number of candidates, and for looks at the rounds while they are made
-//! - [`estimate`]: an estimate with its error, and what it proves. Trials of the policy ([`crate::adaptive`]) and
-//!   figures of a fleet ([`crate::fleet_prior`]) are judged by it, too
+//! - [`estimate`]: an estimated gain with its error: of trials of the policy ([`crate::adaptive`]), of a fleet
+//!   ([`crate::fleet_prior`])
 //! - [`before_after`]: one thing before a change and after it: `--baseline`, `--watch`
 //! - [`margins`]: the smallest differences that count, and the most that a pick may cost
 //! - [`residue`]: scatter of runs, without the effects of candidate and round
-//! - [`looks`]: looks at rounds while they are made
 
 pub mod before_after;
 pub mod estimate;
-pub mod looks;
 pub mod margins;
 pub mod paired;
 pub mod residue;
 
 pub use before_after::{EventCount, chance_of_events, ratio_after, ratio_within};
 pub use estimate::{Answer, Estimate, Spread};
-pub use looks::Looks;
 pub use margins::{CostLimits, FigureMargin, LARGEST_BOUND, MARGINS, Margins, smallest_difference};
 pub use paired::{
-    Demand, ERROR, FEWEST_ROUNDS, KnownFigure, NoiseFloor, PairedRatio, PairedRuns, Resampling,
+    Demand, ERROR, FEWEST_ROUNDS, KnownFigure, Looks, NoiseFloor, PairedRatio, PairedRuns, Resampling,
     is_cost_proven, judge,
 };
 pub use residue::Residue;

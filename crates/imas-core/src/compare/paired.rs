@@ -15,10 +15,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::looks::Looks;
 use super::residue::{Residue, ResidueRun};
 use super::{Answer, Estimate, Spread};
-use crate::stats::{Interval, bootstrap, mean_and_deviation, median};
+use crate::stats::{Interval, bootstrap, look_share, mean_and_deviation, median};
 
 /// Probability that some candidate is taken for better than `system` although none is.
 pub const ERROR: f64 = 0.05;
@@ -36,6 +35,9 @@ pub enum KnownFigure<'a> {
     Interval(Interval),
     /// A ratio without a known spread: it is shown, and nothing is done by itself on its account.
     Ratio(f64),
+    /// An estimated gain, with the probability of an error that its proof may have: of trials, of a fleet. Gain and
+    /// margin are differences of logarithms.
+    Gain(Estimate, f64),
 }
 
 /// The one judgement of all comparisons: whether a figure is better or worse than that of its reference, by the margin
@@ -44,6 +46,9 @@ pub fn judge(evidence: KnownFigure<'_>, margin: f64) -> Answer {
     match evidence {
         KnownFigure::Rounds(ratio, demand) => ratio.answer(margin, demand),
         KnownFigure::Interval(interval) => Answer::by_interval(interval, margin),
+        KnownFigure::Gain(gain, tail) if gain.proves(margin, tail) => Answer::Better,
+        KnownFigure::Gain(gain, tail) if gain.reversed().proves(margin, tail) => Answer::Worse,
+        KnownFigure::Gain(..) => Answer::NotShown,
         KnownFigure::Ratio(ratio) => {
             Answer::by_interval(Interval { lo: ratio, mid: ratio, hi: ratio }, margin)
         }
@@ -110,6 +115,27 @@ pub fn is_cost_proven(logs: &[f64], most: f64, common: Spread, demand: &Demand) 
     let (interval, log) = (Interval::ONE, mean_and_deviation(logs));
     let ratio = PairedRatio { interval, rounds: logs.len(), log, common };
     logs.len() >= demand.fewest && ratio.is_beyond_chance(log.0 - most.ln(), logs.len(), demand)
+}
+
+/// A look after each round, from the first that may end the runs to the last that is made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Looks {
+    /// Fewest rounds.
+    pub first: u32,
+    /// Most rounds.
+    pub most: u32,
+}
+
+impl Looks {
+    /// Looks of `imas bench -n auto`.
+    pub const AUTO: Self = Self { first: 5, most: 30 };
+    /// Looks of `imas bench -n auto` of a server, whose runs take minutes. Three rounds are the fewest of a proof.
+    pub const SERVER: Self = Self { first: 3, most: 8 };
+
+    /// Share of the allowed error that the test after this number of rounds may spend.
+    pub fn share(self, rounds: usize) -> f64 {
+        look_share(u32::try_from(rounds).unwrap_or(u32::MAX), self.first, self.most)
+    }
 }
 
 /// How intervals are resampled: the same runs and seed give the same answer.
@@ -258,5 +284,29 @@ impl PairedRatio {
     /// Estimate of `gain` from this candidate's rounds alone.
     fn own(&self, gain: f64) -> Estimate {
         self.alone(self.rounds).estimate(gain, u32::try_from(self.rounds).unwrap_or(u32::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::attainable_confidence;
+
+    #[test]
+    fn the_first_look_at_a_server_can_reach_what_its_verdict_says() {
+        assert!(attainable_confidence(Looks::SERVER.first as usize) >= 0.95);
+    }
+
+    /// t = 2.132 with four degrees of freedom is exceeded with a probability of 0.05.
+    #[test]
+    fn a_gain_is_judged_in_both_directions() {
+        let of = |gain, margin, tail| {
+            judge(KnownFigure::Gain(Estimate { gain, error: 0.1, freedom: 4.0 }, tail), margin)
+        };
+        assert_eq!(of(0.2133, 0.2, 0.05), Answer::Better);
+        assert_eq!(of(-0.2133, 0.2, 0.05), Answer::Worse);
+        assert_eq!(of(0.2133, 0.22, 0.05), Answer::NotShown, "below the margin");
+        assert_eq!(of(-0.2133, 0.2, 0.04), Answer::NotShown, "not sure enough");
+        assert_eq!(of(f64::NAN, 0.0, 0.05), Answer::NotShown);
     }
 }

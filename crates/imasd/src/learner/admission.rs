@@ -19,7 +19,7 @@ use imas_store::{RowId, StoreError};
 use super::Learner;
 use crate::owners::Owner;
 use crate::process_info::ProcessInfo;
-use crate::program_table::TrackedProgram;
+use crate::program_table::{Moment, TrackedProgram};
 use crate::trial_offer::{RejectReason, TrialOffer};
 
 /// Whether a process of the program has a page: such a program is not forgotten.
@@ -79,7 +79,7 @@ impl Learner {
                 tracing::info!(PROGRAM = %known.program, DOMAIN = domain, "a program worth a trial");
             }
         }
-        known.replicas.note(process.identity);
+        known.replicas.note(process.identity, &Moment::now());
         self.programs.put(known);
         self.judge(id);
     }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Error, Result, anyhow};
 use imas_abi::MORE_TRIALS;
@@ -20,7 +20,7 @@ use imas_store::{RowId, Store, StoreError};
 use super::Learner;
 use crate::config::Installation;
 use crate::harm::{PERSONS, VICTIMS, VICTIMS_WITHIN_S, Victims};
-use crate::program_table::TrackedProgram;
+use crate::program_table::{Moment, TrackedProgram};
 
 impl Learner {
     /// Judges every program anew.
@@ -123,7 +123,7 @@ impl Learner {
         let Some(known) = self.programs.get_mut(id).filter(|known| known.profile.is_some()) else {
             return Ok(()); // programs are being read: processes that have taken trials are not found yet
         };
-        let wanted = wanted(known, &self.parts.conditions, &expected);
+        let wanted = wanted(known, &self.parts.conditions, &expected, &Moment::now());
         let (over, missing) = differences(known, wanted);
         self.withdraw(id, &over)?;
         missing.into_iter().try_for_each(|candidate| self.make_offer(id, candidate))
@@ -134,7 +134,7 @@ impl Learner {
         for token in tokens {
             self.parts.store.get().withdraw(token)?;
             if let Some(known) = self.programs.get_mut(id) {
-                known.trial.withdraw(token);
+                known.trial.withdraw(token, Instant::now());
             }
             self.events.changed = true;
         }
@@ -174,12 +174,17 @@ struct Expected {
 
 /// The candidates that are to be on offer. While a trial runs, its result is waited for, unless several
 /// instances of the program live side by side.
-fn wanted(known: &mut TrackedProgram, conditions: &Conditions, expected: &Expected) -> Vec<String> {
-    let Some(planned) = known.plan.trial().filter(|_| !known.trial.pauses(now_unix_s())) else {
+fn wanted(
+    known: &mut TrackedProgram,
+    conditions: &Conditions,
+    expected: &Expected,
+    moment: &Moment<'_>,
+) -> Vec<String> {
+    let Some(planned) = known.plan.trial().filter(|_| !known.trial.pauses(moment.unix_s)) else {
         return vec![];
     };
-    let replicas = known.replicas.count(expected.least_s).min(1 + MORE_TRIALS);
-    if replicas >= 2 && known.trial.is_being_taken(expected.window) {
+    let replicas = known.replicas.count(expected.least_s, moment).min(1 + MORE_TRIALS);
+    if replicas >= 2 && known.trial.is_being_taken(expected.window, moment.at) {
         return still_usable(known);
     }
     known.trial.close();
@@ -331,5 +336,134 @@ impl Learner {
             }
         }
         victims
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use imas_core::profile::Policy;
+    use imas_core::{Candidate, History};
+    use imas_store::samples::{Domain, StoredProgram};
+
+    use super::*;
+    use crate::folders::PageName;
+    use crate::program_table::tests::{MadeUpProcesses, of_pid};
+
+    const EXPECTED: Expected = Expected { least_s: 10.0, window: Duration::from_secs(300) };
+
+    /// A program and its processes, by a clock that the test sets.
+    struct Deployment {
+        known: TrackedProgram,
+        processes: MadeUpProcesses,
+        begin: Instant,
+        seconds: f64,
+    }
+
+    impl Deployment {
+        fn of(replicas: u32) -> Self {
+            let candidate = |name: &str| Candidate::new(name, "1", &[name]);
+            let candidates = [Candidate::system("2.36"), candidate("jemalloc"), candidate("mimalloc")];
+            let path = "/no/such/program".to_owned();
+            let program = StoredProgram { id: 1, domain: Domain::Everybody, path, detail: String::new() };
+            let profile = ProfileView::under(&History::of(&[], &candidates), &Policy::default());
+            let mut known = TrackedProgram::new(program);
+            known.plan = decide(&profile, &known.giving, &Conditions::default());
+            known.profile = Some(profile);
+            let processes = MadeUpProcesses((1..=replicas).map(|pid| (pid, 60.0)).collect());
+            let begin = Instant::now();
+            let moment = Moment { at: begin, unix_s: 0.0, processes: &processes };
+            (1..=replicas).for_each(|pid| known.replicas.note(of_pid(pid), &moment));
+            Self { known, processes, begin, seconds: 0.0 }
+        }
+
+        fn at(&self) -> Instant {
+            self.begin + Duration::from_secs_f64(self.seconds)
+        }
+
+        /// What is on offer after this time.
+        fn offers_after(&mut self, seconds: f64) -> Vec<Offer> {
+            self.seconds += seconds;
+            let at = self.at();
+            let moment = Moment { at, unix_s: self.seconds, processes: &self.processes };
+            let wanted = wanted(&mut self.known, &Conditions::default(), &EXPECTED, &moment);
+            let (over, missing) = differences(&self.known, wanted);
+            over.iter().for_each(|token| self.known.trial.withdraw(token, at));
+            for candidate in missing {
+                let token = format!("{:016x}", self.known.trial.next_token());
+                let offer = Offer { token, program: 1, candidate, retest_s: 0.0, at_s: self.seconds };
+                self.known.trial.begin(offer);
+            }
+            self.known.trial.untaken().to_vec()
+        }
+
+        /// A start takes this trial.
+        fn take(&mut self, offer: &Offer) {
+            let page = PageName { uid: 0, name: offer.token.clone().into() };
+            assert!(self.known.trial.take(&offer.token, &page, self.at()));
+        }
+    }
+
+    fn candidates(offers: &[Offer]) -> Vec<&str> {
+        let mut names: Vec<_> = offers.iter().map(|offer| offer.candidate.as_str()).collect();
+        names.sort_unstable();
+        names
+    }
+
+    #[test]
+    fn replicas_are_offered_each_another_candidate() {
+        let mut three = Deployment::of(3);
+        let offers = three.offers_after(0.0);
+        assert_eq!(candidates(&offers), ["jemalloc", "mimalloc", "system"]);
+        three.take(&offers[1]);
+        let left = three.offers_after(299.0);
+        assert_eq!(left, [offers[0].clone(), offers[2].clone()], "the others may still come");
+        left.iter().for_each(|offer| three.take(offer));
+        assert_eq!(three.offers_after(1.0), [], "each has its trial");
+    }
+
+    /// What no start has taken in time would be compared with a `system` of another load.
+    #[test]
+    fn what_is_not_taken_in_time_is_offered_with_a_system_of_its_own() {
+        let mut three = Deployment::of(3);
+        let first = three.offers_after(0.0);
+        let system = first.iter().find(|offer| offer.candidate == SYSTEM).unwrap();
+        three.take(system);
+        assert_eq!(three.offers_after(299.0).len(), 2);
+        let anew = three.offers_after(1.0);
+        let again = anew.iter().find(|offer| offer.candidate == SYSTEM).unwrap();
+        assert!(anew.len() == 2 && again.token != system.token, "{anew:?}");
+    }
+
+    /// The others of a deployment may end in the same way.
+    #[test]
+    fn a_failed_trial_withdraws_the_others_until_a_pause_is_over() {
+        let mut three = Deployment::of(3);
+        let before = three.offers_after(0.0);
+        three.take(&before[0]);
+        let until_s = three.known.trial.fail(&before[0].token, three.seconds);
+        assert_eq!(three.offers_after(until_s - 0.1), []);
+        let anew = three.offers_after(0.1);
+        assert_eq!(candidates(&anew), candidates(&before));
+        assert!(anew.iter().all(|offer| before.iter().all(|old| old.token != offer.token)), "{anew:?}");
+    }
+
+    #[test]
+    fn a_program_that_lives_alone_has_one_trial_at_a_time() {
+        let mut alone = Deployment::of(1);
+        let offers = alone.offers_after(0.0);
+        assert_eq!(offers.len(), 1);
+        alone.take(&offers[0]);
+        assert_eq!(alone.offers_after(7200.0), []);
+        alone.known.trial.complete(&offers[0].token);
+        assert_eq!(alone.offers_after(1.0).len(), 1);
+    }
+
+    #[test]
+    fn replicas_that_ended_are_expected_again_for_an_hour() {
+        let mut three = Deployment::of(3);
+        assert_eq!(three.offers_after(0.0).len(), 3);
+        three.processes.0.clear();
+        assert_eq!(three.offers_after(3599.0).len(), 3);
+        assert_eq!(three.offers_after(1.0).len(), 1, "it lives alone from now on");
     }
 }

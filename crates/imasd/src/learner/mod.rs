@@ -29,7 +29,7 @@ use crate::kept_store::KeptStore;
 use crate::log::TroubleLog;
 use crate::owners::Owner;
 use crate::process_info::ProcessInfo;
-use crate::program_table::{Ineligible, ProgramTable, TrackedProgram};
+use crate::program_table::{Ineligible, Moment, ProgramTable, TrackedProgram};
 use crate::trial_offer::{LONGEST_PAUSE_S, TrialOffer};
 use decisions::DisabledAllocators;
 use fleet::{FleetEvents, Membership};
@@ -324,7 +324,7 @@ impl Learner {
         if let Some(known) = self.programs.get_mut(id) {
             known.seen = Some(Instant::now());
             known.noticed_uid = Some(process.uid);
-            known.replicas.note(process.identity);
+            known.replicas.note(process.identity, &Moment::now());
             // Known from the store alone until now: what it is to the fleet may depend on it.
             let is_first = known.threads.is_none();
             known.threads = known.threads.max(Some(process.threads));

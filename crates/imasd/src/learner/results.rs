@@ -17,7 +17,7 @@ use crate::harm::START_S;
 use crate::learner::admission::InUse;
 use crate::lives::{ClosedWindow, LivingTrial, ObservedProcess, WorkSetting};
 use crate::process_info::{Identity, executable};
-use crate::program_table::TrackedProgram;
+use crate::program_table::{Moment, TrackedProgram};
 use crate::trial_offer::RejectReason;
 use crate::watched::Watch;
 
@@ -48,9 +48,10 @@ impl Learner {
     /// everybody's decision would wait for it.
     pub(crate) fn take_offer(&mut self, token: Option<&str>, witness: &Witness) {
         let Some(known) = self.programs.get_mut(witness.program) else { return };
-        known.replicas.note(Identity { pid: witness.pid, start_ticks: witness.start_ticks });
+        let now = Moment::now();
+        known.replicas.note(Identity { pid: witness.pid, start_ticks: witness.start_ticks }, &now);
         let page = PageName { uid: witness.uid, name: witness.page.clone().into() };
-        if token.is_some_and(|token| known.trial.take(token, &page)) {
+        if token.is_some_and(|token| known.trial.take(token, &page, now.at)) {
             self.events.changed = true;
             self.offer_beside(witness.program);
         }
@@ -235,7 +236,7 @@ impl Learner {
         let Some(known) = self.programs.get_mut(id) else { return vec![] };
         if known.giving.nothing().is_some()
             || !known.replicas.are_possible()
-            || known.replicas.count(least_s) < 2
+            || known.replicas.count(least_s, &Moment::now()) < 2
         {
             return vec![];
         }

@@ -162,7 +162,7 @@ fn claimed_program(
     learner: &Learner,
 ) -> Option<StoredProgram> {
     let programs = learner.programs();
-    let Some((known, offer)) = token.and_then(|token| programs.trial(token)) else {
+    let Some((known, offer)) = token.and_then(|token| programs.trial(token, Instant::now())) else {
         return programs.placed(process, &content.trial_id, domain).map(|known| known.program.clone());
     };
     let is_same = known.executable == Some(process.executable) && process.leads_to(&known.detail);

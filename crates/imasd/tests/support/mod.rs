@@ -44,8 +44,6 @@ pub(crate) struct World {
     folder: tempfile::TempDir,
     daemon: Option<Child>,
     polls: bool,
-    /// imasd runs with an option that sets the waiting time between two tests to 0.
-    retests_at_once: bool,
     lib: PathBuf,
 }
 
@@ -59,18 +57,12 @@ impl World {
     pub(crate) fn with(config: &str) -> Self {
         // Pages belong on tmpfs. Libraries on tmpfs may not be approved, so those stay where they were built.
         let folder = tempfile::Builder::new().prefix("imasd-test-").tempdir_in("/dev/shm").unwrap();
-        let world = Self { folder, daemon: None, polls: false, retests_at_once: true, lib: lib_dir() };
+        let world = Self { folder, daemon: None, polls: false, lib: lib_dir() };
         for name in ["run", "db", "work"] {
             std::fs::create_dir(world.path(name)).unwrap();
         }
         world.configure(config);
         world
-    }
-
-    /// This world with an imasd that reads the waiting time between two tests from its configuration.
-    pub(crate) fn with_configured_retests(mut self) -> Self {
-        self.retests_at_once = false;
-        self
     }
 
     /// This world with an imasd that gets no process events of the kernel.
@@ -134,8 +126,7 @@ impl World {
         let mut command = Command::new(env!("CARGO_BIN_EXE_imasd"));
         let log = std::fs::OpenOptions::new().create(true).append(true).open(self.path("log")).unwrap();
         command
-            .arg("--user")
-            .args(self.retests_at_once.then_some(["--retest", "0"]).into_iter().flatten())
+            .args(["--user", "--retest", "0"])
             .args(self.polls.then_some("--poll"))
             .arg("--run-dir")
             .arg(self.path("run"))

@@ -10,14 +10,13 @@ use std::collections::BTreeMap;
 use imas_cli::format;
 use imas_cli::table::Table;
 use imas_core::SYSTEM;
-use imas_core::compare::{ERROR, FEWEST_ROUNDS, Spread};
+use imas_core::compare::{Answer, ERROR, FEWEST_ROUNDS, KnownFigure, Spread, judge, smallest_difference};
 use imas_core::stats::{Interval, mean_and_deviation, mean_interval, median};
 use serde::Serialize;
 
 use crate::columns::without_empty_columns;
 use crate::services::pick_rule::PickRule;
 use crate::services::round_changes::{RoundChanges, for_every_service};
-use imas_core::compare::smallest_difference;
 
 /// The figures that are judged.
 pub const JUDGED: [&str; 6] = ["memory", "cpu", "p99", "memory_idle", "memory_day", "cpu_day"];
@@ -140,7 +139,7 @@ pub(crate) fn is_proven_above(logs: &[f64], limit: f64) -> bool {
     let ((mean, sigma), rounds) = (mean_and_deviation(logs), logs.len());
     let spread = Spread { sigma, freedom: rounds as f64 - 1.0 };
     let estimate = spread.estimate(mean - limit.ln(), u32::try_from(rounds).unwrap_or(u32::MAX));
-    rounds >= FEWEST_ROUNDS && estimate.proves(0.0, ERROR)
+    rounds >= FEWEST_ROUNDS && judge(KnownFigure::Gain(estimate, ERROR), 0.0) == Answer::Better
 }
 
 /// Names, each once, the most frequent first.
@@ -254,7 +253,10 @@ impl CandidateForAll {
         };
         let memory = ratios("memory");
         let beyond = |figure: &str| {
-            ratios(figure).iter().filter(|ratio| **ratio > 1.0 + smallest_difference(figure)).count()
+            let is_worse = |ratio: &&f64| {
+                judge(KnownFigure::Ratio(**ratio), smallest_difference(figure)) == Answer::Worse
+            };
+            ratios(figure).iter().filter(is_worse).count()
         };
         Self {
             candidate: name.to_owned(),

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::board::{Noise, Spread};
 use super::{Judge, Role};
+use crate::compare::{self, Answer, KnownFigure};
 use crate::stats::look_share;
 
 /// Least gain in score that is expected from a later proof over the incumbent. Below it a challenger is
@@ -99,7 +100,9 @@ impl Judge<'_> {
             && belief.mean > SURE * belief.variance.sqrt();
         let differs = |direction: &&Direction| {
             let spread = direction.noise.shown(self.pairs_of(i, self.incumbent));
-            spread.estimate(self.lead(i, direction.w), rounds).proves(0.0, self.tail(i, direction, rounds))
+            let lead = spread.estimate(self.lead(i, direction.w), rounds);
+            let known = KnownFigure::Gain(lead, self.tail(i, direction, rounds));
+            compare::judge(known, 0.0) == Answer::Better
         };
         let is_due = |direction: &&Direction| rounds >= self.least_rounds(direction);
         let found = self.directions.iter().filter(is_due).find(differs).filter(|_| is_better);
