@@ -21,7 +21,6 @@ pub mod adaptive;
 pub mod bench;
 pub mod candidate;
 pub mod compare;
-pub mod conditions;
 pub mod decision;
 pub mod fleet_prior;
 pub mod hang;

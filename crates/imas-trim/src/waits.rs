@@ -63,13 +63,8 @@ impl Call {
             _ => {}
         }
         match self.number {
-            libc::SYS_read
-            | libc::SYS_readv
-            | libc::SYS_accept
-            | libc::SYS_accept4
-            | libc::SYS_recvfrom
-            | libc::SYS_recvmsg
-            | libc::SYS_wait4
+            _ if self.receives() => Some(Wait::Again),
+            libc::SYS_wait4
             | libc::SYS_waitid
             | libc::SYS_rt_sigsuspend
             | libc::SYS_msgrcv
@@ -91,17 +86,22 @@ impl Call {
         }
     }
 
+    /// Whether the call waits for what comes through a file descriptor, its first argument.
+    pub(crate) fn receives(&self) -> bool {
+        matches!(
+            self.number,
+            libc::SYS_read
+                | libc::SYS_readv
+                | libc::SYS_accept
+                | libc::SYS_accept4
+                | libc::SYS_recvfrom
+                | libc::SYS_recvmsg
+        )
+    }
+
     /// The file descriptor of a call that may be limited by its socket's SO_RCVTIMEO.
     pub(crate) fn socket(&self) -> Option<i32> {
-        match self.number {
-            libc::SYS_read
-            | libc::SYS_readv
-            | libc::SYS_accept
-            | libc::SYS_accept4
-            | libc::SYS_recvfrom
-            | libc::SYS_recvmsg => i32::try_from(self.arguments[0]).ok(),
-            _ => None,
-        }
+        self.receives().then(|| i32::try_from(self.arguments[0]).ok())?
     }
 }
 

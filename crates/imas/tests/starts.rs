@@ -11,7 +11,7 @@ use imas_testing::Running;
 
 use crate::support::build::{self, program};
 use crate::support::{
-    World, assert_printed, built, describe, json, list, output, piped, printed, real, stderr, stdout,
+    World, assert_printed, built, describe, json, list, not_ours, output, piped, printed, real, stderr, stdout,
     succeeded, text, wait_until, write_script,
 };
 
@@ -29,12 +29,6 @@ fn script(world: &World, name: &str, text: &str) -> PathBuf {
     let file = world.work().join(name);
     write_script(&file, text);
     file
-}
-
-/// The entries that no start by IMAS sets.
-fn not_ours(environment: &str) -> Vec<&str> {
-    let is_ours = |line: &&str| line.starts_with("IMAS_") || line.starts_with("LD_PRELOAD=");
-    environment.lines().filter(|line| !is_ours(line)).collect()
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use anyhow::Result;
 use futures_util::TryStreamExt as _;
-use imas_fleet::quota::MOST_PROGRAMS;
+use imas_fleet::merge::MOST_PROGRAMS;
 
 use crate::jetstream::JetStreamBus;
 use crate::names;

@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::{Result, anyhow};
 use async_nats::{Client, Message};
 use futures_util::StreamExt as _;
-use imas_fleet::quota::{MOST_PROGRAMS, ProgramQuota};
+use imas_fleet::merge::{MOST_PROGRAMS, ProgramQuota};
 use imas_fleet::{BusError, FleetMergeError, MergeCounts, merge_counting};
 use tokio::sync::Notify;
 use tokio::task::{JoinError, JoinSet};

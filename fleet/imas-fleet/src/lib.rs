@@ -4,12 +4,10 @@
 //! The messages are `imas-exchange`'s.
 
 pub mod bus;
-pub mod fold;
 pub mod memory_bus;
 pub mod merge;
-pub mod quota;
 
 pub use bus::{BusError, FleetBus, Revision, Stored, StreamEntry};
-pub use fold::{FoldCounts, fold};
+pub use merge::{FoldCounts, fold};
 pub use memory_bus::MemoryBus;
 pub use merge::{FleetMergeError, MergeCounts, merge, merge_counting};

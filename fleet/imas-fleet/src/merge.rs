@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Brings the statistics of a subject up to date. Any number of mergers may do so at the same time, without a
 //! leader: the stream is the truth, the statistics are a cache of its fold, and a compare-and-set lets one of
-//! them write.
+//! them write. The fold makes the same statistics of the same aggregates, by any merger and however often.
+//!
+//! One host may report so many programs a day. A real host has hundreds; one that invents programs would make mergers fold
+//! them and the bucket keep them without end.
 
-use serde::{Deserialize, Serialize};
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher as _, RandomState};
 
-use crate::bus::{BusError, FleetBus, Stored};
-use crate::fold::{FoldCounts, fold};
-use imas_exchange::aggregate::BadPayload;
+use imas_exchange::aggregate::{Aggregate, BadAggregate, BadPayload};
 use imas_exchange::key;
 use imas_exchange::statistics::{BadStatistics, FleetStatistics};
+use serde::{Deserialize, Serialize};
+
+use crate::bus::{BusError, FleetBus, Stored, StreamEntry};
 
 /// Aggregates that are read at once.
 pub const BATCH: usize = 100;
@@ -178,5 +183,92 @@ impl MergeCounts {
             timeouts: self.timeouts + other.timeouts,
             unreadable: self.unreadable + other.unreadable,
         }
+    }
+}
+
+/// Numbers of aggregates by what became of them.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FoldCounts {
+    /// Aggregates that the statistics contain.
+    pub folded: u64,
+    /// Aggregates of another version, which this one cannot read.
+    pub skipped: u64,
+    /// Aggregates that are forged or absurd.
+    pub rejected: u64,
+    /// Aggregates beyond what one host can measure in a day ([`imas_exchange::rate`]).
+    pub excessive: u64,
+}
+
+/// Adds aggregates of the stream. Those up to the watermark are contained already; the others are
+/// added in the order of their numbers, each number once.
+pub fn fold(before: &FleetStatistics, aggregates: &[StreamEntry]) -> (FleetStatistics, FoldCounts) {
+    let (mut statistics, mut counts) = (before.clone(), FoldCounts::default());
+    let subject = statistics.subject();
+    let mut new: Vec<&StreamEntry> = aggregates.iter().filter(|one| one.sequence > before.upto_seq).collect();
+    new.sort_by_key(|one| one.sequence);
+    new.dedup_by_key(|one| one.sequence);
+    for entry in new {
+        statistics.upto_seq = entry.sequence;
+        match Aggregate::read(&entry.payload) {
+            Ok(one) if key::subject(&one.program, &one.environment) == subject => {
+                if statistics.add_allowed(&one, entry.at_unix_s) {
+                    counts.folded += 1;
+                } else {
+                    counts.excessive += 1;
+                }
+            }
+            Err(BadAggregate::Payload(BadPayload::UnknownVersion(_))) => counts.skipped += 1,
+            _ => counts.rejected += 1,
+        }
+    }
+    (statistics, counts)
+}
+
+/// Programs of one host in a day, and in what the stream keeps.
+pub const MOST_PROGRAMS: usize = 4096;
+const DAY_S: u64 = 86_400;
+
+/// The programs that each host reported today.
+#[derive(Default, Debug)]
+pub struct ProgramQuota {
+    day: u64,
+    state: RandomState,
+    by_host: HashMap<String, HashSet<u64>>,
+}
+
+impl ProgramQuota {
+    /// Whether the host may report this program now: it did so today, or has room for one more.
+    pub fn allows(&mut self, host: &str, subject: &str, now_unix_s: u64) -> bool {
+        let day = now_unix_s / DAY_S;
+        if day != self.day {
+            self.by_host.clear();
+            self.day = day;
+        }
+        let program = self.state.hash_one(subject);
+        let programs = match self.by_host.get_mut(host) {
+            Some(programs) => programs,
+            None => self.by_host.entry(host.to_owned()).or_default(),
+        };
+        programs.contains(&program) || (programs.len() < MOST_PROGRAMS && programs.insert(program))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+
+    #[test]
+    fn a_host_reports_so_many_programs_a_day_and_others_keep_theirs() {
+        let mut quota = ProgramQuota::default();
+        let mut count = |host: &str, from: usize, day: u64| {
+            let all = (from..from + 2 * MOST_PROGRAMS).map(|number| number.to_string());
+            all.filter(|program| quota.allows(host, program, day * DAY_S)).count()
+        };
+        assert_eq!(count("liar", 0, 1), MOST_PROGRAMS);
+        assert_eq!(count("liar", 0, 1), MOST_PROGRAMS, "those of before");
+        assert_eq!(count("liar", 1_000_000, 1), 0);
+        assert_eq!(count("honest", 0, 1), MOST_PROGRAMS);
+        assert_eq!(count("liar", 1_000_000, 2), MOST_PROGRAMS);
     }
 }

@@ -6,7 +6,6 @@
 
 mod cli;
 mod fleet;
-mod hint;
 mod mobile;
 mod replay;
 mod services;

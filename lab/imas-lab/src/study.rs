@@ -1,23 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `imas-lab study`: the published experiments, run again; findings beside the printed ones.
+//! `imas-lab study`: the published experiments, run again; findings beside the printed ones, errors with their hints.
 
 use std::process::ExitCode;
 
 use anyhow::Result;
-use imas_cli::table;
-use imas_study::{
-    FitOptions, FreelistOptions, MobileOptions, Progress, SelectorOptions, Study, fit, freelist, mobile,
-    selector,
-};
+use imas_cli::message::Hinted;
+use imas_cli::{output, table};
+use imas_engine::context::Context;
+use imas_engine::flags::Places;
+use imas_study::{fit, freelist, mobile, selector, FitOptions, FreelistOptions, MobileOptions, Progress, SelectorOptions, Study, StudyError};
 use indicatif::ProgressBar;
 use serde_json::json;
 
-use crate::hint::hinted;
 use crate::study_args::{StudyArgs, StudyName};
-use imas_cli::message::Hinted;
-use imas_cli::output;
-use imas_engine::context::Context;
-use imas_engine::flags::Places;
 
 pub(crate) fn run(args: &StudyArgs, places: &Places) -> Result<ExitCode> {
     match (args.name, args.data.is_empty()) {
@@ -132,4 +127,11 @@ fn page(study: &Study) -> String {
         text.push_str(&format!("\n{}\n{}", shown.title, table::plain(&columns[..width], rows)));
     }
     text
+}
+
+pub(crate) fn hinted(error: StudyError) -> anyhow::Error {
+    match error.hint() {
+        Some(hint) => Hinted::error(error.to_string(), hint),
+        None => error.into(),
+    }
 }

@@ -11,13 +11,7 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Command, Stdio};
 
 use support::build::program;
-use support::{World, assert_refused, built, describe, output, printed, real, stderr, stdout};
-
-/// The entries that no start by IMAS sets.
-fn not_ours(environment: &str) -> Vec<&str> {
-    let is_ours = |line: &&str| line.starts_with("IMAS_") || line.starts_with("LD_PRELOAD=");
-    environment.lines().filter(|line| !is_ours(line)).collect()
-}
+use support::{World, assert_refused, built, describe, not_ours, output, printed, real, stderr, stdout};
 
 #[test]
 fn the_environment_is_as_it_was() {

@@ -1,27 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Judging picks on runs that did not choose them.
+//! Judges picks on runs that did not choose them.
 //!
-//! A third of a program's rounds judges what was chosen on the others ([`mod@crate::turns`]). The pick is
-//! compared there with the candidate that those others call best when all of them are looked at, without
-//! margin or proof: what could be known without the runs that judge. (Naming it on the runs that judge would
-//! make it look better than any candidate is, and every policy worse.) Where the truth is known it judges
-//! instead.
+//! A program's rounds are shuffled; a third of them, two at least, judges what was chosen on all the others, then
+//! another third judges; and so again for each split. The best of several noisy figures looks better than it is on the
+//! runs that made it the best. Half and half would judge no better and choose worse: of six rounds a policy would see
+//! three.
+//!
+//! The pick is compared with the candidate that the other rounds call best when all of them are looked at, without margin
+//! or proof: what could be known without the runs that judge. (Naming it on the runs that judge would make it look better
+//! than any candidate is, and every policy worse.) Where the truth is known it judges instead.
 //!
 //! The runs that judge are noisy too. How far a program's regret may be off follows from how much its rounds
 //! disagree, and the share of programs within 3 % is given three ways: as counted, with that noise taken out
 //! ([`true_share_at_most`]), and the number of those that are shown to be beyond.
 
+use imas_core::adaptive::{Point, Settings};
+use imas_core::stats::{bootstrap, more, saved, t_quantile, Interval, Moments};
 use rand::rngs::ChaCha8Rng;
+use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use serde::{Deserialize, Serialize};
 
 use crate::contender::Contender;
-use crate::cost::{best, cost};
-use crate::deconvolution::{MeasuredValue, true_share_at_most};
-use crate::program::SimulatedProgram;
-use crate::turns::{Turn, shuffled, turns};
-use imas_core::adaptive::{Point, Settings};
-use imas_core::stats::{Interval, Moments, bootstrap, more, saved, t_quantile};
+use crate::deconvolution::{true_share_at_most, MeasuredValue};
+use crate::program::{best, cost, SimulatedProgram};
 
 /// The regret that a program is to stay within.
 const WITHIN: f64 = 0.03;
@@ -306,9 +308,36 @@ impl Sum {
     }
 }
 
+/// Rounds that judge what the others chose.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Turn<'a> {
+    /// Indices of all other rounds, in their order.
+    pub seen: Vec<usize>,
+    /// Indices of the rounds that judge.
+    pub judging: &'a [usize],
+}
+
+/// Two turns that judge by different rounds: a third each, two at least, but never more than half. Empty
+/// parts with fewer than two rounds.
+pub fn turns(rounds: &[usize]) -> [Turn<'_>; 2] {
+    let third = (rounds.len() / 3).max(2).min(rounds.len() / 2);
+    [0, third].map(|from| {
+        let judging = &rounds[from..from + third];
+        Turn { seen: rounds.iter().copied().filter(|round| !judging.contains(round)).collect(), judging }
+    })
+}
+
+/// The numbers below `len` in random order.
+pub fn shuffled(len: usize, random: &mut ChaCha8Rng) -> Vec<usize> {
+    let mut rounds: Vec<usize> = (0..len).collect();
+    rounds.shuffle(random);
+    rounds
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
     use crate::World;
 
     /// With the truth hidden the judgement says about what the truth does, of a policy, of what is never
@@ -404,5 +433,18 @@ mod tests {
         programs.iter_mut().for_each(|program| program.truth = None);
         let all = assess(&Contender::All, &programs, &Plan { splits: 4, resamples: 20, ..Plan::default() });
         assert!(all.details.iter().all(|one| one.regret == 0.0 && one.trials == 66.0), "{all:?}");
+    }
+
+    #[test]
+    fn a_third_of_the_rounds_judges_what_the_others_chose() {
+        for (rounds, judging) in [(0, 0), (2, 1), (3, 1), (4, 2), (7, 2), (8, 2), (12, 4)] {
+            let all: Vec<usize> = (0..rounds).collect();
+            let turns = turns(&all);
+            for turn in &turns {
+                assert_eq!((turn.judging.len(), turn.seen.len()), (judging, rounds - judging));
+                assert!(turn.judging.iter().all(|round| !turn.seen.contains(round)));
+            }
+            assert!(turns[0].judging.iter().all(|round| !turns[1].judging.contains(round)));
+        }
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The policies that are compared, each as it would run: asking for trials until it has its answer.
 
-use crate::cost::best;
+use crate::program::best;
 use crate::program::SimulatedProgram;
 use imas_core::adaptive::{self, Board, Role, Settings, board::JudgedTrial};
 use imas_core::candidate::CountedSample;

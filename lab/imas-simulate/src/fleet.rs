@@ -21,7 +21,7 @@ use imas_exchange::seats::{CLIP, MOST_OF_MESSAGE};
 use imas_exchange::share::{TrialTurn, USUAL_SHARE, lacks, trial_of};
 use imas_exchange::statistics::{FleetStatistics, prior};
 use imas_fleet::bus::StreamEntry;
-use imas_fleet::fold::fold;
+use imas_fleet::merge::fold;
 
 /// Epochs after which a fleet is taken as it is.
 const MOST_EPOCHS: u64 = 600;

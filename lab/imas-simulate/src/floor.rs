@@ -8,7 +8,7 @@ use statrs::distribution::{ContinuousCDF, Normal};
 
 use crate::assess::{Plan, PolicyResult, one_program, summary};
 use crate::contender::Contender;
-use crate::cost::cost;
+use crate::program::cost;
 use crate::program::SimulatedProgram;
 use imas_core::adaptive::Point;
 

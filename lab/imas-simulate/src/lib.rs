@@ -4,20 +4,18 @@
 
 pub mod assess;
 pub mod contender;
-pub mod cost;
 pub mod deconvolution;
 pub mod fleet;
 pub mod floor;
 pub mod program;
 pub mod store;
 pub mod synthetic;
-pub mod turns;
 
 pub use assess::{Plan, PolicyResult, ProgramResult, assess};
 pub use contender::{Contender, ContenderOutcome, in_all};
-pub use cost::{best, cost};
+pub use program::{best, cost};
 pub use floor::floor;
 pub use program::{ExcludedProgram, SimulatedProgram, programs};
 pub use store::from_store;
 pub use synthetic::World;
-pub use turns::{Turn, shuffled, turns};
+pub use assess::{Turn, shuffled, turns};

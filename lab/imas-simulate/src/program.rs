@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The data of one program in the laboratory: rounds of runs, from a data set or synthetic.
+//! The data of one program in the laboratory: rounds of runs, from a data set or synthetic, and the cost of each candidate
+//! on some of them, beside `system` in the same rounds.
 
 use std::collections::BTreeMap;
 
@@ -9,6 +10,7 @@ use imas_core::pace::{PaceCorrection, Paced};
 use imas_core::printable;
 use imas_core::raw_runs::data::Data;
 use imas_core::run::{RawRun, RunKind};
+use imas_core::stats::median;
 
 /// A program to replay. Every inner list has one entry per candidate.
 #[derive(Clone, PartialEq, Debug)]
@@ -196,9 +198,27 @@ fn counted(run: &RawRun) -> Option<CountedSample> {
     Some(CountedSample { ns_per_op: run.ns_per_op?, frag: run.frag?, heap_bytes: run.heap_bytes? as f64 })
 }
 
+/// Excess of a candidate over `system`, logarithms: median over the rounds, axis by axis. None when it has no
+/// run in them.
+pub fn cost(program: &SimulatedProgram, rounds: &[usize], candidate: usize) -> Option<Point> {
+    let excess = |&round: &usize| Some(program.rounds[round][candidate]?.over(program.rounds[round][0]?));
+    let points: Vec<Point> = rounds.iter().filter_map(excess).collect();
+    let axis = |get: fn(&Point) -> f64| median(&points.iter().map(get).collect::<Vec<_>>());
+    Some(Point { cpu: axis(|p| p.cpu)?, memory: axis(|p| p.memory)? })
+}
+
+/// Index of the candidate that these rounds call the best at weight `w` of CPU, without margin or proof. None
+/// without rounds.
+pub fn best(program: &SimulatedProgram, rounds: &[usize], w: f64) -> Option<usize> {
+    let scored = |i| Some((i, cost(program, rounds, i)?.score(w)));
+    let scores = (0..program.candidates.len()).filter_map(scored);
+    scores.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(i, _)| i)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
     use imas_core::raw_runs::data::read;
 
     fn run(candidate: &str, kind: &str, round: usize) -> String {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One figure over many seeds: median, quartiles and the central nine tenths.
+//! Figures over many seeds: median, quartiles and the central nine tenths, also as text; means and correlations.
 
+use imas_core::stats::Moments;
 use statrs::statistics::{Data, OrderStatistics};
 
 /// Quantiles of one figure over the runs, in its unit: 5 %, 25 %, 50 %, 75 %, 95 %.
@@ -41,10 +42,59 @@ impl Band {
     }
 }
 
+/// 0 for no values.
+pub(crate) fn mean(values: impl Iterator<Item = f64>) -> f64 {
+    let (sum, count) = values.fold((0.0, 0.0), |(sum, count), v| (sum + v, count + 1.0));
+    if count > 0.0 { sum / count } else { 0.0 }
+}
+
+/// Correlation of x and y, from -1 to 1; None with fewer than three points, or where one of them does not
+/// vary.
+pub(crate) fn correlation(all: &Moments) -> Option<f64> {
+    let spread = (all.xx * all.yy).sqrt();
+    (all.count > 2 && spread > 0.0).then(|| (all.xy / spread).clamp(-1.0, 1.0))
+}
+
+fn worded(band: Option<Band>, factor: f64, decimals: usize, unit: &str) -> String {
+    band.map(|b| b.scaled(factor)).map_or_else(
+        || "no figure".to_owned(),
+        |b| format!("{:.decimals$}{unit} ({:.decimals$} to {:.decimals$})", b.median, b.low, b.high),
+    )
+}
+
+/// A band without decimals.
+pub(crate) fn whole(band: Option<Band>) -> String {
+    worded(band, 1.0, 0, "")
+}
+
+/// A band of ratios with two decimals.
+pub(crate) fn ratio(band: Option<Band>) -> String {
+    worded(band, 1.0, 2, "")
+}
+
+/// Parts per million as per cent, one decimal.
+pub(crate) fn per_cent_of_ppm(band: Option<Band>) -> String {
+    worded(band, 1e-4, 1, " %")
+}
+
+/// Nanoseconds as milliseconds, two decimals.
+pub(crate) fn milliseconds(band: Option<Band>) -> String {
+    worded(band, 1e-6, 2, " ms")
+}
+
+/// Microseconds as milliseconds, two decimals.
+pub(crate) fn milliseconds_of_us(band: Option<Band>) -> String {
+    worded(band, 1e-3, 2, " ms")
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Band;
+    use super::*;
+
     use proptest::prelude::*;
+
+    use crate::band::Band;
+    use super::{milliseconds, whole, Band};
 
     #[test]
     fn nothing_has_no_band() {
@@ -66,5 +116,12 @@ mod tests {
             prop_assert!(b.low <= b.lower_quartile && b.lower_quartile <= b.median);
             prop_assert!(b.median <= b.upper_quartile && b.upper_quartile <= b.high);
         }
+    }
+
+    #[test]
+    fn the_median_is_printed_before_the_band() {
+        let band = Band::of(&[2e6; 5]);
+        assert_eq!(milliseconds(band), "2.00 ms (2.00 to 2.00)");
+        assert_eq!(whole(None), "no figure");
     }
 }

@@ -14,32 +14,26 @@
 //! Nothing is printed here and no C code is linked. Charts and pages are those of `imas-report`.
 
 mod band;
-mod columns;
-mod correlation;
 mod error;
 mod fit;
 mod freelist;
-mod mean;
 mod mobile;
 mod page;
 pub mod predictions;
 mod program;
-mod progress;
 mod replay;
 mod selector;
 pub mod services;
 mod study;
 mod verdict;
-mod wording;
-mod write;
 
-pub use columns::without_empty_columns;
+pub use study::without_empty_columns;
 pub use error::{StudyError, StudyResult};
 pub use fit::{FitOptions, fit};
 pub use freelist::{FreelistOptions, freelist};
 pub use imas_cli::table::Table;
 pub use mobile::{MOBILE, MobileKey, MobileOptions, MobilePart, MobileSample, mobile, mobile_samples};
-pub use progress::Progress;
+pub use program::Progress;
 pub use replay::ReplayJudgement;
 pub use selector::{SelectorOptions, selector};
 pub use study::{Study, StudyFigure};

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Running the C programs of a study and reading the CSV they print.
+//! The C programs of a study: starts them, reads the CSV that they print, and reports progress to the caller.
 
-use crate::error::{StudyError, StudyResult};
-use serde::de::DeserializeOwned;
 use std::ffi::OsStr;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+
+use crate::error::{StudyError, StudyResult};
 
 /// The path of a file in the installed tree `lib/imas`. A missing file is an error that contains the path.
 pub(crate) fn locate(library_dir: &Path, relative: &str) -> StudyResult<PathBuf> {
@@ -47,11 +51,39 @@ fn parse<T: DeserializeOwned>(text: &[u8]) -> csv::Result<Vec<T>> {
     csv::Reader::from_reader(text).deserialize().collect()
 }
 
+/// Called after each program run with the number of runs done and of all runs. Does nothing by default.
+#[derive(Clone, Default)]
+pub struct Progress(Option<Arc<Report>>);
+
+type Report = dyn Fn(u64, u64) + Send + Sync;
+
+impl Progress {
+    /// `report(done, all)`.
+    pub fn new(report: impl Fn(u64, u64) + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(report)))
+    }
+
+    pub(crate) fn report(&self, done: u64, all: u64) {
+        if let Some(report) = &self.0 {
+            report(done, all);
+        }
+    }
+}
+
+impl fmt::Debug for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Progress(reported)" } else { "Progress(silent)" })
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{locate, parse, rows};
-    use crate::error::StudyError;
+    use super::*;
+
     use std::path::Path;
+
+    use crate::error::StudyError;
+    use super::{locate, parse, rows};
 
     #[test]
     fn a_missing_program_is_named() {

@@ -16,7 +16,6 @@ mod line;
 mod place;
 mod shell;
 mod summary;
-mod tool;
 
 pub use definition::{Input, Server, Set, Suite, SuiteProgram};
 pub use error::{SuiteError, SuiteResult};

@@ -4,13 +4,13 @@
 
 use std::collections::BTreeSet;
 use std::process::Command;
+use std::time::Duration;
 
 use crate::definition::SuiteProgram;
 use crate::error::{SuiteError, SuiteResult};
 use crate::place::Place;
 use crate::shell::Shell;
-pub use crate::tool::Tool;
-use std::time::Duration;
+
 
 /// The installed Debian packages of this machine; empty without dpkg.
 #[must_use]
@@ -87,4 +87,13 @@ fn run(command: &str, shell: &Shell<'_>) -> SuiteResult<()> {
     let lines: Vec<&str> = output.text.lines().rev().take(5).collect();
     let message = lines.into_iter().rev().collect::<Vec<_>>().join("\n");
     Err(SuiteError::Install { command: command.chars().take(200).collect(), message })
+}
+
+/// A program of a language registry that has to be installed into the suite's own folder.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Tool {
+    /// pip, npm or cargo.
+    pub registry: &'static str,
+    /// The requirement, in the syntax of that registry's client.
+    pub wanted: String,
 }

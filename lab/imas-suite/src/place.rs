@@ -14,7 +14,7 @@ use siphasher::sip::SipHasher13;
 use crate::definition::{Suite, SuiteProgram};
 use crate::error::{SuiteError, SuiteResult};
 use crate::shell::Shell;
-use crate::tool::Tool;
+use crate::packages::Tool;
 
 /// `input/NAME/` for each shared or own input, `tools/` from the registries, `work/` for the current run.
 #[derive(Debug, Clone)]

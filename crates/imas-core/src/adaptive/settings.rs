@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::compare::{CostLimits, Margins};
-use crate::conditions::Conditions;
+use crate::history::Conditions;
 
 /// What the user optimises for.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]

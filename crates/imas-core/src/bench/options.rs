@@ -3,7 +3,7 @@
 
 use super::run::MedianRun;
 use crate::compare::{CostLimits, Demand, FEWEST_ROUNDS, Looks, Margins, Resampling};
-use crate::conditions::Conditions;
+use crate::history::Conditions;
 use crate::run::RawRun;
 use crate::stats::RESAMPLES;
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::adaptive::{Due, weight};
 use crate::candidate::SYSTEM;
-pub use crate::conditions::Conditions;
+pub use crate::history::Conditions;
 use crate::profile::{CandidateView, IneligibleCause, PolicyState, ProfileView};
 use crate::quarantine::{Crashes, Quarantine};
 use crate::reason::Reason;

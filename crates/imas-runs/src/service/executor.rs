@@ -31,7 +31,7 @@ use crate::service::ready::Ready;
 use crate::service::recorder::Recorder;
 use crate::service::run_figures::{add_figures, finished};
 use crate::service::server::{Server, ServerStart};
-use crate::service::variables::expand;
+use crate::service::line::expand;
 use crate::service::work::{NAMES, Work};
 use imas_core::run::{RawRun, RunKind};
 use imas_core::server_run::{C_LIBRARY, CpuShare, Failure, ServerRun, Stage};

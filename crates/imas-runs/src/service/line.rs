@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Shell lines around the server: set-up, readiness tests, loads.
+//! Shell lines around the server: set-up, readiness tests, loads; and words with variables, which no shell reads.
 
+use std::ffi::OsStr;
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -8,12 +9,12 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use imas_linux::environment::Variables;
-use nix::sys::signal::{Signal, killpg};
+use nix::sys::signal::{killpg, Signal};
 use nix::unistd::Pid;
 
 use crate::record::last_line;
 use crate::service::cpus::KeptOn;
-use crate::service::exit_text::exit_text;
+use crate::service::server::exit_text;
 
 /// How a line ended.
 #[derive(Debug, Clone, PartialEq)]
@@ -137,9 +138,40 @@ pub(crate) fn tail(file: &mut std::fs::File, most: u64) -> std::io::Result<Strin
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
+/// The text with `$NAME` and `${NAME}` replaced for each name in `names`. All else stays.
+pub(crate) fn expand(text: &str, variables: &Variables, names: &[&str]) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('$') {
+        out.push_str(&rest[..at]);
+        let after = &rest[at + 1..];
+        let (name, length) = name_at(after);
+        let value = names.contains(&name).then(|| variables.get(OsStr::new(name))).flatten();
+        match value {
+            Some(value) => out.push_str(&value.to_string_lossy()),
+            None => out.push_str(&rest[at..at + 1 + length]),
+        }
+        rest = &after[length..];
+    }
+    out + rest
+}
+
+/// The name at the beginning, and its length in the text with the braces.
+fn name_at(text: &str) -> (&str, usize) {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if let Some(inner) = text.strip_prefix('{')
+        && let Some(end) = inner.find('}')
+    {
+        return (&inner[..end], end + 2);
+    }
+    let end = text.find(|c| !is_name(c)).unwrap_or(text.len());
+    (&text[..end], end)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
 
     fn run(line: &str, timeout_ms: u64, give_up: impl FnMut() -> Option<String>) -> LineEnd {
         let folder = tempfile::tempdir().unwrap();
@@ -164,5 +196,13 @@ mod tests {
         assert!(!end.is_ok && end.how.starts_with("took longer"), "{end:?}");
         let end = run("sleep 1000 & sleep 1000", 60_000, || Some("the server has ended".into()));
         assert_eq!((end.failed_by_itself, end.how.as_str()), (false, "the server has ended"));
+    }
+
+    #[test]
+    fn only_our_names_are_replaced() {
+        let variables = Variables::from([("PORT".into(), "80".into()), ("HOME".into(), "/h".into())]);
+        let of = |text: &str| expand(text, &variables, &["PORT", "WORK"]);
+        assert_eq!(of("--port=$PORT"), "--port=80");
+        assert_eq!(of("a${PORT}b $HOME $PORTS ${WORK} $ 5$"), "a80b $HOME $PORTS ${WORK} $ 5$");
     }
 }

@@ -21,7 +21,6 @@ mod cpus;
 mod definition;
 mod error;
 mod executor;
-mod exit_text;
 mod group;
 mod heaps;
 mod life;
@@ -39,7 +38,6 @@ mod server;
 mod tls;
 mod tree;
 mod trims;
-mod variables;
 mod work;
 
 pub use definition::{DayKind, DayPart, Service, ServiceFileError, StopSignal};

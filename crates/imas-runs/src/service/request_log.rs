@@ -10,7 +10,7 @@ use std::time::SystemTime;
 use imas_linux::environment::Variables;
 use serde::Deserialize;
 
-use crate::service::variables::expand;
+use crate::service::line::expand;
 use crate::service::work::NAMES;
 use imas_core::server_run::Figure;
 

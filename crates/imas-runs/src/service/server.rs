@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The server of one run: start, end, and what it printed.
+//! The server of one run: start, end (also in words), and what it printed.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -10,28 +10,25 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use imas_core::sample::is_crash_signal;
-use imas_linux::elf::{JEMALLOC, looks_for_jemalloc};
+use imas_core::server_run::{ArenaHeaps, Failure, ServerRun, Stage};
+use imas_linux::elf::{looks_for_jemalloc, JEMALLOC};
 use imas_linux::environment::Variables;
 use imas_linux::process::signal_name;
 use imas_linux::program::Command;
-use imas_linux::running;
 use imas_linux::running_runtime::RunningRuntime;
-use imas_linux::sampler;
 use imas_linux::start_program::{ChildSetup, ProgramStart, StartedProgram};
-use nix::sys::signal::{Signal, kill};
+use imas_linux::{running, sampler};
+use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 
 use crate::record::last_line;
 use crate::service::cpus::KeptOn;
 use crate::service::error::ServiceError;
-use crate::service::exit_text::exit_text;
 use crate::service::group::Group;
-use crate::service::heaps;
 use crate::service::line::tail;
-use crate::service::malloc;
 use crate::service::recorder::SharedTree;
 use crate::service::tree::Tree;
-use imas_core::server_run::{ArenaHeaps, Failure, ServerRun, Stage};
+use crate::service::{heaps, malloc};
 
 /// Time limit for the server to end. Then it is killed.
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
@@ -232,4 +229,12 @@ fn send(pid: u32, signal: Signal) {
 /// The tree, also after a thread has panicked with it.
 pub(crate) fn locked(tree: &SharedTree) -> MutexGuard<'_, Tree> {
     tree.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// "exit 1", or the name of the signal.
+pub(crate) fn exit_text(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit {code}"),
+        (None, signal) => signal_name(signal.unwrap_or(0)),
+    }
 }

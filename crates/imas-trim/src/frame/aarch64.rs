@@ -77,18 +77,8 @@ pub(crate) fn interrupted(registers: &Registers, call: &Call) -> Option<Interrup
 /// Whether each signal handler ends the call. Of the others the handler's own flags say it (SA_RESTART), which the kernel
 /// shows to nobody: these are made again.
 fn ends_by_any_handler(call: &Call) -> bool {
-    !matches!(
-        call.number,
-        libc::SYS_read
-            | libc::SYS_readv
-            | libc::SYS_accept
-            | libc::SYS_accept4
-            | libc::SYS_recvfrom
-            | libc::SYS_recvmsg
-            | libc::SYS_wait4
-            | libc::SYS_waitid
-            | libc::SYS_mq_timedreceive
-    )
+    let is_made_again = [libc::SYS_wait4, libc::SYS_waitid, libc::SYS_mq_timedreceive];
+    !call.receives() && !is_made_again.contains(&call.number)
 }
 
 /// Numbers by which a thread that makes its call again is known: it is at its instruction.

@@ -346,6 +346,12 @@ pub(crate) fn describe(output: &Output) -> String {
     format!("{}\nstdout: {}\nstderr: {}", output.status, text(&output.stdout), text(&output.stderr))
 }
 
+/// The entries that no start by IMAS sets.
+pub(crate) fn not_ours(environment: &str) -> Vec<&str> {
+    let is_ours = |line: &&str| line.starts_with("IMAS_") || line.starts_with("LD_PRELOAD=");
+    environment.lines().filter(|line| !is_ours(line)).collect()
+}
+
 pub(crate) fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }

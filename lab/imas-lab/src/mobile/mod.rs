@@ -22,7 +22,7 @@ use imas_runs::interruption::Interruption;
 use imas_runs::journal::Journal;
 use imas_study::{MOBILE, MobileSample, StudyError, mobile_samples};
 
-use crate::hint::hinted;
+use crate::study::hinted;
 use crate::study_args::StudyArgs;
 use imas_cli::message::Hinted;
 use imas_engine::compared::{DefaultComparison, usable};

@@ -20,7 +20,7 @@ use imas_study::predictions::{Predictions, REPLAY, ReplayHeader};
 use imas_study::{ReplayJudgement, Study, StudyError};
 use imas_suite::{Suite, SuiteProgram};
 
-use crate::hint::hinted;
+use crate::study::hinted;
 use crate::study_args::{StudyArgs, SuitePlaces, SuiteRunArgs, SuiteSet};
 use crate::suite;
 use session::Session;
@@ -93,7 +93,7 @@ pub(crate) fn run(args: &StudyArgs, live: &Data, context: &Context) -> Result<Pa
     let candidates = candidates(args, live, context)?;
     let (mut journal, earlier) = journal(&args.out, args.run.resume)?;
     let _alone = place.lock().map_err(suite::hinted)?;
-    suite::left_over::end(&place);
+    suite::session::end(&place);
     suite::install::missing(&suite, &programs, &place, args.run.install)?;
     let interruption = Interruption::watch()?;
     let (measurable, mut not_run) = suite::session::usable(&programs, &place);

@@ -27,7 +27,7 @@ use imas_suite::{Place, Suite, SuiteProgram};
 
 use super::{SEED, write};
 use crate::study_args::ReplayStudyArgs;
-use crate::suite::limit::Limit;
+use crate::suite::sessions::Limit;
 use crate::suite::once::{Once, RunMode};
 
 /// Bytes of the raw files of a program: 128 million calls.

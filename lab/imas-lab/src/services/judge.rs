@@ -21,7 +21,7 @@ use imas_study::services::{
 };
 
 use super::journal::read_whole;
-use super::rails::{in_words, rails};
+use super::sets::{in_words, rails};
 
 const MB: f64 = 1e6;
 

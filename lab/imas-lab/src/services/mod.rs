@@ -12,7 +12,6 @@ mod offered;
 mod plan;
 mod possible;
 mod predicted;
-mod rails;
 mod recipes;
 mod replay;
 mod rounds;

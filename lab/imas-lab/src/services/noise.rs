@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use super::journal::read;
 use super::judge::nothing;
-use super::rails::{in_words, rails};
+use super::sets::{in_words, rails};
 
 #[derive(Debug, Args)]
 pub(super) struct NoiseArgs {

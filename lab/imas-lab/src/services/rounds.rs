@@ -18,7 +18,7 @@ use imas_linux::host::now_unix_s;
 use imas_runs::schedule::{self, RoundKind, Step};
 use imas_study::services::BASELINES;
 
-use super::rails::rails;
+use super::sets::rails;
 
 /// A candidate with this number of failed runs of a service has no further run with it: a run takes minutes.
 /// `system` as well, and then the service has none.

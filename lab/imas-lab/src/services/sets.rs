@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What sets of candidates would gain for services: the figures of docs/decisions/0027.
+//! What sets of candidates would gain for services, and what a pick may cost them: the figures of docs/decisions/0027.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,12 +9,12 @@ use clap::{Args, ValueHint};
 use imas_cli::format::counted;
 use imas_cli::message::Hinted;
 use imas_cli::{output, table};
+use imas_core::server_bench::GuardRail;
 use imas_engine::context::Context;
-use imas_study::services::{CandidateSet, PickRule, RoundChanges, SetGain, SetGains, set_rules};
+use imas_study::services::{set_rules, CandidateSet, PickRule, RoundChanges, SetGain, SetGains};
 
 use super::journal::read_whole;
 use super::judge::nothing;
-use super::rails::{in_words, rails};
 
 #[derive(Debug, Args)]
 pub(super) struct SetsArgs {
@@ -112,4 +112,18 @@ fn ordinal(place: usize) -> String {
 
 fn text(gain: &SetGain) -> String {
     format!("{:.1} [{:.1}, {:.1}]", gain.mean.mid, gain.mean.lo, gain.mean.hi)
+}
+
+/// Guard rails for CPU time and p99, as `imas bench` had them before decision 59; none where only memory counts.
+pub(super) fn rails(memory_only: bool) -> Vec<GuardRail> {
+    let usual = [("cpu", 0.02), ("p99", 0.05)].into_iter().filter(|_| !memory_only);
+    usual.map(|(figure, most)| GuardRail { figure: figure.to_owned(), most }).collect()
+}
+
+/// Guard rails as they are printed: `cpu+2%, p99+5%`.
+pub(super) fn in_words(rails: &[GuardRail]) -> String {
+    if rails.is_empty() {
+        return "none".to_owned();
+    }
+    rails.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }

@@ -16,7 +16,7 @@ use imas_report::service::MeasuredService;
 use imas_study::services::{CandidateForAll, JournalJudgement, JudgeOptions, MemoryUse, Moment, readme};
 
 use super::journal::{ServiceJournal, read_whole};
-use super::rails::rails;
+use super::sets::rails;
 
 #[derive(Debug, Args)]
 pub(super) struct ShowArgs {

@@ -3,8 +3,6 @@
 
 pub(crate) mod fit;
 pub(crate) mod install;
-pub(crate) mod left_over;
-pub(crate) mod limit;
 mod listing;
 mod measured;
 pub(crate) mod once;

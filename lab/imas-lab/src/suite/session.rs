@@ -1,37 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `imas-lab suite run`.
+//! `imas-lab suite run`, and the end of what a session that was killed left running.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use imas_cli::message;
+use imas_cli::message::Hinted;
 use imas_core::output_check::OutputCheck;
 use imas_core::raw_runs::data::{DataHeader, NotRun};
 use imas_core::run::{RawRun, RunKey, RunKind};
+use imas_engine::compared::DefaultComparison;
+use imas_engine::context::Context;
 use imas_linux::catalogue::CatalogueCandidate;
-use imas_linux::host::{self, Host, now_unix_s};
+use imas_linux::host::{now_unix_s, Host};
+use imas_linux::{host, process};
 use imas_runs::executor::{Execution, Executor, RunLimits};
 use imas_runs::interruption::{InterruptedBy, Interruption};
 use imas_runs::journal::Journal;
 use imas_runs::runner::{Elimination, Rules, Runner, SessionEnd};
-use imas_runs::schedule::{self, RoundKind, Step};
+use imas_runs::schedule;
+use imas_runs::schedule::{RoundKind, Step};
 use imas_runs::subject::{Subject, Timeout};
 use imas_suite::{Place, Suite, SuiteError, SuiteProgram};
+use nix::sys::signal::{kill, Signal};
+use nix::unistd::Pid;
 
-use super::fit::{Fit, Measurable, NotRunHere, fit};
+use crate::study_args::SuiteRunArgs;
+use crate::with_list::for_every_program;
+use super::fit::{fit, Fit, Measurable, NotRunHere};
 use super::measured::{MeasuredProgram, MeasuredPrograms};
 use super::once::{Once, RunMode};
 use super::sessions::{BegunRound, Sessions};
 use super::show;
 use super::watcher::{Planned, Watcher};
-use crate::study_args::SuiteRunArgs;
-use crate::with_list::for_every_program;
-use imas_cli::message::{self, Hinted};
-use imas_engine::compared::DefaultComparison;
-use imas_engine::context::Context;
 
 /// A run may take at least this time, and this multiple of the time that the suite expects.
 const SHORTEST_TIMEOUT_S: f64 = 60.0;
@@ -56,7 +62,7 @@ pub(crate) fn measure(args: &SuiteRunArgs, context: &Context) -> Result<PathBuf>
     let for_every = for_every_program(&args.with, DefaultComparison::DefaultSet, context)?;
     let folder = super::out(&args.places)?;
     let _alone = place.lock().map_err(super::hinted)?;
-    super::left_over::end(&place);
+    end(&place);
     let (mut journal, earlier) = journal(&folder.join(super::FILE), args.resume)?;
     super::install::missing(&suite, &programs, &place, args.install)?;
     let interruption = Interruption::watch()?;
@@ -297,4 +303,29 @@ impl Executor for SuiteExecutor<'_, '_> {
         let is_counted = matches!(step.kind, RoundKind::Counted { .. });
         once.run(candidate, if is_counted { RunMode::Counted } else { RunMode::Measured })
     }
+}
+
+/// Ends it, because its CPU use would affect every figure. The place must be locked, so that no other session
+/// has processes there.
+pub(crate) fn end(place: &Place) {
+    let found = at_home_in(&place.work());
+    for pid in found.iter().filter_map(|&pid| i32::try_from(pid).ok()) {
+        let _ = kill(Pid::from_raw(pid), Signal::SIGKILL); // it may have ended this instant
+    }
+    if !found.is_empty() {
+        message::say(&format!(
+            "imas: note: {} processes of a session that was killed were still running and have been ended",
+            found.len()
+        ));
+    }
+}
+
+/// Processes that work in a folder or below it and have it as HOME.
+fn at_home_in(folder: &Path) -> Vec<u32> {
+    let home = [OsStr::new("HOME="), folder.as_os_str()].into_iter().collect::<OsString>();
+    let is_one = |pid: &u32| {
+        std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd.starts_with(folder))
+            && process::environment(*pid).is_ok_and(|variables| variables.contains(&home))
+    };
+    process::pids().unwrap_or_default().into_iter().filter(is_one).collect()
 }

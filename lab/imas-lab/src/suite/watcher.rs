@@ -11,7 +11,7 @@ use imas_runs::runner::{NextStep, Observer};
 use imas_runs::schedule::{RoundKind, Step};
 use imas_runs::subject::Subject;
 
-use super::limit::Limit;
+use super::sessions::Limit;
 use super::progress::Progress;
 
 /// A run of a round; a warm-up belongs to the round that it is made in.

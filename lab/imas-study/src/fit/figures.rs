@@ -4,7 +4,7 @@
 use imas_report::chart::{Axis, Distribution, DistributionRow};
 
 use super::runs::Runs;
-use super::subject::Subject;
+use super::runs::Subject;
 use crate::band::Band;
 use crate::study::StudyFigure;
 use imas_cli::table::Table;

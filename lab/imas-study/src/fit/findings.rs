@@ -2,12 +2,12 @@
 //! The paper's results, judged by our runs. Its general claims about the policies are in `claims`.
 
 use super::claims;
-use super::printed::{PrintedRun, RUNS, STATISTICS, TEST2_QUICKER_MS, TEST2_SLOWER_MS, TEST2_SYSTEM_MS};
+use super::claims::{PrintedRun, RUNS, STATISTICS, TEST2_QUICKER_MS, TEST2_SLOWER_MS, TEST2_SYSTEM_MS};
 use super::runs::Runs;
-use super::subject::Subject;
+use super::runs::Subject;
 use crate::band::Band;
 use crate::verdict::{Finding, Reproduction};
-use crate::wording::ratio;
+use crate::band::ratio;
 
 pub(crate) fn findings(runs: &Runs) -> Vec<Finding> {
     let mut all: Vec<Finding> = RUNS.iter().map(|printed| printed_run(runs, printed)).collect();

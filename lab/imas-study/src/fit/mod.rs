@@ -5,14 +5,12 @@
 mod claims;
 mod figures;
 mod findings;
-mod printed;
 mod runs;
-mod subject;
 mod tables;
 
 use crate::error::{StudyError, StudyResult};
 use crate::page;
-use crate::progress::Progress;
+use crate::program::Progress;
 use crate::study::Study;
 use crate::verdict::RULE_OF_BANDS;
 use std::path::PathBuf;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every program under every allocator, over the seeds.
+//! The allocators of the study, and every program under each of them, over the seeds.
 
-use super::FitOptions;
-use super::subject::{SUBJECTS, Subject};
-use crate::band::Band;
-use crate::error::StudyResult;
-use crate::program::{figures, locate, rows};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+
+use crate::band::Band;
+use crate::error::StudyResult;
+use crate::program::{figures, locate, rows};
+use super::FitOptions;
 
 /// Number of programs.
 pub(crate) const TESTS: usize = 8;
@@ -100,7 +100,7 @@ impl Runs {
     /// The share of the seeds in which `less` has the lower figure.
     pub(crate) fn share_below(&self, test: usize, key: &str, less: Subject, more: Subject) -> f64 {
         let pairs = self.values(test, less, key).into_iter().zip(self.values(test, more, key));
-        crate::mean::mean(pairs.map(|(l, m)| if l < m { 1.0 } else { 0.0 }))
+        crate::band::mean(pairs.map(|(l, m)| if l < m { 1.0 } else { 0.0 }))
     }
 
     #[expect(
@@ -112,10 +112,52 @@ impl Runs {
     }
 }
 
+/// Number of [`Subject`]s.
+pub(crate) const SUBJECTS: usize = 5;
+
+/// An allocator under which the programs run. All tables have this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Subject {
+    System,
+    First,
+    Next,
+    Best,
+    Worst,
+}
+
+impl Subject {
+    pub(crate) const ALL: [Self; SUBJECTS] = [Self::System, Self::First, Self::Next, Self::Best, Self::Worst];
+    pub(crate) const POLICIES: [Self; 4] = [Self::First, Self::Next, Self::Best, Self::Worst];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::First => "first fit",
+            Self::Next => "next fit",
+            Self::Best => "best fit",
+            Self::Worst => "worst fit",
+        }
+    }
+
+    /// The library to preload; None for the system.
+    pub(crate) fn library(self, library_dir: &Path) -> StudyResult<Option<PathBuf>> {
+        let policy = match self {
+            Self::System => return Ok(None),
+            Self::First => "first",
+            Self::Next => "next",
+            Self::Best => "best",
+            Self::Worst => "worst",
+        };
+        locate(library_dir, &format!("allocators/libimas-fit-{policy}.so")).map(Some)
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::*;
+
+    use crate::fit::runs::Subject;
     use super::{Figures, Runs};
-    use crate::fit::subject::Subject;
 
     fn runs(system: &[u64], first: &[u64]) -> Runs {
         let mut runs = Runs(Default::default());

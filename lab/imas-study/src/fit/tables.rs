@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The eight tests under the five allocators, and the printed runs compared digit by digit.
 
-use super::printed::{RUNS, STATISTICS};
+use super::claims::{RUNS, STATISTICS};
 use super::runs::Runs;
-use super::subject::Subject;
+use super::runs::Subject;
 use crate::band::Band;
-use crate::wording::{milliseconds_of_us, per_cent_of_ppm, ratio, whole};
+use crate::band::{milliseconds_of_us, per_cent_of_ppm, ratio, whole};
 use imas_cli::table::Table;
 
 /// A row of the table of eight: test, label, the driver's name, and the formatting of the figure.

@@ -10,7 +10,7 @@ mod writing;
 
 use crate::error::{StudyError, StudyResult};
 use crate::page;
-use crate::progress::Progress;
+use crate::program::Progress;
 use crate::study::Study;
 use crate::verdict::RULE_OF_BANDS;
 use std::path::PathBuf;

@@ -2,7 +2,7 @@
 //! Timing and footprint of the versions, and their state during the walk.
 
 use super::runs::Runs;
-use crate::wording::{milliseconds, whole};
+use crate::band::{milliseconds, whole};
 use imas_cli::table::Table;
 
 /// The iterations in the table.

@@ -3,7 +3,7 @@
 
 use crate::band::Band;
 use crate::error::StudyResult;
-use crate::mean::mean;
+use crate::band::mean;
 use crate::program::{figures, rows};
 use serde::Deserialize;
 use std::path::Path;

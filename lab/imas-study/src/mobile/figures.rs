@@ -7,7 +7,7 @@ use imas_report::chart::{BarRow, Bars};
 
 use super::contrast::deviation;
 use super::sample::{MobilePart, Samples};
-use crate::mean::mean;
+use crate::band::mean;
 use crate::study::StudyFigure;
 use imas_cli::table::Table;
 

@@ -9,7 +9,7 @@ use imas_core::stats::median;
 use super::change::{ORDERS, STATES, order_name};
 use super::contrast::deviation;
 use super::sample::{MobilePart, Samples};
-use crate::mean::mean;
+use crate::band::mean;
 use imas_cli::table::Table;
 
 const KIB: f64 = 1024.0;

@@ -5,7 +5,7 @@ use imas_core::stats::Moments;
 use imas_replay::reliability::{PredictedFigure, ReliabilityTable};
 
 use super::judged::{JudgedCandidate, JudgedProgram, reliability};
-use crate::correlation::correlation;
+use crate::band::correlation;
 
 /// Predictions of one figure beside the live runs.
 #[derive(Debug, Clone, Copy, PartialEq)]

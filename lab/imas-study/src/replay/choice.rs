@@ -7,7 +7,7 @@ use imas_replay::reliability::{PredictedFigure, ReliabilityTable};
 
 use super::judged::{JudgedCandidate, JudgedProgram};
 use super::promising::{PredictedRatios, promising};
-use crate::mean::mean;
+use crate::band::mean;
 
 /// Objective of a choice: what counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

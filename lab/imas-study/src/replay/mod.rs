@@ -8,11 +8,9 @@
 
 mod agreement;
 mod choice;
-mod class;
 mod figures;
 mod judged;
 mod learned;
-mod live;
 #[cfg(test)]
 mod made_up;
 mod promising;

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The tables of the study.
+//! The tables of the study, over all programs and over the classes that are judged by themselves.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use imas_cli::table::Table;
 use imas_core::stats::more;
 use imas_replay::reliability::{PredictedFigure, ProgramClass, ReliabilityEntry};
 
-use super::agreement::{Agreement, coverage, pairs};
+use super::agreement::{coverage, pairs, Agreement};
 use super::choice::{ChoiceObjective, ChoiceSummary};
-use super::class::ClassedBy;
 use super::judged::{JudgedCandidate, JudgedProgram};
 use super::reason::FailureReason;
-use super::{ReplayJudgement, figure_name};
+use super::{figure_name, ReplayJudgement};
 
 /// Worst predictions that are listed, for each figure.
 const WORST: usize = 15;
@@ -211,7 +210,7 @@ fn reasons(judgement: &ReplayJudgement) -> Table {
                 of_reason().map(|miss| miss.3).filter(|off| off.abs() > 1.1_f64.ln()).collect();
             let all = of_reason().count();
             if all > 0 {
-                let mean = crate::mean::mean(far.iter().copied());
+                let mean = crate::band::mean(far.iter().copied());
                 table.push(vec![
                     figure_name(figure).to_owned(),
                     reason.text().to_owned(),
@@ -286,4 +285,55 @@ fn left_out(judgement: &ReplayJudgement) -> Table {
         ]);
     }
     table
+}
+
+/// What programs are classed by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ClassedBy {
+    AllocatorShare,
+    Memory,
+    Threads,
+    Category,
+}
+
+impl ClassedBy {
+    pub(crate) const ALL: [Self; 4] = [Self::AllocatorShare, Self::Memory, Self::Threads, Self::Category];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::AllocatorShare => "allocator's part of the CPU time",
+            Self::Memory => "peak memory",
+            Self::Threads => "threads",
+            Self::Category => "category",
+        }
+    }
+
+    fn of(self, program: &JudgedProgram) -> String {
+        match self {
+            Self::AllocatorShare => PredictedFigure::Cpu.class(&program.facts).name().to_owned(),
+            Self::Memory => PredictedFigure::Memory.class(&program.facts).name().to_owned(),
+            Self::Threads if program.facts.threads > 1 => "several".to_owned(),
+            Self::Threads => "one".to_owned(),
+            Self::Category => program.category.clone(),
+        }
+    }
+
+    /// Places of the programs of each class, in the order of the classes.
+    pub(crate) fn classes(self, programs: &[JudgedProgram]) -> Vec<(String, Vec<usize>)> {
+        let mut classes: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+        for (at, program) in programs.iter().enumerate() {
+            classes.entry(self.of(program)).or_default().push(at);
+        }
+        let names = |figure: PredictedFigure| figure.classes().map(ProgramClass::name).to_vec();
+        let order = match self {
+            Self::AllocatorShare => names(PredictedFigure::Cpu),
+            Self::Memory => names(PredictedFigure::Memory),
+            Self::Threads => vec!["one", "several"],
+            Self::Category => vec![],
+        };
+        let place = |name: &str| order.iter().position(|known| *known == name).unwrap_or(order.len());
+        let mut classes: Vec<_> = classes.into_iter().collect();
+        classes.sort_by_key(|(name, _)| place(name));
+        classes
+    }
 }

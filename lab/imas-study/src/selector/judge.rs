@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Applies every strategy to every program. Each pick is judged on rounds that did not choose it.
-//!
-//! The choosing and the judging rounds are those of `imas-lab simulate` ([`imas_simulate::turns()`]).
+//! Applies every strategy to every program. Each pick is judged on rounds that did not choose it: the choosing and the
+//! judging rounds are those of `imas-lab simulate` ([`imas_simulate::turns()`]). Gains in the paper's figures are compared
+//! with `system` in the same rounds.
 
 use std::collections::BTreeMap;
 
-use imas_simulate::{SimulatedProgram, cost, shuffled, turns};
+use imas_core::candidate::CountedSample;
+use imas_simulate::{cost, shuffled, turns, SimulatedProgram};
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 
-use super::cost::paper_gain;
 use super::strategy::{Parts, Strategy};
 
 /// The outcome of one program under one strategy: means over the splits, as logarithms of ratios to `system`.
@@ -19,7 +19,7 @@ pub(crate) struct Outcome {
     pub(crate) cpu: f64,
     pub(crate) memory: f64,
     /// Gain in the paper's figures. None without enough counted rounds.
-    pub(crate) paper: Option<super::cost::PaperGain>,
+    pub(crate) paper: Option<PaperGain>,
     /// Share of the splits for each picked candidate, most frequent first.
     pub(crate) picks: Vec<(String, f64)>,
 }
@@ -113,7 +113,7 @@ impl Sum {
 
     fn outcome(self, program: &SimulatedProgram) -> Option<Outcome> {
         let n = self.judged;
-        let paper = (self.paper_judged > 0.0).then(|| super::cost::PaperGain {
+        let paper = (self.paper_judged > 0.0).then(|| PaperGain {
             time: self.time / self.paper_judged,
             frag: self.frag / self.paper_judged,
         });
@@ -124,11 +124,39 @@ impl Sum {
     }
 }
 
+/// Gains over `system` in the paper's figures.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct PaperGain {
+    /// Logarithm of the ratio of ns per operation to that of `system`.
+    pub(crate) time: f64,
+    /// Fragmentation of `system` minus that of the candidate; 0.1 is ten percentage points.
+    pub(crate) frag: f64,
+}
+
+/// Averages over the counted rounds, as Algorithm 8 computes them. None without rounds.
+pub(crate) fn paper_gain(
+    program: &SimulatedProgram,
+    rounds: &[usize],
+    candidate: usize,
+) -> Option<PaperGain> {
+    let mean = |i: usize, get: fn(&CountedSample) -> f64| -> Option<f64> {
+        let values = rounds.iter().map(|&r| program.counted[r][i].as_ref().map(get));
+        let values = values.collect::<Option<Vec<f64>>>().filter(|v| !v.is_empty())?;
+        Some(values.iter().sum::<f64>() / values.len() as f64)
+    };
+    let (ns, system_ns) = (mean(candidate, |c| c.ns_per_op)?, mean(0, |c| c.ns_per_op)?);
+    let time = (ns / system_ns).ln();
+    let frag = mean(0, |c| c.frag)? - mean(candidate, |c| c.frag)?;
+    time.is_finite().then_some(PaperGain { time, frag })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::selector::strategy::Aim;
+
     use imas_core::adaptive::Point;
+
+    use crate::selector::strategy::Aim;
 
     /// Candidates without a true difference, with noise. The best one is best by chance.
     fn alike(seed: u64) -> SimulatedProgram {

@@ -8,7 +8,6 @@
 
 mod aims;
 mod best_worst;
-mod cost;
 mod everyday;
 mod figures;
 mod findings;
@@ -27,7 +26,7 @@ use imas_core::printable::counted;
 use imas_core::stats::RESAMPLES;
 
 use crate::error::{StudyError, StudyResult};
-use crate::progress::Progress;
+use crate::program::Progress;
 use crate::study::Study;
 use judge::{Outcomes, Plan, judge};
 use noise::Noise;

@@ -14,7 +14,7 @@ use imas_core::compare::{Answer, ERROR, FEWEST_ROUNDS, KnownFigure, Spread, judg
 use imas_core::stats::{Interval, mean_and_deviation, mean_interval, median};
 use serde::Serialize;
 
-use crate::columns::without_empty_columns;
+use crate::study::without_empty_columns;
 use crate::services::pick_rule::PickRule;
 use crate::services::round_changes::{RoundChanges, for_every_service};
 

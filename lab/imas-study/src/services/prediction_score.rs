@@ -84,7 +84,7 @@ impl PredictionScore {
         let choices = services.iter().map(|service| choice(service, &judged)).collect();
         let pairs = judged.iter().map(|one| Moments::of(one.predicted_ratio.ln(), one.live_ratio.ln()));
         let correlation = (judged.len() > 2).then(|| pairs.reduce(Moments::merge)).flatten();
-        let correlation = correlation.and_then(|all| crate::correlation::correlation(&all));
+        let correlation = correlation.and_then(|all| crate::band::correlation(&all));
         Self { choices, correlation, judged }
     }
 

@@ -9,7 +9,7 @@ use imas_core::compare::FEWEST_ROUNDS;
 use imas_core::server_run::{C_LIBRARY, ServerRun};
 use imas_core::stats::{Interval, attainable_confidence};
 
-use crate::columns::without_empty_columns;
+use crate::study::without_empty_columns;
 use crate::services::against_single::AgainstSingle;
 use crate::services::judge::{CandidateForAll, JUDGED, JUDGED_COLUMNS};
 use crate::services::judgement::JournalJudgement;

@@ -19,7 +19,7 @@ use imas_linux::runtime::Runtime;
 use imas_report::service::MeasuredService;
 use serde::Serialize;
 
-use crate::columns::without_empty_columns;
+use crate::study::without_empty_columns;
 use crate::services::judge::{HeldOutPicks, JUDGED, JUDGED_COLUMNS, JudgedService, change, geometric_mean};
 use crate::services::judgement::{MadeWorse, ROUNDS_FOR_PROOF};
 use crate::services::pick_rule::PickRule;
