@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::candidate::{in_order_of_time, Candidate, TrialRecord};
+use crate::candidate::{Candidate, TrialRecord, in_order_of_time};
 use crate::fleet_prior::FleetPrior;
 use crate::paper::Limits;
 use crate::sample::PageKind;

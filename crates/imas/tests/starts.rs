@@ -11,8 +11,8 @@ use imas_testing::Running;
 
 use crate::support::build::{self, program};
 use crate::support::{
-    World, assert_printed, built, describe, json, list, not_ours, output, piped, printed, real, stderr, stdout,
-    succeeded, text, wait_until, write_script,
+    World, assert_printed, built, describe, json, list, not_ours, output, piped, printed, real, stderr,
+    stdout, succeeded, text, wait_until, write_script,
 };
 
 fn imas() -> String {

@@ -256,7 +256,9 @@ mod tests {
         let later = now + STILL_VALID / 2;
         trial.withdraw("b", later);
         assert!(trial.named("a", later).is_some() && trial.named("b", later).is_some());
-        assert!(trial.named("a", now + STILL_VALID).is_none() && trial.named("b", now + STILL_VALID).is_some());
+        assert!(
+            trial.named("a", now + STILL_VALID).is_none() && trial.named("b", now + STILL_VALID).is_some()
+        );
         assert!(trial.untaken().is_empty());
     }
 

@@ -8,6 +8,6 @@ pub mod memory_bus;
 pub mod merge;
 
 pub use bus::{BusError, FleetBus, Revision, Stored, StreamEntry};
-pub use merge::{FoldCounts, fold};
 pub use memory_bus::MemoryBus;
 pub use merge::{FleetMergeError, MergeCounts, merge, merge_counting};
+pub use merge::{FoldCounts, fold};

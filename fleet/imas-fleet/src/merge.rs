@@ -257,7 +257,6 @@ impl ProgramQuota {
 mod tests {
     use super::*;
 
-
     #[test]
     fn a_host_reports_so_many_programs_a_day_and_others_keep_theirs() {
         let mut quota = ProgramQuota::default();

@@ -8,7 +8,10 @@ use imas_cli::message::Hinted;
 use imas_cli::{output, table};
 use imas_engine::context::Context;
 use imas_engine::flags::Places;
-use imas_study::{fit, freelist, mobile, selector, FitOptions, FreelistOptions, MobileOptions, Progress, SelectorOptions, Study, StudyError};
+use imas_study::{
+    FitOptions, FreelistOptions, MobileOptions, Progress, SelectorOptions, Study, StudyError, fit, freelist,
+    mobile, selector,
+};
 use indicatif::ProgressBar;
 use serde_json::json;
 

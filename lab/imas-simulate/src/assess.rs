@@ -15,15 +15,15 @@
 //! ([`true_share_at_most`]), and the number of those that are shown to be beyond.
 
 use imas_core::adaptive::{Point, Settings};
-use imas_core::stats::{bootstrap, more, saved, t_quantile, Interval, Moments};
+use imas_core::stats::{Interval, Moments, bootstrap, more, saved, t_quantile};
 use rand::rngs::ChaCha8Rng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use serde::{Deserialize, Serialize};
 
 use crate::contender::Contender;
-use crate::deconvolution::{true_share_at_most, MeasuredValue};
-use crate::program::{best, cost, SimulatedProgram};
+use crate::deconvolution::{MeasuredValue, true_share_at_most};
+use crate::program::{SimulatedProgram, best, cost};
 
 /// The regret that a program is to stay within.
 const WITHIN: f64 = 0.03;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The policies that are compared, each as it would run: asking for trials until it has its answer.
 
-use crate::program::best;
 use crate::program::SimulatedProgram;
+use crate::program::best;
 use imas_core::adaptive::{self, Board, Role, Settings, board::JudgedTrial};
 use imas_core::candidate::CountedSample;
 use imas_core::paper::{self, Limits, TrialSummary};

@@ -8,8 +8,8 @@ use statrs::distribution::{ContinuousCDF, Normal};
 
 use crate::assess::{Plan, PolicyResult, one_program, summary};
 use crate::contender::Contender;
-use crate::program::cost;
 use crate::program::SimulatedProgram;
+use crate::program::cost;
 use imas_core::adaptive::Point;
 
 /// What the judgement makes of the best candidate itself, on runs made up after these programs: each round is

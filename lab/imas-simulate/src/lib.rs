@@ -12,10 +12,10 @@ pub mod store;
 pub mod synthetic;
 
 pub use assess::{Plan, PolicyResult, ProgramResult, assess};
+pub use assess::{Turn, shuffled, turns};
 pub use contender::{Contender, ContenderOutcome, in_all};
-pub use program::{best, cost};
 pub use floor::floor;
 pub use program::{ExcludedProgram, SimulatedProgram, programs};
+pub use program::{best, cost};
 pub use store::from_store;
 pub use synthetic::World;
-pub use assess::{Turn, shuffled, turns};

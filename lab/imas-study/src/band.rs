@@ -89,12 +89,14 @@ pub(crate) fn milliseconds_of_us(band: Option<Band>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     use proptest::prelude::*;
 
+<<<<<<< HEAD
     use crate::band::Band;
     use super::{milliseconds, whole, Band};
+=======
+    use super::*;
+>>>>>>> 1087caf5 (imas-study: tests of merged chapters)
 
     #[test]
     fn nothing_has_no_band() {

@@ -11,7 +11,6 @@ use crate::error::{SuiteError, SuiteResult};
 use crate::place::Place;
 use crate::shell::Shell;
 
-
 /// The installed Debian packages of this machine; empty without dpkg.
 #[must_use]
 pub fn installed() -> BTreeSet<String> {

@@ -13,8 +13,8 @@ use siphasher::sip::SipHasher13;
 
 use crate::definition::{Suite, SuiteProgram};
 use crate::error::{SuiteError, SuiteResult};
-use crate::shell::Shell;
 use crate::packages::Tool;
+use crate::shell::Shell;
 
 /// `input/NAME/` for each shared or own input, `tools/` from the registries, `work/` for the current run.
 #[derive(Debug, Clone)]

@@ -290,7 +290,6 @@ impl PairedRatio {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::attainable_confidence;
 
     /// t = 2.132 with four degrees of freedom is exceeded with a probability of 0.05.
     #[test]

@@ -138,9 +138,8 @@ impl FleetCandidate {
     /// Whether the fleet alone proves a gain of at least `margin`, with error probability `tail`: by its present figure,
     /// or by an earlier one while the present one shows a gain.
     pub fn proves(&self, w: f64, margin: f64, tail: f64, counted: u32) -> bool {
-        let is_proof = |gain: &RobustFigure| {
-            judge(KnownFigure::Gain(gain.estimate(), tail), margin) == Answer::Better
-        };
+        let is_proof =
+            |gain: &RobustFigure| judge(KnownFigure::Gain(gain.estimate(), tail), margin) == Answer::Better;
         let was_proof = || {
             let mut around = WEIGHTS.iter().zip(&self.strongest).filter(|(at, _)| (w - **at).abs() < STEP);
             around.all(|(_, strongest)| strongest.as_ref().is_some_and(is_proof))

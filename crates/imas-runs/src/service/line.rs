@@ -9,7 +9,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use imas_linux::environment::Variables;
-use nix::sys::signal::{killpg, Signal};
+use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
 use crate::record::last_line;
@@ -171,7 +171,6 @@ fn name_at(text: &str) -> (&str, usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
 
     fn run(line: &str, timeout_ms: u64, give_up: impl FnMut() -> Option<String>) -> LineEnd {
         let folder = tempfile::tempdir().unwrap();

@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 
 use imas_core::sample::is_crash_signal;
 use imas_core::server_run::{ArenaHeaps, Failure, ServerRun, Stage};
-use imas_linux::elf::{looks_for_jemalloc, JEMALLOC};
+use imas_linux::elf::{JEMALLOC, looks_for_jemalloc};
 use imas_linux::environment::Variables;
 use imas_linux::process::signal_name;
 use imas_linux::program::Command;
 use imas_linux::running_runtime::RunningRuntime;
 use imas_linux::start_program::{ChildSetup, ProgramStart, StartedProgram};
 use imas_linux::{running, sampler};
-use nix::sys::signal::{kill, Signal};
+use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::record::last_line;

@@ -27,8 +27,8 @@ use imas_suite::{Place, Suite, SuiteProgram};
 
 use super::{SEED, write};
 use crate::study_args::ReplayStudyArgs;
-use crate::suite::sessions::Limit;
 use crate::suite::once::{Once, RunMode};
+use crate::suite::sessions::Limit;
 
 /// Bytes of the raw files of a program: 128 million calls.
 const TRACE_LIMIT: u64 = 1 << 30;

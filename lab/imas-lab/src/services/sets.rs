@@ -11,7 +11,7 @@ use imas_cli::message::Hinted;
 use imas_cli::{output, table};
 use imas_core::server_bench::GuardRail;
 use imas_engine::context::Context;
-use imas_study::services::{set_rules, CandidateSet, PickRule, RoundChanges, SetGain, SetGains};
+use imas_study::services::{CandidateSet, PickRule, RoundChanges, SetGain, SetGains, set_rules};
 
 use super::journal::read_whole;
 use super::judge::nothing;

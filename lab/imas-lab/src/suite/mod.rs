@@ -10,7 +10,7 @@ mod pack;
 mod packed;
 mod progress;
 pub(crate) mod session;
-mod sessions;
+pub(crate) mod sessions;
 mod show;
 mod watcher;
 

@@ -17,7 +17,7 @@ use imas_core::run::{RawRun, RunKey, RunKind};
 use imas_engine::compared::DefaultComparison;
 use imas_engine::context::Context;
 use imas_linux::catalogue::CatalogueCandidate;
-use imas_linux::host::{now_unix_s, Host};
+use imas_linux::host::{Host, now_unix_s};
 use imas_linux::{host, process};
 use imas_runs::executor::{Execution, Executor, RunLimits};
 use imas_runs::interruption::{InterruptedBy, Interruption};
@@ -27,17 +27,17 @@ use imas_runs::schedule;
 use imas_runs::schedule::{RoundKind, Step};
 use imas_runs::subject::{Subject, Timeout};
 use imas_suite::{Place, Suite, SuiteError, SuiteProgram};
-use nix::sys::signal::{kill, Signal};
+use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::study_args::SuiteRunArgs;
-use crate::with_list::for_every_program;
-use super::fit::{fit, Fit, Measurable, NotRunHere};
+use super::fit::{Fit, Measurable, NotRunHere, fit};
 use super::measured::{MeasuredProgram, MeasuredPrograms};
 use super::once::{Once, RunMode};
 use super::sessions::{BegunRound, Sessions};
 use super::show;
 use super::watcher::{Planned, Watcher};
+use crate::study_args::SuiteRunArgs;
+use crate::with_list::for_every_program;
 
 /// A run may take at least this time, and this multiple of the time that the suite expects.
 const SHORTEST_TIMEOUT_S: f64 = 60.0;

@@ -104,7 +104,6 @@ impl Limit {
 mod tests {
     use super::*;
 
-
     /// Two candidates: two measured rounds and a counted one.
     #[test]
     fn a_journal_of_before_is_gone_on_with() {

@@ -11,8 +11,8 @@ use imas_runs::runner::{NextStep, Observer};
 use imas_runs::schedule::{RoundKind, Step};
 use imas_runs::subject::Subject;
 
-use super::sessions::Limit;
 use super::progress::Progress;
+use super::sessions::Limit;
 
 /// A run of a round; a warm-up belongs to the round that it is made in.
 #[derive(Debug, Clone, Copy)]

@@ -156,9 +156,12 @@ impl Subject {
 mod tests {
     use super::*;
 
+<<<<<<< HEAD
     use crate::fit::runs::Subject;
     use super::{Figures, Runs};
 
+=======
+>>>>>>> 1087caf5 (imas-study: tests of merged chapters)
     fn runs(system: &[u64], first: &[u64]) -> Runs {
         let mut runs = Runs(Default::default());
         let figures = |v: &u64| Figures::from([("ns".to_owned(), *v)]);
