@@ -91,12 +91,7 @@ pub(crate) fn milliseconds_of_us(band: Option<Band>) -> String {
 mod tests {
     use proptest::prelude::*;
 
-<<<<<<< HEAD
-    use crate::band::Band;
-    use super::{milliseconds, whole, Band};
-=======
     use super::*;
->>>>>>> 1087caf5 (imas-study: tests of merged chapters)
 
     #[test]
     fn nothing_has_no_band() {

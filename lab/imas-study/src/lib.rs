@@ -27,7 +27,6 @@ pub mod services;
 mod study;
 mod verdict;
 
-pub use study::without_empty_columns;
 pub use error::{StudyError, StudyResult};
 pub use fit::{FitOptions, fit};
 pub use freelist::{FreelistOptions, freelist};
@@ -36,5 +35,6 @@ pub use mobile::{MOBILE, MobileKey, MobileOptions, MobilePart, MobileSample, mob
 pub use program::Progress;
 pub use replay::ReplayJudgement;
 pub use selector::{SelectorOptions, selector};
+pub use study::without_empty_columns;
 pub use study::{Study, StudyFigure};
 pub use verdict::{Finding, Reproduction};

@@ -80,14 +80,6 @@ impl fmt::Debug for Progress {
 mod tests {
     use super::*;
 
-<<<<<<< HEAD
-    use std::path::Path;
-
-    use crate::error::StudyError;
-    use super::{locate, parse, rows};
-
-=======
->>>>>>> 1087caf5 (imas-study: tests of merged chapters)
     #[test]
     fn a_missing_program_is_named() {
         let error = locate(Path::new("/nowhere"), "study/freelist-driver").unwrap_err();

@@ -118,7 +118,8 @@ impl PageTracker {
         };
         sample.candidate.clone_from(&witness.candidate);
         sample.ended = ended;
-        let offer = token.and_then(|token| learner.programs().trial(token)).map(|(_, offer)| offer);
+        let offer =
+            token.and_then(|token| learner.programs().trial(token, Instant::now())).map(|(_, offer)| offer);
         let facts = StartFacts {
             build_id: watch.image.build_id.clone(),
             retest_s: offer.map(|offer| offer.retest_s),

@@ -72,7 +72,7 @@ impl PageTracker {
         }
         let is_trial = content.kind == PageKind::Trial;
         let token = is_trial.then(|| token_of(&page).unwrap_or_default().to_owned());
-        if token.as_ref().is_some_and(|token| learner.programs().trial(token).is_none()) {
+        if token.as_ref().is_some_and(|token| learner.programs().trial(token, Instant::now()).is_none()) {
             return Some(self.reject(&page, RejectReason::Unknown));
         }
         match self.program_of(&page, content, token.as_deref(), snapshot, learner) {
@@ -141,7 +141,7 @@ impl PageTracker {
         if page.uid != users.own_uid() || !is_credible || !learner.offers(&content.candidate) {
             return Err(RejectReason::Unwitnessed);
         }
-        let trial = token.and_then(|token| learner.programs().trial(token));
+        let trial = token.and_then(|token| learner.programs().trial(token, Instant::now()));
         if trial.is_some_and(|(_, offer)| offer.candidate != content.candidate) {
             return Err(RejectReason::Forged);
         }

@@ -2,10 +2,10 @@
 //! The figures that the paper prints, and its claims about the policies in general, judged by the tests in which they
 //! differ.
 
-use crate::band::{per_cent_of_ppm, ratio, whole, Band};
-use crate::verdict::{Finding, Reproduction};
 use super::runs::Runs;
 use super::runs::Subject;
+use crate::band::{Band, per_cent_of_ppm, ratio, whole};
+use crate::verdict::{Finding, Reproduction};
 
 /// "In general" means in at least this share of the seeds.
 pub(crate) const MOST: f64 = 0.75;

@@ -6,8 +6,8 @@ use super::claims::{PrintedRun, RUNS, STATISTICS, TEST2_QUICKER_MS, TEST2_SLOWER
 use super::runs::Runs;
 use super::runs::Subject;
 use crate::band::Band;
-use crate::verdict::{Finding, Reproduction};
 use crate::band::ratio;
+use crate::verdict::{Finding, Reproduction};
 
 pub(crate) fn findings(runs: &Runs) -> Vec<Finding> {
     let mut all: Vec<Finding> = RUNS.iter().map(|printed| printed_run(runs, printed)).collect();

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use super::FitOptions;
 use crate::band::Band;
 use crate::error::StudyResult;
 use crate::program::{figures, locate, rows};
-use super::FitOptions;
 
 /// Number of programs.
 pub(crate) const TESTS: usize = 8;
@@ -156,12 +156,6 @@ impl Subject {
 mod tests {
     use super::*;
 
-<<<<<<< HEAD
-    use crate::fit::runs::Subject;
-    use super::{Figures, Runs};
-
-=======
->>>>>>> 1087caf5 (imas-study: tests of merged chapters)
     fn runs(system: &[u64], first: &[u64]) -> Runs {
         let mut runs = Runs(Default::default());
         let figures = |v: &u64| Figures::from([("ns".to_owned(), *v)]);

@@ -4,8 +4,8 @@
 use super::runs::Runs;
 use super::walk::{Row, Walks};
 use crate::band::Band;
-use crate::verdict::{Finding, Reproduction};
 use crate::band::{milliseconds, ratio, whole};
+use crate::verdict::{Finding, Reproduction};
 
 /// "Levels off": for the rest of the walk the median changes by at most this share.
 const LEVEL: f64 = 0.15;

@@ -2,8 +2,8 @@
 //! Random walks of one version of the allocator, over the seeds.
 
 use crate::band::Band;
-use crate::error::StudyResult;
 use crate::band::mean;
+use crate::error::StudyResult;
 use crate::program::{figures, rows};
 use serde::Deserialize;
 use std::path::Path;

@@ -2,8 +2,8 @@
 //! The timed write sessions, and the memory that they write to.
 
 use crate::band::Band;
-use crate::error::StudyResult;
 use crate::band::mean;
+use crate::error::StudyResult;
 use crate::program::{figures, rows};
 use serde::Deserialize;
 use std::path::Path;

@@ -9,10 +9,10 @@ use imas_core::raw_runs::data::Data;
 use imas_core::run::{RawRun, RunKind};
 use imas_core::stats::median;
 use imas_replay::reliability::{CheckedPrediction, PredictedFigure, RecordedRunFacts, ReliabilityTable};
-use imas_simulate::{cost, programs, SimulatedProgram};
+use imas_simulate::{SimulatedProgram, cost, programs};
 
-use crate::predictions::{PredictionLine, Predictions};
 use super::learned::learned;
+use crate::predictions::{PredictionLine, Predictions};
 
 /// A candidate of a program: logarithms of ratios to `system`.
 #[derive(Debug, Clone)]

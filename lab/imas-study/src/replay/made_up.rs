@@ -4,8 +4,8 @@
 use imas_core::adaptive::Point;
 use imas_replay::reliability::RecordedRunFacts;
 
-use super::judged::{JudgedCandidate, JudgedProgram};
 use super::judged::LiveFigures;
+use super::judged::{JudgedCandidate, JudgedProgram};
 
 /// Name, then predicted and live logarithms of CPU and memory.
 pub(crate) type MadeUpCandidate<'a> = (&'a str, (f64, f64), (f64, f64));

@@ -7,11 +7,11 @@ use imas_cli::table::Table;
 use imas_core::stats::more;
 use imas_replay::reliability::{PredictedFigure, ProgramClass, ReliabilityEntry};
 
-use super::agreement::{coverage, pairs, Agreement};
+use super::agreement::{Agreement, coverage, pairs};
 use super::choice::{ChoiceObjective, ChoiceSummary};
 use super::judged::{JudgedCandidate, JudgedProgram};
 use super::reason::FailureReason;
-use super::{figure_name, ReplayJudgement};
+use super::{ReplayJudgement, figure_name};
 
 /// Worst predictions that are listed, for each figure.
 const WORST: usize = 15;

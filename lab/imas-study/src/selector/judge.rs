@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use imas_core::candidate::CountedSample;
-use imas_simulate::{cost, shuffled, turns, SimulatedProgram};
+use imas_simulate::{SimulatedProgram, cost, shuffled, turns};
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 
@@ -113,10 +113,8 @@ impl Sum {
 
     fn outcome(self, program: &SimulatedProgram) -> Option<Outcome> {
         let n = self.judged;
-        let paper = (self.paper_judged > 0.0).then(|| PaperGain {
-            time: self.time / self.paper_judged,
-            frag: self.frag / self.paper_judged,
-        });
+        let paper = (self.paper_judged > 0.0)
+            .then(|| PaperGain { time: self.time / self.paper_judged, frag: self.frag / self.paper_judged });
         let shares = program.candidates.iter().cloned().zip(self.picks.iter().map(|count| count / n));
         let mut picks: Vec<(String, f64)> = shares.filter(|(_, share)| *share > 0.0).collect();
         picks.sort_by(|a, b| b.1.total_cmp(&a.1));

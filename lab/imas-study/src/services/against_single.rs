@@ -8,9 +8,9 @@ use imas_core::SYSTEM;
 use imas_core::stats::{Interval, mean_and_deviation};
 use serde::Serialize;
 
-use crate::study::without_empty_columns;
 use crate::services::judge::{HeldOutPicks, JUDGED, JUDGED_COLUMNS, change, geometric_mean, is_proven_above};
 use crate::services::round_changes::{RoundChanges, for_every_service};
+use crate::study::without_empty_columns;
 use imas_core::compare::smallest_difference;
 
 /// The picks beside one setting for all. A ratio below 1 is a gain of the picks.

@@ -14,9 +14,9 @@ use imas_core::compare::{Answer, ERROR, FEWEST_ROUNDS, KnownFigure, Spread, judg
 use imas_core::stats::{Interval, mean_and_deviation, mean_interval, median};
 use serde::Serialize;
 
-use crate::study::without_empty_columns;
 use crate::services::pick_rule::PickRule;
 use crate::services::round_changes::{RoundChanges, for_every_service};
+use crate::study::without_empty_columns;
 
 /// The figures that are judged.
 pub const JUDGED: [&str; 6] = ["memory", "cpu", "p99", "memory_idle", "memory_day", "cpu_day"];

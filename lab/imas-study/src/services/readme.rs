@@ -9,11 +9,11 @@ use imas_core::compare::FEWEST_ROUNDS;
 use imas_core::server_run::{C_LIBRARY, ServerRun};
 use imas_core::stats::{Interval, attainable_confidence};
 
-use crate::study::without_empty_columns;
 use crate::services::against_single::AgainstSingle;
 use crate::services::judge::{CandidateForAll, JUDGED, JUDGED_COLUMNS};
 use crate::services::judgement::JournalJudgement;
 use crate::services::no_effect::{NoEffect, share_of_glibc};
+use crate::study::without_empty_columns;
 use imas_core::compare::smallest_difference;
 use imas_core::server_bench::{CandidateFigures, ServiceComparison};
 use imas_report::service::{MeasuredService, best, leanest};

@@ -19,11 +19,11 @@ use imas_linux::runtime::Runtime;
 use imas_report::service::MeasuredService;
 use serde::Serialize;
 
-use crate::study::without_empty_columns;
 use crate::services::judge::{HeldOutPicks, JUDGED, JUDGED_COLUMNS, JudgedService, change, geometric_mean};
 use crate::services::judgement::{MadeWorse, ROUNDS_FOR_PROOF};
 use crate::services::pick_rule::PickRule;
 use crate::services::round_changes::RoundChanges;
+use crate::study::without_empty_columns;
 
 /// What picks are best at.
 const AIMS: [(Goal, &str); 3] =
