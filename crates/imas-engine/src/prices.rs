@@ -136,7 +136,10 @@ mod tests {
         assert_eq!((compiled.candidate, compiled.is_free), ("glibc:arena1", true), "{compiled:?}");
         assert_eq!(advised_restart(None, 1, &among), None, "there is one arena already");
         let node = advised_restart(Some(Runtime::Node), 9, &among).unwrap();
-        assert_eq!((node.price.as_str(), node.is_free), ("no services of Node.js were measured under it", false));
+        assert_eq!(
+            (node.price.as_str(), node.is_free),
+            ("no services of Node.js were measured under it", false)
+        );
         assert_eq!(advised_restart(None, 9, &RealCandidates::default()), None);
     }
 

@@ -28,9 +28,11 @@ pub fn sentence(comparison: &ServiceComparison) -> String {
     if comparison.pick() != SYSTEM {
         let untested = comparison.untested.iter();
         remarks.extend(untested.map(|limit| format!("{limit} is not tested, as no run has that figure")));
-        remarks.extend(comparison.one_variable.as_ref().map(|one| {
-            format!("{} alone ({}) gives {}", one.variable, one.candidate, percent(one.ratio))
-        }));
+        remarks.extend(
+            comparison.one_variable.as_ref().map(|one| {
+                format!("{} alone ({}) gives {}", one.variable, one.candidate, percent(one.ratio))
+            }),
+        );
     }
     sentence_with(&comparison.judgement, &remarks)
 }

@@ -142,7 +142,8 @@ fn has_common_round(runs: &[RawRun]) -> bool {
 /// The setting of malloc that is all of a candidate, as a variable that each version of glibc reads. None for a candidate
 /// that has more.
 fn single_variable(candidate: &CatalogueCandidate) -> Option<String> {
-    let is_bare = candidate.library.is_none() && !candidate.give_back && candidate.runtime.is_none();
+    let is_trimmed = candidate.name.ends_with(TRIMS);
+    let is_bare = candidate.library.is_none() && !is_trimmed && candidate.runtime.is_none();
     let mut variables = candidate.environment.iter().filter(|_| is_bare);
     let (name, value) = variables.next().filter(|_| candidate.environment.len() == 1)?;
     match value.strip_prefix("glibc.malloc.arena_max=") {
