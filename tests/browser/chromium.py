@@ -61,12 +61,23 @@ return leaves;
 """
 
 
+# Verdicts that begin or end beside the screen.
+UNSEEN = """
+const box = (cell) => cell.getBoundingClientRect();
+const verdicts = [...document.querySelectorAll('td[data-head="verdict"]')].filter((cell) => box(cell).width > 0);
+return verdicts.filter((cell) => box(cell).left < 0 || box(cell).right > innerWidth + 1).map((cell) => cell.textContent);
+"""
+
+
 def narrow(driver, name, part="tbody tr"):
-    """The page itself does not scroll sideways, and the first column of a table with the part stays visible."""
+    """The page itself does not scroll sideways, the first column of a table with the part stays visible, and verdicts are on
+    the screen."""
     across = driver.execute_script("return [document.documentElement.scrollWidth, innerWidth]")
     imas_testing.check(f"{name}: fits the screen", across[0] <= across[1], across)
     leaving = driver.execute_script(LEAVING, part)
     imas_testing.check(f"{name}: first columns stay", not leaving, leaving)
+    unseen = driver.execute_script(UNSEEN)
+    imas_testing.check(f"{name}: verdicts are seen", not unseen, unseen)
 
 
 def words(description):

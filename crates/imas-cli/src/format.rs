@@ -12,6 +12,23 @@ pub fn mib(bytes: f64) -> String {
     if mib < 10.0 { format!("{mib:.2}") } else { format!("{mib:.1}") }
 }
 
+/// Bytes as a sentence or a cell with its own unit has them: `9.5 MiB`, `812 MiB`, `1.2 GiB` from 1,024 MiB on.
+#[must_use]
+pub fn size(bytes: f64) -> String {
+    let mib = bytes / f64::from(1 << 20);
+    match mib.abs() {
+        small if small < 9.95 => format!("{mib:.1} MiB"),
+        middle if middle < 1023.5 => format!("{mib:.0} MiB"),
+        _ => format!("{:.1} GiB", mib / 1024.0),
+    }
+}
+
+/// A change of bytes with its sign, as [`size`] writes it: `-812 MiB`.
+#[must_use]
+pub fn size_change(bytes: f64) -> String {
+    if bytes > 0.0 { format!("+{}", size(bytes)) } else { size(bytes) }
+}
+
 /// Seconds with three significant digits and a unit that fits.
 #[must_use]
 pub fn seconds(seconds: f64) -> String {
@@ -77,6 +94,9 @@ mod tests {
     fn units_fit_the_size() {
         assert_eq!(mib(1048576.0), "1.00");
         assert_eq!(mib(104857600.0), "100.0");
+        let sizes = [1.0, 9.96, 1023.0, 1024.0, 20480.0].map(|mib| size(mib * 1_048_576.0));
+        assert_eq!(sizes, ["1.0 MiB", "10 MiB", "1023 MiB", "1.0 GiB", "20.0 GiB"]);
+        assert_eq!([2e9, -2e9].map(size_change), ["+1.9 GiB", "-1.9 GiB"]);
         assert_eq!(seconds(0.00025), "250 us");
         assert_eq!(seconds(0.0123), "12.3 ms");
         assert_eq!(seconds(2.5), "2.50 s");

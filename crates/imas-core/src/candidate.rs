@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::sample::{MEASURED_OUTSIDE, PageKind, Sample};
+use crate::sample::{PageKind, Sample};
 use crate::service_life::ServiceLife;
 
 /// Name of the candidate that leaves the program untouched.
@@ -57,8 +57,8 @@ impl Candidate {
         self.name == name && (version.is_empty() || self.version.is_empty() || self.version == version)
     }
 
-    fn accepts(&self, served: &str) -> bool {
-        self.serves.is_empty() || served == MEASURED_OUTSIDE || self.serves.iter().any(|name| name == served)
+    fn accepts(&self, sample: &Sample) -> bool {
+        self.serves.is_empty() || sample.is_uncounted() || self.serves.contains(&sample.served)
     }
 }
 
@@ -184,7 +184,7 @@ fn admit(record: &TrialRecord, candidate: &Candidate, build_id: &str) -> Result<
     if let Some(reason) = &sample.pass_reason {
         return Err(NotCounted::Passed(reason.clone()));
     }
-    if !candidate.accepts(&sample.served) {
+    if !candidate.accepts(sample) {
         return Err(NotCounted::ForeignServed(sample.served.clone()));
     }
     Ok(())
@@ -233,7 +233,7 @@ pub fn in_order_of_time(records: &[TrialRecord]) -> Vec<&TrialRecord> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample::{Ended, MemoryFigures, OpFigures, Sample};
+    use crate::sample::{Ended, MEASURED_OUTSIDE, MemoryFigures, OpFigures, Sample};
 
     fn good() -> TrialRecord {
         let memory =

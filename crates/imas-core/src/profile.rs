@@ -10,7 +10,7 @@ use crate::candidate::{Candidate, NotCounted, TrialRecord, cost, count, in_order
 use crate::history::trials;
 use crate::paper::{self, Limits, PaperState, Pick, TrialSummary};
 use crate::quarantine::{Quarantine, quarantined};
-use crate::sample::{MEASURED_OUTSIDE, PageKind};
+use crate::sample::PageKind;
 use crate::split::Split;
 
 pub use crate::history::History;
@@ -260,7 +260,7 @@ fn split(history: &History<'_>, candidate: &Candidate) -> Option<Split> {
 }
 
 fn left_out(history: &History<'_>, candidate: &Candidate) -> Vec<UncountedTrial> {
-    let why = |record: &TrialRecord| match record.sample.served == MEASURED_OUTSIDE {
+    let why = |record: &TrialRecord| match record.sample.is_uncounted() {
         true => cost(record, candidate, history.build_id).err(),
         false => count(record, candidate, history.build_id).err(),
     };

@@ -16,6 +16,9 @@ const CRASH_SIGNALS: [u32; 5] = [4, 6, 7, 11, 31];
 /// [`Sample::served`] of a process into which nothing was loaded: its figures are the kernel's account of it.
 pub const MEASURED_OUTSIDE: &str = "measured from outside";
 
+/// [`Sample::served`] of a run that `imas bench` measured: nothing was counted inside.
+pub const MEASURED_BY_BENCH: &str = "measured by imas bench";
+
 /// True when a process that died by `signal` counts as crashed (`SIGILL`, `SIGABRT`, `SIGBUS`, `SIGSEGV`,
 /// `SIGSYS`).
 pub fn is_crash_signal(signal: u32) -> bool {
@@ -228,6 +231,16 @@ pub struct Sample {
 }
 
 impl Sample {
+    /// Whether nothing was counted inside the process: its figures are CPU time and memory alone.
+    pub fn is_uncounted(&self) -> bool {
+        self.served == MEASURED_OUTSIDE || self.is_of_bench()
+    }
+
+    /// Whether `imas bench` made it.
+    pub fn is_of_bench(&self) -> bool {
+        self.served == MEASURED_BY_BENCH
+    }
+
     /// The four operation classes: malloc, realloc, memalign, free.
     pub fn classes(&self) -> [&OpFigures; 4] {
         [&self.malloc, &self.realloc, &self.memalign, &self.free]

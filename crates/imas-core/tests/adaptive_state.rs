@@ -10,7 +10,7 @@ use imas_core::candidate::Candidate;
 use imas_core::compare::Answer;
 use imas_core::fleet_prior::{FleetCandidate, FleetPrior, GroupDifference};
 use imas_core::paper::Limits;
-use imas_core::sample::{MemoryFigures, OpFigures, Sample, Usage};
+use imas_core::sample::{MEASURED_BY_BENCH, MemoryFigures, OpFigures, Sample, Usage};
 use imas_core::{Conditions, Decision, History, Policy, ProfileView, TrialRecord, decide};
 
 const DAY_S: f64 = 24.0 * 3600.0;
@@ -553,4 +553,24 @@ fn what_a_host_proved_itself_it_checks_each_week_itself() {
     assert_eq!(life.next(), None);
     life.look(80.0);
     assert_eq!(life.next(), None);
+}
+
+/// Twelve rounds of a bench, in which nothing is counted, after one trial of each kind under the hook that did other work.
+#[test]
+fn what_a_bench_has_proven_needs_no_trial() {
+    let mut life = Life::new();
+    life.trial(0, 300.0);
+    life.trial(1, 300.0);
+    for record in &mut life.records {
+        record.sample.malloc.calls *= 7;
+    }
+    life.trial(2, 300.0);
+    for _ in 0..12 {
+        for (candidate, mebibytes) in [(0, 100.0), (1, 80.0), (2, 130.0)] {
+            life.trial(candidate, mebibytes);
+            let sample = &mut life.records.last_mut().unwrap().sample;
+            (sample.malloc, sample.served) = (OpFigures::default(), MEASURED_BY_BENCH.to_owned());
+        }
+    }
+    assert_eq!((life.pick(), life.next()), (1, None));
 }

@@ -80,6 +80,60 @@ pub fn seconds_above_0(text: &str) -> Result<f64, String> {
         .and_then(|seconds| if seconds > 0.0 { Ok(seconds) } else { Err("must be above 0".to_owned()) })
 }
 
+/// A reference to an image as Kubernetes takes it: `[HOST[:PORT]/]NAME[/NAME...][:TAG][@DIGEST]`, names in small letters.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn image_reference(text: &str) -> Result<String, String> {
+    let wrong = || {
+        "not an image's reference, such as registry.example:5000/team/imas:1; names are in small letters"
+            .to_owned()
+    };
+    let (rest, digest) = text.split_once('@').map_or((text, None), |(rest, digest)| (rest, Some(digest)));
+    // A colon before the last slash is that of a port.
+    let tag_at = rest.rfind(':').filter(|at| !rest[*at..].contains('/'));
+    let (path, tag) = tag_at.map_or((rest, None), |at| (&rest[..at], Some(&rest[at + 1..])));
+    let (host, names) = match path.split_once('/') {
+        Some((host, names)) if host.contains(['.', ':']) || host == "localhost" => (Some(host), names),
+        _ => (None, path),
+    };
+    let is_right = names.split('/').all(is_component)
+        && host.is_none_or(is_host)
+        && tag.is_none_or(is_tag)
+        && digest.is_none_or(is_digest)
+        && text.len() <= 1024;
+    if is_right { Ok(text.to_owned()) } else { Err(wrong()) }
+}
+
+/// Small letters and digits; between them `.`, `_`, `__` or dashes.
+fn is_component(name: &str) -> bool {
+    let is_plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
+    let is_edge = |b: Option<&u8>| b.is_some_and(|b| is_plain(*b));
+    let bytes = name.as_bytes();
+    let mut separators = name.split(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit());
+    let is_separator = |text: &str| matches!(text, "" | "." | "_" | "__") || text.bytes().all(|b| b == b'-');
+    is_edge(bytes.first()) && is_edge(bytes.last()) && separators.all(is_separator)
+}
+
+fn is_host(host: &str) -> bool {
+    let (name, port) = host.split_once(':').map_or((host, None), |(name, port)| (name, Some(port)));
+    let good = |label: &str| {
+        let is_edge = label.starts_with('-') || label.ends_with('-');
+        !label.is_empty() && !is_edge && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+    };
+    name.split('.').all(good) && port.is_none_or(|port| port.parse::<u16>().is_ok())
+}
+
+fn is_tag(tag: &str) -> bool {
+    let good = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-');
+    (1..=128).contains(&tag.len()) && tag.bytes().all(good) && !tag.starts_with(['.', '-'])
+}
+
+fn is_digest(digest: &str) -> bool {
+    let is_hex = |hex: &str| hex.len() >= 32 && hex.bytes().all(|b| b.is_ascii_hexdigit());
+    digest.split_once(':').is_some_and(|(kind, hex)| is_component(&kind.replace('+', "-")) && is_hex(hex))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -111,5 +165,33 @@ mod tests {
         assert_eq!(seconds_above_0("0").unwrap_err(), "must be above 0");
         assert_eq!(seconds_above_0("0.1"), Ok(0.1));
         assert_eq!(seconds("soon").unwrap_err(), "not a number of seconds");
+    }
+
+    #[test]
+    fn a_reference_to_an_image_is_one_that_kubernetes_takes() {
+        let digest = format!("imas@sha256:{}", "a1".repeat(32));
+        for right in
+            ["imas", "imas:1", "localhost/imas:1", "registry.example:5000/team/i-m_a.s:V1", digest.as_str()]
+        {
+            assert_eq!(image_reference(right).as_deref(), Ok(right));
+        }
+        for wrong in [
+            "",
+            "IMAS",
+            "imas:",
+            "imas:-1",
+            "a//b",
+            "/imas",
+            "imas/",
+            "-imas",
+            "i..mas",
+            "reg.example/Team/imas",
+            "reg.example:port/imas",
+            "imas@sha256:12",
+            "imas 1",
+            "reg-.example/imas",
+        ] {
+            assert!(image_reference(wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -31,6 +31,7 @@ pub mod lives;
 pub mod outside;
 pub mod pending;
 pub mod picks;
+pub mod prices;
 pub mod program_view;
 pub mod runtime_command;
 pub mod section;

@@ -8,7 +8,7 @@ use imas_core::bench::{CandidateRuns, MedianRun};
 use imas_core::candidate::in_order_of_time;
 use imas_core::raw_runs::data::Data;
 use imas_core::run::{Latency, RawRun, RunKind};
-use imas_core::sample::{Ended, Sample};
+use imas_core::sample::{Ended, PageKind, Sample};
 use imas_core::split::Split;
 use imas_core::stats::Interval;
 use imas_core::{ProfileView, TrialRecord};
@@ -29,7 +29,8 @@ const DECISIONS: u32 = 100;
 pub fn notes() -> Vec<String> {
     vec![
         "From the trials in the store: each is one execution of the program on its own work, every call counted. Trials are compared in order, the first of a \
-         candidate with the first of system and so on; the work may have differed."
+         candidate with the first of system and so on; the work may have differed. So CPU time and memory of a candidate are \
+         those of system times its change."
             .to_owned(),
     ]
 }
@@ -49,12 +50,17 @@ pub fn section(store: &Store, state: &ProgramView) -> Result<ProgramSection> {
     let runs: Vec<CandidateRuns> = names.iter().map(|name| runs_of(&records, name)).collect();
     let counted: usize = runs.iter().map(|candidate| candidate.runs.len()).sum();
     let mut remarks = vec![];
-    if counted < state.known.records.len() {
+    let trials = picks::trial_count(state);
+    if counted < trials {
         remarks.push(format!(
             "{} of {} are not in these figures: of another build, without an orderly end, or of a candidate that is no longer tested.",
-            state.known.records.len() - counted,
-            imas_cli::format::counted(state.known.records.len(), "start")
+            trials - counted,
+            imas_cli::format::counted(trials, "trial")
         ));
+    }
+    if trials < state.known.records.len() {
+        let production = imas_cli::format::counted(state.known.records.len() - trials, "start");
+        remarks.push(format!("Nothing is measured in production: {production} beside the trials."));
     }
     let next = if state.decision.trial { "a trial of" } else { "under" };
     remarks.push(format!(
@@ -96,6 +102,7 @@ fn runs_of(records: &[&TrialRecord], name: &str) -> CandidateRuns {
 
 fn as_run(sample: &Sample) -> Option<RawRun> {
     let Ended::Clean { status } = sample.ended else { return None };
+    (sample.kind == PageKind::Trial).then_some(())?;
     let usage = sample.usage.as_ref().filter(|_| sample.pass_reason.is_none())?;
     Some(RawRun {
         exit: status.unwrap_or(0),
@@ -139,6 +146,8 @@ fn by_adaptive(
     runs: &[CandidateRuns],
 ) -> ProgramFindings {
     let ratios = state.profile.adaptive().map(picks::ratios).unwrap_or_default();
+    let of_system = runs.iter().find(|one| one.name == imas_core::SYSTEM);
+    let of_system = of_system.and_then(|system| MedianRun::of(&system.runs));
     let views = state.profile.candidates.iter().zip(&judgement.standings).zip(&ratios).zip(runs);
     let candidates: Vec<CandidateFindings> = views
         .map(|(((view, standing), [cpu, memory]), runs)| {
@@ -147,7 +156,10 @@ fn by_adaptive(
             CandidateFindings {
                 name: view.name.clone(),
                 runs: usize::try_from(standing.rounds).unwrap_or(usize::MAX),
-                median: MedianRun::of(&runs.runs),
+                median: match is_system {
+                    true => of_system.clone(),
+                    false => changed(MedianRun::of(&runs.runs), of_system.as_ref(), [*cpu, *memory]),
+                },
                 cpu: or_one(cpu),
                 memory: or_one(memory),
                 is_eligible: !matches!(standing.status, Status::Ineligible | Status::Left),
@@ -156,6 +168,19 @@ fn by_adaptive(
         })
         .collect();
     ProgramFindings::of_candidates(names(all), &candidates, !all.is_empty())
+}
+
+/// Medians of a candidate with CPU time and memory of `system` at its changes: the trials that its own are of need not be
+/// those of the rounds that were compared. None without these.
+fn changed(
+    own: Option<MedianRun>,
+    system: Option<&MedianRun>,
+    [cpu, memory]: [Option<Interval>; 2],
+) -> Option<MedianRun> {
+    let (system, cpu, memory) = (system?, cpu?.mid, memory?.mid);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "bytes")]
+    let mean_bytes = (system.mean_bytes as f64 * memory).round() as u64;
+    Some(MedianRun { cpu_s: system.cpu_s * cpu, mean_bytes, ..own? })
 }
 
 /// The figures of the paper: time of an operation, and fragmentation.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueHint};
-use imas_engine::amounts;
+use imas_engine::amounts::{self, image_reference};
 use imas_engine::flags::{JsonArgs, Places};
 
 /// Candidates for the pods of a Kubernetes cluster.
@@ -257,14 +257,6 @@ pub(crate) struct QueryArgs {
     /// imas has as _latency]
     #[arg(long, value_name = "QUERY", requires = "url")]
     pub(crate) latency: Option<String>,
-}
-
-fn image_reference(text: &str) -> Result<String, String> {
-    let good = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b'/' | b':' | b'@');
-    match !text.is_empty() && text.bytes().all(good) {
-        true => Ok(text.to_owned()),
-        false => Err("not an image's reference".to_owned()),
-    }
 }
 
 /// A name that a namespace can have.

@@ -54,7 +54,11 @@ use crate::cli::{Cli, ClusterArgs, Command};
 use crate::kubectl::Kubectl;
 
 fn main() -> ExitCode {
-    main_of(|| flags::read(|cli: &mut Cli| &mut cli.places), run)
+    let read = || {
+        manual::answer_completion(Cli::command);
+        flags::read(|cli: &mut Cli| &mut cli.places)
+    };
+    main_of(read, run)
 }
 
 fn run(cli: Cli) -> Result<ExitCode> {

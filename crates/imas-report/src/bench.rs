@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 
 use imas_cli::format;
 use imas_core::bench::{
-    BaselineCheck, CandidateResult, CheckStatus, IneligibleCandidate, MedianRun, Ratios, Warning,
+    BaselineCheck, CandidateResult, CandidateRuns, CheckStatus, Comparison, IneligibleCandidate, MedianRun,
+    Ratios, Warning,
 };
-use imas_core::judgement::BenchJudgement;
+use imas_core::judgement::{BenchEnding, BenchJudgement};
 use imas_core::printable;
 use imas_core::printable::counted;
 use imas_core::run::RawRun;
@@ -138,6 +139,31 @@ pub struct BenchReport<Host> {
     pub notes: Vec<String>,
 }
 
+impl BenchReport<()> {
+    /// A report of runs that were made elsewhere.
+    #[must_use]
+    pub fn of_runs(command: Vec<String>, runs: Vec<CandidateRuns>, comparison: Comparison) -> Self {
+        let rows = runs.into_iter().zip(comparison.candidates);
+        Self {
+            schema: 1,
+            command,
+            began_unix_s: 0.0,
+            seed: 0,
+            host: (),
+            candidates: rows
+                .map(|(ready, result)| CandidateReport::measured("", ready.runs, result, None))
+                .collect(),
+            judgement: comparison.judgement,
+            kept_on_cpu: None,
+            parameters: BTreeMap::new(),
+            rounds: None,
+            checks: vec![],
+            warnings: comparison.warnings,
+            notes: vec![],
+        }
+    }
+}
+
 impl<Host: Serialize> BenchReport<Host> {
     /// The table as people read it: what the layout names and has room for.
     #[must_use]
@@ -221,7 +247,26 @@ impl<Host: Serialize> BenchReport<Host> {
     /// Result of the bench, in one or two sentences.
     #[must_use]
     pub fn sentence(&self) -> String {
-        judgement::sentence(&self.judgement)
+        self.too_little().unwrap_or_else(|| judgement::sentence(&self.judgement))
+    }
+
+    /// Sentence for a program that does too little to be compared: what was measured, and what to do. None for any other.
+    #[must_use]
+    pub fn too_little(&self) -> Option<String> {
+        let is_so = self.judgement.ending == BenchEnding::NothingToCompare;
+        let little = self.warnings.iter().find(|warning| is_so && warning.is_too_little())?;
+        let system = self.candidates.iter().find(|one| one.name == imas_core::SYSTEM)?;
+        let run = system.median.as_ref()?;
+        let memory = match run.mean_bytes {
+            0 => "no memory that could be read in time".to_owned(),
+            bytes => format!("{} MiB", format::mib(bytes as f64)),
+        };
+        Some(format!(
+            "Too short to compare: a run takes {}, with {} of CPU time and {memory}; {}.",
+            format::seconds(run.wall_s),
+            format::seconds(run.cpu_s),
+            little.hint()
+        ))
     }
 
     /// The verdict on a candidate: words on CPU and memory, and of what it is the pick; or why it cannot be picked.

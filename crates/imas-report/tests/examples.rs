@@ -16,7 +16,7 @@ use imas_core::judgement::BenchJudgement;
 use imas_core::raw_runs::data::{Data, read};
 use imas_core::run::RawRun;
 use imas_core::server_bench::{GuardRail, ServiceOptions, compare_services};
-use imas_report::bench::{BenchLayout, BenchReport, CandidateReport};
+use imas_report::bench::{BenchLayout, BenchReport};
 use imas_report::service;
 
 const WIDTHS: [usize; 2] = [80, 100];
@@ -36,24 +36,7 @@ fn options(data: &Data, name: &str) -> Options {
 
 fn command(data: &Data, name: &str) -> (String, BenchJudgement) {
     let (runs, comparison) = data.observed(name).compare(&options(data, name));
-    let rows = runs.into_iter().zip(comparison.candidates);
-    let report = BenchReport {
-        schema: 1,
-        command: vec![name.to_owned()],
-        began_unix_s: 0.0,
-        seed: 1,
-        host: (),
-        candidates: rows
-            .map(|(runs, result)| CandidateReport::measured("", runs.runs, result, None))
-            .collect(),
-        judgement: comparison.judgement,
-        kept_on_cpu: None,
-        parameters: BTreeMap::new(),
-        rounds: None,
-        checks: vec![],
-        warnings: comparison.warnings,
-        notes: vec![],
-    };
+    let report = BenchReport::of_runs(vec![name.to_owned()], runs, comparison);
     let table = |width| report.table(&BenchLayout { width: Some(width), ..BenchLayout::default() });
     let warnings =
         Warning::few_lines(&report.warnings).into_iter().map(|(what, _)| format!("warning: {what}\n"));

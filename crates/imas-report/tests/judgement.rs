@@ -357,24 +357,7 @@ fn command(made: &Made, random: &mut SmallRng) -> Shown {
     let options = Options { resamples: RESAMPLES, looks: made.looks, most_cost, ..Options::default() };
     let (runs, comparison) = Observed { runs, hung, ..Observed::default() }.compare(&options);
     let findings = ProgramFindings::of_runs(&runs, comparison.clone());
-    let rows = runs.into_iter().zip(comparison.candidates.clone());
-    let report = BenchReport {
-        schema: 1,
-        command: vec!["x".to_owned()],
-        began_unix_s: 0.0,
-        seed: 0,
-        host: (),
-        candidates: rows
-            .map(|(runs, result)| CandidateReport::measured("1", runs.runs, result, None))
-            .collect(),
-        judgement: comparison.judgement,
-        kept_on_cpu: None,
-        parameters: BTreeMap::new(),
-        rounds: None,
-        checks: vec![],
-        warnings: comparison.warnings,
-        notes: vec![],
-    };
+    let report = BenchReport::of_runs(vec!["x".to_owned()], runs, comparison);
     let mut shown = of_report(&report, made);
     let page: BTreeMap<&str, Vec<&str>> = findings
         .table

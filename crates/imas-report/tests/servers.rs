@@ -231,3 +231,50 @@ fn a_load_by_the_clock_limits_the_rate_in_place_of_the_cpu() {
     let found = compare(&all, Goal::Memory, &[]);
     assert_eq!((found.pick(), found.candidates[1].exceeds.len()), ("lean", 0));
 }
+
+/// Runs whose load prints this latency alone.
+fn with_latency(name: Option<&str>, two: f64) -> Vec<RawRun> {
+    let of = |candidate: &str, round: u32, memory: f64, latency: f64| {
+        let drift = 1.0 + 0.001 * f64::from(round);
+        let mut figures =
+            vec![Figure::lower("memory", memory * drift, "B"), Figure::lower("cpu", drift, "s")];
+        figures.extend(name.map(|name| Figure::lower(name, latency * drift, "ms")));
+        RawRun { candidate: candidate.into(), round, user_s: drift, ..RawRun::default() }
+            .with_server(ServerRun::of(figures))
+    };
+    (0..6)
+        .flat_map(|round| {
+            [of("system", round, 100e6, 5.0), of("lean", round, 72e6, 5.0), of("two", round, 70e6, two)]
+        })
+        .collect()
+}
+
+/// sysbench prints the 95th percentile. Its limit is that of the 99th, and a limit that nothing was tested by is said.
+#[test]
+fn a_limit_is_tested_by_what_the_load_prints_or_said_to_be_untested() {
+    let slow = compare(&with_latency(Some("p95"), 8.0), Goal::Memory, &["p99+5%"]);
+    assert_eq!((slow.pick(), slow.candidates[2].exceeds.as_slice()), ("lean", &["p95+5%".to_owned()][..]));
+    assert!(!sentence(&slow).contains("not tested"), "{}", sentence(&slow));
+    let both = compare(&with_latency(None, 5.0), Goal::Memory, &["p99+5%", "cpu+2%"]);
+    assert_eq!(both.pick(), "two");
+    assert!(
+        sentence(&both).contains("p99+5% is not tested, as no run has that figure"),
+        "{}",
+        sentence(&both)
+    );
+}
+
+#[test]
+fn a_variable_that_gives_nine_tenths_of_the_gain_is_named() {
+    let variables = [("lean".to_owned(), "MALLOC_ARENA_MAX=1".to_owned())];
+    let mut found = compare(&with_latency(Some("p99"), 5.0), Goal::Memory, &[]);
+    found.look_for_one_variable(&variables);
+    let said = sentence(&found);
+    assert!(
+        said.starts_with("Use two") && said.contains("MALLOC_ARENA_MAX=1 alone (lean) gives -28"),
+        "{said}"
+    );
+    let mut picked = compare(&runs(), Goal::Memory, &[]);
+    picked.look_for_one_variable(&variables);
+    assert_eq!((picked.pick(), picked.one_variable.as_ref()), ("lean", None), "the pick itself");
+}

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A program in one line: what it is started on, what that gained and what is still to be gained.
 
+use imas_core::SYSTEM;
 use imas_core::decision::Conditions;
 use imas_core::sample::PageKind;
 use imas_core::stats::Interval;
-use imas_core::{Reason, SYSTEM};
 use imas_engine::decide::{UnderWay, decide};
+use imas_engine::live::process_state;
 use imas_engine::picks;
 use imas_engine::program_view::ProgramView;
 use imas_store::RowId;
@@ -36,7 +37,10 @@ pub(crate) struct ProgramLine {
     pub(crate) reason: String,
     /// The reason in words.
     pub(crate) because: String,
+    /// State of its next starts in a word.
     pub(crate) standing: &'static str,
+    /// The state as all pages have it.
+    pub(crate) state: String,
     pub(crate) quarantined: Vec<QuarantinedCandidate>,
     /// Cost of the program under `candidate` as a ratio to `system`; None under `system` and where nothing is
     /// known.
@@ -91,6 +95,7 @@ impl ProgramLine {
         let records = &state.known.records;
         let trials = records.iter().filter(|record| record.sample.kind == PageKind::Trial).count();
         let gains = gains(state);
+        let now = process_state(state, None);
         let of = |name: &str| gains.iter().find(|gain| gain.candidate == name).cloned();
         Self {
             id: state.known.program.id,
@@ -103,7 +108,8 @@ impl ProgramLine {
             under_way: state.under_way.clone(),
             reason: state.decision.reason.id().to_owned(),
             because: state.decision.reason.sentence().to_owned(),
-            standing: standing(state),
+            standing: now.word(),
+            state: now.words(),
             quarantined: quarantined(state),
             gained: of(&candidate).filter(|_| candidate != SYSTEM),
             possible: possible(&gains, &candidate),
@@ -121,24 +127,6 @@ impl ProgramLine {
     /// Fraction that could be saved beyond that.
     pub(crate) fn possible_together(&self) -> f64 {
         self.possible.as_ref().map_or(0.0, Gain::together)
-    }
-}
-
-/// What the program's next starts are about, in a word or two.
-fn standing(state: &ProgramView) -> &'static str {
-    let decision = &state.decision;
-    match decision.reason {
-        _ if state.is_left_alone() => "left alone",
-        _ if state.under_way.is_some() => "trial under way",
-        _ if decision.trial => "trial next",
-        Reason::Pinned => "pinned",
-        Reason::Excluded => "excluded",
-        Reason::NoData => "nothing known",
-        Reason::NoCandidate | Reason::OwnMalloc | Reason::AllocatorInterface | Reason::Sanitizer => {
-            "left alone"
-        }
-        Reason::OwnFilter | Reason::StoodAside => "left alone",
-        _ => "settled",
     }
 }
 

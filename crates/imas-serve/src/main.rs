@@ -26,6 +26,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
+use clap::CommandFactory as _;
+use imas_cli::manual;
 use imas_cli::message::{self, Hinted};
 use imas_engine::context::Context;
 use imas_engine::entry;
@@ -40,7 +42,10 @@ use admission::Token;
 use keeper::{Live, Shared, Suite};
 
 fn main() -> ExitCode {
-    let read = || flags::read(|options: &mut Options| &mut options.places);
+    let read = || {
+        manual::answer_completion(Options::command);
+        flags::read(|options: &mut Options| &mut options.places)
+    };
     entry::main_of(read, |options| {
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = runtime.enable_all().max_blocking_threads(4).build()?;

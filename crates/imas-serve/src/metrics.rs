@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `/metrics`: OpenMetrics for Prometheus, computed at each scrape from what is known at that moment.
+//! `/metrics`: figures for Prometheus, computed at each scrape from what is known at that moment: as OpenMetrics for who
+//! asks for that, else as Prometheus' text.
 //!
 //! The number of time series is bounded: the programs that gain most have their own, all others together are
 //! the program `other`.
 //!
 //! Metrics of the fleet: what waits on this host, and what the agent has done since it started.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -29,7 +30,8 @@ use crate::answer;
 use crate::keeper::{self, ServedState, Shared};
 use crate::line::{Gain, ProgramLine};
 
-const KIND: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const PLAIN_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Number of programs with time series of their own.
 const PROGRAMS: usize = 50;
 /// Number of services with a time series of their own.
@@ -53,10 +55,35 @@ pub(crate) async fn get(State(shared): State<Arc<Shared>>, headers: HeaderMap) -
         text(&known, &look)
     });
     match text.await {
-        Ok(Ok(text)) => answer::tagged(&headers, KIND, text),
+        Ok(Ok(text)) if wants_open_metrics(&headers) => answer::tagged(&headers, OPEN_METRICS, text),
+        Ok(Ok(text)) => answer::tagged(&headers, PLAIN_TEXT, plain(&text)),
         Ok(Err(error)) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error:#}\n")).into_response(),
         Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }
+}
+
+fn wants_open_metrics(headers: &HeaderMap) -> bool {
+    let accepted = headers.get_all(axum::http::header::ACCEPT).iter().filter_map(|kinds| kinds.to_str().ok());
+    accepted
+        .flat_map(|kinds| kinds.split(','))
+        .any(|kind| kind.trim().starts_with("application/openmetrics-text"))
+}
+
+/// OpenMetrics as Prometheus' text: there the name of a counter is that of its samples, and units and an end are not known.
+fn plain(open: &str) -> String {
+    let counters: BTreeSet<&str> =
+        open.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter")).collect();
+    let mut text = String::with_capacity(open.len());
+    for line in open.lines().filter(|line| *line != "# EOF" && !line.starts_with("# UNIT ")) {
+        let of = |begin: &str| {
+            let (name, rest) = line.strip_prefix(begin)?.split_once(' ')?;
+            counters.contains(name).then(|| format!("{begin}{name}_total {rest}"))
+        };
+        let renamed = of("# TYPE ").or_else(|| of("# HELP "));
+        text.push_str(renamed.as_deref().unwrap_or(line));
+        text.push('\n');
+    }
+    text
 }
 
 fn text(known: &ServedState, look: &LiveSnapshot) -> anyhow::Result<String> {
@@ -338,6 +365,22 @@ fn counts(agent: &AgentRecord) -> [(&'static str, u64); 11] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_counter_has_the_name_of_its_samples_in_plain_text() {
+        let open = "# HELP imas_cpu_seconds CPU.\n# TYPE imas_cpu_seconds counter\n# UNIT imas_cpu_seconds seconds\n\
+                    imas_cpu_seconds_total 1.5\n# HELP imas_up Up.\n# TYPE imas_up gauge\nimas_up 1.0\n# EOF\n";
+        assert_eq!(
+            plain(open),
+            "# HELP imas_cpu_seconds_total CPU.\n# TYPE imas_cpu_seconds_total counter\nimas_cpu_seconds_total 1.5\n\
+             # HELP imas_up Up.\n# TYPE imas_up gauge\nimas_up 1.0\n"
+        );
+        let accept = |kinds: &'static str| {
+            wants_open_metrics(&HeaderMap::from_iter([(axum::http::header::ACCEPT, kinds.parse().unwrap())]))
+        };
+        assert!(accept("application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.2"));
+        assert!(!accept("text/plain") && !wants_open_metrics(&HeaderMap::new()));
+    }
 
     #[test]
     fn the_agents_counts_are_there_only_with_an_agent() {

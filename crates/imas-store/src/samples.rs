@@ -145,6 +145,18 @@ impl Store {
         Ok(added == 1)
     }
 
+    /// Stores several starts of a program, all or none.
+    ///
+    /// # Errors
+    /// When SQLite returns an error.
+    pub fn add_trials(&self, program: RowId, trials: &[TrialRecord]) -> Result<(), StoreError> {
+        let transaction = self.connection().unchecked_transaction()?;
+        for trial in trials {
+            self.add_trial(program, trial)?;
+        }
+        Ok(transaction.commit()?)
+    }
+
     /// Deletes all but the newest production starts under the candidate. They have no figures, and a program that
     /// starts every minute must neither fill the store nor slow down its own start. Trials are never deleted.
     ///

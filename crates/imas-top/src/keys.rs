@@ -185,7 +185,7 @@ fn in_text(app: &mut App, (title, lines, top): (String, Vec<String>, usize), key
     let page = PAGE.unsigned_abs();
     let last = lines.len().saturating_sub(1);
     let top = match key {
-        KeyCode::Esc | KeyCode::Enter | KeyCode::Char('q') => return,
+        KeyCode::Esc | KeyCode::Enter | KeyCode::Char('q' | '?' | 'h') => return,
         KeyCode::Up | KeyCode::Char('k') => top.saturating_sub(1),
         KeyCode::Down | KeyCode::Char('j') => (top + 1).min(last),
         KeyCode::PageUp => top.saturating_sub(page),

@@ -30,7 +30,10 @@ use crate::cli::{Cli, Made};
 use column::Listing;
 
 fn main() -> ExitCode {
-    let read = || flags::read(|cli: &mut Cli| &mut cli.places);
+    let read = || {
+        manual::answer_completion(Cli::command);
+        flags::read(|cli: &mut Cli| &mut cli.places)
+    };
     entry::main_of(read, |cli| run(cli).map(|()| ExitCode::SUCCESS))
 }
 

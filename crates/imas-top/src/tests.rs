@@ -124,7 +124,7 @@ fn eighty_by_twenty_four_shows_machine_table_pane_and_keys() {
         "python3.11",
         "settled: jemalloc",
         "-19M -3%",
-        "jemalloc after a restart: saves 19.1 MiB",
+        "jemalloc after a restart: -19.1 MiB [-28.6, -9.5]",
         "? keys",
     ] {
         assert!(text.contains(wanted), "{wanted}:\n{text}");
@@ -144,6 +144,8 @@ fn every_size_can_be_drawn() {
     key(&mut app, KeyCode::Char('?'));
     let _ = drawn(&app, (1, 1), plain());
     assert!(drawn(&app, (80, 24), plain()).join("\n").contains("pin the program"));
+    key(&mut app, KeyCode::Char('?'));
+    assert!(!drawn(&app, (80, 24), plain()).join("\n").contains("pin the program"), "the same key closes it");
 }
 
 #[test]

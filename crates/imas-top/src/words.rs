@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Figures and states as people read them, short enough for a column. Names of programs are escaped here.
 
-use imas_cli::format::when;
-use imas_core::printable::{self, counted};
+use imas_core::printable;
 use imas_core::stats::Interval;
 use imas_engine::live::snapshot::{Certainty, LiveGain, LiveProcess, ProcessState};
 use imas_linux::index::ServiceUnit;
@@ -27,13 +26,13 @@ pub(crate) fn signed_size(bytes: f64) -> String {
     if bytes > 0.0 { format!("+{}", size(bytes)) } else { size(bytes) }
 }
 
-/// The program in one line.
+/// The program in one line. A script stands before what runs it: a narrow column cuts the end.
 pub(crate) fn program(process: &LiveProcess) -> String {
     let name = process.path.rsplit('/').next().unwrap_or_default();
     // An interpreter is known by what it runs; a service has a column of its own.
     let runs = process.detail.rsplit('/').next().filter(|detail| !detail.is_empty());
     let runs = runs.filter(|_| process.detail != process.unit.as_ref().map(unit).unwrap_or_default());
-    let text = runs.map_or_else(|| name.to_owned(), |runs| format!("{name} {runs}"));
+    let text = runs.map_or_else(|| name.to_owned(), |runs| format!("{runs} ({name})"));
     printable::name(&text).into_owned()
 }
 
@@ -42,27 +41,9 @@ fn unit(name: &ServiceUnit) -> String {
     format!("unit {name}")
 }
 
-/// What IMAS does with the program.
+/// What IMAS does with the program; a dash where nothing is known of it, as of most.
 pub(crate) fn state(process: &LiveProcess) -> String {
-    let text = match &process.state {
-        ProcessState::Trial { candidate, number, of } => format!("trial {number} of {of}: {candidate}"),
-        ProcessState::Lost { candidate } => format!("lost: {candidate}"),
-        ProcessState::Settled { candidate, since_unix_s } => match since_unix_s {
-            Some(since) => format!("settled: {candidate} since {}", day(*since)),
-            None => format!("settled: {candidate}"),
-        },
-        ProcessState::Testing { trials, .. } => format!("testing: {}", counted(*trials, "trial")),
-        ProcessState::Pinned { candidate } => format!("pinned: {candidate}"),
-        ProcessState::Excluded => "excluded".to_owned(),
-        ProcessState::Quarantined { candidate, instead } => format!("quarantined: {candidate}, {instead}"),
-        ProcessState::LeftAlone { why } => format!("left alone: {why}"),
-        ProcessState::Unknown => "-".to_owned(),
-    };
-    printable::name(&text).into_owned()
-}
-
-fn day(at_s: f64) -> String {
-    when(at_s).chars().take(10).collect()
+    if process.state == ProcessState::Unknown { "-".to_owned() } else { process.state.words() }
 }
 
 /// The gain in a column: `~` is an estimate, `?` is not proven.
@@ -79,20 +60,20 @@ pub(crate) fn gain(gain: Option<&LiveGain>) -> String {
     }
 }
 
-/// The gain in a sentence, with intervals.
+/// The gain in a sentence, with intervals: changes, as in the column.
 pub(crate) fn gain_sentence(gain: &LiveGain) -> String {
     let mib = |bytes: f64| bytes / f64::from(1 << 20);
-    let interval = |of: &Interval, unit: &str| format!("{:.1} {unit} [{:.1}, {:.1}]", of.mid, of.lo, of.hi);
+    // Adding 0 makes plus zero of minus zero.
+    let interval = |of: &Interval, unit: &str| {
+        format!("{:+.1} {unit} [{:+.1}, {:+.1}]", 0.0 - of.mid, 0.0 - of.hi, 0.0 - of.lo)
+    };
     let memory = gain.memory_bytes.map(|bytes| {
         let of = Interval { lo: mib(bytes.lo), mid: mib(bytes.mid), hi: mib(bytes.hi) };
         interval(&of, "MiB")
     });
     let cpu = gain.cpu_percent.map(|percent| interval(&percent, "% of CPU"));
     let figures: Vec<_> = memory.into_iter().chain(cpu).collect();
-    let saved = match figures.is_empty() {
-        true => "unknown".to_owned(),
-        false => format!("saves {}", figures.join(", ")),
-    };
+    let saved = if figures.is_empty() { "unknown".to_owned() } else { figures.join(", ") };
     let [on, other] = gain.trials;
     let sure = match gain.certainty {
         Certainty::Proven => format!("proven by {on} and {other} trials"),

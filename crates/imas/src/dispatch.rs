@@ -22,6 +22,9 @@ use crate::look::{advise, doctor, explain, list, report, show, status};
 use crate::measure::bench;
 use crate::{start, system};
 
+/// Where the shell says which word it completes.
+const COMPLETED_WORD: &str = "_CLAP_COMPLETE_INDEX";
+
 /// Does what was asked.
 pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
     let places = &cli.places;
@@ -41,7 +44,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
             status::run(&args, &Context::beside(&places.of_the_system(), &args.run_dir)?)
         }
         Command::Advise(args) => advise::run(args, &Context::new(places)?),
-        Command::Apply(args) => apply::apply(&args, &Context::new(places)?),
+        Command::Apply(args) => apply::apply(&args, places, &Context::new(places)?),
         Command::Unapply(args) => apply::unapply::unapply(&args),
         Command::Trim(args) => trim::run(&args, &Context::new(places)?),
         Command::WatchUnit { unit } => watch::run(&crate::apply::unit::full_name(&unit)?),
@@ -53,12 +56,10 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Doctor(args) => doctor::run(args.json, &cli.places),
         Command::System(args) => system::run(&args, places),
         Command::Report(args) => report::run(&args, places),
-        Command::Top(args) => match run_external("imas-top", places, &args.words)? {},
-        Command::Fleet(args) => {
-            match run_external("imas-fleet", &crate::command_line::cli::Places::default(), &args.words)? {}
-        }
-        Command::Serve(args) => match run_external("imas-serve", places, &args.words)? {},
-        Command::Kube(args) => match run_external("imas-kube", places, &args.words)? {},
+        Command::Top(args) => match run_external("top", places, &args.words)? {},
+        Command::Fleet(args) => match run_external("fleet", &Places::default(), &args.words)? {},
+        Command::Serve(args) => match run_external("serve", places, &args.words)? {},
+        Command::Kube(args) => match run_external("kube", places, &args.words)? {},
         Command::Completions { shell } => completions(shell),
         Command::Manpages { folder } => manpages(&folder),
     }
@@ -75,11 +76,34 @@ fn manpages(folder: &std::path::Path) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs the program of that name that lies beside `imas`, in place of this process. The words of the command
+/// Verbs that are programs of their own.
+const EXTERNAL: [&str; 4] = ["top", "serve", "fleet", "kube"];
+
+/// Has the program of such a verb answer a shell that asks what may follow `imas VERB`. Returns when nobody asks that, or
+/// it cannot answer.
+pub(crate) fn complete_elsewhere() {
+    if std::env::var_os("COMPLETE").is_none_or(|shell| shell.is_empty()) {
+        return;
+    }
+    let typed: Vec<OsString> = std::env::args_os().skip_while(|word| word != "--").skip(1).collect();
+    // The verb itself is completed here.
+    let [_, verb, following @ ..] = typed.as_slice() else { return };
+    let Some(verb) = EXTERNAL.into_iter().find(|one| verb == one && !following.is_empty()) else { return };
+    let Ok(own) = std::env::current_exe() else { return };
+    let name = format!("imas-{verb}");
+    let mut program = process::Command::new(beside(&own, &name));
+    program.arg("--").arg(&name).args(following);
+    let index = std::env::var(COMPLETED_WORD).ok().and_then(|index| index.parse::<usize>().ok());
+    program.envs(index.map(|index| (COMPLETED_WORD, index.saturating_sub(1).to_string())));
+    let _ = program.exec(); // it is not there: nothing is proposed
+}
+
+/// Runs the program of that verb that lies beside `imas`, in place of this process. The words of the command
 /// line that name store and libraries go before `words`.
-fn run_external(name: &str, places: &Places, words: &[OsString]) -> Result<Infallible> {
+fn run_external(verb: &str, places: &Places, words: &[OsString]) -> Result<Infallible> {
     let own = std::env::current_exe().context("cannot find out where imas itself is")?;
-    let program = beside(&own, name);
+    let name = format!("imas-{verb}");
+    let program = beside(&own, &name);
     let error = process::Command::new(&program).args(options(places)).args(words).exec();
     Err(match error.kind() {
         ErrorKind::NotFound => Hinted::error(

@@ -43,6 +43,7 @@ fn imas() -> ExitCode {
         return status_of(start::run(&args, &places), true);
     }
     // The shell asks what may follow: in its environment is COMPLETE.
+    dispatch::complete_elsewhere();
     clap_complete::CompleteEnv::with_factory(command_line::cli::Cli::definition).complete();
     let cli = match command_line::cli::Cli::read() {
         Ok(cli) => cli,

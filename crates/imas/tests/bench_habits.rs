@@ -77,12 +77,41 @@ fn the_table_fits_the_terminal_and_is_coloured_only_there() {
         assert!(!typed.contains('\u{1b}'), "NO_COLOR: {typed:?}");
     }
     assert!(on_a_terminal(&world, 80, "").unwrap().contains("\u{1b}[1m"), "the head must be bold");
-    let file = bench(&world, &["-n", "1", "--with", "hoard"], &["true"]);
+    let work = ["perl", "-e", WORK];
+    let file = bench(&world, &["-n", "1", "--with", "hoard"], &work);
     assert!(!stdout(&file).contains('\u{1b}'), "a file must have no colours");
-    let forced = bench(&world, &["-n", "1", "--with", "hoard", "--style", "color"], &["true"]);
+    let forced = bench(&world, &["-n", "1", "--with", "hoard", "--style", "color"], &work);
     assert!(stdout(&forced).contains('\u{1b}'), "{}", describe(&forced));
     let none = bench(&world, &["-n", "1", "--with", "hoard", "--style", "none"], &["true"]);
     assert_eq!(stdout(&none), "", "{}", describe(&none));
+}
+
+/// What is too short has one line, and says what was measured.
+#[test]
+fn a_command_that_is_too_short_has_one_line() {
+    let world = World::new();
+    for flags in [&["-n", "2"][..], &[]] {
+        let mut imas = world.imas(["bench", "--with", "hoard"]);
+        let made = succeeded(output(imas.args(flags).args(["--", "true"])));
+        let told = stdout(&made);
+        assert_eq!((told.lines().count(), stderr(&made).lines().count()), (1, 0), "{}", describe(&made));
+        let is_said =
+            told.starts_with("Too short to compare: a run takes ") && told.contains("give the program");
+        assert!(is_said, "{}", describe(&made));
+    }
+    let explained = bench(&world, &["-n", "2", "--with", "hoard", "--verbose"], &["true"]);
+    assert!(stdout(&explained).contains("candidate"), "-v has the table: {}", describe(&explained));
+}
+
+#[test]
+fn a_command_that_cannot_be_started_ends_as_with_env() {
+    let world = World::new();
+    for verb in ["run", "bench"] {
+        let missing = output(&mut world.imas([verb, "--", "no-such-program"]));
+        assert_eq!(missing.status.code(), Some(127), "{verb}: {}", describe(&missing));
+        let folder = output(world.imas([verb, "--"]).arg(world.work()));
+        assert_eq!(folder.status.code(), Some(126), "{verb}: {}", describe(&folder));
+    }
 }
 
 // ---- how a command is typed -------------------------------------------------------------------------------

@@ -88,24 +88,61 @@ fn nothing_runs(script: &str) -> bool {
     finds_nothing(&["--", script])
 }
 
-/// The server runs in a fresh folder. A file of the caller's is found all the same, and a line says what it
-/// lacks.
+/// Server and load name files of the folder that the bench is called from, as by hand.
 #[test]
-fn files_of_the_callers_folder_are_named_in_full() {
+fn a_server_runs_in_the_callers_folder_or_in_a_fresh_one() {
     let place = Place::new();
     let python = real("python3");
-    let bench = |load: &str| {
-        let mut imas =
-            place.world.imas(["bench", "--json", "-n", "1", "--idle", "0", "--cycles", "1", "--ready"]);
-        imas.args(["tcp:$PORT", "--load", load, "--with", "glibc:arena1", "--"]);
+    let bench = |flags: &[&str]| {
+        let mut imas = place.world.imas(["bench", "--json", "-n", "1", "--idle", "0", "--cycles", "1"]);
+        let load = format!("{} load.py $PORT 2 /; echo x >left", python.display());
+        imas.args(flags).args(["--ready", "tcp:$PORT", "--load", &load, "--with", "glibc:arena1", "--"]);
         output(imas.arg(&python).args(["server.py", "$PORT"]))
     };
-    let found = succeeded(bench(&place.load(2, "/")));
-    assert!(stderr(&found).contains("as paths of this one: server.py"), "{}", describe(&found));
-    let lost = bench(&format!("{} load.py $PORT 2 /", python.display()));
-    assert_eq!(lost.status.code(), Some(1), "{}", describe(&lost));
-    assert_hinted(&lost, "load.py");
-    assert!(stderr(&lost).contains("\"$PWD/load.py\" names load.py in full"), "{}", describe(&lost));
+    let here = succeeded(bench(&[]));
+    assert!(stderr(&here).contains("the runs wrote left in this folder"), "{}", describe(&here));
+    let fresh = bench(&["--fresh-folder"]);
+    assert_eq!(fresh.status.code(), Some(1), "{}", describe(&fresh));
+    assert!(stderr(&fresh).contains("server.py"), "{}", describe(&fresh));
+}
+
+/// puma looks for its config.ru where it runs, as an ordinary start of it does.
+#[test]
+fn an_ordinary_puma_is_measured_where_it_lies() {
+    let place = Place::new();
+    let Some(puma) = ["/usr/bin/puma"].into_iter().find(|file| std::path::Path::new(file).exists()) else {
+        return imas_testing::skipped("puma is not installed");
+    };
+    let rack = "run ->(env) { [200, { 'content-type' => 'text/plain' }, ['x' * 1000]] }\n";
+    std::fs::write(place.world.work().join("config.ru"), rack).unwrap();
+    let words =
+        "bench --json -n 1 --idle 0 --cycles 1 --with glibc:arena1 --ready http://127.0.0.1:$PORT/ --load";
+    let get = "import os, urllib.request as u; [u.urlopen(f'http://127.0.0.1:{os.environ[\"PORT\"]}/').read() for _ in range(50)]";
+    let load = format!("{} -c '{}'", real("python3").display(), get.replace('\'', "'\\''"));
+    let mut bench = place.world.imas(words.split(' '));
+    let done = succeeded(output(bench.args([&load, "--", puma, "-q", "-b", "tcp://127.0.0.1:$PORT"])));
+    let result = parsed(&done);
+    assert_eq!(compared(&result, "glibc:arena1")["rounds"], 1, "{}", describe(&done));
+}
+
+/// A server that fails in each run under a candidate fills no page with its log.
+#[test]
+fn a_second_failure_of_a_kind_is_not_printed() {
+    let place = Place::new();
+    let script = place.script("fails.sh");
+    let text_of = format!(
+        "#!/bin/sh\nif tr '\\0' '\\n' < /proc/$$/environ | grep -q libjemalloc; then echo first line >&2; echo not with $$ >&2; exit 3; fi\nexec {} {} $1\n",
+        real("python3").display(),
+        place.script("server.py")
+    );
+    std::fs::write(&script, text_of).unwrap();
+    let words = "bench -n 2 --idle 0 --cycles 1 --with jemalloc,glibc:arena1 --ready tcp:$PORT --load";
+    let mut bench = place.world.imas(words.split(' '));
+    let done = succeeded(output(bench.args([&place.load(2, "/"), "--", "sh", &script, "$PORT"])));
+    let told = stderr(&done);
+    assert_eq!(told.matches("first line").count(), 1, "{}", describe(&done));
+    assert_eq!(told.matches("ended before it was ready").count(), 1, "{}", describe(&done));
+    assert!(told.contains("more runs that failed as told above: jemalloc: 1"), "{}", describe(&done));
 }
 
 /// The default set of programs has mimalloc, which services gain nothing from.

@@ -196,6 +196,12 @@ fn help_has_examples_and_a_heading_for_global_options() {
     for section in ["FILES", "ENVIRONMENT", "EXIT STATUS"] {
         assert!(page.contains(&format!(".SH \"{section}\"")), "{section}");
     }
+    for page in ["imas-bench.1", "imas-run.1", "imas-exclude-add.1", "imas-trim.1"] {
+        let text = std::fs::read_to_string(pages.join(page)).unwrap();
+        for part in ["Examples:", ".SH \"EXIT STATUS\"", ".SH \"SEE ALSO\"\nimas(1)"] {
+            assert!(text.contains(part), "{page} lacks {part}: {text}");
+        }
+    }
     let settings = std::fs::read_to_string(pages.join("imas.toml.5")).unwrap();
     assert!(settings.contains("retest_s = 3600"), "{settings}");
     for file in ["imas.1", "imas.toml.5"] {
@@ -228,10 +234,67 @@ fn completions_know_candidates_and_programs() {
     assert!(complete(&["imas", "pin", "sort", "jem"]).lines().any(|line| line == "jemalloc"));
     assert!(complete(&["imas", "show", "so"]).lines().any(|line| line == "sort"));
     assert!(complete(&["imas", "run", "--candidate", "mim"]).lines().any(|line| line == "mimalloc"));
+    // These verbs are programs of their own, which answer for themselves.
+    for (words, wanted) in [
+        (&["imas", "top", "--on"][..], "--once"),
+        (&["imas", "serve", "--lis"], "--listen"),
+        (&["imas", "kube", "pol"], "policy"),
+    ] {
+        if crate::support::built("imas").with_file_name(format!("imas-{}", words[1])).exists() {
+            let proposed = complete(words);
+            assert!(proposed.lines().any(|line| line == wanted), "{words:?}: {proposed}");
+        } else {
+            imas_testing::skipped(&format!("imas-{} was not built", words[1]));
+        }
+    }
     for shell in ["bash", "zsh", "fish"] {
         let script = stdout(&output(&mut world.imas(["completions", shell])));
         assert!(script.contains("COMPLETE"), "{shell}: {script}");
     }
+}
+
+// ---- what is known of a program ----------------------------------------------------------------------------
+
+const WORK: &str = "my @a = map { \"number $_\" } 1 .. 60000";
+
+/// What was measured by a bench needs no trial by a start.
+#[test]
+fn a_bench_is_remembered() {
+    let world = World::new();
+    world.configure("candidates = ['mimalloc']");
+    let perl = crate::support::real("perl").to_string_lossy().into_owned();
+    let adaptive = |words: &[&str]| {
+        let mut imas = world.imas(words);
+        imas.args(["--policy", "adaptive"]);
+        stdout(&succeeded(output(&mut imas)))
+    };
+    succeeded(output(&mut world.imas(["bench", "-n", "4", "--with", "mimalloc", "--", &perl, "-e", WORK])));
+    let shown: serde_json::Value = serde_json::from_str(&adaptive(&["show", &perl, "--json"])).unwrap();
+    assert_eq!((&shown["trials"], &shown["of_bench"]), (&8.into(), &8.into()), "{shown:#}");
+    assert_eq!(shown["next"]["trial"], false, "{shown:#}");
+    assert_eq!(list(&shown, "/standings").iter().filter(|one| one["rounds"] == 4).count(), 2, "{shown:#}");
+    let explained = adaptive(&["explain", &perl]);
+    assert!(explained.contains("measured by imas bench: 8 of 8 trials"), "{explained}");
+    assert!(explained.contains("imas pin perl system") && !explained.contains("together"), "{explained}");
+    // A program that is not short of work is proven nothing of by a bench of a program that starts others.
+    let shell = format!("{perl} -e '{WORK}'; {perl} -e 1");
+    succeeded(output(&mut world.imas(["bench", "-n", "2", "--with", "mimalloc", "--", "sh", "-c", &shell])));
+    let of_shell = output(&mut world.imas(["show", "sh", "--json"]));
+    assert!(!stdout(&of_shell).contains("measured by imas bench"), "{}", describe(&of_shell));
+}
+
+#[test]
+fn a_program_that_is_hardly_known_is_one_line() {
+    let world = World::new();
+    world.configure("candidates = ['mimalloc', 'jemalloc']\nretest_s = 0");
+    let perl = crate::support::real("perl").to_string_lossy().into_owned();
+    for _ in 0..2 {
+        let words = ["run", "--policy", "adaptive", "--", &perl, "-e", WORK];
+        succeeded(output(&mut world.imas(words)));
+    }
+    let explained = stdout(&output(&mut world.imas(["explain", &perl, "--policy", "adaptive"])));
+    assert_eq!(explained.lines().count(), 1, "{explained}");
+    assert!(explained.contains(": nothing proven: 2 trials; next: "), "{explained}");
 }
 
 // ---- a bundle ---------------------------------------------------------------------------------------------
@@ -262,7 +325,10 @@ fn a_bundle_is_all_that_is_needed() {
             inherited.contains("IMAS_FOLLOW=1\n"),
             "{candidate}: children need the variables: {inherited}"
         );
-        assert_eq!(std::fs::read_to_string(at.join("README")).unwrap().lines().count(), 4);
+        let readme = stdout(&made);
+        assert!(readme.contains("bundle:/") || readme.contains("env-file bundle/"), "its own name: {readme}");
+        assert!(readme.lines().all(|line| line.chars().count() <= 100), "{readme}");
+        assert_eq!(readme.contains("need glibc 2.26 or later"), candidate.starts_with("glibc"), "{readme}");
         let licences = std::fs::read_to_string(at.join("LICENCES")).unwrap();
         assert!(licences.contains("Apache License"), "{licences}");
         assert_eq!(licences.contains("jemalloc"), candidate.starts_with("jemalloc"));
@@ -329,6 +395,16 @@ fn env_prints_paths_of_a_bundle_or_of_an_installation() {
         );
         assert!(!printed.contains(&checkout), "{format}: {printed}");
     }
+    let wrong = output(&mut world.imas([
+        "env",
+        "--candidate",
+        "jemalloc",
+        "--format",
+        "kubernetes",
+        "--image",
+        "Imas",
+    ]));
+    assert!(stderr(&wrong).contains("names are in small letters"), "{}", describe(&wrong));
     let compose = of_bundle("compose");
     assert!(compose.contains("source: \"./imas\"\n        target: \"/opt/imas\"\n"), "{compose}");
     assert!(compose.contains("imas bundle jemalloc --out imas\n"), "{compose}");

@@ -39,6 +39,20 @@ fn written(root: &Path, variable: &str) -> Option<String> {
     text.lines().find_map(|line| line.strip_prefix(start.as_str())?.strip_suffix('"').map(str::to_owned))
 }
 
+/// Libraries of a checkout are no place for an image's services to load from.
+#[test]
+fn a_drop_in_of_an_image_names_no_library_of_a_checkout() {
+    let world = World::new();
+    let root = image(&world, "ExecStart=/usr/bin/web");
+    let mut imas = world.imas(["apply", "web", "--candidate", "jemalloc", "--write", "--root"]);
+    let refused = output(imas.arg(&root).env_remove("IMAS_LIB_DIR"));
+    if stderr(&refused).contains("no catalogue.toml") {
+        return imas_testing::skipped("the libraries of the checkout are elsewhere");
+    }
+    assert_hinted(&refused, "part of a checkout");
+    assert!(!drop_in(&root).exists());
+}
+
 #[test]
 fn a_drop_in_is_shown_then_written_then_taken_away() {
     let world = World::new();

@@ -27,7 +27,11 @@ use serde::Serialize;
 use crate::cli::{Cli, RightsArgs, Verb};
 
 fn main() -> ExitCode {
-    entry::main_of(Cli::try_parse, |cli| {
+    let read = || {
+        manual::answer_completion(Cli::command);
+        Cli::try_parse()
+    };
+    entry::main_of(read, |cli| {
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         runtime.enable_all().max_blocking_threads(2).build()?.block_on(run(cli))
     })

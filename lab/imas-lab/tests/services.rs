@@ -300,6 +300,17 @@ fn a_journal_is_judged() {
     assert!(table.contains("| nothing better in 1: same |"), "{table}");
 }
 
+/// Advice without a trial names what candidates cost: the file is what the committed raw runs give.
+#[test]
+fn the_shipped_prices_are_those_of_the_raw_runs() {
+    let world = World::new();
+    let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let journal = project.join("lab/results/services-six-rounds.jsonl.gz");
+    let made = printed(&output(world.lab(["services", "prices"]).arg(journal)));
+    let shipped = std::fs::read_to_string(project.join("crates/imas-engine/candidate-prices.json")).unwrap();
+    assert_eq!(made, shipped, "imas-lab services prices FILE > crates/imas-engine/candidate-prices.json");
+}
+
 #[test]
 fn a_journal_without_runs_is_no_result() {
     let world = World::new();

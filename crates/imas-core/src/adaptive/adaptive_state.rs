@@ -384,6 +384,10 @@ fn ends(
     if is_shared && made[from..at].iter().any(is_past) {
         return true;
     }
+    // A run of a bench has no hook inside: it is compared with its own kind alone.
+    if made[from].record.sample.is_of_bench() != made[at].record.sample.is_of_bench() {
+        return true;
+    }
     let of_system = made[..at].iter().filter(|one| one.candidate == system).count();
     let is_first = made[..at].iter().all(|one| one.candidate != made[at].candidate);
     is_first
@@ -454,7 +458,9 @@ fn is_of_machine(record: &TrialRecord, machine: &str) -> bool {
 }
 
 fn same_work(made: &[Made<'_>]) -> bool {
-    let calls = || made.iter().filter_map(|one| one.cost).map(|cost| cost.calls as f64);
+    // What was not counted says nothing of its calls.
+    let counted = |cost: &Cost| cost.calls > 0;
+    let calls = || made.iter().filter_map(|one| one.cost).filter(counted).map(|cost| cost.calls as f64);
     let (least, most) = (calls().fold(f64::INFINITY, f64::min), calls().fold(0.0, f64::max));
     most <= least * SAME_WORK
 }
@@ -465,7 +471,7 @@ fn points(made: &[Made<'_>], per_operation: bool) -> Vec<JudgedTrial> {
 }
 
 fn point(cost: &Cost, per_operation: bool) -> Option<Point> {
-    if per_operation {
+    if per_operation && cost.calls > 0 {
         Point::new(cost.cpu_s / cost.calls as f64, cost.bytes / cost.live_bytes as f64)
     } else {
         Point::new(cost.cpu_s, cost.bytes)

@@ -207,7 +207,8 @@ impl Warning {
         )
     }
 
-    fn is_too_little(&self) -> bool {
+    /// Whether the program does too little to be compared.
+    pub fn is_too_little(&self) -> bool {
         matches!(self, Self::TooShort { .. } | Self::TooLittleCpu { .. } | Self::NoMemory)
     }
 

@@ -79,13 +79,13 @@ fn gains(name: &str, standing: &Standing, hosts: usize) -> Evidence {
     let Standing { cpu, memory, gain, within, rounds, proof, .. } = standing;
     let of = |difference: f64| format!("{:+.1} %", more(difference) * 100.0);
     let text = format!(
-        "CPU {}, memory {}, together {} +- {:.1} % against system over {}{}",
+        "CPU {}, memory {}, score {} +- {:.1} % against system over {}{}",
         of(*cpu),
         of(*memory),
         of(-gain),
         within * 100.0,
         counted(*rounds, "round"),
-        // The interval of both together may reach across 0 all the same.
+        // The interval of the score may reach across 0 all the same.
         match proof {
             Some(Proof::Memory) => ", proven by its memory".to_owned(),
             Some(Proof::Fleet) => format!(", proven by {} of the fleet", counted(hosts, "host")),

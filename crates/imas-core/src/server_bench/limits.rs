@@ -93,14 +93,19 @@ pub enum KnownCost {
 }
 
 /// The limits by which picks are judged. Where the load ends by the clock, a slower server does less work in the
-/// same CPU time, and takes less memory for it: the limit of CPU is one of the rate of requests.
-#[must_use]
-pub fn limits_of(rails: &[GuardRail], by_clock: bool) -> Vec<GuardRail> {
-    let one = |rail: &GuardRail| match by_clock && is_cpu(&rail.figure) {
-        true => GuardRail { figure: "rate".to_owned(), most: rail.most },
-        false => rail.clone(),
+/// same CPU time, and takes less memory for it: the limit of CPU is one of the rate of requests. A load that prints the
+/// 95th percentile and no 99th (sysbench) is judged by the one it prints. `is_measured`: whether a run has the figure.
+pub(super) fn limits_of(
+    rails: &[GuardRail],
+    by_clock: bool,
+    is_measured: impl Fn(&str) -> bool,
+) -> Vec<GuardRail> {
+    let figure = |rail: &GuardRail| match rail.figure.as_str() {
+        cpu if by_clock && is_cpu(cpu) => "rate".to_owned(),
+        "p99" if !is_measured("p99") && is_measured("p95") => "p95".to_owned(),
+        other => other.to_owned(),
     };
-    rails.iter().map(one).collect()
+    rails.iter().map(|rail| GuardRail { figure: figure(rail), most: rail.most }).collect()
 }
 
 /// The limits on what a pick may cost, with the spread of their figures.

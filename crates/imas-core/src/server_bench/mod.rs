@@ -14,8 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use self::limits::RailFigures;
-pub use self::limits::{GuardRail, KnownCost, OpenLimit, limits_of, usual_rails};
+pub use self::limits::{GuardRail, KnownCost, OpenLimit, usual_rails};
+use self::limits::{RailFigures, limits_of};
 use crate::SYSTEM;
 use crate::bench::{CandidateRuns, prepare};
 use crate::compare::{
@@ -51,9 +51,47 @@ pub struct ServiceComparison {
     /// a part of 1. Empty with too few rounds.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub visible: BTreeMap<String, f64>,
+    /// Limits that could not be tested: no run has their figure.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub untested: Vec<GuardRail>,
+    /// What gives nearly all of the pick's gain by one variable ([`Self::look_for_one_variable`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub one_variable: Option<OneVariable>,
 }
 
+/// A candidate that is one variable of the environment, and gives nearly all of the pick's gain.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+pub struct OneVariable {
+    /// Name of the candidate.
+    pub candidate: String,
+    /// The variable as it is set, `NAME=value`.
+    pub variable: String,
+    /// Its ratio to `system` by the figure of the goal.
+    pub ratio: f64,
+}
+
+/// The part of the pick's gain that is nearly all of it.
+const NEARLY_ALL: f64 = 0.9;
+
 impl ServiceComparison {
+    /// Notes the best of the candidates that are one variable each (name and variable), where it gives nine tenths of the
+    /// pick's gain.
+    pub fn look_for_one_variable(&mut self, all: &[(String, String)]) {
+        let gain = |one: &CandidateFigures| one.goal.map(|ratio| 1.0 - ratio.mid);
+        let picked = self.named(self.pick()).filter(|one| one.name != SYSTEM);
+        let Some(most) = picked.and_then(gain).filter(|most| *most > 0.0) else { return };
+        if all.iter().any(|(name, _)| name == self.pick()) {
+            return;
+        }
+        let found = all.iter().filter_map(|(name, variable)| {
+            let one = self.named(name).filter(|one| one.is_better() && one.exceeds.is_empty())?;
+            let ratio = one.goal?.mid;
+            let is_enough = !one.has_failed() && 1.0 - ratio >= NEARLY_ALL * most;
+            is_enough.then(|| OneVariable { candidate: name.clone(), variable: variable.clone(), ratio })
+        });
+        self.one_variable = found.min_by(|a, b| a.ratio.total_cmp(&b.ratio));
+    }
+
     /// The pick; `system` where no candidate is proven better within the guard rails.
     #[must_use]
     pub fn pick(&self) -> &str {
@@ -118,7 +156,8 @@ pub fn compare_services(names: &[String], runs: &[RawRun], options: &ServiceOpti
     let (goal, how, looks) = (options.goal, options.resampling(), options.looks);
     let even = even_cpu(names, &runs.iter().collect::<Vec<_>>());
     let by_clock = runs.iter().any(|run| run.of_server().by_clock);
-    let rails = &limits_of(&options.rails, by_clock);
+    let is_measured = |figure: &str| runs.iter().any(|run| run.ok && run.value(figure).is_some());
+    let rails = &limits_of(&options.rails, by_clock, is_measured);
     let of =
         |name: &str| -> Vec<&RawRun> { runs.iter().filter(|run| run.candidate == name && run.ok).collect() };
     let system = of(SYSTEM);
@@ -185,6 +224,8 @@ pub fn compare_services(names: &[String], runs: &[RawRun], options: &ServiceOpti
         by_clock,
         noise: valid.noise(&system),
         visible: valid.visible(&goal_figures.demand, rounds),
+        untested: rails.iter().filter(|rail| !is_measured(&rail.figure)).cloned().collect(),
+        one_variable: None,
     }
 }
 

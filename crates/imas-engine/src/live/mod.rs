@@ -43,3 +43,4 @@ pub mod snapshot;
 mod tracked;
 
 pub use observer::ProcessObserver;
+pub use program_source::process_state;

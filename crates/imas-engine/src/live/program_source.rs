@@ -282,13 +282,16 @@ fn since(store: &Store, state: &ProgramView) -> Result<Option<f64>> {
     Ok(same.last().map(|decided| decided.at_s))
 }
 
-fn process_state(state: &ProgramView, since_unix_s: Option<f64>) -> ProcessState {
+/// State of a program's next starts. `since_unix_s`: when the present answer was first given, where that is known.
+#[must_use]
+pub fn process_state(state: &ProgramView, since_unix_s: Option<f64>) -> ProcessState {
     let decision = &state.decision;
     let candidate = decision.candidate.clone();
     let because =
         || decision.evidence.first().map_or_else(|| decision.reason.sentence(), |one| one.value.as_str());
     match decision.reason {
         Reason::Excluded => ProcessState::Excluded,
+        _ if state.is_left_alone() => ProcessState::LeftAlone { why: because().to_owned() },
         Reason::Pinned | Reason::PinnedUnavailable => {
             ProcessState::Pinned { candidate: state.profile.pinned.clone().unwrap_or(candidate) }
         }
@@ -302,6 +305,7 @@ fn process_state(state: &ProgramView, since_unix_s: Option<f64>) -> ProcessState
         | Reason::OwnFilter
         | Reason::StoodAside => ProcessState::LeftAlone { why: decision.reason.sentence().to_owned() },
         _ if state.settled().is_some() => ProcessState::Settled { candidate, since_unix_s },
+        Reason::NoData if !decision.trial => ProcessState::Unknown,
         _ => ProcessState::Testing { trials: trials_made(state), next: candidate },
     }
 }

@@ -4,7 +4,9 @@
 
 use std::collections::BTreeMap;
 
+use imas_cli::format::when;
 use imas_core::adaptive::Weight;
+use imas_core::printable::{self, counted};
 use imas_core::stats::Interval;
 use imas_linux::index::ServiceUnit;
 use imas_linux::serving::Injected;
@@ -149,6 +151,43 @@ pub enum ProcessState {
     },
     /// Nothing is known of the program.
     Unknown,
+}
+
+impl ProcessState {
+    /// The state in a word or two: what stands before the colon of [`Self::words`].
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Trial { .. } => "trial",
+            Self::Lost { .. } => "lost",
+            Self::Settled { .. } => "settled",
+            Self::Testing { .. } => "testing",
+            Self::Pinned { .. } => "pinned",
+            Self::Excluded => "excluded",
+            Self::Quarantined { .. } => "quarantined",
+            Self::LeftAlone { .. } => "left alone",
+            Self::Unknown => "nothing known",
+        }
+    }
+
+    /// The state as `imas top`, `imas explain` and the pages have it. Names are escaped.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let more = match self {
+            Self::Trial { candidate, number, of } => format!("{candidate}, {number} of at most {of}"),
+            Self::Lost { candidate } | Self::Pinned { candidate } => candidate.clone(),
+            Self::Settled { candidate, since_unix_s: None } => candidate.clone(),
+            Self::Settled { candidate, since_unix_s: Some(since) } => {
+                let day: String = when(*since).chars().take(10).collect();
+                format!("{candidate} since {day}")
+            }
+            Self::Testing { trials, next } => format!("{}, next {next}", counted(*trials, "trial")),
+            Self::Quarantined { candidate, instead } => format!("{candidate}, {instead} instead"),
+            Self::LeftAlone { why } => why.clone(),
+            Self::Excluded | Self::Unknown => return self.word().to_owned(),
+        };
+        printable::name(&format!("{}: {more}", self.word())).into_owned()
+    }
 }
 
 /// How certain a gain is.

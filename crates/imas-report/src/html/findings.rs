@@ -2,8 +2,6 @@
 //! What is found out about one program, as the page shows it. The page computes no figure and makes no pick:
 //! they are those of the result that `imas bench` prints, or of the policy that decides.
 
-use std::collections::BTreeMap;
-
 use imas_core::SYSTEM;
 use imas_core::bench::{CandidateRuns, Comparison, MedianRun};
 use imas_core::judgement::{BenchEnding, Goal};
@@ -121,24 +119,7 @@ impl ProgramFindings {
     /// runs.
     #[must_use]
     pub fn of_runs(runs: &[CandidateRuns], comparison: Comparison) -> Self {
-        let rows = runs.iter().zip(comparison.candidates);
-        Self::of_bench(&BenchReport {
-            schema: 1,
-            command: vec![],
-            began_unix_s: 0.0,
-            seed: 0,
-            host: (),
-            candidates: rows
-                .map(|(ready, result)| CandidateReport::measured("", ready.runs.clone(), result, None))
-                .collect(),
-            judgement: comparison.judgement,
-            kept_on_cpu: None,
-            parameters: BTreeMap::new(),
-            rounds: None,
-            checks: vec![],
-            warnings: comparison.warnings,
-            notes: vec![],
-        })
+        Self::of_bench(&BenchReport::of_runs(vec![], runs.to_vec(), comparison))
     }
 
     /// Table, picture and short words of candidates and picks; the sentence is the caller's.

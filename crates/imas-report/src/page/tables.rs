@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A table in a page. Its first column stays visible on a narrow screen. The rows of a listing become cards there.
+//! A table in a page. Its first column stays visible on a narrow screen. There the rows of a listing, and of a table that
+//! ends in a verdict, become cards: what matters most would be out of sight.
 
 use maud::{Markup, html};
 
@@ -81,7 +82,7 @@ fn body(table: &Table, links: &[String], heads: Option<&[Option<Head>]>) -> Mark
         // A region without a name would be announced as one all the same.
         div.wide tabindex="0" role=[(!table.title.is_empty()).then_some("region")]
             aria-label=[Some(&table.title).filter(|title| !title.is_empty())] {
-            table.sortable[heads.is_none()].cards[heads.is_some()] id=[id] {
+            table.sortable[heads.is_none()].cards[heads.is_some() || ends_in_a_verdict(table)] id=[id] {
                 @if !table.title.is_empty() { caption { span { (table.title) } } }
                 thead { tr {
                     @for (at, (name, column)) in table.columns.iter().zip(&columns).enumerate() {
@@ -95,6 +96,10 @@ fn body(table: &Table, links: &[String], heads: Option<&[Option<Head>]>) -> Mark
             }
         }
     }
+}
+
+fn ends_in_a_verdict(table: &Table) -> bool {
+    table.columns.last().is_some_and(|last| last == "verdict")
 }
 
 fn head(name: &str, column: &Column, head: Option<&Head>) -> Markup {
@@ -172,6 +177,7 @@ mod tests {
             "{html}"
         );
         assert!(html.contains("class=\"words bad\""), "{html}");
+        assert!(html.contains("<table class=\"sortable cards\""), "it ends in a verdict: {html}");
     }
 
     #[test]

@@ -76,6 +76,9 @@ pub struct Service {
     /// Folder of its file, `$SERVICE_DIR`.
     #[serde(skip)]
     pub folder: Option<PathBuf>,
+    /// Folder in which the server and all of its lines run; None: `$WORK`, and `$SETUP` for the set-up.
+    #[serde(skip)]
+    pub runs_in: Option<PathBuf>,
     /// The server has an allocator or a pool of its own, so no gain is expected.
     #[serde(default)]
     pub own_allocator: bool,
@@ -242,6 +245,7 @@ impl Service {
             ready_timeout: default_limit_s(),
             load_timeout: default_load_timeout_s(),
             folder: None,
+            runs_in: None,
             own_allocator: false,
         }
     }
@@ -295,6 +299,11 @@ impl Service {
             return Err(format!("ready: {}: a port is a number from 1 to 65535, or $PORT", self.ready));
         }
         Ok(())
+    }
+
+    /// Folder in which the server and its lines run: a given one, else the fresh one.
+    pub(crate) fn folder_or<'a>(&'a self, fresh: &'a Path) -> &'a Path {
+        self.runs_in.as_deref().unwrap_or(fresh)
     }
 
     /// The words of the command line.

@@ -144,7 +144,7 @@ impl ServiceExecutor {
         };
         if let (Some(line), Some(work)) = (&executor.service.setup, &executor.setup) {
             let variables = executor.plain(work)?;
-            let end = executor.line(line, work.path(), &variables, SETUP_TIMEOUT).run_plain()?;
+            let end = executor.line(line, work, &variables, SETUP_TIMEOUT).run_plain()?;
             end_descendants()?;
             if !end.is_ok {
                 return Err(ServiceError::Setup { how: end.how.clone(), last: end.last_line().to_owned() });
@@ -297,7 +297,7 @@ impl ServiceExecutor {
             return Err(ServiceError::Interrupted(signal));
         }
         if let Some(cleanup) = &self.service.cleanup {
-            let end = self.line(cleanup, work.path(), &variables, SETUP_TIMEOUT).run_plain()?;
+            let end = self.line(cleanup, &work, &variables, SETUP_TIMEOUT).run_plain()?;
             if !end.is_ok {
                 server.notes.push(format!("the clean-up failed ({}): {}", end.how, end.last_line()));
             }
@@ -332,10 +332,11 @@ impl ServiceExecutor {
     fn line<'a>(
         &'a self,
         line: &'a str,
-        folder: &'a Path,
+        work: &'a Work,
         variables: &'a Variables,
         timeout: Duration,
     ) -> ShellLine<'a> {
+        let folder = self.service.folder_or(work.path());
         ShellLine { line, folder, variables, timeout, cpus: &self.cpus.load }
     }
 
@@ -348,7 +349,7 @@ impl ServiceExecutor {
         run: &mut ServerRun,
     ) -> Result<Option<LoadCost>, ServiceError> {
         if let Some(prepare) = &self.service.prepare {
-            let end = self.line(prepare, work.path(), variables, SETUP_TIMEOUT).run_plain()?;
+            let end = self.line(prepare, work, variables, SETUP_TIMEOUT).run_plain()?;
             if !end.is_ok {
                 let what = format!("prepare: {}: {}", end.how, end.last_line());
                 run.failure = Some(Failure::new(Stage::Prepare, what));
@@ -383,7 +384,7 @@ impl ServiceExecutor {
             command: preloads.command(self.command_in(variables)?),
             environment: preloads.variables(variables, &self.libraries)?,
             cpus: &self.cpus.server,
-            folder: work.path(),
+            folder: self.service.folder_or(work.path()),
             is_on_libc: library.is_none(),
         })?;
         run.control_group = server.tree().has_group();

@@ -184,7 +184,7 @@ impl ServerLife<'_> {
     ) -> Result<PhaseFigures, Interrupted> {
         let metrics = self.work.metrics();
         let _ = std::fs::remove_file(&metrics); // remove the file of the line before
-        let logs = load::logs_before(line, self.work.path(), variables);
+        let logs = load::logs_before(line, self.service.folder_or(self.work.path()), variables);
         let end = self.shell(line, variables, Duration::from_secs_f64(self.service.load_timeout))?;
         self.accept(line, &end, notes)?;
         Ok(PhaseFigures { wall_s: end.wall_s, figures: load::figures_of(line, &end.output, &metrics, logs) })
@@ -264,7 +264,7 @@ impl ServerLife<'_> {
         };
         let mut looked = Instant::now();
         let limit = self.limits.timeout;
-        let folder = self.work.path();
+        let folder = self.service.folder_or(self.work.path());
         let line = ShellLine { line, folder, variables, timeout, cpus: self.load_cpus };
         let server = &mut *self.server;
         let end = line.run(spawn, || {

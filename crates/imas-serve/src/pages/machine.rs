@@ -10,7 +10,7 @@ use imas_cli::format::{self, counted};
 use imas_cli::table::Table;
 use imas_core::printable;
 use imas_core::stats::Interval;
-use imas_engine::live::snapshot::{Certainty, LiveProcess, LiveSnapshot, MachineState, ProcessState};
+use imas_engine::live::snapshot::{Certainty, LiveProcess, LiveSnapshot, MachineState};
 use imas_linux::serving::Injected;
 use imas_report::chart::{BarRow, Bars, Chart};
 use imas_report::page::{Block, PageSection, ResultPage};
@@ -35,12 +35,12 @@ const COLUMNS: [(&str, Option<&str>); 9] = [
     ("process", Some("pid")),
     ("program", None),
     ("candidate", Some("allocator")),
-    ("resident MiB", Some("resident")),
-    ("could be returned, MiB", Some("returnable")),
+    ("resident", Some("resident")),
+    ("could be returned", Some("returnable")),
     ("CPU", Some("cpu")),
     ("threads", None),
     ("state", None),
-    ("a restart would save", None),
+    ("a restart would change", None),
 ];
 
 /// Processes under one allocator.
@@ -118,9 +118,9 @@ fn picture(served: &BTreeMap<String, Served>) -> Option<Chart> {
 }
 
 fn allocators(served: &BTreeMap<String, Served>) -> Block {
-    let mut table = Table::new("allocators", "", &["candidate", "processes", "resident MiB"]);
+    let mut table = Table::new("allocators", "", &["candidate", "processes", "resident"]);
     for (name, one) in served {
-        table.push(vec![name.clone(), one.processes.to_string(), format::mib(one.resident_bytes as f64)]);
+        table.push(vec![name.clone(), one.processes.to_string(), format::size(one.resident_bytes as f64)]);
     }
     Block::Table(table)
 }
@@ -133,8 +133,8 @@ fn pressure(machine: &MachineState) -> Block {
     };
     put("CPUs", machine.cpus.to_string());
     put("load over five minutes", format!("{:.2}", machine.load5));
-    put("memory, MiB", format::mib(machine.memory_bytes as f64));
-    put("available memory, MiB", format::mib(machine.available_bytes as f64));
+    put("memory", format::size(machine.memory_bytes as f64));
+    put("available memory", format::size(machine.available_bytes as f64));
     let stalls = &machine.pressure;
     put("a task waited for a CPU, of the last minute", percent(stalls.cpu_some));
     put("a task waited for memory", percent(stalls.memory_some));
@@ -173,39 +173,19 @@ fn row(process: &LiveProcess) -> Vec<String> {
         process.pid.to_string(),
         short(&printable::name(&process.program)),
         printable::name(process.candidate.as_ref().unwrap_or(&process.allocator)).into_owned(),
-        format::mib(process.resident_bytes as f64),
-        process.returnable_bytes.map_or_else(dash, |bytes| format::mib(bytes as f64)),
+        format::size(process.resident_bytes as f64),
+        process.returnable_bytes.map_or_else(dash, |bytes| format::size(bytes as f64)),
         process.cpu_share.map_or_else(dash, |share| format!("{:.1} %", share * 100.0)),
         process.threads.to_string(),
-        state(&process.state),
+        process.state.words(),
         gain(process),
     ]
 }
 
-fn state(state: &ProcessState) -> String {
-    match state {
-        ProcessState::Trial { candidate, number, of } => {
-            format!("trial {number} of at most {of} of {candidate}")
-        }
-        ProcessState::Lost { candidate } => format!("lost: {} does not serve", printable::name(candidate)),
-        ProcessState::Settled { candidate, .. } => format!("settled on {candidate}"),
-        ProcessState::Testing { trials, next } => {
-            format!("testing: {} made, {next} next", counted(*trials, "trial"))
-        }
-        ProcessState::Pinned { candidate } => format!("pinned to {candidate}"),
-        ProcessState::Excluded => "excluded".to_owned(),
-        ProcessState::Quarantined { candidate, instead } => {
-            format!("{candidate} in quarantine, {instead} instead")
-        }
-        ProcessState::LeftAlone { why } => format!("left alone: {}", printable::name(why)),
-        ProcessState::Unknown => "nothing known".to_owned(),
-    }
-}
-
 fn gain(process: &LiveProcess) -> String {
     let Some(gain) = &process.gain else { return dash() };
-    let memory = gain.memory_bytes.map(|bytes| format!("{} MiB", format::mib(bytes.mid)));
-    let cpu = gain.cpu_percent.map(|percent| format!("{:.1} % CPU", percent.mid));
+    let memory = gain.memory_bytes.map(|bytes| format::size_change(-bytes.mid));
+    let cpu = gain.cpu_percent.map(|percent| format!("{:+.1} % CPU", 0.0 - percent.mid));
     let both: Vec<String> = memory.into_iter().chain(cpu).collect();
     let figures = if both.is_empty() { "no data".to_owned() } else { both.join(", ") };
     let sure = match gain.certainty {

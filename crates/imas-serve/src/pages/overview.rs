@@ -44,7 +44,7 @@ const COLUMNS: [(&str, Option<&str>); 9] = [
     ("memory", None),
     ("together", Some("gained")),
     ("possible beyond", Some("possible")),
-    ("resident MiB", Some("resident")),
+    ("resident", Some("resident")),
     ("trials", Some("trials")),
 ];
 
@@ -88,11 +88,7 @@ fn result(known: &ServedState) -> String {
     let bytes: f64 =
         served.iter().filter_map(|line| Some(line.gained.as_ref()?.saved_bytes(line.resident_bytes?))).sum();
     let memory = match bytes.abs() >= 1_048_576.0 {
-        true => format!(
-            " One process of each holds {} MiB {}.",
-            format::mib(bytes.abs()),
-            if bytes > 0.0 { "less" } else { "more" }
-        ),
+        true => format!(" One process of each holds {}.", format::size_change(-bytes)),
         false => String::new(),
     };
     let all = counted(known.programs.len(), "program");
@@ -109,18 +105,18 @@ fn picture(known: &ServedState) -> Option<Chart> {
     let bar = |fraction: f64| Interval { lo: fraction * 100.0, mid: fraction * 100.0, hi: fraction * 100.0 };
     let row = |line: &&ProgramLine| BarRow {
         name: file_name(&line.name),
-        bars: vec![bar(line.gained_together()), bar(line.possible_together())],
+        bars: vec![bar(-line.gained_together()), bar(-line.possible_together())],
     };
     Bars {
-        title: "CPU time and memory saved, per cent".to_owned(),
-        caption: "Square root of the product of both. Possible: under the best candidate that is not in use; where it is not proven yet, \
+        title: "Change of CPU time and memory, per cent".to_owned(),
+        caption: "Less is better; square root of the product of both. Possible: under the best candidate that is not in use; where it is not proven yet, \
                   trials go on."
             .to_owned(),
         unit: " %".to_owned(),
         decimals: 1,
         signed: true,
         least: Some(-100.0),
-        series: vec!["saved".to_owned(), "possible".to_owned()],
+        series: vec!["changed".to_owned(), "possible".to_owned()],
         rows: lines.iter().take(DRAWN).map(row).collect(),
     }
     .draw()
@@ -151,14 +147,12 @@ fn row(line: &ProgramLine) -> Vec<String> {
     vec![
         short(&line.name),
         line.candidate.clone(),
-        line.trial
-            .as_ref()
-            .map_or_else(|| line.standing.to_owned(), |trial| format!("{}: {trial}", line.standing)),
+        line.state.clone(),
         figure(gained, |gain| 1.0 - gain.cpu.mid),
         figure(gained, |gain| 1.0 - gain.memory.mid),
         figure(gained, Gain::together),
         possible,
-        line.resident_bytes.map_or_else(dash, |bytes| format::mib(bytes as f64)),
+        line.resident_bytes.map_or_else(dash, |bytes| format::size(bytes as f64)),
         line.trials.to_string(),
     ]
 }
@@ -234,7 +228,7 @@ fn daemon(facts: &DaemonFacts, put: &mut impl FnMut(&str, String)) {
         put("every program starts untouched", why.trim_end().to_owned());
     }
     put("CPU time of imasd", facts.cpu_s.map_or_else(dash, format::seconds));
-    put("memory of imasd, MiB", facts.resident_bytes.map_or_else(dash, |bytes| format::mib(bytes as f64)));
+    put("memory of imasd", facts.resident_bytes.map_or_else(dash, |bytes| format::size(bytes as f64)));
     put("process events from", status.events.clone());
     put("accounts of processes", status.accounts.clone());
     put("trials on offer", status.trials_offered.to_string());
@@ -250,7 +244,7 @@ fn store(facts: &StoreFacts, put: &mut impl FnMut(&str, String)) {
     if let Some(obstacle) = &facts.obstacle {
         put("store cannot be read", obstacle.clone());
     }
-    put("size of the store, MiB", format::mib(facts.bytes as f64));
+    put("size of the store", format::size(facts.bytes as f64));
     let [offers, witnesses, pages] = facts.queue;
     put("trials waiting for a start", offers.to_string());
     put("processes whose pages are not processed", witnesses.to_string());

@@ -23,6 +23,10 @@ use imas_engine::{lasting, licences, runtime_command};
 
 /// File with the variables, one a line, for `docker run --env-file` and `env_file:` of compose.
 const ENV_FILE: &str = "imas.env";
+/// What a bundle's own README calls its folder, whose name it does not know.
+const THIS_FOLDER: &str = "THIS_FOLDER";
+/// The variable of glibc's settings. An older glibc than theirs ignores them.
+const TUNABLES: &str = "GLIBC_TUNABLES";
 /// Endings of the names of archives, with what tar gets for each.
 const ARCHIVES: [(&str, &[&str]); 3] = [(".tar", &[]), (".tar.gz", GZIP), (".tgz", GZIP)];
 /// Without the time of packing.
@@ -57,7 +61,11 @@ pub(crate) fn run(args: &BundleArgs, context: &Context) -> Result<ExitCode> {
             &json!({ "schema": 1, "out": args.out, "candidate": candidate.name, "at": args.at, "environment": variables }),
         )?;
     } else {
-        output::text(&format!("{out} holds {}; to use it:\n{}", candidate.name, bundle.readme()))?;
+        output::text(&format!(
+            "{out} holds {}; to use it:\n{}",
+            candidate.name,
+            bundle.readme(&named(&args.out))
+        ))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -121,7 +129,8 @@ impl<'a> Bundle<'a> {
             let bytes = std::fs::read(file).with_context(|| file.display().to_string())?;
             contents.push((file.file_name().unwrap_or_default(), bytes, 0o755));
         }
-        let texts = [("LICENCES", self.licences.clone()), (ENV_FILE, lines), ("README", self.readme())];
+        let texts =
+            [("LICENCES", self.licences.clone()), (ENV_FILE, lines), ("README", self.readme(THIS_FOLDER))];
         let texts = texts.into_iter().filter(|(_, text)| !text.is_empty());
         contents.extend(texts.map(|(name, text)| (OsStr::new(name), text.into_bytes(), 0o644)));
         let files = contents.iter().map(|(name, bytes, mode)| NewFile {
@@ -134,36 +143,59 @@ impl<'a> Bundle<'a> {
     }
 
     /// The contents, how to add them to an image, how to use them without one, and what they reach.
-    fn readme(&self) -> String {
+    /// `folder`: its name beside the Dockerfile.
+    fn readme(&self, folder: &str) -> String {
         let (name, at) = (&self.candidate.name, self.at.display());
-        let set: Vec<_> = self
-            .variables
-            .iter()
-            .map(|(name, value)| format!("{name}={}", shell_words::quote(value)))
-            .collect();
-        let in_image: Vec<_> =
-            self.variables.iter().map(|(name, value)| format!("{name}={value:?}")).collect();
+        let env_file = format!("--env-file {folder}/{ENV_FILE}");
+        let image: String =
+            self.variables.iter().map(|(name, value)| format!("  ENV {}\n", wrapped(name, value))).collect();
+        let tunables = self.variables.iter().find(|(name, _)| name == TUNABLES);
+        let tunables = tunables.map_or_else(String::new, |(_, value)| {
+            let version = if value.contains(".hugetlb=") { "2.35" } else { "2.26" };
+            format!(" Its settings of malloc need glibc {version} or later.")
+        });
         if self.files.is_empty() {
             return format!(
-                "{name}: variables alone, for any image; no file is needed in it.\n\
-                 In a Dockerfile:  ENV {}\n\
-                 Or:               docker run --env-file THIS_FOLDER/{ENV_FILE} IMAGE; a program alone: env {} PROGRAM\n\
-                 What the program starts in turn inherits them.\n",
-                in_image.join(" "),
-                set.join(" ")
+                "{name}: variables alone, for any image; no file is needed in it.{tunables}\n\
+                 In a Dockerfile:\n{image}Or: docker run {env_file} IMAGE\n\
+                 What the program starts in turn inherits them.\n"
             );
         }
         format!(
-            "{name}, for programs of {} Linux with {} or later, at {at} (licences: LICENCES).\n\
-             In a Dockerfile:  COPY THIS_FOLDER {at}  and  ENV {}\n\
-             Or mount it:      docker run -v \"$PWD/THIS_FOLDER:{at}:ro\" --env-file THIS_FOLDER/{ENV_FILE} IMAGE; a program alone: env {} PROGRAM\n\
+            "{name}, for programs of {} Linux with {} or later, at {at}\n(licences: LICENCES).{tunables}\n\
+             In a Dockerfile:\n  COPY {folder} {at}\n{image}\
+             Or mount it:\n  docker run -v \"$PWD/{folder}:{at}:ro\" \\\n    {env_file} IMAGE\n\
              It reaches what the container starts, and everything that executes in turn.\n",
             std::env::consts::ARCH,
             self.libc,
-            in_image.join(" "),
-            set.join(" "),
         )
     }
+}
+
+/// Name for the texts of a folder or archive: what it is called in the folder where it was made.
+fn named(out: &Path) -> String {
+    let name =
+        out.file_name().map_or_else(|| THIS_FOLDER.to_owned(), |name| name.to_string_lossy().into_owned());
+    let name = ARCHIVES.iter().find_map(|(ending, _)| name.strip_suffix(ending)).unwrap_or(&name);
+    shell_words::quote(name).into_owned()
+}
+
+/// A variable for `ENV` of a Dockerfile, in lines of at most 100 characters: a value is broken after a colon, where the
+/// Dockerfile joins the lines again.
+fn wrapped(name: &str, value: &str) -> String {
+    const WIDTH: usize = 90;
+    let mut text = format!("{name}=\"");
+    let mut length = text.len();
+    for part in value.split_inclusive(':') {
+        if length + part.len() > WIDTH && length > name.len() + 2 {
+            text.push_str("\\\n");
+            length = 0;
+        }
+        let part = part.replace('\\', "\\\\").replace('"', "\\\"").replace('$', "\\$");
+        length += part.len();
+        text.push_str(&part);
+    }
+    text + "\""
 }
 
 /// An existing folder must be empty or a bundle. No other folder is written to.

@@ -37,16 +37,8 @@ pub(crate) fn run(args: &EnvArgs, places: &Places, context: &Context) -> Result<
     let is_for_container = !matches!(args.format, Format::Sh | Format::Systemd);
     let candidate = if is_for_container { lasting::bare(candidate) } else { candidate };
     let needs_files = of_runtime::files(context, &candidate).next().is_some();
-    if needs_files && args.bundle.is_none() && places.lib_dir.is_none() && is_checkout(&context.lib_dir) {
-        return Err(Hinted::error(
-            format!(
-                "{}: these libraries are part of a checkout, which nothing that lasts may rely on",
-                context.lib_dir.display()
-            ),
-            format!(
-                "'make install', or 'imas bundle {name} --out DIR' and 'imas env --bundle DIR'; --lib-dir takes any folder as it is"
-            ),
-        ));
+    if needs_files && args.bundle.is_none() {
+        refuse_checkout(places, context, &name)?;
     }
     let moved = args.bundle.as_deref().map(|at| lasting::moved(&candidate, at));
     let candidate = moved.as_ref().unwrap_or(&candidate);
@@ -73,6 +65,22 @@ pub(crate) fn run(args: &EnvArgs, places: &Places, context: &Context) -> Result<
         );
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// An error where the libraries are those of a checkout that the user did not name.
+pub(crate) fn refuse_checkout(places: &Places, context: &Context, candidate: &str) -> Result<()> {
+    if places.lib_dir.is_some() || !is_checkout(&context.lib_dir) {
+        return Ok(());
+    }
+    Err(Hinted::error(
+        format!(
+            "{}: these libraries are part of a checkout, which nothing that lasts may rely on",
+            context.lib_dir.display()
+        ),
+        format!(
+            "'make install', or 'imas bundle {candidate} --out DIR' and 'imas env --bundle DIR'; --lib-dir takes any folder as it is"
+        ),
+    ))
 }
 
 /// Whether the installation is a checkout as `make` leaves it: the folder moves, is cleaned, and belongs to a

@@ -30,6 +30,7 @@ use imas_store::samples::Domain;
 
 use self::unit::{Unit, below, systemctl};
 use self::watch::WatchRecord;
+use crate::command_line::cli::Places;
 use crate::command_line::service_args::{ApplyArgs, WriteArgs};
 use imas_cli::format::span;
 use imas_cli::message::{self, Hinted};
@@ -50,13 +51,16 @@ fn root_of(how: &WriteArgs) -> &Path {
     how.root.as_deref().unwrap_or_else(|| Path::new("/"))
 }
 
-pub(crate) fn apply(args: &ApplyArgs, context: &Context) -> Result<ExitCode> {
+pub(crate) fn apply(args: &ApplyArgs, places: &Places, context: &Context) -> Result<ExitCode> {
     let Some(unit) = &args.unit else { return auto(args, context) };
     let name = unit::full_name(unit)?;
     let unit = Unit::read(&name, args.how.root.as_deref())?;
     let plain = without_trims(args, &unit, context)?;
     let (args, is_trimmed) = (plain.as_ref().unwrap_or(args), plain.is_some());
     let candidate = candidate_for(args, context, &unit)?;
+    if args.how.root.is_some() && args.how.write && of_runtime::files(context, &candidate).next().is_some() {
+        env::refuse_checkout(places, context, &candidate.name)?;
+    }
     let mut applied = not_yet(&unit, &candidate, args);
     apply_to(&unit, &candidate, args, context, &mut applied)?;
     let is_left_alone = applied.problem.is_some();

@@ -445,9 +445,16 @@ pub(crate) fn systemctl(arguments: &[&str]) -> Result<String> {
         .stdin(std::process::Stdio::null())
         .output();
     let failed = |why: String| {
+        // As sd_booted(3) asks.
+        let what = match Path::new("/run/systemd/system").is_dir() {
+            true => format!("systemctl {}: {why}", arguments.join(" ")),
+            false => {
+                "systemd does not run here, so there is no service of it to look at or to change".to_owned()
+            }
+        };
         Hinted::error(
-            format!("systemctl {}: {why}", arguments.join(" ")),
-            "is systemd running here? For an image or a folder use --root DIR; 'imas env --format systemd' only prints",
+            what,
+            "for an image or a folder use --root DIR; 'imas env' prints what to set by hand, and 'imas run' starts a program",
         )
     };
     let output = output.map_err(|error| failed(error.to_string()))?;

@@ -7,17 +7,17 @@ use clap::Args;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Lines around the runs")]
 pub(crate) struct LinesArgs {
-    /// A shell line before all runs; of a server in a folder that stays until the end ($SETUP)
+    /// A shell line before all runs; $SETUP is a folder for a server's files that stays until the end
     #[arg(long, value_name = "LINE")]
     pub(crate) setup: Option<String>,
-    /// A shell line before each run; of a server in the fresh folder $WORK, where what it leaves running
+    /// A shell line before each run; of a server $WORK is a fresh folder, and what the line leaves running
     /// helps the load and is not measured
     #[arg(long, value_name = "LINE")]
     pub(crate) prepare: Option<String>,
     /// A shell line after each run
     #[arg(long, value_name = "LINE")]
     pub(crate) conclude: Option<String>,
-    /// A shell line after all runs; of a server after each run, in $WORK
+    /// A shell line after all runs; of a server after each run
     #[arg(long, value_name = "LINE")]
     pub(crate) cleanup: Option<String>,
 }

@@ -36,6 +36,10 @@ pub(crate) struct ServerArgs {
     /// What the server is asked to end with [default: TERM]
     #[arg(long, value_name = "SIGNAL")]
     pub(crate) stop: Option<StopSignal>,
+    /// Run the server and its lines in $WORK, a fresh folder for each run, and not in this one: for a server
+    /// that writes files where it runs. A server of --service always runs so
+    #[arg(long, requires = "ready")]
+    pub(crate) fresh_folder: bool,
     /// All of this from a file
     #[arg(long, value_name = "FILE.toml", value_hint = ValueHint::FilePath, conflicts_with = "ready")]
     pub(crate) service: Option<PathBuf>,

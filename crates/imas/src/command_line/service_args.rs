@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, ValueEnum, ValueHint};
 use clap_complete::engine::ArgValueCompleter;
-use imas_engine::amounts::{duration, size};
+use imas_engine::amounts::{duration, image_reference, size};
 use imas_engine::flags::JsonArgs;
 
 use crate::command_line::complete;
@@ -224,15 +224,6 @@ fn container_name(text: &str) -> Result<String, String> {
     let good = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
     let fits = text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.bytes().all(good);
     if fits { Ok(text.to_owned()) } else { Err("use letters, digits, '-', '_' and '.'".to_owned()) }
-}
-
-fn image_reference(text: &str) -> Result<String, String> {
-    let good = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b'/' | b':' | b'@');
-    if !text.is_empty() && text.bytes().all(good) {
-        Ok(text.to_owned())
-    } else {
-        Err("not an image's reference".to_owned())
-    }
 }
 
 #[cfg(test)]

@@ -3,10 +3,11 @@
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use imas_cli::format::when;
+use imas_cli::format::{counted, when};
 use imas_cli::output;
 use imas_core::Reason;
 use imas_core::adaptive::Expired;
@@ -16,6 +17,8 @@ use imas_core::profile::CandidateView;
 use imas_core::quarantine::Quarantine;
 use imas_core::sample::Ended;
 use imas_engine::context::Context;
+use imas_engine::live::process_state;
+use imas_engine::picks::trial_count;
 use imas_engine::program_view::{ProgramView, state};
 use imas_engine::{lives, outside, picks};
 use imas_linux::interpreter_target::is_meant;
@@ -23,11 +26,12 @@ use imas_linux::program::Command;
 use imas_linux::running::{Running, is_copy_of_its_parent};
 use imas_store::Store;
 use imas_store::decisions::Decided;
+use imas_store::samples::StoredProgram;
 use serde_json::json;
 
 use crate::command_line::cli::ExplainArgs;
 use crate::look::runtime::{self, RuntimeView};
-use crate::look::show::{next_line, splits, table};
+use crate::look::show::{count_of_bench, next_line, of_bench, splits, table};
 use crate::stored::find;
 
 /// Number of past decisions that are shown.
@@ -50,6 +54,7 @@ fn of_program(program: &OsStr, args: &ExplainArgs, context: &Context) -> Result<
     let runtime = runtime::view_stored(&stored, context, &store);
     let state = state(context, &store, stored, &args.rules)?;
     let past = store.decisions(state.known.program.id, PAST)?;
+    let word = word_of(&state.known.program, &store);
     if args.json.json {
         let all = picks::picks(&state.profile);
         let quarantines: Vec<_> =
@@ -60,7 +65,7 @@ fn of_program(program: &OsStr, args: &ExplainArgs, context: &Context) -> Result<
             "next": state.decision,
             "under_way": state.under_way,
             "sentence": state.decision.reason.sentence(),
-            "undo": undo(&state, context),
+            "undo": undo(&state, context, &word),
             "confidence": state.profile.adaptive().map(|known| known.settings.confidence),
             "standings": state.judgement.as_ref().map(|judgement| &judgement.standings),
             "picks": picks::names_json(&all),
@@ -68,6 +73,7 @@ fn of_program(program: &OsStr, args: &ExplainArgs, context: &Context) -> Result<
             "looked_at_again": again(&state),
             "sharing": state.sharing,
             "lives": lives::lives(&state),
+            "of_bench": count_of_bench(&state),
             "workers": forked_workers(&state),
             "expired": expired(&state),
             "quarantined": quarantines,
@@ -77,9 +83,43 @@ fn of_program(program: &OsStr, args: &ExplainArgs, context: &Context) -> Result<
             "past": past,
         }))?;
     } else {
-        output::text(&page(&state, runtime.as_ref(), &past, context)?)?;
+        let text = match hardly_known(&state).filter(|_| runtime.is_none()) {
+            Some(line) => line,
+            None => page(&state, runtime.as_ref(), &past, (context, &word))?,
+        };
+        output::text(&text)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The least rounds of a candidate from which on there is more to tell than their number.
+const TOLD_ROUNDS: u32 = 3;
+
+/// The one line for a program of which no figure means much yet. None for any other.
+fn hardly_known(state: &ProgramView) -> Option<String> {
+    let judgement = state.judgement.as_ref()?;
+    let is_new = judgement.standings.iter().all(|one| one.proof.is_none() && one.rounds < TOLD_ROUNDS);
+    let is_usual = matches!(state.decision.reason, Reason::TrialDue | Reason::NoData | Reason::NothingProven);
+    let harmed = |view: &CandidateView| view.quarantine.is_some() || !view.left_out.is_empty();
+    let is_more = state.sharing.is_some() || state.under_way.is_some();
+    if !is_new || !is_usual || is_more || state.profile.candidates.iter().any(harmed) {
+        return None;
+    }
+    let next = match next_trial(&state.profile, state.weight) {
+        Some(due) => format!("; next: {}", state.profile.candidates[due.candidate].name),
+        None => String::new(),
+    };
+    let trials = counted(trial_count(state), "trial");
+    Some(format!("{}: nothing proven: {trials}{next}\n", state.known.program))
+}
+
+/// A word by which the user names this program and no other: its script, its name or its path, else its number.
+fn word_of(program: &StoredProgram, store: &Store) -> String {
+    let name = Path::new(&program.path).file_name().map(|name| name.to_string_lossy().into_owned());
+    let words = [Some(program.detail.clone()), name, Some(program.path.clone())];
+    let is_it = |word: &String| find(store, OsStr::new(word)).is_ok_and(|found| found.id == program.id);
+    let word = words.into_iter().flatten().filter(|word| !word.is_empty()).find(is_it);
+    word.map_or_else(|| program.id.to_string(), |word| shell_words::quote(&word).into_owned())
 }
 
 /// The runtime of a program that was not started yet; `None` where it has none.
@@ -104,9 +144,10 @@ fn page(
     state: &ProgramView,
     runtime: Option<&RuntimeView>,
     past: &[Decided],
-    context: &Context,
+    (context, word): (&Context, &str),
 ) -> Result<String> {
-    let mut text = format!("{}\n\n{}", state.known.program, next_line(state));
+    let now = process_state(state, None).words();
+    let mut text = format!("{}\n\nstate: {now}\n{}", state.known.program, next_line(state));
     for evidence in &state.decision.evidence {
         writeln!(text, "  {}: {}", evidence.name, evidence.value)?;
     }
@@ -119,10 +160,13 @@ fn page(
     if let Some(sharing) = &state.sharing {
         writeln!(text, "  fleet: {}", imas_engine::program_view::sharing_words(sharing))?;
     }
-    if let Some(undo) = undo(state, context) {
+    if let Some(undo) = undo(state, context, word) {
         writeln!(text, "  to change it: {undo}")?;
     }
     writeln!(text, "  looked at again: {}", again(state))?;
+    if let Some(of_bench) = of_bench(state) {
+        writeln!(text, "  {of_bench}")?;
+    }
     if let Some(workers) = forked_workers(state) {
         writeln!(text, "  {workers}")?;
     }
@@ -137,7 +181,7 @@ fn page(
     }
     for view in &state.profile.candidates {
         if let Some(quarantine) = &view.quarantine {
-            writeln!(text, "\n{}", quarantined(quarantine, state.known.program.id, context))?;
+            writeln!(text, "\n{}", quarantined(quarantine, word, context))?;
         }
         for (why, trials) in left_out(view)? {
             let (s, does) = if trials == 1 { ("", "does") } else { ("s", "do") };
@@ -204,15 +248,14 @@ fn expired(state: &ProgramView) -> Option<String> {
     (!reasons.is_empty()).then(|| format!("trials that no longer count: {}", reasons.join("; ")))
 }
 
-fn undo(state: &ProgramView, context: &Context) -> Option<String> {
+fn undo(state: &ProgramView, context: &Context, word: &str) -> Option<String> {
     let undo = state.decision.reason.undo()?;
-    let program = &state.known.program;
-    // The number always names exactly this program of this store; exclusions go by path.
-    let word = if undo.contains("exclude") { program.path.clone() } else { program.id.to_string() };
-    Some(context.on_this_store(&undo.replace("PROGRAM", &word)))
+    // Exclusions go by path.
+    let word = if undo.contains("exclude") { &state.known.program.path } else { word };
+    Some(context.on_this_store(&undo.replace("PROGRAM", word)))
 }
 
-fn quarantined(quarantine: &Quarantine, program: i64, context: &Context) -> String {
+fn quarantined(quarantine: &Quarantine, program: &str, context: &Context) -> String {
     let lift = context.on_this_store(&format!("imas pin --unblock {program} {}", quarantine.candidate));
     let how = quarantine.excess.map_or_else(|| how_it_ended(quarantine), excess_text);
     let name = &quarantine.candidate;

@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use imas_cli::format::counted;
 use imas_core::SYSTEM;
 use imas_engine::context::Context;
-use imas_engine::live::memory_point::{self, LEAST_BYTES};
+use imas_engine::live::memory_point::LEAST_BYTES;
+use imas_engine::prices::{AdvisedRestart, advised_restart};
 use imas_linux::catalogue::{Catalogue, CatalogueCandidate};
 use imas_linux::heap::figures::HeapFigures;
 use imas_linux::host::now_unix_s;
@@ -21,7 +22,7 @@ use imas_linux::running::Running;
 use imas_linux::running_runtime::RunningRuntime;
 use imas_linux::runtime::Runtime;
 use imas_linux::serving::{On, RealCandidates};
-use imas_linux::{process, process_trim};
+use imas_linux::{process, process_trim, resident};
 use serde::{Deserialize, Serialize};
 
 /// One process that holds free pages.
@@ -37,6 +38,8 @@ pub(crate) struct HeapRow {
     growth: Option<Growth>,
     /// The candidate that is advised.
     candidate: Option<String>,
+    /// What is known of its price.
+    price: Option<String>,
     /// The advised command.
     how: String,
 }
@@ -51,10 +54,9 @@ pub(crate) fn rows(context: &Context, running: &[Running], candidates: &RealCand
         .filter(is_large)
         .filter_map(|process| Some((process, process_trim::heaps_of(process.pid).ok()?)));
     let mut look = LastLook::beside(&context.store_path);
-    let advised = memory_point::advised_candidate(candidates);
     let mut rows: Vec<HeapRow> = worth_it(looked_at.collect())
         .into_iter()
-        .map(|(process, heaps)| row(process, heaps, advised, &mut look))
+        .map(|(process, heaps)| row(process, heaps, candidates, &mut look))
         .collect();
     look.keep();
     rows.sort_by_key(|row| std::cmp::Reverse(row.heaps.bytes.returnable));
@@ -75,29 +77,37 @@ fn worth_it(looked_at: Vec<(&Running, HeapFigures)>) -> Vec<(&Running, HeapFigur
     holds.filter(|(process, _)| is_enough(process)).collect()
 }
 
-fn row(process: &Running, heaps: HeapFigures, advised: Option<&str>, look: &mut LastLook) -> HeapRow {
+fn row(process: &Running, heaps: HeapFigures, candidates: &RealCandidates, look: &mut LastLook) -> HeapRow {
     let pid = process.pid.to_string();
     let now = format!("'imas trim {}' returns them now", process.system_unit().unwrap_or(&pid));
-    let how = match (process.system_unit(), advised) {
-        (Some(unit), Some(candidate)) => format!(
-            "{now}; 'imas apply {unit} --candidate {candidate}' keeps fewer from the next start on, and may cost CPU time: \
-             measure first (docs/services.md)"
-        ),
-        (None, Some(candidate)) => format!(
-            "{now}; 'imas run --candidate {candidate} -- ...' keeps fewer from the next start on, and may cost CPU time: \
-             measure first (docs/services.md)"
-        ),
-        (_, None) => now,
+    let runtime = RunningRuntime::of(process).map(|runtime| runtime.found.runtime);
+    let restart = advised_restart(runtime, heaps.arenas, candidates);
+    let start = |candidate: &str| match process.system_unit() {
+        Some(unit) => format!("'imas apply {unit} --candidate {candidate}'"),
+        None => format!("'imas run --candidate {candidate} -- ...'"),
     };
+    let later = |restart: &AdvisedRestart<'_>| {
+        format!("{now}; {} keeps fewer from the next start on; {}", start(restart.candidate), priced(restart))
+    };
+    let how = restart.as_ref().map_or_else(|| now.clone(), later);
     HeapRow {
         pid: process.pid,
         program: process.program.to_string(),
         unit: process.unit.clone(),
         threads: process::threads(process.pid).unwrap_or(0),
         growth: look.growth(process.pid, heaps.held),
-        candidate: advised.map(str::to_owned),
+        candidate: restart.as_ref().map(|restart| restart.candidate.to_owned()),
+        price: restart.map(|restart| restart.price),
         heaps,
         how,
+    }
+}
+
+/// What is known of the price of a restart, and what to do where there is one.
+fn priced(restart: &AdvisedRestart<'_>) -> String {
+    match restart.is_free {
+        true => restart.price.clone(),
+        false => format!("{}: measure first with 'imas bench' (docs/services.md)", restart.price),
     }
 }
 
@@ -212,10 +222,11 @@ pub(crate) fn held_words(heaps: &HeapFigures) -> String {
     )
 }
 
-/// Remedy that returns the free pages, if these are enough to matter. `present` is the candidate of the process.
+/// Remedy that returns the free pages, if these are enough to matter. `present` is the candidate of the process, and
+/// `runtime` its language runtime.
 pub(crate) fn remedy(
     heaps: &HeapFigures,
-    present: Option<&str>,
+    (present, runtime): (Option<&str>, Option<Runtime>),
     candidates: &RealCandidates,
 ) -> Option<String> {
     if heaps.bytes.returnable < LEAST_BYTES {
@@ -223,17 +234,19 @@ pub(crate) fn remedy(
     }
     let now = "'imas trim' returns the free pages now";
     let is_under_a_candidate = present.is_some_and(|name| name != SYSTEM);
-    let later = memory_point::advised_candidate(candidates).filter(|_| !is_under_a_candidate);
-    Some(
-        later.map_or_else(
-            || now.to_owned(),
-            |name| format!("{now}; a restart under {name} keeps fewer of them"),
-        ),
-    )
+    let later = advised_restart(runtime, heaps.arenas, candidates).filter(|_| !is_under_a_candidate);
+    let words = |later: AdvisedRestart<'_>| {
+        format!("{now}; a restart under {} keeps fewer of them; {}", later.candidate, priced(&later))
+    };
+    Some(later.map_or_else(|| now.to_owned(), words))
 }
 
 /// A smaller process does not justify a restart, bytes.
 const LEAST_RESIDENT: u64 = 64 << 20;
+/// A runtime whose heap is a smaller part of the process has no setting that matters.
+const LEAST_PART: u64 = 4;
+/// The name that V8 gives its memory.
+const V8: &str = "v8";
 /// Name of G1, as the JVM's counters have it.
 const G1: &str = "GarbageFirst";
 
@@ -291,6 +304,10 @@ fn runtime_row(catalogue: &Catalogue, process: &Running, resident_bytes: u64) ->
     let runtime = RunningRuntime::of(process)?;
     let jvm = runtime.jvm.clone().filter(|heap| is_worth_it(heap, resident_bytes));
     let of = runtime.found.runtime;
+    let most = most_of_the_runtime(process.pid, of);
+    if most.is_some_and(|most| !is_much(most, resident_bytes)) {
+        return None;
+    }
     // The settings of .NET that are tested by default are for some applications, whose files are not looked at here.
     let wanted = catalogue.of_runtime(of).filter(|one| one.default && of != Runtime::Dotnet);
     let mut fitting: Vec<&CatalogueCandidate> =
@@ -310,6 +327,28 @@ fn runtime_row(catalogue: &Catalogue, process: &Running, resident_bytes: u64) ->
         jvm,
         candidates: names,
     })
+}
+
+/// The most that the heap of the runtime can be, resident bytes: memory that is in no heap of glibc's malloc, no stack and
+/// no file. None where it cannot be read, and for a runtime that keeps objects in malloc's heaps.
+fn most_of_the_runtime(pid: u32, runtime: Runtime) -> Option<u64> {
+    if !matches!(runtime, Runtime::Jvm | Runtime::Go | Runtime::Node | Runtime::Dotnet) {
+        return None;
+    }
+    let own: u64 = resident::named_memory(pid)
+        .iter()
+        .filter(|(name, _)| runtime == Runtime::Node && name.contains(V8))
+        .map(|(_, bytes)| bytes)
+        .sum();
+    if own > 0 {
+        return Some(own);
+    }
+    Some(resident::ResidentMemory::of(pid)?.anonymous)
+}
+
+/// Whether settings of a heap of so many bytes can matter to a process of that size.
+fn is_much(heap: u64, resident_bytes: u64) -> bool {
+    heap >= LEAST_RESIDENT / 2 && heap >= resident_bytes / LEAST_PART
 }
 
 /// Much of what is committed and not needed may not be resident; the process is at least as large as what would go.
@@ -333,7 +372,11 @@ fn how(process: &Running, names: &[String], is_proven: bool) -> Option<String> {
         Some(unit) if is_proven || names.len() == 1 => format!("imas apply {unit} --candidate {first}"),
         Some(unit) => format!("imas apply {unit} --candidate {first} (or {})", names[1..].join(", ")),
         None if is_proven => format!("start it again with 'imas run --candidate {first} -- ...'"),
-        None => format!("imas bench --with {} -- COMMAND", names.join(",")),
+        None => format!(
+            "imas bench --with {} --ready WHEN --load LINE -- COMMAND (docs/services.md; of a command that ends without \
+             --ready and --load)",
+            names.join(",")
+        ),
     })
 }
 
@@ -386,6 +429,13 @@ mod tests {
 
     fn heap(committed: u64, after_collection: u64) -> JvmHeap {
         JvmHeap { collector: G1.into(), collections: 1, committed, after_collection, classes: 0 }
+    }
+
+    #[test]
+    fn settings_of_a_small_heap_in_a_large_process_are_not_named() {
+        let mib = |number: u64| number << 20;
+        assert!(!is_much(mib(6), mib(219)), "V8 held 6.5 of 219 MiB");
+        assert!(!is_much(mib(40), mib(400)) && is_much(mib(120), mib(219)) && is_much(mib(40), mib(80)));
     }
 
     #[test]

@@ -108,6 +108,8 @@ enum Verdict {
     Live,
     /// Most of the memory is not malloc's.
     NotTheHeap,
+    /// Most of the anonymous memory is in no arena of malloc: a pool of the program, the heap of its runtime.
+    OwnPool,
     /// The heap is small.
     Small,
     /// The live part is unknown.
@@ -138,7 +140,9 @@ fn memory(context: &Context, running: &Running, resident: ResidentMemory) -> Pro
     let verdict = verdict(&resident, live_bytes, heaps.as_ref().ok());
     let candidates = RealCandidates::of(context.catalogue.all());
     let candidate = name_of_candidate(running, &candidates);
-    let remedy = heaps.as_ref().ok().and_then(|heaps| heap_advice::remedy(heaps, candidate, &candidates));
+    let runtime = ProcessRuntime::of(running);
+    let kind = (candidate, runtime.as_ref().map(|runtime| runtime.found.runtime));
+    let remedy = heaps.as_ref().ok().and_then(|heaps| heap_advice::remedy(heaps, kind, &candidates));
     ProcessMemory {
         schema: 1,
         pid: running.pid,
@@ -152,7 +156,7 @@ fn memory(context: &Context, running: &Running, resident: ResidentMemory) -> Pro
         live_bytes,
         verdict,
         sentence: sentence(verdict, &resident, live_bytes, &heaps, remedy),
-        runtime: ProcessRuntime::of(running),
+        runtime,
         named: resident::named_memory(running.pid),
         heaps_not_readable: heaps.as_ref().err().map(ToString::to_string),
         heaps: heaps.ok(),
@@ -172,11 +176,17 @@ fn verdict(resident: &ResidentMemory, live: Option<u64>, heaps: Option<&HeapFigu
         _ if heap < LITTLE => Verdict::Small,
         (_, Some(heaps)) if is_mostly_returnable(heaps) => Verdict::Fragmentation,
         _ if heap * 2 < resident.total() => Verdict::NotTheHeap,
+        (None, Some(heaps)) if heaps.unread == 0 && is_elsewhere(resident) => Verdict::OwnPool,
         (Some(live), _) if is_mostly_free(live) => Verdict::Fragmentation,
         (None, None) => Verdict::Unknown,
         (None, Some(heaps)) if heaps.unread > heaps.held / 2 => Verdict::Unknown,
         _ => Verdict::Live,
     }
+}
+
+/// Whether most of what may be a heap is in none of malloc's arenas.
+fn is_elsewhere(resident: &ResidentMemory) -> bool {
+    resident.anonymous > resident.heap.saturating_add(resident.arenas)
 }
 
 fn sentence(
@@ -203,6 +213,13 @@ fn sentence(
         Verdict::NotTheHeap => {
             format!("only {heap} of {} are heap{held}: an allocator changes little", size(resident.total()))
         }
+        Verdict::OwnPool => format!(
+            "{} of {} are in none of malloc's arenas: a pool of the program, the heap of its runtime, or single large \
+             blocks{held}; {}",
+            size(resident.anonymous),
+            size(resident.total()),
+            remedy.unwrap_or_else(|| "settings of malloc change little".to_owned())
+        ),
         Verdict::Small => format!("the heap is small ({heap}): there is nothing to gain"),
         Verdict::Unknown => {
             format!(
@@ -353,7 +370,7 @@ mod tests {
     }
 
     fn without_a_catalogue(heaps: &HeapFigures) -> Option<String> {
-        heap_advice::remedy(heaps, None, &RealCandidates::default())
+        heap_advice::remedy(heaps, (None, None), &RealCandidates::default())
     }
 
     #[test]
@@ -365,9 +382,11 @@ mod tests {
             ..CatalogueCandidate::default()
         };
         let all = RealCandidates::of([&one_arena]);
-        let says = |present| heap_advice::remedy(&heaps(57 * MIB), present, &all).unwrap();
+        let says = |present| heap_advice::remedy(&heaps(57 * MIB), (present, None), &all).unwrap();
         assert_eq!(says(Some("glibc:arena1")), "'imas trim' returns the free pages now");
-        assert!(says(Some("system")).ends_with("a restart under glibc:arena1 keeps fewer of them"));
+        let later = says(Some("system"));
+        assert!(later.contains("a restart under glibc:arena1 keeps fewer of them; none of "), "{later}");
+        assert!(later.ends_with("took more CPU time"), "a restart has its price: {later}");
     }
 
     #[test]
@@ -407,6 +426,17 @@ mod tests {
         let heaps = HeapFigures { held: 10 << 30, unread: 9 << 30, ..heaps(9 * MIB) };
         assert_eq!(verdict(&resident, None, Some(&heaps)), Verdict::Unknown);
         assert!(heap_advice::held_words(&heaps).ends_with("; what is in the other 9.0 GiB is not known"));
+    }
+
+    /// The buffer pool of a database, the heap of Go.
+    #[test]
+    fn memory_in_no_arena_is_not_blamed_on_malloc() {
+        let one = ResidentMemory { heap: MIB, anonymous: 300 * MIB, ..ResidentMemory::default() };
+        let little = HeapFigures { held: MIB, read: MIB, arenas: 1, ..HeapFigures::default() };
+        assert_eq!(verdict(&one, None, Some(&little)), Verdict::OwnPool);
+        let says = sentence(Verdict::OwnPool, &one, None, &Ok(little), None);
+        assert!(says.starts_with("300 MiB of 301 MiB are in none of malloc's arenas: a pool"), "{says}");
+        assert!(!says.contains("leak"), "{says}");
     }
 
     #[test]

@@ -48,10 +48,22 @@ fn one(args: &ShowArgs, context: &Context, store: &Store, program: StoredProgram
     text.push_str(&splits(&state));
     text.push_str(&lives::text(&lives::lives(&state)));
     text.push_str(&next_line(&state));
+    of_bench(&state).iter().for_each(|line| text.push_str(&format!("{line}\n")));
     outside::words(&state.decision).for_each(|words| text.push_str(&format!("{words}\n")));
     text.push_str(&nothing_learned(&state));
     output::text(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Trials that `imas bench` made.
+pub(crate) fn count_of_bench(state: &ProgramView) -> usize {
+    state.known.records.iter().filter(|record| record.sample.is_of_bench()).count()
+}
+
+/// A line on the trials that `imas bench` made. None without any.
+pub(crate) fn of_bench(state: &ProgramView) -> Option<String> {
+    let (of_bench, all) = (count_of_bench(state), trial_count(state));
+    (of_bench > 0).then(|| format!("measured by imas bench: {of_bench} of {}", format::counted(all, "trial")))
 }
 
 /// The reason why no trial has figures; empty otherwise.
@@ -135,7 +147,7 @@ fn adaptive_table(state: &ProgramView, judgement: &Judgement, picks: &[StoredPic
                 marks.join(", "),
             ]
         });
-    imas_cli::table::plain(&["candidate", "rounds", "CPU", "memory", "together", "standing", "picks"], rows)
+    imas_cli::table::plain(&["candidate", "rounds", "CPU", "memory", "score", "standing", "picks"], rows)
 }
 
 /// Tables 2 and 3 of the paper: ns per operation, fragmentation, heap, picks marked.
@@ -159,6 +171,7 @@ fn one_json(state: &ProgramView) -> Value {
         "excluded": profile.excluded,
         "trials": trial_count(state),
         "starts": state.known.records.len() - trial_count(state),
+        "of_bench": count_of_bench(state),
         "next": state.decision,
         "under_way": state.under_way,
         "lives": lives::lives(state),

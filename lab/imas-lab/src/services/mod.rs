@@ -12,6 +12,7 @@ mod offered;
 mod plan;
 mod possible;
 mod predicted;
+mod prices;
 mod recipes;
 mod replay;
 mod rounds;
@@ -32,6 +33,7 @@ use measure::RunArgs;
 use noise::NoiseArgs;
 use possible::PossibleArgs;
 use predicted::PredictedArgs;
+use prices::PricesArgs;
 use recipes::RecipeArgs;
 use replay::ReplayArgs;
 use runtimes::RuntimesArgs;
@@ -64,6 +66,8 @@ enum ServicesAction {
     Possible(PossibleArgs),
     /// How far runs of one and the same thing differ, and how often a bench errs by it
     Noise(NoiseArgs),
+    /// What each candidate costs in CPU time, by kind of service, as crates/imas-engine/candidate-prices.json has it
+    Prices(PricesArgs),
     /// What each set of candidates would gain, by the rule of the default set
     Sets(SetsArgs),
 }
@@ -83,6 +87,7 @@ pub(crate) fn run(args: &ServicesArgs, places: &Places) -> Result<ExitCode> {
         ServicesAction::Runtimes(args) => runtimes::runtimes(args),
         ServicesAction::Possible(args) => possible::possible(args),
         ServicesAction::Noise(args) => noise::noise(args),
+        ServicesAction::Prices(args) => prices::prices(args),
         ServicesAction::Sets(args) => sets::sets(args, &Context::new(places)?),
     }
 }

@@ -56,6 +56,11 @@ impl CollectedRuns {
         ended_so.filter_map(|run| run.sample.as_ref()).collect()
     }
 
+    /// Processes of its counted run, where there was one.
+    pub(super) fn processes(&self) -> Option<u32> {
+        self.counted.iter().find_map(|run| run.sample.as_ref()).map(|sample| sample.processes + sample.forks)
+    }
+
     /// First exit of the candidate's runs that is not among these. What was ended by us is none.
     fn other_exit(&self, usual: &BTreeSet<i32>) -> Option<Ended> {
         let mut exits = self.exits().filter(|exit| !usual.contains(exit));

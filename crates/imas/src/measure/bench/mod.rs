@@ -8,6 +8,7 @@ mod input;
 mod junit;
 mod overview;
 mod progress;
+mod remembered;
 mod result;
 mod service;
 mod service_course;
@@ -22,8 +23,10 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use imas_engine::compared::{ComparedCandidate, DefaultComparison, compared_with_inline};
+use imas_engine::entry;
 use imas_engine::inline_candidate::inline_candidates;
 use imas_linux::host::Host;
+use imas_linux::program::CommandError;
 use imas_report::bench::BenchReport;
 use imas_runs::interruption::{InterruptedBy, Interruption};
 use imas_store::Store;
@@ -41,6 +44,11 @@ use variant::variants;
 const NO: u8 = 1;
 
 pub(crate) fn run(args: &BenchArgs, context: &Context) -> Result<ExitCode> {
+    // A command that cannot be started ends as with env(1) and `imas run`.
+    bench(args, context).or_else(|error| error.downcast::<CommandError>().map(entry::exit_status))
+}
+
+fn bench(args: &BenchArgs, context: &Context) -> Result<ExitCode> {
     args.look.style.choose_colours();
     typed::refuse_late_options(args)?;
     if args.server.is_given() {

@@ -12,7 +12,7 @@ use imas_core::judgement::Goal;
 use imas_core::run::RawRun;
 use imas_core::sample::Ended;
 use imas_core::server_bench::course::{CourseEnd, CourseOptions};
-use imas_core::server_bench::{ServiceOptions, compare_services, limits_of};
+use imas_core::server_bench::{ServiceComparison, ServiceOptions, compare_services};
 use imas_engine::compared::{
     ComparedCandidate, DefaultComparison, OfRuntime, compared_with_inline, typed_for_services,
 };
@@ -36,10 +36,11 @@ use imas_store::Store;
 
 use super::caller_folder::CallerFolder;
 use super::progress::StopRule;
+use super::remembered::Remembered;
 use super::service_course::Course;
 use super::service_report::ServiceReport;
 use super::service_rounds::{BenchRounds, OneServer};
-use super::session::{refuse_preloads, remember};
+use super::session::refuse_preloads;
 use super::shown::{self, pinnable};
 use crate::command_line::bench_args::{BenchArgs, OneCpuName, RunCount};
 use crate::command_line::wrapper::starts_another;
@@ -58,15 +59,16 @@ const PROGRAM_FAILED: u8 = 1;
 pub(super) fn run(args: &BenchArgs, context: &Context) -> Result<ExitCode> {
     refuse(args)?;
     let store = context.open_store().inspect_err(message::error).ok();
-    let (service, words) = definition(args)?;
-    let caller = CallerFolder::now(lines(&service)).filter(|_| args.server.service.is_none());
-    let words = in_full(caller.as_ref(), words);
+    let (mut service, words) = definition(args)?;
+    let is_fresh = args.server.fresh_folder || args.server.service.is_some();
+    let caller = (!is_fresh).then(CallerFolder::now).transpose()?;
+    service.runs_in = caller.as_ref().map(|caller| caller.path().to_owned());
     let inline = typed_for_services(&args.with(), context)?;
     let set = DefaultComparison::ServiceSet;
     let chosen = compared_with_inline(&args.with(), &inline, set, context, store.as_ref())?;
     // The set-up has a process group of its own, which the terminal's signal does not reach.
     let interruption = Interruption::watch()?;
-    let made = Session::new(args, context, service, &words, chosen, caller.as_ref());
+    let made = Session::new(args, context, service, &words, chosen);
     if let Some(signal) = interruption.signal() {
         message::say("imas: interrupted; the set-up has been ended");
         return Ok(ExitCode::from(InterruptedBy(signal).exit_status()));
@@ -113,6 +115,8 @@ pub(super) fn run(args: &BenchArgs, context: &Context) -> Result<ExitCode> {
         session.remember_crashes(store, &runs, &build_id)?;
     }
     let ended = session.finish(runs, words, made, course)?;
+    let left = caller.and_then(|caller| caller.left_behind(args.exports.export_runs.as_deref()));
+    left.iter().for_each(|note| message::say(&format!("imas: note: {note}")));
     Ok(early.unwrap_or(ended))
 }
 
@@ -135,24 +139,17 @@ fn has_common_round(runs: &[RawRun]) -> bool {
     runs.iter().any(|run| run.candidate != imas_core::SYSTEM && run.ok && system(run.round))
 }
 
-/// The shell lines of a server.
-fn lines(service: &Service) -> Vec<String> {
-    let once = [&service.setup, &service.prepare, &service.cleanup].into_iter().flatten();
-    let ready = std::iter::once(&service.ready);
-    once.chain(ready).chain(&service.load).cloned().collect()
-}
-
-/// The words of the server's command with the files of the caller's folder in full. What changed is said.
-fn in_full(caller: Option<&CallerFolder>, words: Vec<String>) -> Vec<String> {
-    let Some(caller) = caller else { return words };
-    let (words, changed) = caller.in_full(words);
-    if !changed.is_empty() {
-        message::say(&format!(
-            "imas: note: the server runs in a fresh folder, $WORK; named in full, as paths of this one: {}",
-            changed.join(", ")
-        ));
+/// The setting of malloc that is all of a candidate, as a variable that each version of glibc reads. None for a candidate
+/// that has more.
+fn single_variable(candidate: &CatalogueCandidate) -> Option<String> {
+    let is_trimmed = candidate.name.ends_with(TRIMS);
+    let is_bare = candidate.library.is_none() && !is_trimmed && candidate.runtime.is_none();
+    let mut variables = candidate.environment.iter().filter(|_| is_bare);
+    let (name, value) = variables.next().filter(|_| candidate.environment.len() == 1)?;
+    match value.strip_prefix("glibc.malloc.arena_max=") {
+        Some(arenas) if !arenas.contains(':') => Some(format!("MALLOC_ARENA_MAX={arenas}")),
+        _ => (!value.contains(':')).then(|| format!("{name}={value}")),
     }
-    words
 }
 
 /// Options that have no meaning for a server must not look as if they had.
@@ -229,16 +226,13 @@ fn definition_error(why: String) -> anyhow::Error {
 fn hinted(error: ServiceError) -> anyhow::Error {
     match error {
         ServiceError::Command(error) => error.into(),
-        ServiceError::Setup { .. } => {
-            Hinted::error(error.to_string(), "run the line of --setup by hand in an empty folder")
-        }
+        ServiceError::Setup { .. } => Hinted::error(error.to_string(), "run the line of --setup by hand"),
         other => definition_error(other.to_string()),
     }
 }
 
 struct Session<'a> {
     args: &'a BenchArgs,
-    caller: Option<&'a CallerFolder>,
     chosen: Vec<ComparedCandidate<'a>>,
     executor: ServiceExecutor,
     began_unix_s: f64,
@@ -254,7 +248,6 @@ impl<'a> Session<'a> {
         service: Service,
         words: &[String],
         chosen: Vec<ComparedCandidate<'a>>,
-        caller: Option<&'a CallerFolder>,
     ) -> Result<Self> {
         refuse_preloads()?;
         let inherited = Variables::inherited();
@@ -267,7 +260,7 @@ impl<'a> Session<'a> {
         )
         .map_err(hinted)?;
         let busy = host::load1().filter(|load| *load > 0.5 * f64::from(host::cpus()));
-        Ok(Self { args, caller, chosen, executor, began_unix_s: now_unix_s(), began: Instant::now(), busy })
+        Ok(Self { args, chosen, executor, began_unix_s: now_unix_s(), began: Instant::now(), busy })
     }
 
     fn command(&self) -> Result<Command> {
@@ -308,7 +301,7 @@ impl<'a> Session<'a> {
         let mut runner = Runner::new(names.clone(), vec![subject], rules, interruption);
         let raw = self.args.exports.export_runs.as_deref();
         let stop = StopRule::new(None, self.args.max_time, self.began);
-        let mut rounds = BenchRounds::new(&usable, planned, is_shown, raw, self.caller, stop)?;
+        let mut rounds = BenchRounds::new(&usable, planned, is_shown, raw, stop)?;
         let mut executor = OneServer { executor: &self.executor, candidates: &usable, interruption, hinted };
         let (end, course) = match &course {
             Some(course) => course.make(&mut runner, &mut executor, &mut rounds)?,
@@ -380,7 +373,7 @@ impl<'a> Session<'a> {
                 .filter(|run| run.candidate == candidate.name)
                 .find_map(|run| run.of_server().failure.as_ref().and_then(|failure| failure.signal));
             let Some(signal) = signal.and_then(|signal| u32::try_from(signal).ok()) else { continue };
-            remember(store, &command, build_id, candidate, Ended::Signal { signal })?;
+            Remembered { store, command: &command, build_id }.harm(candidate, Ended::Signal { signal })?;
         }
         Ok(())
     }
@@ -396,10 +389,11 @@ impl<'a> Session<'a> {
         let names: Vec<String> = usable.map(|chosen| chosen.candidate.name.clone()).collect();
         let options = self.options();
         let comparison = compare_services(&names, &runs, &options);
-        let comparison = match course {
+        let mut comparison = match course {
             Some(end) => comparison.ended(end),
             None => comparison,
         };
+        comparison.look_for_one_variable(&self.single_variables());
         let unusable =
             self.chosen.iter().filter_map(|c| Some((c.candidate.name.clone(), c.obstacle.clone()?)));
         let report = ServiceReport {
@@ -414,7 +408,7 @@ impl<'a> Session<'a> {
             at_most: options.rails,
             worth_of_cpu: options.worth,
             unusable: unusable.collect(),
-            notes: self.notes(&runs, comparison.confidence).into_iter().chain(rounds.note()).collect(),
+            notes: self.notes(&runs, &comparison).into_iter().chain(rounds.note()).collect(),
             sentence: imas_report::service::sentence(&comparison),
             comparison,
             rounds,
@@ -475,6 +469,21 @@ impl<'a> Session<'a> {
             .then(|| format!("noise between two runs of system: {}; -v explains", parts.join(", ")))
     }
 
+    /// The candidates that are one variable of the environment each, with it.
+    fn single_variables(&self) -> Vec<(String, String)> {
+        let all = self.chosen.iter().map(|one| one.candidate);
+        all.filter_map(|one| Some((one.name.clone(), single_variable(one)?))).collect()
+    }
+
+    /// What an image needs for the pick.
+    fn for_an_image(&self, pick: &str) -> String {
+        let chosen = self.chosen.iter().map(|one| one.candidate).find(|one| one.name == pick);
+        match chosen.and_then(single_variable) {
+            Some(variable) => format!("ENV {variable}"),
+            None => format!("imas env --candidate {pick} --bundle /opt/imas --format dockerfile"),
+        }
+    }
+
     fn how_to_use(&self, report: &ServiceReport) -> Result<String> {
         let pick = report.comparison.pick();
         if pick == imas_core::SYSTEM {
@@ -500,7 +509,9 @@ impl<'a> Session<'a> {
         Ok(format!(
             "to use it:  imas apply UNIT --candidate {pick} --write      (UNIT: its systemd service)\n\
              by hand:    {set}imas run --follow --candidate {pick} -- {words}\n\
-             for good:   imas pin {program} {pick}      (for every start of it on this machine, not for this service alone)\n"
+             in images:  {}\n\
+             for good:   imas pin {program} {pick}      (for every start of it on this machine, not for this service alone)\n",
+            self.for_an_image(pick)
         ))
     }
 
@@ -541,7 +552,8 @@ impl<'a> Session<'a> {
     }
 
     /// Notes on what a reader of the figures should know beyond them.
-    fn notes(&self, runs: &[RawRun], confidence: f64) -> Vec<String> {
+    fn notes(&self, runs: &[RawRun], comparison: &ServiceComparison) -> Vec<String> {
+        let confidence = comparison.confidence;
         let cpus = if self.args.one_cpu == OneCpuName::Always && !self.executor.cpus().is_apart() {
             "server and load shared the only CPU".to_owned()
         } else if self.executor.cpus().is_apart() {
@@ -570,9 +582,7 @@ impl<'a> Session<'a> {
         let by_clock = runs.iter().any(|run| run.of_server().by_clock);
         notes.extend(by_clock.then(|| clock.to_owned()));
         notes.extend((confidence < 0.95).then_some(few));
-        let is_measured = |figure: &str| runs.iter().any(|run| run.ok && run.value(figure).is_some());
-        let limits = limits_of(&self.args.server.at_most, by_clock);
-        let untested = limits.iter().filter(|rail| !is_measured(&rail.figure));
+        let untested = comparison.untested.iter();
         notes.extend(untested.map(|rail| format!("no run has the figure of {rail}: it is not tested")));
         notes.extend(busy);
         notes.extend(self.which_jemalloc(runs));

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The rounds of a server in `imas bench`: progress, warnings and the file of raw runs.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use imas_core::run::RawRun;
+use imas_core::server_run::Failure;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_report::bench::RoundsEnd;
 use imas_runs::executor::{Execution, Executor, RunLimits};
@@ -16,7 +18,6 @@ use imas_runs::service::{ServiceError, ServiceExecutor};
 use imas_runs::subject::Subject;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::caller_folder::CallerFolder;
 use super::progress::{self, StopRule};
 use crate::measure::ticker::Ticker;
 use imas_cli::message;
@@ -46,16 +47,16 @@ pub(super) struct BenchRounds<'a> {
     bar: ProgressBar,
     _ticker: Option<Ticker>,
     raw: Option<Journal>,
-    /// Knows why a run failed that did not find its files. It says so once.
-    caller: Option<&'a CallerFolder>,
     /// The best answer so far.
     pub(super) so_far: Option<String>,
     /// Ends the rounds when the time is up.
     pub(super) stop: StopRule,
     /// The round that was begun last.
     begun: u32,
-    /// Failures that were reported: the second of a kind has one line.
+    /// Failures that were reported, by kind.
     told: Vec<String>,
+    /// Number of further failures of these kinds by candidate: one line at the end has them.
+    untold: BTreeMap<String, u32>,
 }
 
 impl<'a> BenchRounds<'a> {
@@ -65,7 +66,6 @@ impl<'a> BenchRounds<'a> {
         steps: usize,
         is_shown: bool,
         raw: Option<&Path>,
-        caller: Option<&'a CallerFolder>,
         stop: StopRule,
     ) -> Result<Self> {
         let bar = progress(steps, is_shown);
@@ -77,33 +77,39 @@ impl<'a> BenchRounds<'a> {
             bar,
             _ticker: ticker,
             raw,
-            caller,
             so_far: None,
             stop,
             begun: 0,
             told: vec![],
+            untold: BTreeMap::new(),
         })
     }
 
-    /// Takes the bar away.
+    /// Takes the bar away, and tells how often a failure was repeated.
     pub(super) fn finish(self) -> (Vec<RawRun>, Option<RoundsEnd>) {
         self.bar.finish_and_clear();
+        let repeated: Vec<String> =
+            self.untold.iter().map(|(candidate, times)| format!("{candidate}: {times}")).collect();
+        if !repeated.is_empty() {
+            message::warning(&format!("more runs that failed as told above: {}", repeated.join(", ")));
+        }
         (self.runs, self.stop.ended)
     }
 
     fn warn(&mut self, run: &RawRun) {
         let Some(failure) = &run.of_server().failure else { return };
-        let text = format!("{}\n{}", failure.what, failure.server);
-        let hint = self.caller.and_then(|caller| caller.hint(&text));
-        self.caller = self.caller.filter(|_| hint.is_none());
+        let kind = kind(failure);
+        if self.told.contains(&kind) {
+            *self.untold.entry(run.candidate.clone()).or_default() += 1;
+            return;
+        }
+        self.told.push(kind);
         self.bar.suspend(|| {
             message::warning(&format!("{}: round {}: {}", run.candidate, run.round + 1, failure.what));
-            if failure.server.lines().count() > 1 && !self.told.contains(&failure.what) {
+            if failure.server.lines().count() > 1 {
                 message::say(&indented(&failure.server));
             }
-            hint.iter().for_each(|hint| message::say(hint));
         });
-        self.told.push(failure.what.clone());
     }
 
     /// The runs that were made.
@@ -156,6 +162,12 @@ impl Observer for BenchRounds<'_> {
 fn progress(runs: usize, is_shown: bool) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} (about {eta} left)");
     progress::bar(runs, is_shown).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+/// Failures of one kind differ in numbers at most: ports, process ids, times.
+fn kind(failure: &Failure) -> String {
+    let words = failure.what.chars().filter(|letter| !letter.is_ascii_digit());
+    format!("{:?} {:?} {}", failure.stage, failure.signal, words.collect::<String>())
 }
 
 fn indented(text: &str) -> String {

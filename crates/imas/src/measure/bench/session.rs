@@ -6,18 +6,15 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use imas_core::Conditions;
 use imas_core::bench::{Floor, Looks, Options};
 use imas_core::raw_runs::data::DataHeader;
-use imas_core::sample::{Ended, PageKind};
-use imas_core::{Conditions, Sample, TrialRecord};
 use imas_engine::compared::{ComparedCandidate, OfRuntime};
 use imas_engine::inline_candidate::is_typed;
 use imas_engine::inspect::ExecutableFacts;
 use imas_engine::runtime_command::{self, RuntimeCommand};
-use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::environment::{Libraries, Reach};
 use imas_linux::host::{self, Host, now_unix_s};
-use imas_linux::page;
 use imas_linux::preloads::own_malloc;
 use imas_linux::program::Command;
 use imas_linux::variables::Variables;
@@ -35,6 +32,7 @@ use imas_store::Store;
 use super::collected::{AGAIN, Collector, Failure};
 use super::input::Input;
 use super::progress::{Progress, StopRule};
+use super::remembered::Remembered;
 use super::result::{self, Context as AroundRuns};
 use super::typed;
 use super::variant::Variant;
@@ -200,9 +198,6 @@ impl<'a> CommandSession<'a> {
             message::say(&format!("imas: interrupted after {made} of {planned} runs; nothing to compare"));
             return Ok(SessionOutcome::Stopped(ExitCode::from(InterruptedBy(signal).exit_status())));
         }
-        if let Some(store) = self.store {
-            self.remember_harm(store, &collector)?;
-        }
         let around = AroundRuns {
             command: self.words(),
             parameters: self.variant.parameters.clone(),
@@ -214,6 +209,9 @@ impl<'a> CommandSession<'a> {
             rounds: self.rounds(&collector, signal),
         };
         let report = Box::new(result::report(&collector, around));
+        if let Some(store) = self.store {
+            self.remember(store, &collector, report.too_little().is_some())?;
+        }
         Ok(SessionOutcome::Measured { report, signal })
     }
 
@@ -376,39 +374,15 @@ impl<'a> CommandSession<'a> {
         Ok(Some(journal))
     }
 
-    /// A crash or a hang under a candidate is evidence, and `imas run` must never have to see it again.
-    fn remember_harm(&self, store: &Store, collector: &Collector<'_>) -> Result<()> {
+    /// A crash or a hang under a candidate is evidence, and `imas run` must never have to see it again. Nor has it to try
+    /// what was measured here.
+    fn remember(&self, store: &Store, collector: &Collector<'_>, is_too_little: bool) -> Result<()> {
+        let program = Remembered { store, command: &self.command, build_id: &self.build_id };
         // Candidates of the command line alone are not offered again.
         let mut harms = collector.harms().filter(|(candidate, _)| !is_typed(&candidate.name));
-        harms.try_for_each(|(candidate, ended)| {
-            remember(store, &self.command, &self.build_id, candidate, ended)
-        })
+        harms.try_for_each(|(candidate, ended)| program.harm(candidate, ended))?;
+        // A line for a shell says nothing of the shell.
+        let is_shell = self.args.commands.shell.as_deref().is_some_and(|shell| shell != "none");
+        if is_shell || is_too_little { Ok(()) } else { program.rounds(collector) }
     }
-}
-
-/// Stores how a run of the command ended under a candidate.
-pub(super) fn remember(
-    store: &Store,
-    command: &Command,
-    build_id: &str,
-    candidate: &CatalogueCandidate,
-    ended: Ended,
-) -> Result<()> {
-    let sample = Sample {
-        trial_id: page::new_trial_id()?,
-        candidate: candidate.name.clone(),
-        made_unix_s: now_unix_s(),
-        ended,
-        kind: PageKind::Flight,
-        ..Sample::default()
-    };
-    let record = TrialRecord {
-        sample,
-        build_id: build_id.to_owned(),
-        allocator_version: imas_engine::candidates::version_for_policy(candidate),
-        retest_s: None,
-    };
-    let program = store.program(&command.program.path.to_string_lossy(), &command.program.detail)?;
-    store.add_trial(program.id, &record)?;
-    Ok(())
 }

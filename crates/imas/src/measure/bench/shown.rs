@@ -24,6 +24,9 @@ pub(super) fn show(args: &BenchArgs, report: &BenchReport<Host>, session: &Comma
     if args.json {
         return Ok(()); // all results are one document
     }
+    if let Some(line) = report.too_little().filter(|_| !args.look.verbose && args.look.columns.is_empty()) {
+        return if args.look.style == StyleName::None { Ok(()) } else { print_for_people(args, &line) };
+    }
     if args.look.style != StyleName::None {
         text(args, report, &session.command)?;
     }
