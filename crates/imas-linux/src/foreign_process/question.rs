@@ -98,9 +98,17 @@ pub(crate) enum Finding {
     Arenas,
     /// Sums of mappings with names (`crate::named_memory`).
     NamedMemory,
+    /// Resident and swapped bytes by owner (`crate::memory_parts`).
+    Parts,
+    /// Heaps of runtimes (`crate::object_heaps`).
+    ObjectHeaps,
+    /// First of several searches for leaks (`crate::leaks`).
+    FirstSearch,
+    /// Next one of them.
+    NextSearch,
 }
 
-const FINDINGS: [Finding; 8] = [
+const FINDINGS: [Finding; 12] = [
     Finding::Program,
     Finding::Chooser,
     Finding::Runtime,
@@ -109,6 +117,10 @@ const FINDINGS: [Finding; 8] = [
     Finding::Resident,
     Finding::Arenas,
     Finding::NamedMemory,
+    Finding::Parts,
+    Finding::ObjectHeaps,
+    Finding::FirstSearch,
+    Finding::NextSearch,
 ];
 
 /// What is asked about a file whose path somebody else has named.
@@ -173,9 +185,10 @@ impl Question {
         }
     }
 
-    /// Whether the helper waits for the process by its own will, within bounds of its own.
+    /// Whether the helper waits for the process or works on it by the caller's will, within bounds of its own.
     pub(super) fn is_waited_for(self) -> bool {
-        self == Self::Finding(Finding::TrimFromOutside)
+        let Self::Finding(finding) = self else { return false };
+        matches!(finding, Finding::TrimFromOutside | Finding::FirstSearch | Finding::NextSearch)
     }
 }
 

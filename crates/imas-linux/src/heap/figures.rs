@@ -118,6 +118,8 @@ pub struct HeapFigures {
     pub arenas: u64,
     /// Bytes of all arenas.
     pub bytes: HeapBytes,
+    /// Resident bytes in live blocks with mappings of their own, beside what the arenas hold.
+    pub mapped: u64,
     /// The largest arenas.
     pub largest: Vec<ArenaFigures>,
 }
@@ -137,7 +139,7 @@ pub struct NotReadable(pub String);
 
 impl NotReadable {
     /// The reason in words.
-    pub(super) fn because(reason: impl Into<String>) -> Self {
+    pub(crate) fn because(reason: impl Into<String>) -> Self {
         Self(reason.into())
     }
 

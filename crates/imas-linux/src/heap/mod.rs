@@ -13,10 +13,13 @@ mod arena;
 pub mod figures;
 mod in_memory;
 pub(crate) mod libc;
+mod mapped;
 pub mod memory;
+pub mod reach;
 mod trim_site;
 mod walk;
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
 use std::io::{ErrorKind, Result};
 use std::time::{Duration, Instant};
@@ -25,7 +28,8 @@ use arena::{Arena, HeapInfo};
 use figures::{ArenaFigures, HeapAnswer, HeapBytes, HeapFigures, NotReadable};
 use libc::{ALIGNMENT, FLAGS, Found, Library, SIZE};
 use memory::{Memory, Stop, Window};
-use walk::{CacheKeys, Heap, KeyedBytes, Known, Steps, Walk};
+use reach::Bounds;
+use walk::{CacheKeys, FoundBlocks, Heap, KeyedBytes, Known, Steps, Walk};
 
 pub(crate) use in_memory::InMemory;
 pub use libc::{Region, RegionKind};
@@ -71,11 +75,67 @@ pub fn figures_in(
     regions: &[Region],
     until: Instant,
 ) -> std::result::Result<HeapFigures, NotReadable> {
+    surveyed(memory, regions, until, None)
+}
+
+/// Looks at the heaps in a memory, and lists the used blocks.
+///
+/// # Errors
+/// As [`figures_in`]; and where a list has gaps.
+fn blocks_in(
+    memory: &dyn Memory,
+    regions: &[Region],
+    bounds: Bounds,
+) -> std::result::Result<(HeapFigures, FoundBlocks), NotReadable> {
+    let most = usize::try_from(bounds.bytes / size_of::<walk::Block>() as u64).unwrap_or(usize::MAX);
+    let list = RefCell::new(FoundBlocks { most, ..FoundBlocks::default() });
+    let figures = surveyed(memory, regions, bounds.until, Some(&list))?;
+    let found = list.into_inner();
+    let held = found.heaps.iter().map(|heap| heap.end.saturating_sub(heap.start)).sum::<u64>();
+    if found.is_cut {
+        return Err(reason(&Stop::TooMuch(held)));
+    }
+    if figures.is_estimate() {
+        return Err(NotReadable::because("reading all of its heaps took too long, or they changed too fast"));
+    }
+    if held < figures.held {
+        return Err(NotReadable::because("its first arena lies in several parts"));
+    }
+    Ok((figures, found))
+}
+
+fn surveyed(
+    memory: &dyn Memory,
+    regions: &[Region],
+    until: Instant,
+    list: Option<&RefCell<FoundBlocks>>,
+) -> std::result::Result<HeapFigures, NotReadable> {
     let library = Library::of(memory, regions)?;
     let arenas = arena::all(memory, &library)?;
     let heaps = arena::heaps(memory, &library.layout, regions, &arenas);
-    let survey = Survey { memory, regions, keys: CacheKeys::of(&library), library, until };
-    survey.figures(&arenas, &heaps)
+    if let (Some(list), Some(first)) = (list, arenas.first()) {
+        list.borrow_mut().first_arena = first.address..first.address.saturating_add(library.layout.state);
+    }
+    let survey = Survey { memory, regions, keys: CacheKeys::of(&library), library, until, list };
+    let mut figures = survey.figures(&arenas, &heaps)?;
+    // Where the time is over, the blocks stay among the rest of the memory.
+    figures.mapped = mapped_bytes(memory, regions, &heaps, until).unwrap_or(0);
+    Ok(figures)
+}
+
+fn mapped_bytes(
+    memory: &dyn Memory,
+    regions: &[Region],
+    heaps: &BTreeMap<u64, Vec<HeapInfo>>,
+    until: Instant,
+) -> std::result::Result<u64, Stop> {
+    let anonymous = regions.iter().filter(|region| region.kind == RegionKind::Anonymous);
+    let anonymous: Vec<_> = anonymous.map(|region| region.begin..region.end).collect();
+    let mut of_arenas: Vec<_> =
+        heaps.values().flatten().map(|heap| heap.address..heap.address + heap.bytes).collect();
+    of_arenas.sort_by_key(|heap| heap.start);
+    let blocks = mapped::mapped_blocks(memory, &anonymous, &of_arenas, until)?;
+    mapped::resident_bytes(memory, &blocks, until)
 }
 
 struct Survey<'m> {
@@ -84,6 +144,7 @@ struct Survey<'m> {
     library: Library,
     keys: CacheKeys,
     until: Instant,
+    list: Option<&'m RefCell<FoundBlocks>>,
 }
 
 /// What was counted of an arena.
@@ -116,6 +177,9 @@ impl Survey<'_> {
         }
         let mut keyed = KeyedBytes::default();
         counted.iter().for_each(|one| keyed.add_all(&one.keyed));
+        if let Some(list) = self.list {
+            list.borrow_mut().cache_keys = self.keys.known_by(&keyed);
+        }
         for one in &mut counted {
             one.figures.bytes.set_cached(self.keys.bytes(&one.keyed, &keyed));
         }
@@ -244,7 +308,7 @@ impl Survey<'_> {
         until: Instant,
         counted: &mut Counted,
     ) -> Option<Walk> {
-        let known = Known { fast, keys: &self.keys };
+        let known = Known { fast, keys: &self.keys, list: self.list };
         let mut steps = Steps::default();
         for _ in 0..TRIES {
             let now = Arena::read(self.memory, &self.library.layout, arena.address, arena.is_main);
@@ -292,6 +356,10 @@ fn reason(stop: &Stop) -> NotReadable {
         Stop::Torn => NotReadable::because("its heaps change too fast"),
         Stop::Absent => NotReadable::because("its heaps are swapped out"),
         Stop::Late => NotReadable::because("reading them took too long"),
+        Stop::TooMuch(bytes) => NotReadable::because(format!(
+            "it has too much to be searched: {} MiB of memory would be needed, which is more than a quarter of the free",
+            bytes >> 20
+        )),
         Stop::Unreadable(error) => NotReadable::of(error),
     }
 }

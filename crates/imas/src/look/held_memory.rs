@@ -1,0 +1,390 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The memory of a process by its owners, the largest first, each with what can be done about it; and what searches for
+//! leaks mean, in words.
+
+use std::path::Path;
+
+use imas_cli::format::counted;
+use imas_linux::control_group::MemoryLimit;
+use imas_linux::heap::figures::HeapFigures;
+use imas_linux::heap::reach::{Growth, LostClass, Reach};
+use imas_linux::jvm_heap::JvmHeap;
+use imas_linux::mapping_text;
+use imas_linux::memory_parts::{MemoryParts, OwnedBytes, Owner};
+use imas_linux::object_heaps::ObjectHeap;
+use imas_linux::runtime::Runtime;
+use serde::Serialize;
+
+use crate::look::heap_advice::size;
+
+/// Libraries that have an allocator inside, by a part of their names, and which.
+const BUNDLED: [(&str, &str); 3] =
+    [("libarrow.so", "Arrow's pools"), ("duckdb", "DuckDB's jemalloc"), ("polars", "Polars' allocator")];
+/// A smaller part of the heap that is free is no fragmentation.
+const FRAGMENTED: f64 = 0.15;
+
+/// One part of the memory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(crate) struct Part {
+    /// What it is, for people.
+    pub(crate) what: String,
+    pub(crate) owner: Owner,
+    pub(crate) resident_bytes: u64,
+    pub(crate) swapped_bytes: u64,
+    /// What can be done about it, and by which command.
+    pub(crate) remedy: String,
+    /// Whether it is known who holds it, and not only that somebody mapped it.
+    pub(crate) is_named: bool,
+}
+
+/// What the parts are made of.
+pub(crate) struct Held<'a> {
+    pub(crate) pid: u32,
+    pub(crate) owned: &'a MemoryParts,
+    pub(crate) threads: u64,
+    pub(crate) heaps: Option<&'a HeapFigures>,
+    pub(crate) objects: &'a [ObjectHeap],
+    pub(crate) runtime: Option<Runtime>,
+    pub(crate) jvm: Option<&'a JvmHeap>,
+    /// Other allocators of the process.
+    pub(crate) allocators: &'a [String],
+    pub(crate) reach: Option<&'a Reach>,
+}
+
+/// Allocators of the files that a process has mapped, beside glibc's: preloaded, linked, or inside of a library.
+pub(crate) fn allocators<'a>(files: impl Iterator<Item = &'a Path>) -> Vec<String> {
+    let mut found = vec![];
+    for file in files {
+        let name = mapping_text::file_name(file);
+        let bundled = BUNDLED.iter().find(|(part, _)| name.contains(part)).map(|(_, what)| format!("{what} in {name}"));
+        if let Some(one) = mapping_text::allocator(file).map(str::to_owned).or(bundled).filter(|one| !found.contains(one)) {
+            found.push(one);
+        }
+    }
+    found
+}
+
+/// All parts, the largest first.
+pub(crate) fn parts(held: &Held<'_>) -> Vec<Part> {
+    let mut parts: Vec<Part> = held.owned.iter().flat_map(|(owner, bytes)| of_owner(held, *owner, bytes)).collect();
+    parts.retain(|part| part.resident_bytes + part.swapped_bytes > 0);
+    parts.sort_by_key(|part| std::cmp::Reverse(part.resident_bytes + part.swapped_bytes));
+    parts
+}
+
+/// Share of resident and swapped bytes of which the holder is known.
+pub(crate) fn named_share(parts: &[Part]) -> f64 {
+    let bytes = |part: &Part| part.resident_bytes + part.swapped_bytes;
+    let all: u64 = parts.iter().map(bytes).sum();
+    let named: u64 = parts.iter().filter(|part| part.is_named).map(bytes).sum();
+    if all == 0 { 1.0 } else { named as f64 / all as f64 }
+}
+
+fn of_owner(held: &Held<'_>, owner: Owner, bytes: &OwnedBytes) -> Vec<Part> {
+    let part = |what: String, remedy: &str| Part {
+        what: what + &names(bytes),
+        owner,
+        resident_bytes: bytes.resident,
+        swapped_bytes: bytes.swapped,
+        remedy: remedy.to_owned(),
+        is_named: true,
+    };
+    vec![match owner {
+        Owner::Malloc => return of_malloc(held, bytes),
+        Owner::Anonymous => return of_anonymous(held, bytes),
+        Owner::MadeCode => part("code that was made at run time (JIT)".into(), ""),
+        Owner::Named => part("memory that the program has named".into(), &runtime_remedy(held.runtime)),
+        Owner::Stacks => part(format!("stacks of {}", counted(held.threads, "thread")), "fewer threads hold fewer"),
+        Owner::Variables => part("variables of the program and its libraries".into(), ""),
+        Owner::Files => part("files: code and data".into(), "the kernel takes these pages when it needs memory"),
+        Owner::Shared => part("shared memory and memory files".into(), "the program's own: no allocator helps"),
+        Owner::Hook => part("tables of IMAS's hook".into(), "they go with the trial"),
+        Owner::Kernel => part("pages of the kernel".into(), ""),
+    }]
+}
+
+/// The names of a part, with their bytes where there are several.
+fn names(bytes: &OwnedBytes) -> String {
+    match bytes.largest.as_slice() {
+        [] => String::new(),
+        [(name, _)] => format!(": {name}"),
+        several => {
+            let list: Vec<_> = several.iter().map(|(name, bytes)| format!("{name} {}", size(*bytes))).collect();
+            format!(": {}", list.join(", "))
+        }
+    }
+}
+
+/// Takes as much as there is.
+fn take(from: &mut u64, bytes: u64) -> u64 {
+    let taken = bytes.min(*from);
+    *from -= taken;
+    taken
+}
+
+fn of_malloc(held: &Held<'_>, bytes: &OwnedBytes) -> Vec<Part> {
+    let part = |what: &str, resident_bytes: u64, swapped_bytes: u64, remedy: String| Part {
+        what: what.to_owned(),
+        owner: Owner::Malloc,
+        resident_bytes,
+        swapped_bytes,
+        remedy,
+        is_named: true,
+    };
+    let Some(heaps) = held.heaps else {
+        return vec![part("glibc's heaps, live and free blocks", bytes.resident, bytes.swapped, String::new())];
+    };
+    let mut left = bytes.resident;
+    let found = &heaps.bytes;
+    let live = take(&mut left, found.live);
+    let returnable = take(&mut left, found.returnable.saturating_add(found.shared));
+    let cached = take(&mut left, found.cached);
+    let tops = take(&mut left, found.top_resident);
+    let unread = take(&mut left, heaps.unread);
+    let pid = held.pid;
+    vec![
+        part("live blocks of glibc's malloc", live, bytes.swapped, live_remedy(held)),
+        part("free blocks of glibc's malloc in whole pages", returnable, 0, format!("'imas trim {pid}' returns them now")),
+        part("freed blocks that threads keep for themselves (tcache)", cached, 0, "they go when the threads end".into()),
+        part("free at the ends of arenas", tops, 0, "malloc_trim does not return them; fewer arenas have fewer: glibc:arena1".into()),
+        part("glibc's heaps that were not read in time", unread, 0, String::new()),
+        part(
+            "free blocks of glibc's malloc between live ones in the same pages",
+            left,
+            0,
+            "another allocator may hold less: 'imas bench -- COMMAND'".into(),
+        ),
+    ]
+}
+
+fn live_remedy(held: &Held<'_>) -> String {
+    match held.reach.map(Reach::growth) {
+        None => format!("data or a leak: 'imas explain {} --leaks' tells", held.pid),
+        Some(Growth::Leak) => "a leak: repair the program, no allocator helps".into(),
+        Some(Growth::Reached) => "they become more, and the program points to them: bound its caches and lists".into(),
+        Some(Growth::Unreached | Growth::None) => "the program's data: no allocator helps".into(),
+    }
+}
+
+/// Private memory of no file, told apart by what is in it.
+fn of_anonymous(held: &Held<'_>, bytes: &OwnedBytes) -> Vec<Part> {
+    let mut left = bytes.resident;
+    let mut parts = vec![];
+    let mut add = |what: String, resident_bytes: u64, remedy: String| {
+        parts.push(Part { what, owner: Owner::Anonymous, resident_bytes, swapped_bytes: 0, remedy, is_named: true });
+    };
+    if let Some(heaps) = held.heaps {
+        let mapped = take(&mut left, heaps.mapped);
+        add("large live blocks of glibc's malloc, each in a mapping of its own".into(), mapped, live_remedy(held));
+    }
+    for heap in held.objects {
+        let live = take(&mut left, heap.live);
+        let rest = take(&mut left, heap.resident.saturating_sub(heap.live));
+        let name = &heap.runtime;
+        add(format!("objects of {name}"), live, "the program's data: no allocator helps".into());
+        add(format!("free places and heads between objects of {name}"), rest, format!("{name} uses them again; no allocator helps"));
+    }
+    if let Some(jvm) = held.jvm {
+        let heap = take(&mut left, jvm.committed);
+        let what = format!("heap of the JVM ({} after the last collection)", size(jvm.after_collection));
+        add(what, heap, "settings of the JVM: 'imas advise'".into());
+    }
+    let (what, is_named) = rest_words(held);
+    let remedy = if is_named && held.allocators.is_empty() { runtime_remedy(held.runtime) } else { String::new() };
+    let (resident_bytes, swapped_bytes) = (left, bytes.swapped);
+    parts.push(Part { what, owner: Owner::Anonymous, resident_bytes, swapped_bytes, remedy, is_named });
+    parts
+}
+
+/// Who holds the private memory in which nothing was recognised, and whether that is known.
+fn rest_words(held: &Held<'_>) -> (String, bool) {
+    match (held.allocators, held.runtime) {
+        ([], None) => {
+            ("other private memory that the program or a library has mapped itself".into(), false)
+        }
+        ([], Some(runtime)) => (format!("other private memory of {}: its heap and tables", runtime.name()), true),
+        (several, None) => (format!("heaps of {}", several.join(", ")), true),
+        (several, Some(runtime)) => (format!("heaps of {} and of {}", several.join(", "), runtime.name()), true),
+    }
+}
+
+fn runtime_remedy(runtime: Option<Runtime>) -> String {
+    runtime.map_or_else(String::new, |_| "settings of the runtime: 'imas explain PROGRAM' lists them".to_owned())
+}
+
+/// The verdict of searches for leaks, in words.
+pub(crate) fn growth_words(reach: &Reach, heaps: Option<&HeapFigures>, pid: u32) -> String {
+    let span = format!("in {:.0} s", reach.seconds);
+    let grown = reach.live_bytes.saturating_sub(reach.live_bytes_before);
+    match reach.growth() {
+        Growth::Leak => {
+            let leak = &reach.leaks[0];
+            format!(
+                "leak: {} in {}; no allocator helps",
+                rate(reach.leaks.iter().map(|one| one.new_bytes).sum(), reach.seconds),
+                lost_words(leak)
+            )
+        }
+        Growth::Reached => {
+            let most = reach.grown.first().map_or_else(String::new, |most| {
+                let class = most.class.as_ref().map_or_else(String::new, |class| format!(" ({class})"));
+                format!(", most of it in blocks of {} bytes{class}", most.block_bytes)
+            });
+            format!(
+                "grows, and is reached: a cache or a list: {}{most}; no allocator helps",
+                rate(grown, reach.seconds)
+            )
+        }
+        Growth::Unreached => format!(
+            "does not grow {span}; {} in {} that nothing points to: leaked before, or their pointers are hidden",
+            size(reach.lost_bytes),
+            counted(reach.lost_blocks, "block")
+        ),
+        Growth::None => {
+            let free = heaps.map_or(0.0, free_share);
+            if free >= FRAGMENTED {
+                format!("does not grow {span}; {:.0} % is free: fragmentation, 'imas trim {pid}'", free * 100.0)
+            } else {
+                format!("does not grow {span}, and all but {} is reached: the program's data", size(reach.lost_bytes))
+            }
+        }
+    }
+}
+
+/// Share of glibc's heaps that is free in resident pages or between live blocks.
+fn free_share(heaps: &HeapFigures) -> f64 {
+    let free = heaps.bytes.all_free().saturating_sub(heaps.bytes.top).saturating_add(heaps.bytes.returnable);
+    let all = free.saturating_add(heaps.bytes.live).saturating_add(heaps.bytes.cached).saturating_add(heaps.mapped);
+    free.min(heaps.held) as f64 / (all as f64).max(1.0)
+}
+
+/// Kinds of lost blocks, one line for each.
+pub(crate) fn lost_lines(reach: &Reach) -> String {
+    let line = |leak: &LostClass| {
+        format!(
+            "  {} lost before, {} more in {:.0} s: {}\n",
+            counted(leak.blocks, "block"),
+            leak.new_blocks,
+            reach.seconds,
+            lost_words(leak)
+        )
+    };
+    reach.leaks.iter().map(line).collect()
+}
+
+fn lost_words(leak: &LostClass) -> String {
+    let class = leak.class.as_ref().map_or_else(String::new, |class| format!(" ({class})"));
+    let is_held = 2 * leak.held_blocks > leak.blocks + leak.new_blocks;
+    let by = if is_held { "that only other lost blocks point to" } else { "that nothing points to" };
+    format!("blocks of {} bytes {by}{class}", leak.block_bytes)
+}
+
+fn rate(bytes: u64, seconds: f64) -> String {
+    let mib = bytes as f64 / f64::from(1 << 20) * 60.0 / seconds.max(0.1);
+    if mib >= 1.0 { format!("{mib:.1} MiB/min") } else { format!("{:.0} KiB/min", mib * 1024.0) }
+}
+
+/// A warning where the heap of the runtime may grow beyond what the container's limit leaves.
+pub(crate) fn limit_words(limit: &MemoryLimit, resident: u64, jvm: Option<&JvmHeap>) -> String {
+    let share = limit.used as f64 / limit.limit as f64 * 100.0;
+    let words = format!("limit of its control group: {}, {share:.0} % used", size(limit.limit));
+    let Some((jvm, most)) = jvm.and_then(|jvm| Some((jvm, jvm.limit?))) else { return words };
+    let beside = resident.saturating_sub(jvm.committed.min(resident));
+    let heap = format!(
+        "; the heap may take {} ({:.0} % of the limit), beside {} of native memory, stacks and files",
+        size(most),
+        most as f64 / limit.limit as f64 * 100.0,
+        size(beside)
+    );
+    let is_over = most.saturating_add(beside) > limit.limit;
+    words + &heap + if is_over { ": it will be killed if the heap fills (less: -Xmx)" } else { "" }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use imas_linux::heap::figures::HeapBytes;
+
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn owned(owner: Owner, resident: u64) -> (Owner, OwnedBytes) {
+        (owner, OwnedBytes { resident, ..OwnedBytes::default() })
+    }
+
+    fn heaps() -> HeapFigures {
+        let bytes =
+            HeapBytes { live: 50 * MIB, cached: MIB, free: 45 * MIB, returnable: 30 * MIB, ..HeapBytes::default() };
+        HeapFigures { held: 100 * MIB, read: 100 * MIB, mapped: 20 * MIB, bytes, ..HeapFigures::default() }
+    }
+
+    fn held<'a>(owned: &'a MemoryParts, heaps: &'a HeapFigures, objects: &'a [ObjectHeap]) -> Held<'a> {
+        Held {
+            pid: 7,
+            owned,
+            threads: 2,
+            heaps: Some(heaps),
+            objects,
+            runtime: None,
+            jvm: None,
+            allocators: &[],
+            reach: None,
+        }
+    }
+
+    #[test]
+    fn each_byte_is_in_one_part_and_the_largest_comes_first() {
+        let owned: MemoryParts =
+            BTreeMap::from([owned(Owner::Malloc, 90 * MIB), owned(Owner::Anonymous, 60 * MIB), owned(Owner::Files, MIB)]);
+        let objects = [ObjectHeap { runtime: "CPython".into(), resident: 30 * MIB, live: 25 * MIB, ..ObjectHeap::default() }];
+        let heaps = heaps();
+        let parts = parts(&held(&owned, &heaps, &objects));
+        let mib: Vec<_> = parts.iter().map(|part| part.resident_bytes / MIB).collect();
+        assert_eq!(mib, [50, 30, 25, 20, 10, 9, 5, 1, 1], "{parts:#?}");
+        assert!(parts[0].remedy.contains("'imas explain 7 --leaks'") && parts[1].remedy.contains("'imas trim 7'"));
+        let unknown: Vec<_> = parts.iter().filter(|part| !part.is_named).collect();
+        assert_eq!((unknown.len(), unknown[0].resident_bytes), (1, 10 * MIB));
+        assert!((named_share(&parts) - 141.0 / 151.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_leak_is_named_by_its_blocks_and_class() {
+        let class = LostClass {
+            block_bytes: 272,
+            class: Some("class Session of libapp.so".into()),
+            blocks: 100,
+            new_blocks: 50,
+            new_bytes: 50 * 272,
+            ..LostClass::default()
+        };
+        let reach = Reach { searches: 2, seconds: 10.0, leaks: vec![class], ..Reach::default() };
+        assert_eq!(
+            growth_words(&reach, None, 7),
+            "leak: 80 KiB/min in blocks of 272 bytes that nothing points to (class Session of libapp.so); no allocator helps"
+        );
+        let still = Reach { searches: 2, seconds: 10.0, live_bytes: MIB, live_bytes_before: MIB, ..Reach::default() };
+        assert!(growth_words(&still, Some(&heaps()), 7).contains("fragmentation, 'imas trim 7'"));
+        assert!(growth_words(&still, None, 7).ends_with("the program's data"));
+        let grows = Reach { live_bytes: 9 * MIB, ..still };
+        assert!(growth_words(&grows, None, 7).starts_with("grows, and is reached: a cache or a list: 48.0 MiB/min"));
+    }
+
+    #[test]
+    fn a_heap_that_fills_its_container_is_warned_about() {
+        let limit = MemoryLimit { limit: 1000 * MIB, used: 700 * MIB };
+        let jvm = JvmHeap {
+            collector: "x".into(),
+            collections: 1,
+            committed: 500 * MIB,
+            after_collection: MIB,
+            classes: 0,
+            limit: Some(800 * MIB),
+        };
+        let says = limit_words(&limit, 750 * MIB, Some(&jvm));
+        assert!(says.contains("80 % of the limit") && says.contains("it will be killed"), "{says}");
+        assert!(!limit_words(&limit, 600 * MIB, Some(&jvm)).contains("killed"));
+        assert!(limit_words(&limit, 600 * MIB, None).ends_with("70 % used"));
+    }
+}
