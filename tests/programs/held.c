@@ -16,9 +16,11 @@ struct node {
 	char name[56];
 };
 
-static struct node *list;
-static void *table[MANY];
-static uintptr_t hidden[MANY];
+/* Not static: what nobody reads is not even written, and then nothing points to the blocks. */
+struct node *list, *first;
+void *table[MANY];
+uintptr_t hidden[MANY];
+char *text;
 
 static struct node *node(int number)
 {
@@ -47,8 +49,8 @@ static void *leaks(void *unused)
 	(void)unused;
 	for (;;) {
 		for (int at = 0; at < PER_STEP; at++) {
-			char *text = malloc(100 + (size_t)(at % 3) * 100);
-			sprintf(text, "leaked string %d", at);
+			char *lost = malloc(100 + (size_t)(at % 3) * 100);
+			sprintf(lost, "leaked string %d", at);
 			node(at)->next = node(at + 1);
 		}
 		usleep(STEP_US);
@@ -107,7 +109,7 @@ static void threads(void *(*work)(void *), int count)
 /* The list of work that comes and goes: as much is freed as is made. */
 static void queues(void)
 {
-	static struct node *first, *last;
+	struct node *last;
 	first = last = node(0);
 	for (int at = 0;; at++) {
 		last->next = node(at);
@@ -136,7 +138,6 @@ static void caches(size_t bytes)
 
 static void reallocates(void)
 {
-	static char *text;
 	for (size_t bytes = 1 << 20;; bytes += 400000) {
 		text = realloc(text, bytes);
 		memset(text, 1, bytes);

@@ -74,19 +74,19 @@ fn folder_of(process: &Process, is_meant: impl Fn(&ProcessCGroup) -> bool, root:
 /// Returns the tightest limit on the memory of a process, by its group and those above it; `None` without one. In a
 /// container the groups of other containers do not show.
 #[must_use]
-pub fn limit_of(pid: u32) -> Option<MemoryLimit> {
+pub fn limit_of(pid: u32) -> Option<GroupLimit> {
     let process = Process::new(i32::try_from(pid).ok()?).ok()?;
     let (root_2, root_1) = (Path::new(ROOT), Path::new(ROOT_1));
     let second = folder_of(&process, is_version_2, root_2).map(|group| up(root_2, &group, &VERSION_2));
     let first = || folder_of(&process, is_of_memory, root_1).map(|group| up(root_1, &group, &VERSION_1));
     let uses = second.filter(|uses| !uses.is_empty()).or_else(first).unwrap_or_default();
     let tightest = uses.into_iter().min_by_key(|one| one.limit.saturating_sub(one.used))?;
-    Some(MemoryLimit { limit: tightest.limit, used: tightest.used })
+    Some(GroupLimit { limit: tightest.limit, used: tightest.used })
 }
 
 /// Limit on the memory of a group, and its use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MemoryLimit {
+pub struct GroupLimit {
     /// Bytes that the group may have.
     pub limit: u64,
     /// Bytes that it has and that cannot be given back.

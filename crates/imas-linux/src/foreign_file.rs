@@ -19,7 +19,8 @@ use crate::program::is_privileged;
 use crate::program_file::ProgramFile;
 use crate::runtime::with_version;
 use crate::{
-    leaks, mapped_files, memory_parts, object_heaps, process_trim, resident, running, running_runtime, serving,
+    leaks, mapped_files, memory_parts, object_heaps, process_trim, resident, running, running_runtime,
+    serving,
 };
 
 /// What an executable is that somebody else runs.

@@ -18,7 +18,7 @@ use crate::heap::ProcessMemory;
 use crate::heap::figures::NotReadable;
 use crate::heap::libc::Found;
 use crate::heap::memory::Memory;
-use crate::heap::reach::{Bounds, ProcessRoots, Reach, Watch, epoll_words, search_in, stack_ends};
+use crate::heap::reach::{ProcessRoots, SearchBounds, Searches, Watch, epoll_words, search_in, stack_ends};
 use crate::mapping_text::{file_name, living_thread, of_task};
 use crate::{control_group, process};
 
@@ -35,7 +35,7 @@ const MOST_OFFSET: i64 = 1 << 30;
 ///
 /// # Errors
 /// When it cannot be searched, with the reason.
-pub fn first(pid: u32) -> std::result::Result<Reach, NotReadable> {
+pub fn first(pid: u32) -> std::result::Result<Searches, NotReadable> {
     asked(pid, Finding::FirstSearch, first_text)
 }
 
@@ -43,7 +43,7 @@ pub fn first(pid: u32) -> std::result::Result<Reach, NotReadable> {
 ///
 /// # Errors
 /// As [`first`]; and when there is no search of this process to compare with.
-pub fn again(pid: u32) -> std::result::Result<Reach, NotReadable> {
+pub fn again(pid: u32) -> std::result::Result<Searches, NotReadable> {
     asked(pid, Finding::NextSearch, next_text)
 }
 
@@ -51,7 +51,7 @@ fn asked(
     pid: u32,
     finding: Finding,
     here: foreign_process::OwnAnswer,
-) -> std::result::Result<Reach, NotReadable> {
+) -> std::result::Result<Searches, NotReadable> {
     let text = foreign_process::find_out(pid, finding, here).map_err(|error| NotReadable::of(&error))?;
     let answer: Answer = serde_json::from_slice(&text)
         .map_err(|_| NotReadable::because("the answer of the helper is not one"))?;
@@ -63,7 +63,7 @@ fn asked(
 
 #[derive(Serialize, Deserialize)]
 enum Answer {
-    Found(Box<Reach>),
+    Found(Box<Searches>),
     Not(NotReadable),
 }
 
@@ -96,7 +96,7 @@ fn text_of(pid: u32, new: Option<Watch>) -> Result<Vec<u8>> {
     serde_json::to_vec(&answer).map_err(std::io::Error::other)
 }
 
-fn searched(pid: u32, watch: &mut Watch) -> Result<std::result::Result<Reach, NotReadable>> {
+fn searched(pid: u32, watch: &mut Watch) -> Result<std::result::Result<Searches, NotReadable>> {
     let begun = Instant::now();
     let task = living_thread(pid);
     let swapped = swapped_bytes(task);
@@ -122,7 +122,7 @@ fn searched(pid: u32, watch: &mut Watch) -> Result<std::result::Result<Reach, No
         return Ok(Err(NotReadable::because("it has too many mappings")));
     }
     let roots = roots.roots(&stack_ends(pid), epoll_words(task));
-    let bounds = Bounds { bytes: room(), until: begun + LONGEST };
+    let bounds = SearchBounds { bytes: room(), until: begun + LONGEST };
     let search = found.regions().and_then(|regions| search_in(&memory, regions, &roots, bounds));
     let reach = search.map(|search| {
         let mut reach = watch.add(&search, begun);
@@ -152,15 +152,19 @@ fn swapped_bytes(task: u32) -> u64 {
 fn class_of(memory: &dyn Memory, files: &[Range<u64>], task: u32, word: u64) -> Option<String> {
     let file = file_of(task, word)?;
     let class = class_by_type_info(memory, files, word);
-    let text = class.map_or_else(|| format!("begins with an address in {}", file.1), |class| {
-        format!("class {class} of {}", file.1)
-    });
+    let text = class.map_or_else(
+        || format!("begins with an address in {}", file.1),
+        |class| format!("class {class} of {}", file.1),
+    );
     Some(printable::name(&text).into_owned())
 }
 
 /// First address, and name, of the file that is mapped there.
 fn file_of(task: u32, address: u64) -> Option<(u64, String)> {
-    let map = of_task(task, "maps").ok()?.map_while(Result::ok).find(|map| (map.address.0..map.address.1).contains(&address))?;
+    let map = of_task(task, "maps")
+        .ok()?
+        .map_while(Result::ok)
+        .find(|map| (map.address.0..map.address.1).contains(&address))?;
     match &map.pathname {
         MMapPath::Path(path) => Some((map.address.0, file_name(path).to_owned())),
         _ => None,
@@ -200,7 +204,8 @@ fn readable(mangled: &str) -> String {
     while !rest.is_empty() {
         let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
         let length: Option<usize> = rest[..digits].parse().ok();
-        let Some(part) = length.and_then(|length| rest[digits..].get(..length)).filter(|part| !part.is_empty())
+        let Some(part) =
+            length.and_then(|length| rest[digits..].get(..length)).filter(|part| !part.is_empty())
         else {
             return mangled.to_owned();
         };
@@ -216,7 +221,8 @@ mod tests {
 
     #[test]
     fn names_of_classes_are_readable() {
-        let cases = [("7Session", "Session"), ("N3app7SessionE", "app::Session"), ("St6vectorIiE", "St6vectorIiE")];
+        let cases =
+            [("7Session", "Session"), ("N3app7SessionE", "app::Session"), ("St6vectorIiE", "St6vectorIiE")];
         for (mangled, name) in cases {
             assert_eq!(readable(mangled), name);
         }

@@ -100,13 +100,18 @@ fn parts_in(maps: impl Iterator<Item = Result<MemoryMap>>) -> Result<MemoryParts
             let name = name_of(map, owner, behind);
             if let Some(name) = name.filter(|_| resident + swapped > 0) {
                 let names = names.entry(owner).or_default();
-                let name = if names.len() < MOST_NAMES || names.contains_key(&name) { name } else { "others".into() };
+                let name = if names.len() < MOST_NAMES || names.contains_key(&name) {
+                    name
+                } else {
+                    "others".into()
+                };
                 *names.entry(name).or_default() += resident + swapped;
             }
         }
         if let Some(first) = owners(map, kind, behind).first().and_then(|(owner, ..)| parts.get_mut(owner)) {
             first.shared += field(map, "Shared_Clean") + field(map, "Shared_Dirty");
-            first.huge += field(map, "AnonHugePages") + field(map, "ShmemPmdMapped") + field(map, "FilePmdMapped");
+            first.huge +=
+                field(map, "AnonHugePages") + field(map, "ShmemPmdMapped") + field(map, "FilePmdMapped");
         }
     })?;
     for (owner, names) in names {
@@ -195,7 +200,10 @@ mod tests {
         let sum: u64 = parts.values().map(|part| part.resident).sum();
         let kernel = crate::process::resident_bytes(std::process::id()).unwrap();
         // Other tests run in this process meanwhile.
-        assert!(sum.abs_diff(kernel) < 16 << 20 && parts[&Owner::Anonymous].resident > 30 << 20, "{sum} {parts:?}");
+        assert!(
+            sum.abs_diff(kernel) < 16 << 20 && parts[&Owner::Anonymous].resident > 30 << 20,
+            "{sum} {parts:?}"
+        );
         drop(std::hint::black_box(block));
         assert!(of(u32::MAX).is_err());
     }

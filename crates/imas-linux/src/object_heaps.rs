@@ -69,7 +69,8 @@ pub(crate) fn text_of(pid: u32) -> Result<Vec<u8>> {
     }
     let until = Instant::now() + LONGEST;
     let kinds: [(bool, Look); 2] = [(has_python, python_in), (has_ruby, ruby_in)];
-    let heaps = kinds.into_iter().filter(|(has, _)| *has).filter_map(|(_, look)| look(&memory, &regions, until));
+    let heaps =
+        kinds.into_iter().filter(|(has, _)| *has).filter_map(|(_, look)| look(&memory, &regions, until));
     serde_json::to_vec(&heaps.collect::<Vec<_>>()).map_err(Error::other)
 }
 
@@ -134,7 +135,11 @@ impl Pool {
         let is_free = free == 0 || (at + POOL_HEAD..at + pool_bytes).contains(&free);
         let is_pool = size < SIZES && most == pool_bytes - block_bytes && is_offset && is_free;
         let is_linked = live == 0 || next != 0;
-        (is_pool && is_linked && live <= room && arena < MOST_ARENAS).then_some(Self { block_bytes, live, room })
+        (is_pool && is_linked && live <= room && arena < MOST_ARENAS).then_some(Self {
+            block_bytes,
+            live,
+            room,
+        })
     }
 }
 

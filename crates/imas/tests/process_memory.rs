@@ -138,7 +138,9 @@ fn a_leak_a_cache_and_a_still_heap_have_their_verdicts() {
 #[test]
 fn a_class_that_leaks_is_named() {
     let world = World::new();
-    let Some(program) = held_program(&world, "c++", "held.cc") else { return skipped("c++ is not installed") };
+    let Some(program) = held_program(&world, "c++", "held.cc") else {
+        return skipped("c++ is not installed");
+    };
     let (json, page) = searched(&world, &program, "leak", "4s");
     assert_eq!(json["verdict"], "leak", "{json:#}");
     assert!(page.contains("(class app::Session of held)"), "{page}");
@@ -181,7 +183,10 @@ fn objects_of_cpython_are_counted_as_it_counts_them() {
     let heap = &memory["objects"][0];
     for (found, name) in [("live", "# bytes in allocated blocks"), ("free", "# bytes in available blocks")] {
         let (found, own) = (heap[found].as_f64().unwrap(), figure(name));
-        assert!((found - own).abs() <= own * 0.02 + 65536.0, "{name}: {found}, its own figure {own}: {memory:#}");
+        assert!(
+            (found - own).abs() <= own * 0.02 + 65536.0,
+            "{name}: {found}, its own figure {own}: {memory:#}"
+        );
     }
 }
 

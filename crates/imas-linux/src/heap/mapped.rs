@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use super::libc::{FLAGS, MAPPED};
 use super::memory::{Memory, Residency, Stop};
-use super::walk::Block;
+use super::walk::HeapBlock;
 
 /// A block with a mapping of its own has at least so many bytes.
 const LEAST: u64 = 32 << 10;
@@ -22,7 +22,7 @@ pub(super) fn mapped_blocks(
     regions: &[Range<u64>],
     heaps: &[Range<u64>],
     until: Instant,
-) -> Result<Vec<Block>, Stop> {
+) -> Result<Vec<HeapBlock>, Stop> {
     let page_bytes = memory.page_bytes();
     let mut residency = Residency::new(memory, until);
     let (mut blocks, mut pages) = (vec![], 0);
@@ -46,7 +46,7 @@ pub(super) fn mapped_blocks(
 }
 
 /// Resident bytes of the blocks.
-pub(super) fn resident_bytes(memory: &dyn Memory, blocks: &[Block], until: Instant) -> Result<u64, Stop> {
+pub(super) fn resident_bytes(memory: &dyn Memory, blocks: &[HeapBlock], until: Instant) -> Result<u64, Stop> {
     let mut residency = Residency::new(memory, until);
     blocks.iter().try_fold(0_u64, |sum, block| {
         let pages = residency.bytes_between(block.address..block.address + block.bytes)?;
@@ -54,7 +54,7 @@ pub(super) fn resident_bytes(memory: &dyn Memory, blocks: &[Block], until: Insta
     })
 }
 
-fn block_at(memory: &dyn Memory, address: u64, end: u64) -> Option<Block> {
+fn block_at(memory: &dyn Memory, address: u64, end: u64) -> Option<HeapBlock> {
     let mut words = [[0; 8]; 2];
     let got = memory.read(address, words.as_flattened_mut()).ok()?;
     let [previous, size] = words.map(u64::from_ne_bytes);
@@ -65,5 +65,5 @@ fn block_at(memory: &dyn Memory, address: u64, end: u64) -> Option<Block> {
         && bytes >= LEAST
         && bytes.is_multiple_of(memory.page_bytes())
         && address.checked_add(bytes).is_some_and(|own| own <= end);
-    is_one.then_some(Block { address, bytes })
+    is_one.then_some(HeapBlock { address, bytes })
 }

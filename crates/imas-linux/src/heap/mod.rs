@@ -28,7 +28,7 @@ use arena::{Arena, HeapInfo};
 use figures::{ArenaFigures, HeapAnswer, HeapBytes, HeapFigures, NotReadable};
 use libc::{ALIGNMENT, FLAGS, Found, Library, SIZE};
 use memory::{Memory, Stop, Window};
-use reach::Bounds;
+use reach::SearchBounds;
 use walk::{CacheKeys, FoundBlocks, Heap, KeyedBytes, Known, Steps, Walk};
 
 pub(crate) use in_memory::InMemory;
@@ -85,9 +85,9 @@ pub fn figures_in(
 fn blocks_in(
     memory: &dyn Memory,
     regions: &[Region],
-    bounds: Bounds,
+    bounds: SearchBounds,
 ) -> std::result::Result<(HeapFigures, FoundBlocks), NotReadable> {
-    let most = usize::try_from(bounds.bytes / size_of::<walk::Block>() as u64).unwrap_or(usize::MAX);
+    let most = usize::try_from(bounds.bytes / size_of::<walk::HeapBlock>() as u64).unwrap_or(usize::MAX);
     let list = RefCell::new(FoundBlocks { most, ..FoundBlocks::default() });
     let figures = surveyed(memory, regions, bounds.until, Some(&list))?;
     let found = list.into_inner();

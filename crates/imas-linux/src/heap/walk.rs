@@ -42,7 +42,7 @@ pub(super) struct Known<'a> {
 
 /// A block of malloc, with malloc's own words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Block {
+pub struct HeapBlock {
     /// Address of its first byte, which is malloc's.
     pub address: u64,
     /// Bytes, malloc's own included.
@@ -52,7 +52,7 @@ pub struct Block {
 /// Blocks that walks have found in use, and where they lie.
 #[derive(Debug, Default)]
 pub(super) struct FoundBlocks {
-    pub(super) blocks: Vec<Block>,
+    pub(super) blocks: Vec<HeapBlock>,
     pub(super) heaps: Vec<Range<u64>>,
     /// Words by which a block in a cache of a thread is known.
     pub(super) cache_keys: Vec<u64>,
@@ -80,7 +80,7 @@ impl FoundBlocks {
         }
         self.is_cut |= self.blocks.len() >= self.most;
         if !self.is_cut {
-            self.blocks.push(Block { address: chunk.start, bytes: chunk.end - chunk.start });
+            self.blocks.push(HeapBlock { address: chunk.start, bytes: chunk.end - chunk.start });
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use imas_linux::heap::figures::{HeapFigures, NotReadable};
 use imas_linux::heap::figures_in;
-use imas_linux::heap::reach::{Bounds, Roots, Watch, search_in};
+use imas_linux::heap::reach::{Roots, SearchBounds, Watch, search_in};
 
 use crate::made_memory::{Chunk, Kind, MadeMemory};
 
@@ -49,7 +49,7 @@ pub(crate) fn check(layout: &[u8], changes: &[u8]) -> Result<HeapFigures, NotRea
 /// Searches for leaks in it: no panic, no endless search, no block beyond what is mapped.
 fn search(memory: &MadeMemory) {
     let begun = Instant::now();
-    let bounds = Bounds { bytes: 64 << 20, until: begun + Duration::from_millis(100) };
+    let bounds = SearchBounds { bytes: 64 << 20, until: begun + Duration::from_millis(100) };
     let anonymous = memory.regions.iter().map(|region| region.begin..region.end).collect::<Vec<_>>();
     let roots = Roots { ranges: anonymous.clone(), anonymous, ..Roots::default() };
     if let Ok(found) = search_in(memory, &memory.regions, &roots, bounds) {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use imas_linux::heap::figures::HeapFigures;
 use imas_linux::heap::memory::{Memory, PageState};
-use imas_linux::heap::reach::{Bounds, Roots, Watch, search_in};
+use imas_linux::heap::reach::{Roots, SearchBounds, Watch, search_in};
 use imas_linux::heap::{RegionKind, figures_in};
 use proptest::prelude::*;
 
@@ -60,10 +60,15 @@ fn what_can_be_reached_is_found_to_the_block() {
         memory.word(root + 24, block(8));
         memory.word(root + 32, block(9) - 8); // malloc's own word: not the block's
         let roots = Roots { ranges: vec![MAIN - 0x200..MAIN + 0x1000], ..Roots::default() };
-        let search = |bytes| search_in(&memory, &memory.regions, &roots, Bounds { bytes, until: far() });
+        let search =
+            |bytes| search_in(&memory, &memory.regions, &roots, SearchBounds { bytes, until: far() });
         let found = Watch::default().add(&search(1 << 30).unwrap(), Instant::now());
-        // 2, 3, 5, 6: not the cached one. Block 8 ends in malloc's word of 9.
-        assert_eq!((found.live_blocks, found.lost_blocks, found.lost_bytes), (9, 5, 5 * 64), "{minor} {found:?}");
+        // 2, 3, 5, 6: not the cached one. HeapBlock 8 ends in malloc's word of 9.
+        assert_eq!(
+            (found.live_blocks, found.lost_blocks, found.lost_bytes),
+            (9, 5, 5 * 64),
+            "{minor} {found:?}"
+        );
         assert_eq!(found.lost.iter().map(|class| class.held_blocks).sum::<u64>(), 1);
         let refused = search(1000).unwrap_err();
         assert!(refused.0.contains("more than a quarter of the free"), "{refused}");

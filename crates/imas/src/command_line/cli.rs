@@ -328,7 +328,11 @@ pub(crate) struct ExplainArgs {
 fn search_time(text: &str) -> Result<f64, String> {
     const MOST: Duration = Duration::from_secs(3600);
     let time = duration(text)?;
-    if time > MOST { Err("out of range: from one second to an hour".to_owned()) } else { Ok(time.as_secs_f64()) }
+    if time > MOST {
+        Err("out of range: from one second to an hour".to_owned())
+    } else {
+        Ok(time.as_secs_f64())
+    }
 }
 
 impl ExplainArgs {

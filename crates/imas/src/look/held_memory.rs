@@ -5,9 +5,9 @@
 use std::path::Path;
 
 use imas_cli::format::counted;
-use imas_linux::control_group::MemoryLimit;
+use imas_linux::control_group::GroupLimit;
 use imas_linux::heap::figures::HeapFigures;
-use imas_linux::heap::reach::{Growth, LostClass, Reach};
+use imas_linux::heap::reach::{Growth, LostClass, Searches};
 use imas_linux::jvm_heap::JvmHeap;
 use imas_linux::mapping_text;
 use imas_linux::memory_parts::{MemoryParts, OwnedBytes, Owner};
@@ -48,7 +48,7 @@ pub(crate) struct Held<'a> {
     pub(crate) jvm: Option<&'a JvmHeap>,
     /// Other allocators of the process.
     pub(crate) allocators: &'a [String],
-    pub(crate) reach: Option<&'a Reach>,
+    pub(crate) reach: Option<&'a Searches>,
 }
 
 /// Allocators of the files that a process has mapped, beside glibc's: preloaded, linked, or inside of a library.
@@ -56,8 +56,11 @@ pub(crate) fn allocators<'a>(files: impl Iterator<Item = &'a Path>) -> Vec<Strin
     let mut found = vec![];
     for file in files {
         let name = mapping_text::file_name(file);
-        let bundled = BUNDLED.iter().find(|(part, _)| name.contains(part)).map(|(_, what)| format!("{what} in {name}"));
-        if let Some(one) = mapping_text::allocator(file).map(str::to_owned).or(bundled).filter(|one| !found.contains(one)) {
+        let bundled =
+            BUNDLED.iter().find(|(part, _)| name.contains(part)).map(|(_, what)| format!("{what} in {name}"));
+        if let Some(one) =
+            mapping_text::allocator(file).map(str::to_owned).or(bundled).filter(|one| !found.contains(one))
+        {
             found.push(one);
         }
     }
@@ -66,7 +69,8 @@ pub(crate) fn allocators<'a>(files: impl Iterator<Item = &'a Path>) -> Vec<Strin
 
 /// All parts, the largest first.
 pub(crate) fn parts(held: &Held<'_>) -> Vec<Part> {
-    let mut parts: Vec<Part> = held.owned.iter().flat_map(|(owner, bytes)| of_owner(held, *owner, bytes)).collect();
+    let mut parts: Vec<Part> =
+        held.owned.iter().flat_map(|(owner, bytes)| of_owner(held, *owner, bytes)).collect();
     parts.retain(|part| part.resident_bytes + part.swapped_bytes > 0);
     parts.sort_by_key(|part| std::cmp::Reverse(part.resident_bytes + part.swapped_bytes));
     parts
@@ -94,23 +98,30 @@ fn of_owner(held: &Held<'_>, owner: Owner, bytes: &OwnedBytes) -> Vec<Part> {
         Owner::Anonymous => return of_anonymous(held, bytes),
         Owner::MadeCode => part("code that was made at run time (JIT)".into(), ""),
         Owner::Named => part("memory that the program has named".into(), &runtime_remedy(held.runtime)),
-        Owner::Stacks => part(format!("stacks of {}", counted(held.threads, "thread")), "fewer threads hold fewer"),
+        Owner::Stacks => {
+            part(format!("stacks of {}", counted(held.threads, "thread")), "fewer threads hold fewer")
+        }
         Owner::Variables => part("variables of the program and its libraries".into(), ""),
-        Owner::Files => part("files: code and data".into(), "the kernel takes these pages when it needs memory"),
-        Owner::Shared => part("shared memory and memory files".into(), "the program's own: no allocator helps"),
+        Owner::Files => {
+            part("files: code and data".into(), "the kernel takes these pages when it needs memory")
+        }
+        Owner::Shared => {
+            part("shared memory and memory files".into(), "the program's own: no allocator helps")
+        }
         Owner::Hook => part("tables of IMAS's hook".into(), "they go with the trial"),
         Owner::Kernel => part("pages of the kernel".into(), ""),
     }]
 }
 
-/// The names of a part, with their bytes where there are several.
+/// The names of a part; where there are several, the large ones with their bytes.
 fn names(bytes: &OwnedBytes) -> String {
+    let large =
+        |(name, bytes): &(String, u64)| (*bytes >= 1 << 20).then(|| format!("{name} {}", size(*bytes)));
     match bytes.largest.as_slice() {
-        [] => String::new(),
         [(name, _)] => format!(": {name}"),
         several => {
-            let list: Vec<_> = several.iter().map(|(name, bytes)| format!("{name} {}", size(*bytes))).collect();
-            format!(": {}", list.join(", "))
+            let list: Vec<_> = several.iter().filter_map(large).collect();
+            if list.is_empty() { String::new() } else { format!(": {}", list.join(", ")) }
         }
     }
 }
@@ -132,7 +143,12 @@ fn of_malloc(held: &Held<'_>, bytes: &OwnedBytes) -> Vec<Part> {
         is_named: true,
     };
     let Some(heaps) = held.heaps else {
-        return vec![part("glibc's heaps, live and free blocks", bytes.resident, bytes.swapped, String::new())];
+        return vec![part(
+            "glibc's heaps, live and free blocks",
+            bytes.resident,
+            bytes.swapped,
+            String::new(),
+        )];
     };
     let mut left = bytes.resident;
     let found = &heaps.bytes;
@@ -144,9 +160,24 @@ fn of_malloc(held: &Held<'_>, bytes: &OwnedBytes) -> Vec<Part> {
     let pid = held.pid;
     vec![
         part("live blocks of glibc's malloc", live, bytes.swapped, live_remedy(held)),
-        part("free blocks of glibc's malloc in whole pages", returnable, 0, format!("'imas trim {pid}' returns them now")),
-        part("freed blocks that threads keep for themselves (tcache)", cached, 0, "they go when the threads end".into()),
-        part("free at the ends of arenas", tops, 0, "malloc_trim does not return them; fewer arenas have fewer: glibc:arena1".into()),
+        part(
+            "free blocks of glibc's malloc in whole pages",
+            returnable,
+            0,
+            format!("'imas trim {pid}' returns them now"),
+        ),
+        part(
+            "freed blocks that threads keep for themselves (tcache)",
+            cached,
+            0,
+            "they go when the threads end".into(),
+        ),
+        part(
+            "free at the ends of arenas",
+            tops,
+            0,
+            "malloc_trim does not return them; fewer arenas have fewer: glibc:arena1".into(),
+        ),
         part("glibc's heaps that were not read in time", unread, 0, String::new()),
         part(
             "free blocks of glibc's malloc between live ones in the same pages",
@@ -158,10 +189,12 @@ fn of_malloc(held: &Held<'_>, bytes: &OwnedBytes) -> Vec<Part> {
 }
 
 fn live_remedy(held: &Held<'_>) -> String {
-    match held.reach.map(Reach::growth) {
+    match held.reach.map(Searches::growth) {
         None => format!("data or a leak: 'imas explain {} --leaks' tells", held.pid),
         Some(Growth::Leak) => "a leak: repair the program, no allocator helps".into(),
-        Some(Growth::Reached) => "they become more, and the program points to them: bound its caches and lists".into(),
+        Some(Growth::Reached) => {
+            "they become more, and the program points to them: bound its caches and lists".into()
+        }
         Some(Growth::Unreached | Growth::None) => "the program's data: no allocator helps".into(),
     }
 }
@@ -171,18 +204,33 @@ fn of_anonymous(held: &Held<'_>, bytes: &OwnedBytes) -> Vec<Part> {
     let mut left = bytes.resident;
     let mut parts = vec![];
     let mut add = |what: String, resident_bytes: u64, remedy: String| {
-        parts.push(Part { what, owner: Owner::Anonymous, resident_bytes, swapped_bytes: 0, remedy, is_named: true });
+        parts.push(Part {
+            what,
+            owner: Owner::Anonymous,
+            resident_bytes,
+            swapped_bytes: 0,
+            remedy,
+            is_named: true,
+        });
     };
     if let Some(heaps) = held.heaps {
         let mapped = take(&mut left, heaps.mapped);
-        add("large live blocks of glibc's malloc, each in a mapping of its own".into(), mapped, live_remedy(held));
+        add(
+            "large live blocks of glibc's malloc, each in a mapping of its own".into(),
+            mapped,
+            live_remedy(held),
+        );
     }
     for heap in held.objects {
         let live = take(&mut left, heap.live);
         let rest = take(&mut left, heap.resident.saturating_sub(heap.live));
         let name = &heap.runtime;
         add(format!("objects of {name}"), live, "the program's data: no allocator helps".into());
-        add(format!("free places and heads between objects of {name}"), rest, format!("{name} uses them again; no allocator helps"));
+        add(
+            format!("free places and heads between objects of {name}"),
+            rest,
+            format!("{name} uses them again; no allocator helps"),
+        );
     }
     if let Some(jvm) = held.jvm {
         let heap = take(&mut left, jvm.committed);
@@ -190,7 +238,8 @@ fn of_anonymous(held: &Held<'_>, bytes: &OwnedBytes) -> Vec<Part> {
         add(what, heap, "settings of the JVM: 'imas advise'".into());
     }
     let (what, is_named) = rest_words(held);
-    let remedy = if is_named && held.allocators.is_empty() { runtime_remedy(held.runtime) } else { String::new() };
+    let remedy =
+        if is_named && held.allocators.is_empty() { runtime_remedy(held.runtime) } else { String::new() };
     let (resident_bytes, swapped_bytes) = (left, bytes.swapped);
     parts.push(Part { what, owner: Owner::Anonymous, resident_bytes, swapped_bytes, remedy, is_named });
     parts
@@ -199,21 +248,24 @@ fn of_anonymous(held: &Held<'_>, bytes: &OwnedBytes) -> Vec<Part> {
 /// Who holds the private memory in which nothing was recognised, and whether that is known.
 fn rest_words(held: &Held<'_>) -> (String, bool) {
     match (held.allocators, held.runtime) {
-        ([], None) => {
-            ("other private memory that the program or a library has mapped itself".into(), false)
+        ([], None) => ("other private memory that the program or a library has mapped itself".into(), false),
+        ([], Some(runtime)) => {
+            (format!("other private memory of {}: its heap and tables", runtime.name()), true)
         }
-        ([], Some(runtime)) => (format!("other private memory of {}: its heap and tables", runtime.name()), true),
         (several, None) => (format!("heaps of {}", several.join(", ")), true),
-        (several, Some(runtime)) => (format!("heaps of {} and of {}", several.join(", "), runtime.name()), true),
+        (several, Some(runtime)) => {
+            (format!("heaps of {} and of {}", several.join(", "), runtime.name()), true)
+        }
     }
 }
 
 fn runtime_remedy(runtime: Option<Runtime>) -> String {
-    runtime.map_or_else(String::new, |_| "settings of the runtime: 'imas explain PROGRAM' lists them".to_owned())
+    runtime
+        .map_or_else(String::new, |_| "settings of the runtime: 'imas explain PROGRAM' lists them".to_owned())
 }
 
 /// The verdict of searches for leaks, in words.
-pub(crate) fn growth_words(reach: &Reach, heaps: Option<&HeapFigures>, pid: u32) -> String {
+pub(crate) fn growth_words(reach: &Searches, heaps: Option<&HeapFigures>, pid: u32) -> String {
     let span = format!("in {:.0} s", reach.seconds);
     let grown = reach.live_bytes.saturating_sub(reach.live_bytes_before);
     match reach.growth() {
@@ -243,9 +295,15 @@ pub(crate) fn growth_words(reach: &Reach, heaps: Option<&HeapFigures>, pid: u32)
         Growth::None => {
             let free = heaps.map_or(0.0, free_share);
             if free >= FRAGMENTED {
-                format!("does not grow {span}; {:.0} % is free: fragmentation, 'imas trim {pid}'", free * 100.0)
+                format!(
+                    "does not grow {span}; {:.0} % is free: fragmentation, 'imas trim {pid}'",
+                    free * 100.0
+                )
             } else {
-                format!("does not grow {span}, and all but {} is reached: the program's data", size(reach.lost_bytes))
+                format!(
+                    "does not grow {span}, and all but {} is reached: the program's data",
+                    size(reach.lost_bytes)
+                )
             }
         }
     }
@@ -254,12 +312,13 @@ pub(crate) fn growth_words(reach: &Reach, heaps: Option<&HeapFigures>, pid: u32)
 /// Share of glibc's heaps that is free in resident pages or between live blocks.
 fn free_share(heaps: &HeapFigures) -> f64 {
     let free = heaps.bytes.all_free().saturating_sub(heaps.bytes.top).saturating_add(heaps.bytes.returnable);
-    let all = free.saturating_add(heaps.bytes.live).saturating_add(heaps.bytes.cached).saturating_add(heaps.mapped);
+    let all =
+        free.saturating_add(heaps.bytes.live).saturating_add(heaps.bytes.cached).saturating_add(heaps.mapped);
     free.min(heaps.held) as f64 / (all as f64).max(1.0)
 }
 
 /// Kinds of lost blocks, one line for each.
-pub(crate) fn lost_lines(reach: &Reach) -> String {
+pub(crate) fn lost_lines(reach: &Searches) -> String {
     let line = |leak: &LostClass| {
         format!(
             "  {} lost before, {} more in {:.0} s: {}\n",
@@ -285,7 +344,7 @@ fn rate(bytes: u64, seconds: f64) -> String {
 }
 
 /// A warning where the heap of the runtime may grow beyond what the container's limit leaves.
-pub(crate) fn limit_words(limit: &MemoryLimit, resident: u64, jvm: Option<&JvmHeap>) -> String {
+pub(crate) fn limit_words(limit: &GroupLimit, resident: u64, jvm: Option<&JvmHeap>) -> String {
     let share = limit.used as f64 / limit.limit as f64 * 100.0;
     let words = format!("limit of its control group: {}, {share:.0} % used", size(limit.limit));
     let Some((jvm, most)) = jvm.and_then(|jvm| Some((jvm, jvm.limit?))) else { return words };
@@ -315,8 +374,13 @@ mod tests {
     }
 
     fn heaps() -> HeapFigures {
-        let bytes =
-            HeapBytes { live: 50 * MIB, cached: MIB, free: 45 * MIB, returnable: 30 * MIB, ..HeapBytes::default() };
+        let bytes = HeapBytes {
+            live: 50 * MIB,
+            cached: MIB,
+            free: 45 * MIB,
+            returnable: 30 * MIB,
+            ..HeapBytes::default()
+        };
         HeapFigures { held: 100 * MIB, read: 100 * MIB, mapped: 20 * MIB, bytes, ..HeapFigures::default() }
     }
 
@@ -336,14 +400,24 @@ mod tests {
 
     #[test]
     fn each_byte_is_in_one_part_and_the_largest_comes_first() {
-        let owned: MemoryParts =
-            BTreeMap::from([owned(Owner::Malloc, 90 * MIB), owned(Owner::Anonymous, 60 * MIB), owned(Owner::Files, MIB)]);
-        let objects = [ObjectHeap { runtime: "CPython".into(), resident: 30 * MIB, live: 25 * MIB, ..ObjectHeap::default() }];
+        let owned: MemoryParts = BTreeMap::from([
+            owned(Owner::Malloc, 90 * MIB),
+            owned(Owner::Anonymous, 60 * MIB),
+            owned(Owner::Files, MIB),
+        ]);
+        let objects = [ObjectHeap {
+            runtime: "CPython".into(),
+            resident: 30 * MIB,
+            live: 25 * MIB,
+            ..ObjectHeap::default()
+        }];
         let heaps = heaps();
         let parts = parts(&held(&owned, &heaps, &objects));
         let mib: Vec<_> = parts.iter().map(|part| part.resident_bytes / MIB).collect();
         assert_eq!(mib, [50, 30, 25, 20, 10, 9, 5, 1, 1], "{parts:#?}");
-        assert!(parts[0].remedy.contains("'imas explain 7 --leaks'") && parts[1].remedy.contains("'imas trim 7'"));
+        assert!(
+            parts[0].remedy.contains("'imas explain 7 --leaks'") && parts[1].remedy.contains("'imas trim 7'")
+        );
         let unknown: Vec<_> = parts.iter().filter(|part| !part.is_named).collect();
         assert_eq!((unknown.len(), unknown[0].resident_bytes), (1, 10 * MIB));
         assert!((named_share(&parts) - 141.0 / 151.0).abs() < 1e-9);
@@ -359,21 +433,30 @@ mod tests {
             new_bytes: 50 * 272,
             ..LostClass::default()
         };
-        let reach = Reach { searches: 2, seconds: 10.0, leaks: vec![class], ..Reach::default() };
+        let reach = Searches { searches: 2, seconds: 10.0, leaks: vec![class], ..Searches::default() };
         assert_eq!(
             growth_words(&reach, None, 7),
             "leak: 80 KiB/min in blocks of 272 bytes that nothing points to (class Session of libapp.so); no allocator helps"
         );
-        let still = Reach { searches: 2, seconds: 10.0, live_bytes: MIB, live_bytes_before: MIB, ..Reach::default() };
+        let still = Searches {
+            searches: 2,
+            seconds: 10.0,
+            live_bytes: MIB,
+            live_bytes_before: MIB,
+            ..Searches::default()
+        };
         assert!(growth_words(&still, Some(&heaps()), 7).contains("fragmentation, 'imas trim 7'"));
         assert!(growth_words(&still, None, 7).ends_with("the program's data"));
-        let grows = Reach { live_bytes: 9 * MIB, ..still };
-        assert!(growth_words(&grows, None, 7).starts_with("grows, and is reached: a cache or a list: 48.0 MiB/min"));
+        let grows = Searches { live_bytes: 9 * MIB, ..still };
+        assert!(
+            growth_words(&grows, None, 7)
+                .starts_with("grows, and is reached: a cache or a list: 48.0 MiB/min")
+        );
     }
 
     #[test]
     fn a_heap_that_fills_its_container_is_warned_about() {
-        let limit = MemoryLimit { limit: 1000 * MIB, used: 700 * MIB };
+        let limit = GroupLimit { limit: 1000 * MIB, used: 700 * MIB };
         let jvm = JvmHeap {
             collector: "x".into(),
             collections: 1,

@@ -18,20 +18,20 @@ use imas_cli::{message, output, table};
 use imas_engine::context::Context;
 use imas_engine::live::memory_point::{self, LEAST_BYTES};
 use imas_linux::catalogue::SYSTEM;
+use imas_linux::control_group::{self, GroupLimit};
 use imas_linux::environment::{GUARD, HOOK};
-use imas_linux::control_group::{self, MemoryLimit};
 use imas_linux::heap::figures::{HeapFigures, NotReadable};
-use imas_linux::heap::reach::{Growth, Reach};
+use imas_linux::heap::reach::{Growth, Searches};
 use imas_linux::index::ServiceUnit;
 use imas_linux::jvm_heap::JvmHeap;
 use imas_linux::mapping_text::{CLibrary, former_path};
+use imas_linux::object_heaps::{self, ObjectHeap};
 use imas_linux::resident::{self, ResidentMemory};
 use imas_linux::running::{self, Running};
 use imas_linux::running_runtime::{RunningRuntime, name_of_candidate};
 use imas_linux::runtime::FoundRuntime;
 use imas_linux::serving::RealCandidates;
 use imas_linux::serving::chooser::{Choice, Chooser};
-use imas_linux::object_heaps::{self, ObjectHeap};
 use imas_linux::{leaks, memory_parts, process, process_trim};
 use serde::Serialize;
 
@@ -79,9 +79,9 @@ struct ProcessMemory {
     /// Object heaps of its runtime.
     objects: Vec<ObjectHeap>,
     /// The tightest limit on the memory of its control group.
-    limit: Option<MemoryLimit>,
+    limit: Option<GroupLimit>,
     /// What the searches for leaks found, where these were asked for.
-    reach: Option<Reach>,
+    reach: Option<Searches>,
     /// Why leaks could not be searched for.
     not_searched: Option<String>,
     verdict: Verdict,
@@ -160,7 +160,7 @@ pub(crate) fn run(pid: u32, leaks: Option<f64>, json: JsonArgs, context: &Contex
 
 /// Searches at the beginning and the end of the time. Where that shows a leak, a third search after as much time again
 /// confirms it: what is under way in a register at two moments is not at three.
-fn searched(pid: u32, seconds: f64) -> Result<Reach, NotReadable> {
+fn searched(pid: u32, seconds: f64) -> Result<Searches, NotReadable> {
     let begun = Instant::now();
     let wait_until = |seconds: f64| {
         let left = Duration::from_secs_f64(seconds).saturating_sub(begun.elapsed());
@@ -180,7 +180,7 @@ fn memory(
     context: &Context,
     running: &Running,
     resident: ResidentMemory,
-    reach: Option<Result<Reach, NotReadable>>,
+    reach: Option<Result<Searches, NotReadable>>,
 ) -> ProcessMemory {
     let pid = running.pid;
     let live_bytes = memory_point::live_bytes(running);
@@ -242,7 +242,7 @@ fn memory(
 }
 
 /// The kind of verdict after a search for leaks.
-fn with_growth(by_use: Verdict, reach: &Reach) -> Verdict {
+fn with_growth(by_use: Verdict, reach: &Searches) -> Verdict {
     match reach.growth() {
         Growth::Leak => Verdict::Leak,
         Growth::Reached => Verdict::Growth,

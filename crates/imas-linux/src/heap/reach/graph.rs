@@ -6,8 +6,8 @@ use std::ops::Range;
 use super::super::libc::{CACHE_KEY, SIZE, USER};
 use super::super::mapped::mapped_blocks;
 use super::super::memory::{Memory, Stop};
-use super::super::walk::{Block, FoundBlocks};
-use super::{Bounds, Reached, Roots, Seen, read_resident};
+use super::super::walk::{FoundBlocks, HeapBlock};
+use super::{Reached, Roots, SearchBounds, Seen, read_resident};
 
 /// Bytes that the list, the marks, and what is kept of a block take.
 const BLOCK_BYTES: u64 = 96;
@@ -31,9 +31,9 @@ struct Area {
 /// All blocks.
 pub(super) struct Graph<'m> {
     memory: &'m dyn Memory,
-    bounds: Bounds,
+    bounds: SearchBounds,
     /// In the order of their addresses, as the areas.
-    blocks: Vec<Block>,
+    blocks: Vec<HeapBlock>,
     areas: Vec<Area>,
     between: Range<u64>,
 }
@@ -49,7 +49,7 @@ impl<'m> Graph<'m> {
         memory: &'m dyn Memory,
         mut found: FoundBlocks,
         roots: &Roots,
-        bounds: Bounds,
+        bounds: SearchBounds,
     ) -> Result<Self, Stop> {
         found.heaps.sort_by_key(|heap| heap.start);
         let mapped = mapped_blocks(memory, &roots.anonymous, &found.heaps, bounds.until)?;
@@ -58,8 +58,7 @@ impl<'m> Graph<'m> {
         if copied.saturating_add(count * BLOCK_BYTES) > bounds.bytes || u32::try_from(count).is_err() {
             return Err(Stop::TooMuch(copied.saturating_add(count * BLOCK_BYTES)));
         }
-        let mut graph =
-            Self { memory, bounds, blocks: vec![], areas: vec![], between: 0..0 };
+        let mut graph = Self { memory, bounds, blocks: vec![], areas: vec![], between: 0..0 };
         found.blocks.sort_unstable();
         let mut rest = found.blocks.as_slice();
         for heap in &found.heaps {
@@ -80,7 +79,7 @@ impl<'m> Graph<'m> {
     }
 
     /// Copies a heap, and adds its blocks but for those in caches of threads.
-    fn add_heap(&mut self, heap: &Range<u64>, blocks: &[Block], cache_keys: &[u64]) -> Result<(), Stop> {
+    fn add_heap(&mut self, heap: &Range<u64>, blocks: &[HeapBlock], cache_keys: &[u64]) -> Result<(), Stop> {
         let mut bytes = vec![0; usize::try_from(heap.end - heap.start).map_err(|_| Stop::Torn)?];
         read_resident(self.memory, heap.clone(), self.bounds.until, &mut |address, piece| {
             let at = usize::try_from(address - heap.start).unwrap_or(usize::MAX);
@@ -89,8 +88,9 @@ impl<'m> Graph<'m> {
             }
         })?;
         let first = self.blocks.len();
-        let is_cached = |block: &Block| {
-            word_at(&bytes, block.address + CACHE_KEY - heap.start).is_some_and(|word| cache_keys.contains(&word))
+        let is_cached = |block: &HeapBlock| {
+            word_at(&bytes, block.address + CACHE_KEY - heap.start)
+                .is_some_and(|word| cache_keys.contains(&word))
         };
         self.blocks.extend(blocks.iter().filter(|block| !is_cached(block)));
         let count = usize::try_from((heap.end - heap.start) >> PAGE_SHIFT).unwrap_or(0) + 1;
@@ -108,7 +108,7 @@ impl<'m> Graph<'m> {
         Ok(())
     }
 
-    fn add_mapped(&mut self, block: Block) {
+    fn add_mapped(&mut self, block: HeapBlock) {
         let number = self.blocks.len();
         let end = block.address.saturating_add(block.bytes);
         let blocks = number..number + 1;
@@ -142,15 +142,15 @@ impl<'m> Graph<'m> {
         };
         let number = Some(number).filter(|number| area.blocks.contains(number))?;
         // Eight bytes into the next chunk lies its size; a block begins right above it.
-        let has = |block: &Block| {
+        let has = |block: &HeapBlock| {
             (block.address + USER..block.address.saturating_add(block.bytes + SIZE)).contains(&address)
         };
         match self.blocks.get(number).is_some_and(has) {
             true => Some(number),
             // The first words of a chunk are the last of the block below.
-            false => number.checked_sub(1).filter(|below| {
-                area.blocks.contains(below) && self.blocks.get(*below).is_some_and(has)
-            }),
+            false => number
+                .checked_sub(1)
+                .filter(|below| area.blocks.contains(below) && self.blocks.get(*below).is_some_and(has)),
         }
     }
 
@@ -223,7 +223,7 @@ impl<'m> Graph<'m> {
         Ok(seen.collect())
     }
 
-    fn first_word(&self, block: &Block) -> Option<u64> {
+    fn first_word(&self, block: &HeapBlock) -> Option<u64> {
         let area = self.area(block.address)?;
         word_at(&area.bytes, block.address + USER - area.begin)
     }

@@ -22,12 +22,12 @@ use std::time::Instant;
 
 use graph::Graph;
 pub(crate) use roots::{ProcessRoots, epoll_words, stack_ends};
-pub use watch::{Growth, LostClass, MoreBlocks, Reach, Watch};
+pub use watch::{Growth, LostClass, MoreBlocks, Searches, Watch};
 
 use super::figures::{HeapFigures, NotReadable};
 use super::libc::Region;
 use super::memory::{Memory, PageState, Stop};
-pub use super::walk::Block;
+pub use super::walk::HeapBlock;
 use super::{blocks_in, reason};
 
 /// Pages that are read at once.
@@ -48,7 +48,7 @@ pub struct Roots {
 
 /// Bounds of a search.
 #[derive(Debug, Clone, Copy)]
-pub struct Bounds {
+pub struct SearchBounds {
     /// Most bytes of the copy and the lists.
     pub bytes: u64,
     /// When the search ends, done or not.
@@ -69,7 +69,7 @@ pub struct Search {
 /// A live block of one search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Seen {
-    pub(super) block: Block,
+    pub(super) block: HeapBlock,
     /// Address in a file by which its class may be known; 0 without one.
     pub(super) word: u64,
     pub(super) reach: Reached,
@@ -93,7 +93,7 @@ pub fn search_in(
     memory: &dyn Memory,
     regions: &[Region],
     roots: &Roots,
-    bounds: Bounds,
+    bounds: SearchBounds,
 ) -> Result<Search, NotReadable> {
     let (figures, found) = blocks_in(memory, regions, bounds)?;
     let stopped = |stop: Stop| reason(&stop);
@@ -104,7 +104,11 @@ pub fn search_in(
     for range in &roots.ranges {
         for outside in graph.outside_of_blocks(range) {
             read_resident(memory, outside, bounds.until, &mut |_, bytes| {
-                bytes.as_chunks::<8>().0.iter().for_each(|word| marks.consider(&graph, u64::from_ne_bytes(*word)));
+                bytes
+                    .as_chunks::<8>()
+                    .0
+                    .iter()
+                    .for_each(|word| marks.consider(&graph, u64::from_ne_bytes(*word)));
             })
             .map_err(stopped)?;
             graph.drain(&mut marks).map_err(stopped)?;

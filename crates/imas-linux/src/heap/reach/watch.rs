@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Block, Reached, Search, Seen};
+use super::{HeapBlock, Reached, Search, Seen};
 
 /// Kinds of blocks that are counted one by one; blocks of further ones count together.
 const MOST_KINDS: usize = 1 << 16;
@@ -31,7 +31,7 @@ pub struct Watch {
     searches: u8,
     begun: Option<Instant>,
     /// Unreached blocks of the last search in their order, with the number of searches in which each was unreached.
-    unreached: Vec<(Block, u64, u8)>,
+    unreached: Vec<(HeapBlock, u64, u8)>,
     /// What each kind had at the first search.
     first: HashMap<Kind, Sum>,
     first_bytes: u64,
@@ -53,7 +53,7 @@ impl Sum {
 /// What several searches found.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Reach {
+pub struct Searches {
     /// Number of searches, and seconds from the first to the last.
     pub searches: u8,
     /// Seconds from the first search to the last.
@@ -98,7 +98,7 @@ pub struct LostClass {
     pub new_bytes: u64,
     /// Blocks that were unreached and are no longer.
     pub gone_blocks: u64,
-    /// Of all of them, those to which another unreached block points.
+    /// Blocks among them to which another unreached block points.
     pub held_blocks: u64,
 }
 
@@ -125,18 +125,19 @@ impl LostClass {
     /// as often as it comes.
     fn leaks(&self) -> bool {
         let is_many = self.blocks >= LEAST_BLOCKS && self.new_blocks >= LEAST_BLOCKS;
-        let is_much = self.blocks >= FEW_BLOCKS && self.new_blocks >= FEW_BLOCKS && self.new_bytes >= LEAST_BYTES;
+        let is_much =
+            self.blocks >= FEW_BLOCKS && self.new_blocks >= FEW_BLOCKS && self.new_bytes >= LEAST_BYTES;
         (is_many || is_much) && self.new_blocks > 2 * self.gone_blocks
     }
 }
 
 impl Watch {
     /// Adds a search, which was begun at that moment. Returns what all of them found.
-    pub fn add(&mut self, search: &Search, begun: Instant) -> Reach {
+    pub fn add(&mut self, search: &Search, begun: Instant) -> Searches {
         self.searches = self.searches.saturating_add(1);
         let seconds = begun.saturating_duration_since(*self.begun.get_or_insert(begun)).as_secs_f64();
         let kinds = kinds(&search.blocks);
-        let mut reach = Reach { searches: self.searches, seconds, ..Reach::default() };
+        let mut reach = Searches { searches: self.searches, seconds, ..Searches::default() };
         (reach.live_blocks, reach.live_bytes) = sum_of(search.blocks.iter().map(|seen| seen.block.bytes));
         if self.searches == 1 {
             self.first_bytes = reach.live_bytes;
@@ -150,7 +151,9 @@ impl Watch {
         }
         let (mut leaks, mut lost): (Vec<_>, Vec<_>) = classes.into_values().partition(LostClass::leaks);
         // What nothing points to comes before what it holds.
-        leaks.sort_by_key(|class| (2 * class.held_blocks > class.blocks + class.new_blocks, u64::MAX - class.new_bytes));
+        leaks.sort_by_key(|class| {
+            (2 * class.held_blocks > class.blocks + class.new_blocks, u64::MAX - class.new_bytes)
+        });
         lost.retain(|class| class.blocks > 0);
         lost.sort_by_key(|class| std::cmp::Reverse(class.bytes));
         leaks.truncate(LISTED);
@@ -228,7 +231,7 @@ pub enum Growth {
     None,
 }
 
-impl Reach {
+impl Searches {
     /// What it means.
     #[must_use]
     pub fn growth(&self) -> Growth {
@@ -271,7 +274,7 @@ mod tests {
 
     fn search(blocks: impl IntoIterator<Item = (u64, u64, Reached)>) -> Search {
         let seen = blocks.into_iter().map(|(address, bytes, reach)| Seen {
-            block: Block { address, bytes },
+            block: HeapBlock { address, bytes },
             word: 0,
             reach,
         });
@@ -282,7 +285,7 @@ mod tests {
         addresses.map(|at| (at * 64, 64, Reached::No))
     }
 
-    fn watched(searches: &[Search]) -> Reach {
+    fn watched(searches: &[Search]) -> Searches {
         let mut watch = Watch::default();
         let begun = Instant::now();
         searches.iter().map(|search| watch.add(search, begun)).last().unwrap()
@@ -311,7 +314,10 @@ mod tests {
     fn a_cache_that_grows_is_reached() {
         let cache = |count: u64| search((0..count).map(|at| (at * 1024, 1024, Reached::Yes)));
         let found = watched(&[cache(1000), cache(2000)]);
-        assert_eq!((found.growth(), found.grown[0].before, found.grown[0].now), (Growth::Reached, 1000, 2000));
+        assert_eq!(
+            (found.growth(), found.grown[0].before, found.grown[0].now),
+            (Growth::Reached, 1000, 2000)
+        );
         assert_eq!(watched(&[cache(1000), cache(1001)]).growth(), Growth::None);
     }
 }
