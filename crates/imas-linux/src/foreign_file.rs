@@ -19,8 +19,7 @@ use crate::program::is_privileged;
 use crate::program_file::ProgramFile;
 use crate::runtime::with_version;
 use crate::{
-    leaks, mapped_files, memory_parts, object_heaps, process_trim, resident, running, running_runtime,
-    serving,
+    mapped_files, memory_parts, object_heaps, process_trim, resident, running, running_runtime, serving,
 };
 
 /// What an executable is that somebody else runs.
@@ -110,8 +109,6 @@ fn found_out(finding: Finding, pid: u32) -> Result<Vec<u8>> {
         Finding::NamedMemory => resident::named_text(pid),
         Finding::Parts => memory_parts::text_of(pid),
         Finding::ObjectHeaps => object_heaps::text_of(pid),
-        Finding::FirstSearch => leaks::first_text(pid),
-        Finding::NextSearch => leaks::next_text(pid),
     }
 }
 

@@ -20,7 +20,6 @@ pub mod index;
 pub mod ingest;
 pub mod interpreter_target;
 pub mod jvm_heap;
-pub mod leaks;
 pub mod mapped_files;
 pub mod mapping_text;
 pub mod measure;

@@ -97,55 +97,6 @@ fn in_a_trial_free_blocks_are_fragmentation_and_live_ones_are_not() {
     }
 }
 
-/// tests/programs/SOURCE, built; `None` without a compiler.
-fn held_program(world: &World, compiler: &str, source: &str) -> Option<std::path::PathBuf> {
-    let source = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs").join(source);
-    let made = world.work().join("held");
-    let built = world.command(compiler).args(["-O1", "-g", "-pthread", "-o"]).arg(&made).arg(source).status();
-    built.is_ok_and(|status| status.success()).then_some(made)
-}
-
-/// The answer of a search for leaks, and its page.
-fn searched(world: &World, program: &std::path::Path, mode: &str, time: &str) -> (Value, String) {
-    let mut child = piped::start(world.command(program).arg(mode));
-    let pid = child.id().to_string();
-    let json = parsed(&output(&mut world.imas(["explain", "--json", &pid, "--for", time])));
-    let page = stdout(&output(&mut world.imas(["explain", &pid, "--for", time])));
-    child.kill().unwrap();
-    child.wait().unwrap();
-    assert!(json["not_searched"].is_null(), "{json:#}");
-    (json, page)
-}
-
-#[test]
-fn a_leak_a_cache_and_a_still_heap_have_their_verdicts() {
-    let world = World::new();
-    let Some(program) = held_program(&world, "cc", "held.c") else { return skipped("cc is not installed") };
-    for (mode, verdict, says) in [
-        ("leak", "leak", "that nothing points to; no allocator helps"),
-        ("leak-threads", "leak", "that nothing points to; no allocator helps"),
-        ("cache", "growth", "grows, and is reached: a cache or a list: "),
-        ("freed", "fragmentation", "is free: fragmentation, 'imas trim "),
-        ("epoll", "live", "does not grow in "),
-        ("churn", "live", "does not grow in "),
-    ] {
-        let (json, page) = searched(&world, &program, mode, "3s");
-        assert_eq!(json["verdict"], verdict, "{mode}: {json:#}");
-        assert!(page.lines().next().unwrap().contains(says), "{mode}: {page}");
-    }
-}
-
-#[test]
-fn a_class_that_leaks_is_named() {
-    let world = World::new();
-    let Some(program) = held_program(&world, "c++", "held.cc") else {
-        return skipped("c++ is not installed");
-    };
-    let (json, page) = searched(&world, &program, "leak", "4s");
-    assert_eq!(json["verdict"], "leak", "{json:#}");
-    assert!(page.contains("(class app::Session of held)"), "{page}");
-}
-
 #[test]
 fn the_parts_add_up_and_have_names() {
     let world = World::new();

@@ -102,13 +102,9 @@ pub(crate) enum Finding {
     Parts,
     /// Heaps of runtimes (`crate::object_heaps`).
     ObjectHeaps,
-    /// First of several searches for leaks (`crate::leaks`).
-    FirstSearch,
-    /// Next one of them.
-    NextSearch,
 }
 
-const FINDINGS: [Finding; 12] = [
+const FINDINGS: [Finding; 10] = [
     Finding::Program,
     Finding::Chooser,
     Finding::Runtime,
@@ -119,8 +115,6 @@ const FINDINGS: [Finding; 12] = [
     Finding::NamedMemory,
     Finding::Parts,
     Finding::ObjectHeaps,
-    Finding::FirstSearch,
-    Finding::NextSearch,
 ];
 
 /// What is asked about a file whose path somebody else has named.
@@ -185,10 +179,9 @@ impl Question {
         }
     }
 
-    /// Whether the helper waits for the process or works on it by the caller's will, within bounds of its own.
+    /// Whether the helper waits for the process by its own will, within bounds of its own.
     pub(super) fn is_waited_for(self) -> bool {
-        let Self::Finding(finding) = self else { return false };
-        matches!(finding, Finding::TrimFromOutside | Finding::FirstSearch | Finding::NextSearch)
+        self == Self::Finding(Finding::TrimFromOutside)
     }
 }
 

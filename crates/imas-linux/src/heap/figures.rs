@@ -139,7 +139,7 @@ pub struct NotReadable(pub String);
 
 impl NotReadable {
     /// The reason in words.
-    pub(crate) fn because(reason: impl Into<String>) -> Self {
+    pub(super) fn because(reason: impl Into<String>) -> Self {
         Self(reason.into())
     }
 

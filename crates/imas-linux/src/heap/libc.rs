@@ -284,7 +284,7 @@ const MOST_REGIONS: usize = 1 << 18;
 
 /// What the mappings of a process show.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
+pub(super) struct Found {
     regions: Vec<Region>,
     has_musl: bool,
     /// Library with another malloc.
@@ -292,7 +292,7 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    pub(crate) fn of(maps: impl Iterator<Item = io::Result<MemoryMap>>) -> io::Result<Self> {
+    pub(super) fn of(maps: impl Iterator<Item = io::Result<MemoryMap>>) -> io::Result<Self> {
         let mut found = Self::default();
         for map in maps {
             found.add(&map?);
@@ -316,7 +316,7 @@ impl Found {
     }
 
     /// The regions; why there are none that can be looked at.
-    pub(crate) fn regions(&self) -> std::result::Result<&[Region], NotReadable> {
+    pub(super) fn regions(&self) -> std::result::Result<&[Region], NotReadable> {
         if self.regions.len() > MOST_REGIONS {
             return Err(NotReadable::because("it has too many mappings"));
         }
@@ -330,7 +330,7 @@ impl Found {
     }
 
     /// The reason, with the library that has another malloc.
-    pub(crate) fn with_other_malloc(&self, reason: NotReadable) -> NotReadable {
+    pub(super) fn with_other_malloc(&self, reason: NotReadable) -> NotReadable {
         match &self.other_malloc {
             Some(other) => NotReadable::because(format!("{reason} ({other} is loaded)")),
             None => reason,

@@ -7,7 +7,13 @@ use std::time::Instant;
 
 use super::libc::{FLAGS, MAPPED};
 use super::memory::{Memory, Residency, Stop};
-use super::walk::HeapBlock;
+
+/// A block, with malloc's own words.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct MappedBlock {
+    address: u64,
+    bytes: u64,
+}
 
 /// A block with a mapping of its own has at least so many bytes.
 const LEAST: u64 = 32 << 10;
@@ -22,7 +28,7 @@ pub(super) fn mapped_blocks(
     regions: &[Range<u64>],
     heaps: &[Range<u64>],
     until: Instant,
-) -> Result<Vec<HeapBlock>, Stop> {
+) -> Result<Vec<MappedBlock>, Stop> {
     let page_bytes = memory.page_bytes();
     let mut residency = Residency::new(memory, until);
     let (mut blocks, mut pages) = (vec![], 0);
@@ -46,7 +52,11 @@ pub(super) fn mapped_blocks(
 }
 
 /// Resident bytes of the blocks.
-pub(super) fn resident_bytes(memory: &dyn Memory, blocks: &[HeapBlock], until: Instant) -> Result<u64, Stop> {
+pub(super) fn resident_bytes(
+    memory: &dyn Memory,
+    blocks: &[MappedBlock],
+    until: Instant,
+) -> Result<u64, Stop> {
     let mut residency = Residency::new(memory, until);
     blocks.iter().try_fold(0_u64, |sum, block| {
         let pages = residency.bytes_between(block.address..block.address + block.bytes)?;
@@ -54,7 +64,7 @@ pub(super) fn resident_bytes(memory: &dyn Memory, blocks: &[HeapBlock], until: I
     })
 }
 
-fn block_at(memory: &dyn Memory, address: u64, end: u64) -> Option<HeapBlock> {
+fn block_at(memory: &dyn Memory, address: u64, end: u64) -> Option<MappedBlock> {
     let mut words = [[0; 8]; 2];
     let got = memory.read(address, words.as_flattened_mut()).ok()?;
     let [previous, size] = words.map(u64::from_ne_bytes);
@@ -65,5 +75,5 @@ fn block_at(memory: &dyn Memory, address: u64, end: u64) -> Option<HeapBlock> {
         && bytes >= LEAST
         && bytes.is_multiple_of(memory.page_bytes())
         && address.checked_add(bytes).is_some_and(|own| own <= end);
-    is_one.then_some(HeapBlock { address, bytes })
+    is_one.then_some(MappedBlock { address, bytes })
 }

@@ -174,8 +174,6 @@ pub(super) enum Stop {
     Absent,
     /// The time is over.
     Late,
-    /// There is more than the bounds allow, bytes.
-    TooMuch(u64),
     /// The kernel's answer.
     Unreadable(std::io::Error),
 }

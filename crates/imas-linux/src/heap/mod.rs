@@ -15,11 +15,9 @@ mod in_memory;
 pub(crate) mod libc;
 mod mapped;
 pub mod memory;
-pub mod reach;
 mod trim_site;
 mod walk;
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
 use std::io::{ErrorKind, Result};
 use std::time::{Duration, Instant};
@@ -28,8 +26,7 @@ use arena::{Arena, HeapInfo};
 use figures::{ArenaFigures, HeapAnswer, HeapBytes, HeapFigures, NotReadable};
 use libc::{ALIGNMENT, FLAGS, Found, Library, SIZE};
 use memory::{Memory, Stop, Window};
-use reach::SearchBounds;
-use walk::{CacheKeys, FoundBlocks, Heap, KeyedBytes, Known, Steps, Walk};
+use walk::{CacheKeys, Heap, KeyedBytes, Known, Steps, Walk};
 
 pub(crate) use in_memory::InMemory;
 pub use libc::{Region, RegionKind};
@@ -75,48 +72,10 @@ pub fn figures_in(
     regions: &[Region],
     until: Instant,
 ) -> std::result::Result<HeapFigures, NotReadable> {
-    surveyed(memory, regions, until, None)
-}
-
-/// Looks at the heaps in a memory, and lists the used blocks.
-///
-/// # Errors
-/// As [`figures_in`]; and where a list has gaps.
-fn blocks_in(
-    memory: &dyn Memory,
-    regions: &[Region],
-    bounds: SearchBounds,
-) -> std::result::Result<(HeapFigures, FoundBlocks), NotReadable> {
-    let most = usize::try_from(bounds.bytes / size_of::<walk::HeapBlock>() as u64).unwrap_or(usize::MAX);
-    let list = RefCell::new(FoundBlocks { most, ..FoundBlocks::default() });
-    let figures = surveyed(memory, regions, bounds.until, Some(&list))?;
-    let found = list.into_inner();
-    let held = found.heaps.iter().map(|heap| heap.end.saturating_sub(heap.start)).sum::<u64>();
-    if found.is_cut {
-        return Err(reason(&Stop::TooMuch(held)));
-    }
-    if figures.is_estimate() {
-        return Err(NotReadable::because("reading all of its heaps took too long, or they changed too fast"));
-    }
-    if held < figures.held {
-        return Err(NotReadable::because("its first arena lies in several parts"));
-    }
-    Ok((figures, found))
-}
-
-fn surveyed(
-    memory: &dyn Memory,
-    regions: &[Region],
-    until: Instant,
-    list: Option<&RefCell<FoundBlocks>>,
-) -> std::result::Result<HeapFigures, NotReadable> {
     let library = Library::of(memory, regions)?;
     let arenas = arena::all(memory, &library)?;
     let heaps = arena::heaps(memory, &library.layout, regions, &arenas);
-    if let (Some(list), Some(first)) = (list, arenas.first()) {
-        list.borrow_mut().first_arena = first.address..first.address.saturating_add(library.layout.state);
-    }
-    let survey = Survey { memory, regions, keys: CacheKeys::of(&library), library, until, list };
+    let survey = Survey { memory, regions, keys: CacheKeys::of(&library), library, until };
     let mut figures = survey.figures(&arenas, &heaps)?;
     // Where the time is over, the blocks stay among the rest of the memory.
     figures.mapped = mapped_bytes(memory, regions, &heaps, until).unwrap_or(0);
@@ -144,7 +103,6 @@ struct Survey<'m> {
     library: Library,
     keys: CacheKeys,
     until: Instant,
-    list: Option<&'m RefCell<FoundBlocks>>,
 }
 
 /// What was counted of an arena.
@@ -177,9 +135,6 @@ impl Survey<'_> {
         }
         let mut keyed = KeyedBytes::default();
         counted.iter().for_each(|one| keyed.add_all(&one.keyed));
-        if let Some(list) = self.list {
-            list.borrow_mut().cache_keys = self.keys.known_by(&keyed);
-        }
         for one in &mut counted {
             one.figures.bytes.set_cached(self.keys.bytes(&one.keyed, &keyed));
         }
@@ -308,7 +263,7 @@ impl Survey<'_> {
         until: Instant,
         counted: &mut Counted,
     ) -> Option<Walk> {
-        let known = Known { fast, keys: &self.keys, list: self.list };
+        let known = Known { fast, keys: &self.keys };
         let mut steps = Steps::default();
         for _ in 0..TRIES {
             let now = Arena::read(self.memory, &self.library.layout, arena.address, arena.is_main);
@@ -356,10 +311,6 @@ fn reason(stop: &Stop) -> NotReadable {
         Stop::Torn => NotReadable::because("its heaps change too fast"),
         Stop::Absent => NotReadable::because("its heaps are swapped out"),
         Stop::Late => NotReadable::because("reading them took too long"),
-        Stop::TooMuch(bytes) => NotReadable::because(format!(
-            "it has too much to be searched: {} MiB of memory would be needed, which is more than a quarter of the free",
-            bytes >> 20
-        )),
         Stop::Unreadable(error) => NotReadable::of(error),
     }
 }

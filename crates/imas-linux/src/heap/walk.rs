@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A heap, chunk by chunk, from its first one to its end.
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
@@ -36,53 +35,6 @@ pub(super) struct Heap {
 pub(super) struct Known<'a> {
     pub(super) fast: &'a HashSet<u64>,
     pub(super) keys: &'a CacheKeys,
-    /// List of the used blocks, where that is wanted.
-    pub(super) list: Option<&'a RefCell<FoundBlocks>>,
-}
-
-/// A block of malloc, with malloc's own words.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct HeapBlock {
-    /// Address of its first byte, which is malloc's.
-    pub address: u64,
-    /// Bytes, malloc's own included.
-    pub bytes: u64,
-}
-
-/// Blocks that walks have found in use, and where they lie.
-#[derive(Debug, Default)]
-pub(super) struct FoundBlocks {
-    pub(super) blocks: Vec<HeapBlock>,
-    pub(super) heaps: Vec<Range<u64>>,
-    /// Words by which a block in a cache of a thread is known.
-    pub(super) cache_keys: Vec<u64>,
-    /// The record of the first arena.
-    pub(super) first_arena: Range<u64>,
-    /// Most blocks, and whether there were more.
-    pub(super) most: usize,
-    pub(super) is_cut: bool,
-}
-
-impl FoundBlocks {
-    fn begin(&mut self, heap: &Heap) {
-        match self.heaps.last_mut().filter(|last| last.start == heap.start) {
-            Some(last) => last.end = heap.end,
-            None => self.heaps.push(heap.start..heap.end),
-        }
-    }
-
-    /// Adds a block. Where the walk has stepped back, the blocks above were found before and go.
-    fn add(&mut self, chunk: Range<u64>) {
-        let Some(heap) = self.heaps.last() else { return };
-        let above = chunk.start..heap.end;
-        while self.blocks.last().is_some_and(|last| above.contains(&last.address)) {
-            self.blocks.pop();
-        }
-        self.is_cut |= self.blocks.len() >= self.most;
-        if !self.is_cut {
-            self.blocks.push(HeapBlock { address: chunk.start, bytes: chunk.end - chunk.start });
-        }
-    }
 }
 
 /// A walk through a heap, and what was counted until now.
@@ -123,9 +75,6 @@ impl Steps {
         known: &Known<'_>,
         window: &mut Window<'_>,
     ) -> Result<(), Stop> {
-        if let Some(list) = known.list {
-            list.borrow_mut().begin(heap);
-        }
         while self.walk.step(heap, known, window)? {
             let last = self.earlier.last().map_or(0, |walk| walk.passed);
             if self.walk.passed - last >= BETWEEN {
@@ -189,9 +138,6 @@ impl Walk {
         window: &mut Window<'_>,
     ) -> Result<(), Stop> {
         self.bytes.live += chunk.end - chunk.start;
-        if let Some(list) = known.list {
-            list.borrow_mut().add(chunk.clone());
-        }
         known.keys.note(chunk, key, window, &mut self.keyed)
     }
 
@@ -408,14 +354,6 @@ impl CacheKeys {
             _ => {}
         }
         Ok(())
-    }
-
-    /// Words by which a block in a cache is known, among all blocks.
-    pub(super) fn known_by(&self, all: &KeyedBytes) -> Vec<u64> {
-        match self.kind {
-            CacheKey::Random => all.most().into_iter().collect(),
-            _ => all.0.keys().copied().collect(),
-        }
     }
 
     /// Bytes that caches hold, of a part of all blocks.

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use imas_linux::heap::figures::{HeapFigures, NotReadable};
 use imas_linux::heap::figures_in;
-use imas_linux::heap::reach::{Roots, SearchBounds, Watch, search_in};
 
 use crate::made_memory::{Chunk, Kind, MadeMemory};
 
@@ -42,21 +41,5 @@ pub(crate) fn check(layout: &[u8], changes: &[u8]) -> Result<HeapFigures, NotRea
             "{figures:?}"
         );
     }
-    search(&memory);
     found
-}
-
-/// Searches for leaks in it: no panic, no endless search, no block beyond what is mapped.
-fn search(memory: &MadeMemory) {
-    let begun = Instant::now();
-    let bounds = SearchBounds { bytes: 64 << 20, until: begun + Duration::from_millis(100) };
-    let anonymous = memory.regions.iter().map(|region| region.begin..region.end).collect::<Vec<_>>();
-    let roots = Roots { ranges: anonymous.clone(), anonymous, ..Roots::default() };
-    if let Ok(found) = search_in(memory, &memory.regions, &roots, bounds) {
-        let mut watch = Watch::default();
-        let reach = [begun, Instant::now()].map(|at| watch.add(&found, at))[1].clone();
-        assert!(reach.lost_bytes <= reach.live_bytes && reach.lost_blocks <= reach.live_blocks, "{reach:?}");
-        assert!(reach.leaks.is_empty(), "the same twice: {reach:?}");
-    }
-    assert!(begun.elapsed() < LONG, "{:?}", begun.elapsed());
 }

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use imas_linux::heap::figures::HeapFigures;
 use imas_linux::heap::memory::{Memory, PageState};
-use imas_linux::heap::reach::{Roots, SearchBounds, Watch, search_in};
 use imas_linux::heap::{RegionKind, figures_in};
 use proptest::prelude::*;
 
@@ -39,40 +38,6 @@ fn word() -> impl Strategy<Value = u64> {
         Just(u64::MAX - 15),
         Just(1 << 46),
     ]
-}
-
-/// Blocks of 64 bytes, a root among the C library's variables, and what a program may do with pointers.
-#[test]
-fn what_can_be_reached_is_found_to_the_block() {
-    let chunk = |kind| Chunk { units: 4, kind };
-    let kinds = [[Kind::Live; 7].as_slice(), &[Kind::Cached], &[Kind::Live; 2]].concat();
-    for minor in [36, 43] {
-        let chunks: Vec<Chunk> = kinds.iter().map(|kind| chunk(*kind)).collect();
-        let (mut memory, _) = MadeMemory::of_glibc(minor, &chunks, &[]);
-        let block = |number: u64| HEAP + number * 64 + 16;
-        let root = MAIN - 0x100;
-        memory.word(root, block(0) + 8); // into the block
-        memory.word(block(0), block(1) + 55); // its last byte, which malloc takes for the next one's
-        memory.word(block(2), block(3)); // 2 is lost, and 3 with it
-        memory.word(root + 8, block(4) | 0x7f << 56); // a tag above
-        memory.word(block(5), block(5)); // points to itself alone
-        memory.word(root + 16, HEAP + 6 * 64 + 4096 * 4096); // beyond the heap
-        memory.word(root + 24, block(8));
-        memory.word(root + 32, block(9) - 8); // malloc's own word: not the block's
-        let roots = Roots { ranges: vec![MAIN - 0x200..MAIN + 0x1000], ..Roots::default() };
-        let search =
-            |bytes| search_in(&memory, &memory.regions, &roots, SearchBounds { bytes, until: far() });
-        let found = Watch::default().add(&search(1 << 30).unwrap(), Instant::now());
-        // 2, 3, 5, 6: not the cached one. HeapBlock 8 ends in malloc's word of 9.
-        assert_eq!(
-            (found.live_blocks, found.lost_blocks, found.lost_bytes),
-            (9, 5, 5 * 64),
-            "{minor} {found:?}"
-        );
-        assert_eq!(found.lost.iter().map(|class| class.held_blocks).sum::<u64>(), 1);
-        let refused = search(1000).unwrap_err();
-        assert!(refused.0.contains("more than a quarter of the free"), "{refused}");
-    }
 }
 
 proptest! {

@@ -311,36 +311,10 @@ pub(crate) struct ExplainArgs {
     /// A running process, where its number is also a program's
     #[arg(long, value_name = "PID")]
     pub(crate) pid: Option<u32>,
-    /// Search the process for leaks for ten seconds: blocks of glibc's malloc that nothing points to, and whether they become
-    /// more. It is not stopped
-    #[arg(long)]
-    pub(crate) leaks: bool,
-    /// Search for leaks for so long
-    #[arg(long = "for", value_name = "TIME", value_parser = search_time)]
-    pub(crate) search: Option<f64>,
     #[command(flatten)]
     pub(crate) rules: RulesArgs,
     #[command(flatten)]
     pub(crate) json: JsonArgs,
-}
-
-/// Seconds of a search for leaks: up to an hour.
-fn search_time(text: &str) -> Result<f64, String> {
-    const MOST: Duration = Duration::from_secs(3600);
-    let time = duration(text)?;
-    if time > MOST {
-        Err("out of range: from one second to an hour".to_owned())
-    } else {
-        Ok(time.as_secs_f64())
-    }
-}
-
-impl ExplainArgs {
-    /// Seconds of the search for leaks; `None` without one.
-    pub(crate) fn search_s(&self) -> Option<f64> {
-        const USUAL_S: f64 = 10.0;
-        self.search.or(self.leaks.then_some(USUAL_S))
-    }
 }
 
 #[derive(Debug, Args)]

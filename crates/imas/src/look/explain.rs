@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use imas_cli::format::when;
-use imas_cli::message::{self, Hinted};
+use imas_cli::message;
 use imas_cli::output;
 use imas_core::Reason;
 use imas_core::adaptive::Expired;
@@ -37,13 +37,9 @@ const PAST: u32 = 10;
 
 pub(crate) fn run(args: &ExplainArgs, context: &Context) -> Result<ExitCode> {
     match (args.pid, &args.program) {
-        (Some(pid), _) => process_memory::run(pid, args.search_s(), args.json, context),
-        (None, Some(word)) => match process_meant(word, args, context)? {
-            Some(pid) => process_memory::run(pid, args.search_s(), args.json, context),
-            None if args.search_s().is_some() => Err(Hinted::error(
-                format!("{}: leaks are searched for in a running process", word.to_string_lossy()),
-                "give the number of a process: imas explain PID --leaks",
-            )),
+        (Some(pid), _) => process_memory::run(pid, args.json, context),
+        (None, Some(word)) => match process_meant(word, context)? {
+            Some(pid) => process_memory::run(pid, args.json, context),
             None => of_program(word, args, context),
         },
         (None, None) => bail!("name a program, or a process by its number"),
@@ -51,13 +47,10 @@ pub(crate) fn run(args: &ExplainArgs, context: &Context) -> Result<ExitCode> {
 }
 
 /// The process that a number means: a number may also be a program's of the store, which comes first, and a file in
-/// this folder is given as `./7`. With a search for leaks it is always a process.
-fn process_meant(word: &OsStr, args: &ExplainArgs, context: &Context) -> Result<Option<u32>> {
+/// this folder is given as `./7`.
+fn process_meant(word: &OsStr, context: &Context) -> Result<Option<u32>> {
     let number = word.to_str().filter(|word| word.bytes().all(|byte| byte.is_ascii_digit()));
     let Some(pid) = number.and_then(|number| number.parse::<u32>().ok()) else { return Ok(None) };
-    if args.search_s().is_some() {
-        return Ok(Some(pid));
-    }
     let store = crate::stored::view(context)?;
     let is_program = store.programs()?.iter().any(|program| program.id == i64::from(pid));
     let is_process = imas_linux::process::start_ticks(pid).is_ok();

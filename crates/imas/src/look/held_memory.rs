@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The memory of a process by its owners, the largest first, each with what can be done about it; and what searches for
-//! leaks mean, in words.
+//! The memory of a process by its owners, the largest first, each with what can be done about it.
 
 use std::path::Path;
 
 use imas_cli::format::counted;
 use imas_linux::control_group::GroupLimit;
 use imas_linux::heap::figures::HeapFigures;
-use imas_linux::heap::reach::{Growth, LostClass, Searches};
 use imas_linux::jvm_heap::JvmHeap;
 use imas_linux::mapping_text;
 use imas_linux::memory_parts::{MemoryParts, OwnedBytes, Owner};
@@ -20,8 +18,7 @@ use crate::look::heap_advice::size;
 /// Libraries that have an allocator inside, by a part of their names, and which.
 const BUNDLED: [(&str, &str); 3] =
     [("libarrow.so", "Arrow's pools"), ("duckdb", "DuckDB's jemalloc"), ("polars", "Polars' allocator")];
-/// A smaller part of the heap that is free is no fragmentation.
-const FRAGMENTED: f64 = 0.15;
+const LIVE: &str = "data, or a leak: no allocator helps";
 
 /// One part of the memory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -48,7 +45,6 @@ pub(crate) struct Held<'a> {
     pub(crate) jvm: Option<&'a JvmHeap>,
     /// Other allocators of the process.
     pub(crate) allocators: &'a [String],
-    pub(crate) reach: Option<&'a Searches>,
 }
 
 /// Allocators of the files that a process has mapped, beside glibc's: preloaded, linked, or inside of a library.
@@ -159,7 +155,7 @@ fn of_malloc(held: &Held<'_>, bytes: &OwnedBytes) -> Vec<Part> {
     let unread = take(&mut left, heaps.unread);
     let pid = held.pid;
     vec![
-        part("live blocks of glibc's malloc", live, bytes.swapped, live_remedy(held)),
+        part("live blocks of glibc's malloc", live, bytes.swapped, LIVE.into()),
         part(
             "free blocks of glibc's malloc in whole pages",
             returnable,
@@ -188,17 +184,6 @@ fn of_malloc(held: &Held<'_>, bytes: &OwnedBytes) -> Vec<Part> {
     ]
 }
 
-fn live_remedy(held: &Held<'_>) -> String {
-    match held.reach.map(Searches::growth) {
-        None => format!("data or a leak: 'imas explain {} --leaks' tells", held.pid),
-        Some(Growth::Leak) => "a leak: repair the program, no allocator helps".into(),
-        Some(Growth::Reached) => {
-            "they become more, and the program points to them: bound its caches and lists".into()
-        }
-        Some(Growth::Unreached | Growth::None) => "the program's data: no allocator helps".into(),
-    }
-}
-
 /// Private memory of no file, told apart by what is in it.
 fn of_anonymous(held: &Held<'_>, bytes: &OwnedBytes) -> Vec<Part> {
     let mut left = bytes.resident;
@@ -215,11 +200,7 @@ fn of_anonymous(held: &Held<'_>, bytes: &OwnedBytes) -> Vec<Part> {
     };
     if let Some(heaps) = held.heaps {
         let mapped = take(&mut left, heaps.mapped);
-        add(
-            "large live blocks of glibc's malloc, each in a mapping of its own".into(),
-            mapped,
-            live_remedy(held),
-        );
+        add("large live blocks of glibc's malloc, each in a mapping of its own".into(), mapped, LIVE.into());
     }
     for heap in held.objects {
         let live = take(&mut left, heap.live);
@@ -262,85 +243,6 @@ fn rest_words(held: &Held<'_>) -> (String, bool) {
 fn runtime_remedy(runtime: Option<Runtime>) -> String {
     runtime
         .map_or_else(String::new, |_| "settings of the runtime: 'imas explain PROGRAM' lists them".to_owned())
-}
-
-/// The verdict of searches for leaks, in words.
-pub(crate) fn growth_words(reach: &Searches, heaps: Option<&HeapFigures>, pid: u32) -> String {
-    let span = format!("in {:.0} s", reach.seconds);
-    let grown = reach.live_bytes.saturating_sub(reach.live_bytes_before);
-    match reach.growth() {
-        Growth::Leak => {
-            let leak = &reach.leaks[0];
-            format!(
-                "leak: {} in {}; no allocator helps",
-                rate(reach.leaks.iter().map(|one| one.new_bytes).sum(), reach.seconds),
-                lost_words(leak)
-            )
-        }
-        Growth::Reached => {
-            let most = reach.grown.first().map_or_else(String::new, |most| {
-                let class = most.class.as_ref().map_or_else(String::new, |class| format!(" ({class})"));
-                format!(", most of it in blocks of {} bytes{class}", most.block_bytes)
-            });
-            format!(
-                "grows, and is reached: a cache or a list: {}{most}; no allocator helps",
-                rate(grown, reach.seconds)
-            )
-        }
-        Growth::Unreached => format!(
-            "does not grow {span}; {} in {} that nothing points to: leaked before, or their pointers are hidden",
-            size(reach.lost_bytes),
-            counted(reach.lost_blocks, "block")
-        ),
-        Growth::None => {
-            let free = heaps.map_or(0.0, free_share);
-            if free >= FRAGMENTED {
-                format!(
-                    "does not grow {span}; {:.0} % is free: fragmentation, 'imas trim {pid}'",
-                    free * 100.0
-                )
-            } else {
-                format!(
-                    "does not grow {span}, and all but {} is reached: the program's data",
-                    size(reach.lost_bytes)
-                )
-            }
-        }
-    }
-}
-
-/// Share of glibc's heaps that is free in resident pages or between live blocks.
-fn free_share(heaps: &HeapFigures) -> f64 {
-    let free = heaps.bytes.all_free().saturating_sub(heaps.bytes.top).saturating_add(heaps.bytes.returnable);
-    let all =
-        free.saturating_add(heaps.bytes.live).saturating_add(heaps.bytes.cached).saturating_add(heaps.mapped);
-    free.min(heaps.held) as f64 / (all as f64).max(1.0)
-}
-
-/// Kinds of lost blocks, one line for each.
-pub(crate) fn lost_lines(reach: &Searches) -> String {
-    let line = |leak: &LostClass| {
-        format!(
-            "  {} lost before, {} more in {:.0} s: {}\n",
-            counted(leak.blocks, "block"),
-            leak.new_blocks,
-            reach.seconds,
-            lost_words(leak)
-        )
-    };
-    reach.leaks.iter().map(line).collect()
-}
-
-fn lost_words(leak: &LostClass) -> String {
-    let class = leak.class.as_ref().map_or_else(String::new, |class| format!(" ({class})"));
-    let is_held = 2 * leak.held_blocks > leak.blocks + leak.new_blocks;
-    let by = if is_held { "that only other lost blocks point to" } else { "that nothing points to" };
-    format!("blocks of {} bytes {by}{class}", leak.block_bytes)
-}
-
-fn rate(bytes: u64, seconds: f64) -> String {
-    let mib = bytes as f64 / f64::from(1 << 20) * 60.0 / seconds.max(0.1);
-    if mib >= 1.0 { format!("{mib:.1} MiB/min") } else { format!("{:.0} KiB/min", mib * 1024.0) }
 }
 
 /// A warning where the heap of the runtime may grow beyond what the container's limit leaves.
@@ -394,7 +296,6 @@ mod tests {
             runtime: None,
             jvm: None,
             allocators: &[],
-            reach: None,
         }
     }
 
@@ -415,43 +316,10 @@ mod tests {
         let parts = parts(&held(&owned, &heaps, &objects));
         let mib: Vec<_> = parts.iter().map(|part| part.resident_bytes / MIB).collect();
         assert_eq!(mib, [50, 30, 25, 20, 10, 9, 5, 1, 1], "{parts:#?}");
-        assert!(
-            parts[0].remedy.contains("'imas explain 7 --leaks'") && parts[1].remedy.contains("'imas trim 7'")
-        );
+        assert!(parts[0].remedy == LIVE && parts[1].remedy.contains("'imas trim 7'"));
         let unknown: Vec<_> = parts.iter().filter(|part| !part.is_named).collect();
         assert_eq!((unknown.len(), unknown[0].resident_bytes), (1, 10 * MIB));
         assert!((named_share(&parts) - 141.0 / 151.0).abs() < 1e-9);
-    }
-
-    #[test]
-    fn a_leak_is_named_by_its_blocks_and_class() {
-        let class = LostClass {
-            block_bytes: 272,
-            class: Some("class Session of libapp.so".into()),
-            blocks: 100,
-            new_blocks: 50,
-            new_bytes: 50 * 272,
-            ..LostClass::default()
-        };
-        let reach = Searches { searches: 2, seconds: 10.0, leaks: vec![class], ..Searches::default() };
-        assert_eq!(
-            growth_words(&reach, None, 7),
-            "leak: 80 KiB/min in blocks of 272 bytes that nothing points to (class Session of libapp.so); no allocator helps"
-        );
-        let still = Searches {
-            searches: 2,
-            seconds: 10.0,
-            live_bytes: MIB,
-            live_bytes_before: MIB,
-            ..Searches::default()
-        };
-        assert!(growth_words(&still, Some(&heaps()), 7).contains("fragmentation, 'imas trim 7'"));
-        assert!(growth_words(&still, None, 7).ends_with("the program's data"));
-        let grows = Searches { live_bytes: 9 * MIB, ..still };
-        assert!(
-            growth_words(&grows, None, 7)
-                .starts_with("grows, and is reached: a cache or a list: 48.0 MiB/min")
-        );
     }
 
     #[test]

@@ -3,14 +3,13 @@
 //! memory by its owners, and whether IMAS is active in it.
 //!
 //! The process is only read from outside: it is neither attached to nor signalled. What is live in its heap is read
-//! where glibc's malloc serves it, and counted by the hook in a trial. Leaks are searched for where that was asked.
+//! where glibc's malloc serves it, and counted by the hook in a trial.
 //!
 //! Is IMAS active in this process? Which allocator serves it, and who set that, in words.
 
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use imas_cli::format::counted;
@@ -21,7 +20,6 @@ use imas_linux::catalogue::SYSTEM;
 use imas_linux::control_group::{self, GroupLimit};
 use imas_linux::environment::{GUARD, HOOK};
 use imas_linux::heap::figures::{HeapFigures, NotReadable};
-use imas_linux::heap::reach::{Growth, Searches};
 use imas_linux::index::ServiceUnit;
 use imas_linux::jvm_heap::JvmHeap;
 use imas_linux::mapping_text::{CLibrary, former_path};
@@ -32,17 +30,13 @@ use imas_linux::running_runtime::{RunningRuntime, name_of_candidate};
 use imas_linux::runtime::FoundRuntime;
 use imas_linux::serving::RealCandidates;
 use imas_linux::serving::chooser::{Choice, Chooser};
-use imas_linux::{leaks, memory_parts, process, process_trim};
+use imas_linux::{memory_parts, process, process_trim};
 use serde::Serialize;
 
 use crate::command_line::cli::JsonArgs;
 use crate::look::heap_advice::{self, size};
 use crate::look::held_memory::{self, Held, Part};
 
-/// Between two searches the process gets at least so long.
-const LEAST_PAUSE: Duration = Duration::from_millis(500);
-/// Over so many seconds all three searches are made, so that slow growth shows.
-const LONG: f64 = 20.0;
 /// A heap with less free memory needs no advice, bytes.
 const LITTLE: u64 = 32 << 20;
 /// If a smaller share of the heap is live, the rest counts as fragmentation.
@@ -80,10 +74,6 @@ struct ProcessMemory {
     objects: Vec<ObjectHeap>,
     /// The tightest limit on the memory of its control group.
     limit: Option<GroupLimit>,
-    /// What the searches for leaks found, where these were asked for.
-    reach: Option<Searches>,
-    /// Why leaks could not be searched for.
-    not_searched: Option<String>,
     verdict: Verdict,
     /// The verdict in words.
     sentence: String,
@@ -123,10 +113,6 @@ impl ProcessRuntime {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Verdict {
-    /// Blocks that nothing points to become more.
-    Leak,
-    /// The heap grows, and all of it is reached.
-    Growth,
     /// Much of the heap is free: another allocator, or another setting, may hold less.
     Fragmentation,
     /// Most of the heap is live: the program's data, or a leak.
@@ -139,17 +125,14 @@ enum Verdict {
     Unknown,
 }
 
-/// Shows a process. With `leaks`, leaks are searched for during this time, seconds.
-pub(crate) fn run(pid: u32, leaks: Option<f64>, json: JsonArgs, context: &Context) -> Result<ExitCode> {
+/// Shows a process.
+pub(crate) fn run(pid: u32, json: JsonArgs, context: &Context) -> Result<ExitCode> {
     let gone = || {
         message::not_seen(pid, "another user's processes can be looked into by root: sudo imas explain PID")
     };
     let running = running::one(pid).ok_or_else(gone)?;
     let resident = ResidentMemory::of(pid).ok_or_else(gone)?;
-    let reach = leaks.map(|seconds| searched(pid, seconds));
-    // What was searched may have grown meanwhile.
-    let resident = if reach.is_some() { ResidentMemory::of(pid).ok_or_else(gone)? } else { resident };
-    let memory = memory(context, &running, resident, reach);
+    let memory = memory(context, &running, resident);
     if json.json {
         output::json(&memory)?;
     } else {
@@ -158,30 +141,7 @@ pub(crate) fn run(pid: u32, leaks: Option<f64>, json: JsonArgs, context: &Contex
     Ok(ExitCode::SUCCESS)
 }
 
-/// Searches at the beginning and the end of the time. Where that shows a leak, a third search after as much time again
-/// confirms it: what is under way in a register at two moments is not at three.
-fn searched(pid: u32, seconds: f64) -> Result<Searches, NotReadable> {
-    let begun = Instant::now();
-    let wait_until = |seconds: f64| {
-        let left = Duration::from_secs_f64(seconds).saturating_sub(begun.elapsed());
-        std::thread::sleep(left.max(LEAST_PAUSE));
-    };
-    leaks::first(pid)?;
-    wait_until(seconds / 2.0);
-    let halfway = leaks::again(pid)?;
-    if halfway.growth() != Growth::Leak && seconds < LONG {
-        return Ok(halfway);
-    }
-    wait_until(seconds);
-    leaks::again(pid)
-}
-
-fn memory(
-    context: &Context,
-    running: &Running,
-    resident: ResidentMemory,
-    reach: Option<Result<Searches, NotReadable>>,
-) -> ProcessMemory {
+fn memory(context: &Context, running: &Running, resident: ResidentMemory) -> ProcessMemory {
     let pid = running.pid;
     let live_bytes = memory_point::live_bytes(running);
     let heaps = process_trim::heaps_of(pid);
@@ -191,11 +151,6 @@ fn memory(
     let runtime = ProcessRuntime::of(running);
     let jvm = runtime.as_ref().and_then(|runtime| runtime.jvm.as_ref());
     let (objects, threads) = (object_heaps::of(pid), process::threads(pid).unwrap_or(0));
-    let (reach, not_searched) = match reach {
-        Some(Ok(reach)) => (Some(reach), None),
-        Some(Err(reason)) => (None, Some(reason.to_string())),
-        None => (None, None),
-    };
     let owned = memory_parts::of(pid).unwrap_or_default();
     let parts = held_memory::parts(&Held {
         pid,
@@ -206,15 +161,9 @@ fn memory(
         runtime: runtime.as_ref().map(|runtime| runtime.found.runtime),
         jvm,
         allocators: &held_memory::allocators(running.mapped()),
-        reach: reach.as_ref(),
     });
-    let by_use = verdict(&resident, live_bytes, heaps.as_ref().ok());
-    let (verdict, sentence) = match &reach {
-        Some(reach) => {
-            (with_growth(by_use, reach), held_memory::growth_words(reach, heaps.as_ref().ok(), pid))
-        }
-        None => (by_use, sentence(by_use, &resident, live_bytes, &heaps, remedy)),
-    };
+    let verdict = verdict(&resident, live_bytes, heaps.as_ref().ok());
+    let sentence = sentence(verdict, &resident, live_bytes, &heaps, remedy);
     ProcessMemory {
         schema: 1,
         pid,
@@ -232,21 +181,10 @@ fn memory(
         parts,
         objects,
         limit: control_group::limit_of(pid),
-        reach,
-        not_searched,
         runtime,
         named: resident::named_memory(pid),
         heaps_not_readable: heaps.as_ref().err().map(ToString::to_string),
         heaps: heaps.ok(),
-    }
-}
-
-/// The kind of verdict after a search for leaks.
-fn with_growth(by_use: Verdict, reach: &Searches) -> Verdict {
-    match reach.growth() {
-        Growth::Leak => Verdict::Leak,
-        Growth::Reached => Verdict::Growth,
-        Growth::Unreached | Growth::None => by_use,
     }
 }
 
@@ -295,8 +233,6 @@ fn sentence(
             format!("only {heap} of {} are heap{held}: an allocator changes little", size(resident.total()))
         }
         Verdict::Small => format!("the heap is small ({heap}): there is nothing to gain"),
-        // Said by the searches.
-        Verdict::Leak | Verdict::Growth => String::new(),
         Verdict::Unknown => {
             format!(
                 "{heap} of heap are resident; what of it is live cannot be read: {}; a trial counts it: 'imas run -- ...'",
@@ -317,12 +253,6 @@ fn text(memory: &ProcessMemory) -> Result<String> {
     let on = memory.candidate.as_deref().unwrap_or("an allocator that cannot be identified");
     writeln!(text, ") on {on}, {}", counted(memory.threads, "thread"))?;
     writeln!(text, "{}", memory.active.sentence)?;
-    if let Some(reach) = &memory.reach {
-        text.push_str(&held_memory::lost_lines(reach));
-    }
-    if let Some(why) = &memory.not_searched {
-        writeln!(text, "leaks cannot be searched for: {why}")?;
-    }
     if let Some(why) = memory.heaps_not_readable.as_ref().filter(|_| memory.verdict != Verdict::Unknown) {
         writeln!(text, "what is live in its heap cannot be read: {why}")?;
     }
