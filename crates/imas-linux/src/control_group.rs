@@ -63,9 +63,34 @@ fn is_of_memory(group: &ProcessCGroup) -> bool {
 
 /// Folder of the group that is meant; None where there are no control groups.
 fn own(is_meant: impl Fn(&ProcessCGroup) -> bool, root: &Path) -> Option<PathBuf> {
-    let groups = Process::myself().ok()?.cgroups().ok()?;
-    let own = groups.into_iter().find(is_meant)?;
+    folder_of(&Process::myself().ok()?, is_meant, root)
+}
+
+fn folder_of(process: &Process, is_meant: impl Fn(&ProcessCGroup) -> bool, root: &Path) -> Option<PathBuf> {
+    let own = process.cgroups().ok()?.into_iter().find(is_meant)?;
     Some(root.join(own.pathname.trim_start_matches('/')))
+}
+
+/// Returns the tightest limit on the memory of a process, by its group and those above it; `None` without one. In a
+/// container the groups of other containers do not show.
+#[must_use]
+pub fn limit_of(pid: u32) -> Option<GroupLimit> {
+    let process = Process::new(i32::try_from(pid).ok()?).ok()?;
+    let (root_2, root_1) = (Path::new(ROOT), Path::new(ROOT_1));
+    let second = folder_of(&process, is_version_2, root_2).map(|group| up(root_2, &group, &VERSION_2));
+    let first = || folder_of(&process, is_of_memory, root_1).map(|group| up(root_1, &group, &VERSION_1));
+    let uses = second.filter(|uses| !uses.is_empty()).or_else(first).unwrap_or_default();
+    let tightest = uses.into_iter().min_by_key(|one| one.limit.saturating_sub(one.used))?;
+    Some(GroupLimit { limit: tightest.limit, used: tightest.used })
+}
+
+/// Limit on the memory of a group, and its use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupLimit {
+    /// Bytes that the group may have.
+    pub limit: u64,
+    /// Bytes that it has and that cannot be given back.
+    pub used: u64,
 }
 
 /// Bytes that the tightest limit on this process' memory leaves, one that only slows it down too, page cache

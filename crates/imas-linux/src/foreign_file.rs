@@ -18,7 +18,9 @@ use crate::ingest::{ExpectedPage, ParsedPage, ReadError, page_bytes, page_of_byt
 use crate::program::is_privileged;
 use crate::program_file::ProgramFile;
 use crate::runtime::with_version;
-use crate::{mapped_files, process_trim, resident, running, running_runtime, serving};
+use crate::{
+    mapped_files, memory_parts, object_heaps, process_trim, resident, running, running_runtime, serving,
+};
 
 /// What an executable is that somebody else runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -105,6 +107,8 @@ fn found_out(finding: Finding, pid: u32) -> Result<Vec<u8>> {
         Finding::Resident => resident::text_of(pid),
         Finding::Arenas => resident::arena_text(pid),
         Finding::NamedMemory => resident::named_text(pid),
+        Finding::Parts => memory_parts::text_of(pid),
+        Finding::ObjectHeaps => object_heaps::text_of(pid),
     }
 }
 

@@ -36,6 +36,9 @@ pub struct JvmHeap {
     pub after_collection: u64,
     /// Memory for the descriptions of classes.
     pub classes: u64,
+    /// Most bytes of the heap, by `-Xmx` or the JVM's own choice; absent where the counters do not say.
+    #[serde(default)]
+    pub limit: Option<u64>,
 }
 
 impl JvmHeap {
@@ -54,8 +57,17 @@ impl JvmHeap {
             [1, 2].map(|space| number(&format!("sun.gc.generation.0.space.{space}.used")).unwrap_or(0));
         let tenured = number("sun.gc.generation.1.space.0.used")?;
         let collections = (0..3).filter_map(|one| number(&format!("sun.gc.collector.{one}.invocations")));
+        let most = [0, 1].map(|one| number(&format!("sun.gc.generation.{one}.maxCapacity")));
+        let collector = counters.text("sun.gc.policy.name")?;
+        // Under G1 each generation may take all of the heap.
+        let limit = match (most, collector.as_str()) {
+            ([Some(young), Some(old)], G1) => Some(young.max(old)),
+            ([Some(young), Some(old)], _) => Some(young.saturating_add(old)),
+            _ => None,
+        };
         Some(Self {
-            collector: counters.text("sun.gc.policy.name")?,
+            collector,
+            limit,
             collections: collections.fold(0, u64::saturating_add),
             committed: young.saturating_add(old),
             after_collection: survivors.into_iter().fold(tenured, u64::saturating_add),
@@ -70,6 +82,8 @@ impl JvmHeap {
     }
 }
 
+/// G1, as its counters name it.
+const G1: &str = "GarbageFirst";
 const MAGIC: [u8; 4] = [0xca, 0xfe, 0xc0, 0xc0];
 const HEAD: usize = 32;
 const ENTRY: usize = 20;
@@ -213,13 +227,15 @@ pub(super) mod tests {
             ("sun.gc.generation.0.space.1.used", Ok(0)),
             ("sun.gc.generation.0.space.2.used", Ok(8)),
             ("sun.gc.generation.1.capacity", Ok(100)),
+            ("sun.gc.generation.0.maxCapacity", Ok(800)),
+            ("sun.gc.generation.1.maxCapacity", Ok(800)),
             ("sun.gc.generation.1.space.0.used", Ok(20)),
             ("sun.gc.collector.0.invocations", Ok(3)),
             ("sun.gc.collector.1.invocations", Ok(1)),
         ]);
         let heap = JvmHeap::from_bytes(&bytes).unwrap();
         assert_eq!((heap.collector.as_str(), heap.collections), ("GarbageFirst", 4));
-        assert_eq!((heap.committed, heap.after_collection), (400, 28));
+        assert_eq!((heap.committed, heap.after_collection, heap.limit), (400, 28, Some(800)));
         assert!(heap.is_mostly_free());
         assert!(!JvmHeap { collections: 0, ..heap.clone() }.is_mostly_free(), "nothing is known yet");
         assert!(!JvmHeap { after_collection: 100, ..heap }.is_mostly_free());

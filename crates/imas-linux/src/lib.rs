@@ -23,6 +23,8 @@ pub mod jvm_heap;
 pub mod mapped_files;
 pub mod mapping_text;
 pub mod measure;
+pub mod memory_parts;
+pub mod object_heaps;
 pub mod pace;
 pub mod page;
 pub mod preloads;

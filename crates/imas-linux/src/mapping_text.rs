@@ -171,7 +171,8 @@ pub fn is_of_glibc(file: &Path) -> bool {
 }
 
 /// Returns the name of a library that has a malloc of its own, without what the kernel adds.
-pub(crate) fn allocator(file: &Path) -> Option<&str> {
+#[must_use]
+pub fn allocator(file: &Path) -> Option<&str> {
     let name = file_name(file);
     ALLOCATORS.iter().any(|begin| name.starts_with(begin)).then_some(name)
 }

@@ -59,7 +59,7 @@ pub struct ResidentMemory {
 
 /// Kind of memory that a mapping belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub(crate) enum Kind {
     Heap,
     Arena,
     Anonymous,
@@ -125,18 +125,30 @@ impl ResidentMemory {
 /// Resident memory of a process as a text for [`ResidentMemory::looked_at`]. All is read in this very process.
 pub(crate) fn text_of(pid: u32) -> Result<Vec<u8>> {
     let task = mapping_text::living_thread(pid);
-    let stack = getrlimit(Resource::Stack).current.unwrap_or(UNLIMITED);
-    serde_json::to_vec(&sum(of_task(task, "smaps")?, stack)?).map_err(Error::other)
+    serde_json::to_vec(&sum(of_task(task, "smaps")?, stack_bytes())?).map_err(Error::other)
+}
+
+/// Size that libc gives to the stacks of threads, guard included.
+pub(crate) fn stack_bytes() -> u64 {
+    getrlimit(Resource::Stack).current.unwrap_or(UNLIMITED)
 }
 
 /// `stack` is the size that libc gives to the stacks of threads, guard included.
 fn sum(maps: impl Iterator<Item = Result<MemoryMap>>, stack: u64) -> Result<ResidentMemory> {
     let mut sum = ResidentMemory::default();
     with_neighbours(maps, |below, map, next| {
-        let kind = if is_arena(map, next) { Kind::Arena } else { kind(map, below, stack) };
-        sum.add(kind, map);
+        sum.add(kind_of(map, (below, next), stack), map);
     })?;
     Ok(sum)
+}
+
+/// Kind of a mapping, by the ones below and above it.
+pub(crate) fn kind_of(
+    map: &MemoryMap,
+    (below, next): (Option<&MemoryMap>, Option<&MemoryMap>),
+    stack: u64,
+) -> Kind {
+    if is_arena(map, next) { Kind::Arena } else { kind(map, below, stack) }
 }
 
 fn kind(map: &MemoryMap, below: Option<&MemoryMap>, stack: u64) -> Kind {
@@ -250,8 +262,7 @@ impl Footprint {
     #[must_use]
     pub fn of(pid: u32) -> Option<Self> {
         let total = crate::sampler::resident_bytes(pid)?;
-        let stack = getrlimit(Resource::Stack).current.unwrap_or(UNLIMITED);
-        let of_one = |task| heap_sum(of_task(task, "smaps").ok()?, stack).ok()?;
+        let of_one = |task| heap_sum(of_task(task, "smaps").ok()?, stack_bytes()).ok()?;
         let found = mapping_text::ask_living(pid, of_one)?;
         Some(Self { resident: total.saturating_sub(found.tables_resident), heap: found.heap })
     }

@@ -64,7 +64,7 @@ fn what_is_live_is_read_without_a_trial() {
         let found = memory["heaps"]["bytes"]["live"].as_f64().unwrap();
         assert!((found - live).abs() < 8e6, "{memory:#}");
         assert_eq!(memory["candidate"], "system", "{memory:#}");
-        assert!(page.contains("[heap]"), "{page}");
+        assert!(page.contains("live blocks of glibc's malloc"), "{page}");
     }
 }
 
@@ -98,19 +98,63 @@ fn in_a_trial_free_blocks_are_fragmentation_and_live_ones_are_not() {
 }
 
 #[test]
+fn the_parts_add_up_and_have_names() {
+    let world = World::new();
+    let child = piped::start(world.command(real("python3")).args(["-c", KEEPER, "free"]));
+    let memory = looked_at(|| explained(&world, child.id()).0);
+    let page = stdout(&output(&mut world.imas(["explain", &child.id().to_string()])));
+    piped::end(child);
+    let parts = list(&memory, "/parts");
+    let sum: u64 = parts.iter().map(|part| part["resident_bytes"].as_u64().unwrap()).sum();
+    assert!(sum.abs_diff(memory["resident_bytes"].as_u64().unwrap()) < 4 << 20, "{memory:#}");
+    assert!(memory["named_share"].as_f64().unwrap() > 0.95, "{memory:#}");
+    assert!(parts.is_sorted_by_key(|part| std::cmp::Reverse(part["resident_bytes"].as_u64())), "{memory:#}");
+    assert!(page.contains("free blocks of glibc's malloc in whole pages"), "{page}");
+    assert_eq!(memory["objects"][0]["runtime"], "CPython", "{memory:#}");
+}
+
+/// CPython's own figures are written before it waits.
+#[test]
+fn objects_of_cpython_are_counted_as_it_counts_them() {
+    let script = "import sys; x = [str(i) * 3 for i in range(200000)]; del x[::3]\n\
+                  sys._debugmallocstats(); print('x', flush=True); sys.stdin.read()";
+    let world = World::new();
+    let mut command = world.command(real("python3"));
+    let child = piped::start(command.args(["-c", script]).stderr(std::process::Stdio::piped()));
+    let memory = explained(&world, child.id()).0;
+    let mut own = String::new();
+    let mut child = child;
+    drop(child.stdin.take());
+    std::io::Read::read_to_string(child.stderr.as_mut().unwrap(), &mut own).unwrap();
+    child.wait().unwrap();
+    let figure = |name: &str| -> f64 {
+        let line = own.lines().find(|line| line.contains(name)).unwrap_or_else(|| panic!("{own}"));
+        line.rsplit(' ').next().unwrap().replace(',', "").parse().unwrap()
+    };
+    let heap = &memory["objects"][0];
+    for (found, name) in [("live", "# bytes in allocated blocks"), ("free", "# bytes in available blocks")] {
+        let (found, own) = (heap[found].as_f64().unwrap(), figure(name));
+        assert!(
+            (found - own).abs() <= own * 0.02 + 65536.0,
+            "{name}: {found}, its own figure {own}: {memory:#}"
+        );
+    }
+}
+
+#[test]
 fn a_process_that_does_not_exist_is_an_error_that_names_the_way_out() {
     let world = World::new();
     let gone = output(&mut world.imas(["explain", "--pid", "4194304"]));
     let said = describe(&gone);
-    assert!(!gone.status.success() && said.contains("sudo imas explain --pid PID"), "{said}");
+    assert!(!gone.status.success() && said.contains("sudo imas explain PID"), "{said}");
     assert!(said.contains("has ended, is the kernel's"), "root finds no program there either: {said}");
     let none = output(&mut world.imas(["explain"]));
     assert_eq!(none.status.code(), Some(2), "{}", describe(&none));
 }
 
-/// The first line answers whether the set-up works.
+/// A line answers whether the set-up works.
 #[test]
-fn the_first_line_says_whether_imas_is_active_and_by_what() {
+fn a_line_says_whether_imas_is_active_and_by_what() {
     let world = World::new();
     world.tests_six("");
     let python = real("python3");
@@ -133,8 +177,8 @@ fn the_first_line_says_whether_imas_is_active_and_by_what() {
         let child = piped::start(world.command(program).args(&words[1..]).args(waits));
         let (json, page) = explained(&world, child.id());
         piped::end(child);
-        let first = page.lines().next().unwrap_or_default();
-        assert!(first.starts_with("is IMAS active here: ") && first.contains(says), "{words:?}: {page}");
+        let line = page.lines().find(|line| line.starts_with("is IMAS active here: ")).unwrap_or_default();
+        assert!(line.contains(says), "{words:?}: {page}");
         assert_eq!(json["active"]["by"], by, "{json:#}");
     }
 }

@@ -87,9 +87,13 @@ pub(crate) enum Finding {
     Arenas,
     /// Sums of mappings with names (`crate::named_memory`).
     NamedMemory,
+    /// Resident and swapped bytes by owner (`crate::memory_parts`).
+    Parts,
+    /// Heaps of runtimes (`crate::object_heaps`).
+    ObjectHeaps,
 }
 
-const FINDINGS: [Finding; 8] = [
+const FINDINGS: [Finding; 10] = [
     Finding::Program,
     Finding::Chooser,
     Finding::Runtime,
@@ -98,6 +102,8 @@ const FINDINGS: [Finding; 8] = [
     Finding::Resident,
     Finding::Arenas,
     Finding::NamedMemory,
+    Finding::Parts,
+    Finding::ObjectHeaps,
 ];
 
 /// What is asked about a file whose path somebody else has named.

@@ -118,6 +118,8 @@ pub struct HeapFigures {
     pub arenas: u64,
     /// Bytes of all arenas.
     pub bytes: HeapBytes,
+    /// Resident bytes in live blocks with mappings of their own, beside what the arenas hold.
+    pub mapped: u64,
     /// The largest arenas.
     pub largest: Vec<ArenaFigures>,
 }

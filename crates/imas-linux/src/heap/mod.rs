@@ -13,6 +13,7 @@ mod arena;
 pub mod figures;
 mod in_memory;
 pub(crate) mod libc;
+mod mapped;
 pub mod memory;
 mod trim_site;
 mod walk;
@@ -75,7 +76,25 @@ pub fn figures_in(
     let arenas = arena::all(memory, &library)?;
     let heaps = arena::heaps(memory, &library.layout, regions, &arenas);
     let survey = Survey { memory, regions, keys: CacheKeys::of(&library), library, until };
-    survey.figures(&arenas, &heaps)
+    let mut figures = survey.figures(&arenas, &heaps)?;
+    // Where the time is over, the blocks stay among the rest of the memory.
+    figures.mapped = mapped_bytes(memory, regions, &heaps, until).unwrap_or(0);
+    Ok(figures)
+}
+
+fn mapped_bytes(
+    memory: &dyn Memory,
+    regions: &[Region],
+    heaps: &BTreeMap<u64, Vec<HeapInfo>>,
+    until: Instant,
+) -> std::result::Result<u64, Stop> {
+    let anonymous = regions.iter().filter(|region| region.kind == RegionKind::Anonymous);
+    let anonymous: Vec<_> = anonymous.map(|region| region.begin..region.end).collect();
+    let mut of_arenas: Vec<_> =
+        heaps.values().flatten().map(|heap| heap.address..heap.address + heap.bytes).collect();
+    of_arenas.sort_by_key(|heap| heap.start);
+    let blocks = mapped::mapped_blocks(memory, &anonymous, &of_arenas, until)?;
+    mapped::resident_bytes(memory, &blocks, until)
 }
 
 struct Survey<'m> {

@@ -22,7 +22,7 @@ use crate::command_line::service_args::{ApplyArgs, EnvArgs, TrimArgs, UnapplyArg
     version,
     about,
     max_term_width = 100,
-    after_help = "Examples:\n  imas explain --pid 812                            where its memory is, and what is free\n  imas bench -- sqlite3 :memory: '.read work.sql'   measure it under every candidate\n  imas run -- redis-server                          learn while it works, then run it on the best\n  imas explain redis-server                         what was chosen, why, and how to undo it"
+    after_help = "Examples:\n  imas explain 812                                  why it holds this much, and what helps\n  imas bench -- sqlite3 :memory: '.read work.sql'   measure it under every candidate\n  imas run -- redis-server                          learn while it works, then run it on the best\n  imas explain redis-server                         what was chosen, why, and how to undo it"
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -304,11 +304,11 @@ pub(crate) struct ShowArgs {
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("what").required(true).args(["program", "pid"])))]
 pub(crate) struct ExplainArgs {
-    /// A path, a name found in PATH, or the number that `imas show` prints; for an interpreter, its script
-    #[arg(value_name = "PROGRAM", add = ArgValueCompleter::new(complete::programs))]
+    /// A running process by its number; or a program: a path, a name found in PATH, or the number that `imas show` prints;
+    /// for an interpreter, its script
+    #[arg(value_name = "PID|PROGRAM", add = ArgValueCompleter::new(complete::programs))]
     pub(crate) program: Option<OsString>,
-    /// Say whether IMAS is active in a running process and which allocator serves it, where its memory is, and
-    /// whether it is a leak or fragmentation
+    /// A running process, where its number is also a program's
     #[arg(long, value_name = "PID")]
     pub(crate) pid: Option<u32>,
     #[command(flatten)]

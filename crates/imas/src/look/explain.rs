@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use imas_cli::format::{counted, when};
+use imas_cli::message;
 use imas_cli::output;
 use imas_core::Reason;
 use imas_core::adaptive::Expired;
@@ -30,6 +31,7 @@ use imas_store::samples::StoredProgram;
 use serde_json::json;
 
 use crate::command_line::cli::ExplainArgs;
+use crate::look::process_memory;
 use crate::look::runtime::{self, RuntimeView};
 use crate::look::show::{count_of_bench, next_line, of_bench, splits, table};
 use crate::stored::find;
@@ -39,10 +41,28 @@ const PAST: u32 = 10;
 
 pub(crate) fn run(args: &ExplainArgs, context: &Context) -> Result<ExitCode> {
     match (args.pid, &args.program) {
-        (Some(pid), _) => crate::look::process_memory::run(pid, args.json, context),
-        (None, Some(program)) => of_program(program, args, context),
-        (None, None) => bail!("name a program, or a process with --pid"),
+        (Some(pid), _) => process_memory::run(pid, args.json, context),
+        (None, Some(word)) => match process_meant(word, context)? {
+            Some(pid) => process_memory::run(pid, args.json, context),
+            None => of_program(word, args, context),
+        },
+        (None, None) => bail!("name a program, or a process by its number"),
     }
+}
+
+/// The process that a number means: a number may also be a program's of the store, which comes first, and a file in
+/// this folder is given as `./7`.
+fn process_meant(word: &OsStr, context: &Context) -> Result<Option<u32>> {
+    let number = word.to_str().filter(|word| word.bytes().all(|byte| byte.is_ascii_digit()));
+    let Some(pid) = number.and_then(|number| number.parse::<u32>().ok()) else { return Ok(None) };
+    let store = crate::stored::view(context)?;
+    let is_program = store.programs()?.iter().any(|program| program.id == i64::from(pid));
+    let is_process = imas_linux::process::start_ticks(pid).is_ok();
+    if is_program && is_process {
+        message::warning(&format!("{pid} is a program's number here; the process: imas explain --pid {pid}"));
+    }
+    // Neither: a number is a process that has ended, rather than a program that nobody knows.
+    Ok((!is_program).then_some(pid))
 }
 
 fn of_program(program: &OsStr, args: &ExplainArgs, context: &Context) -> Result<ExitCode> {

@@ -428,7 +428,7 @@ mod tests {
     }
 
     fn heap(committed: u64, after_collection: u64) -> JvmHeap {
-        JvmHeap { collector: G1.into(), collections: 1, committed, after_collection, classes: 0 }
+        JvmHeap { collector: G1.into(), collections: 1, committed, after_collection, classes: 0, limit: None }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `imas explain --pid`: whether IMAS is active in a running process, its memory by its use, and whether a large
-//! heap is a leak or fragmentation.
+//! `imas explain PID`: one verdict on a running process (why does it hold this much, is it a leak, what helps), its
+//! memory by its owners, and whether IMAS is active in it.
 //!
 //! The process is only read from outside: it is neither attached to nor signalled. What is live in its heap is read
 //! where glibc's malloc serves it, and counted by the hook in a trial.
@@ -17,22 +17,25 @@ use imas_cli::{message, output, table};
 use imas_engine::context::Context;
 use imas_engine::live::memory_point::{self, LEAST_BYTES};
 use imas_linux::catalogue::SYSTEM;
+use imas_linux::control_group::{self, GroupLimit};
 use imas_linux::environment::{GUARD, HOOK};
 use imas_linux::heap::figures::{HeapFigures, NotReadable};
 use imas_linux::index::ServiceUnit;
 use imas_linux::jvm_heap::JvmHeap;
 use imas_linux::mapping_text::{CLibrary, former_path};
+use imas_linux::object_heaps::{self, ObjectHeap};
 use imas_linux::resident::{self, ResidentMemory};
 use imas_linux::running::{self, Running};
 use imas_linux::running_runtime::{RunningRuntime, name_of_candidate};
 use imas_linux::runtime::FoundRuntime;
 use imas_linux::serving::RealCandidates;
 use imas_linux::serving::chooser::{Choice, Chooser};
-use imas_linux::{process, process_trim};
+use imas_linux::{memory_parts, process, process_trim};
 use serde::Serialize;
 
 use crate::command_line::cli::JsonArgs;
 use crate::look::heap_advice::{self, size};
+use crate::look::held_memory::{self, Held, Part};
 
 /// A heap with less free memory needs no advice, bytes.
 const LITTLE: u64 = 32 << 20;
@@ -63,6 +66,14 @@ struct ProcessMemory {
     named: Vec<(String, u64)>,
     /// Why that cannot be read.
     heaps_not_readable: Option<String>,
+    /// Resident and swapped bytes by owner, the largest first, each with what can be done.
+    parts: Vec<Part>,
+    /// Share of both whose holder is known.
+    named_share: f64,
+    /// Object heaps of its runtime.
+    objects: Vec<ObjectHeap>,
+    /// The tightest limit on the memory of its control group.
+    limit: Option<GroupLimit>,
     verdict: Verdict,
     /// The verdict in words.
     sentence: String,
@@ -116,12 +127,10 @@ enum Verdict {
     Unknown,
 }
 
+/// Shows a process.
 pub(crate) fn run(pid: u32, json: JsonArgs, context: &Context) -> Result<ExitCode> {
     let gone = || {
-        message::not_seen(
-            pid,
-            "another user's processes can be looked into by root: sudo imas explain --pid PID",
-        )
+        message::not_seen(pid, "another user's processes can be looked into by root: sudo imas explain PID")
     };
     let running = running::one(pid).ok_or_else(gone)?;
     let resident = ResidentMemory::of(pid).ok_or_else(gone)?;
@@ -135,29 +144,48 @@ pub(crate) fn run(pid: u32, json: JsonArgs, context: &Context) -> Result<ExitCod
 }
 
 fn memory(context: &Context, running: &Running, resident: ResidentMemory) -> ProcessMemory {
+    let pid = running.pid;
     let live_bytes = memory_point::live_bytes(running);
-    let heaps = process_trim::heaps_of(running.pid);
-    let verdict = verdict(&resident, live_bytes, heaps.as_ref().ok());
+    let heaps = process_trim::heaps_of(pid);
     let candidates = RealCandidates::of(context.catalogue.all());
     let candidate = name_of_candidate(running, &candidates);
     let runtime = ProcessRuntime::of(running);
     let kind = (candidate, runtime.as_ref().map(|runtime| runtime.found.runtime));
     let remedy = heaps.as_ref().ok().and_then(|heaps| heap_advice::remedy(heaps, kind, &candidates));
+    let jvm = runtime.as_ref().and_then(|runtime| runtime.jvm.as_ref());
+    let (objects, threads) = (object_heaps::of(pid), process::threads(pid).unwrap_or(0));
+    let owned = memory_parts::of(pid).unwrap_or_default();
+    let parts = held_memory::parts(&Held {
+        pid,
+        owned: &owned,
+        threads,
+        heaps: heaps.as_ref().ok(),
+        objects: &objects,
+        runtime: runtime.as_ref().map(|runtime| runtime.found.runtime),
+        jvm,
+        allocators: &held_memory::allocators(running.mapped()),
+    });
+    let verdict = verdict(&resident, live_bytes, heaps.as_ref().ok());
+    let sentence = sentence(verdict, &resident, live_bytes, &heaps, remedy);
     ProcessMemory {
         schema: 1,
-        pid: running.pid,
+        pid,
         program: running.program.to_string(),
         unit: running.unit.clone(),
         active: Active::of(running, &candidates),
         candidate: candidate.map(str::to_owned),
-        threads: process::threads(running.pid).unwrap_or(0),
+        threads,
         resident,
         resident_bytes: resident.total(),
         live_bytes,
         verdict,
-        sentence: sentence(verdict, &resident, live_bytes, &heaps, remedy),
+        sentence,
+        named_share: held_memory::named_share(&parts),
+        parts,
+        objects,
+        limit: control_group::limit_of(pid),
         runtime,
-        named: resident::named_memory(running.pid),
+        named: resident::named_memory(pid),
         heaps_not_readable: heaps.as_ref().err().map(ToString::to_string),
         heaps: heaps.ok(),
     }
@@ -234,53 +262,59 @@ fn sentence(
 }
 
 fn text(memory: &ProcessMemory) -> Result<String> {
-    let mut text = format!("{}\n{} (pid {}", memory.active.sentence, memory.program, memory.pid);
+    let mut text = format!("{}\n{} (pid {}", memory.sentence, memory.program, memory.pid);
     if let Some(unit) = &memory.unit {
         write!(text, ", {unit}")?;
     }
     let on = memory.candidate.as_deref().unwrap_or("an allocator that cannot be identified");
-    writeln!(text, ") on {on}, {}\n{}", counted(memory.threads, "thread"), memory.sentence)?;
+    writeln!(text, ") on {on}, {}", counted(memory.threads, "thread"))?;
+    writeln!(text, "{}", memory.active.sentence)?;
+    if let Some(why) = memory.heaps_not_readable.as_ref().filter(|_| memory.verdict != Verdict::Unknown) {
+        writeln!(text, "what is live in its heap cannot be read: {why}")?;
+    }
     if let Some(runtime) = &memory.runtime {
         writeln!(text, "{}", runtime.words())?;
     }
+    if let Some(limit) = &memory.limit {
+        let jvm = memory.runtime.as_ref().and_then(|runtime| runtime.jvm.as_ref());
+        writeln!(text, "{}", held_memory::limit_words(limit, memory.resident_bytes, jvm))?;
+    }
     text.push('\n');
-    text.push_str(&table::plain(&["MiB", "resident memory"], rows(memory).into_iter()));
+    let swapped = memory.resident.swapped;
+    let columns = match swapped {
+        0 => vec!["MiB", "resident memory", "what can be done"],
+        _ => vec!["MiB", "swapped", "resident memory", "what can be done"],
+    };
+    let rows = rows(memory).into_iter().map(|[mib, swap, what, remedy]| match swapped {
+        0 => vec![mib, what, remedy],
+        _ => vec![mib, swap, what, remedy],
+    });
+    text.push_str(&table::plain(&columns, rows));
     Ok(text)
 }
 
-fn rows(memory: &ProcessMemory) -> Vec<Vec<String>> {
+/// The parts, what they add up to, and what is a part of them.
+fn rows(memory: &ProcessMemory) -> Vec<[String; 4]> {
+    let mib = |bytes: u64| format!("{:.1}", bytes as f64 / f64::from(1 << 20));
     let resident = &memory.resident;
-    let held = memory.heaps.as_ref().map(|heaps| heaps.bytes).unwrap_or_default();
-    let arenas = format!("in {} heaps of further arenas", resident.arena_heaps);
-    let rows = [
-        (memory.resident_bytes, "in all"),
-        (resident.heap, "[heap]: the first arena of glibc's malloc"),
+    let all = [mib(memory.resident_bytes), mib(resident.swapped), "in all".to_owned(), String::new()];
+    let parts = memory.parts.iter().map(|part| {
+        let what = match part.is_named {
+            true => part.what.clone(),
+            false => format!("not known: {}", part.what),
+        };
+        [mib(part.resident_bytes), mib(part.swapped_bytes), what, part.remedy.clone()]
+    });
+    let arenas = format!("of glibc's heaps: in {} heaps of further arenas", resident.arena_heaps);
+    let of_these = [
         (resident.arenas, arenas.as_str()),
-        (
-            resident.anonymous,
-            "other anonymous memory: large blocks, or the heap of another allocator or runtime",
-        ),
-        (memory.live_bytes.unwrap_or(0), "of these three, in live blocks (this trial's estimate)"),
-        (held.live, "of the first two, in live blocks"),
-        (held.cached, "of the first two, in freed blocks that threads keep for themselves"),
-        (held.all_free(), "of the first two, free; parts of it may not be resident"),
-        (held.returnable, "of that, in whole resident pages: a trim returns them"),
-        (resident.stacks, "stacks of the threads"),
-        (resident.files, "files: code and data"),
-        (resident.shared, "shared memory"),
-        (resident.hook, "tables of IMAS's hook"),
-        (resident.other, "pages of the kernel"),
-        (resident.huge, "part of the above: in huge pages"),
+        (memory.live_bytes.unwrap_or(0), "of the heaps: in live blocks (this trial's estimate)"),
+        (resident.huge, "part of the above: in huge pages, of which the program may have touched less"),
         (resident.given_back, "part of the above: given back, until the kernel needs it"),
-        (resident.swapped, "not resident: swapped out"),
     ];
-    let named = memory
-        .named
-        .iter()
-        .map(|(name, bytes)| (*bytes, format!("part of the above: named '{}'", name.trim())));
-    let rows = rows.into_iter().map(|(bytes, what)| (bytes, what.to_owned())).chain(named);
-    let shown = rows.filter(|(bytes, _)| *bytes > 0);
-    shown.map(|(bytes, what)| vec![format!("{:.1}", bytes as f64 / f64::from(1 << 20)), what]).collect()
+    let of_these = of_these.into_iter().filter(|(bytes, _)| *bytes > 0);
+    let of_these = of_these.map(|(bytes, what)| [mib(bytes), String::new(), what.to_owned(), String::new()]);
+    std::iter::once(all).chain(parts).chain(of_these).collect()
 }
 
 /// The answer for one process.

@@ -75,7 +75,7 @@ fn a_verb_without_words_names_all_that_it_takes() {
     let world = World::new();
     for (verb, takes) in [
         ("env", "<PROGRAM|--candidate <NAME>>"),
-        ("explain", "<PROGRAM|--pid <PID>>"),
+        ("explain", "<PID|PROGRAM|--pid <PID>>"),
         ("forget", "<PROGRAM|--all>"),
         ("apply", "<UNIT|--auto>"),
         ("unapply", "<UNIT|--all>"),
