@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Resident and swapped memory of a process by its owner, as its mappings show it: each byte of both belongs to one part.
 //!
-//! What lies in private memory of no file is told apart further by looks at its contents ([`crate::heap`],
+//! What lies in private memory of no file is divided further by looks at its contents ([`crate::heap`],
 //! [`crate::object_heaps`]).
 
 use std::collections::BTreeMap;

@@ -112,13 +112,13 @@ fn of_program(program: &OsStr, args: &ExplainArgs, context: &Context) -> Result<
     Ok(ExitCode::SUCCESS)
 }
 
-/// The least rounds of a candidate from which on there is more to tell than their number.
-const TOLD_ROUNDS: u32 = 3;
+/// Fewest rounds of a candidate whose figures are shown, and not their number alone.
+const SHOWN_ROUNDS: u32 = 3;
 
 /// The one line for a program of which no figure means much yet. None for any other.
 fn hardly_known(state: &ProgramView) -> Option<String> {
     let judgement = state.judgement.as_ref()?;
-    let is_new = judgement.standings.iter().all(|one| one.proof.is_none() && one.rounds < TOLD_ROUNDS);
+    let is_new = judgement.standings.iter().all(|one| one.proof.is_none() && one.rounds < SHOWN_ROUNDS);
     let is_usual = matches!(state.decision.reason, Reason::TrialDue | Reason::NoData | Reason::NothingProven);
     let harmed = |view: &CandidateView| view.quarantine.is_some() || !view.left_out.is_empty();
     let is_more = state.sharing.is_some() || state.under_way.is_some();

@@ -72,7 +72,7 @@ pub(crate) fn parts(held: &Held<'_>) -> Vec<Part> {
     parts
 }
 
-/// Share of resident and swapped bytes of which the holder is known.
+/// Share of resident and swapped bytes whose holder is known.
 pub(crate) fn named_share(parts: &[Part]) -> f64 {
     let bytes = |part: &Part| part.resident_bytes + part.swapped_bytes;
     let all: u64 = parts.iter().map(bytes).sum();
@@ -184,7 +184,7 @@ fn of_malloc(held: &Held<'_>, bytes: &OwnedBytes) -> Vec<Part> {
     ]
 }
 
-/// Private memory of no file, told apart by what is in it.
+/// Private memory of no file, by its contents.
 fn of_anonymous(held: &Held<'_>, bytes: &OwnedBytes) -> Vec<Part> {
     let mut left = bytes.resident;
     let mut parts = vec![];
