@@ -190,7 +190,7 @@ const LONGEST: Duration = Duration::from_secs(60);
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum MayTrim {
     None,
-    /// Those of services near their limits of memory, by the folders of their control groups.
+    /// Processes of services near their limits of memory, by the folders of their control groups.
     Groups(Vec<PathBuf>),
     All,
 }

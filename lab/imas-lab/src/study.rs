@@ -9,12 +9,13 @@ use imas_cli::{output, table};
 use imas_engine::context::Context;
 use imas_engine::flags::Places;
 use imas_study::{
-    FitOptions, FreelistOptions, MobileOptions, Progress, SelectorOptions, Study, StudyError, fit, freelist,
-    mobile, selector,
+    FitOptions, FreelistOptions, MobileOptions, Progress, SelectorOptions, Study, fit, freelist, mobile,
+    selector,
 };
 use indicatif::ProgressBar;
 use serde_json::json;
 
+use crate::mobile::hinted;
 use crate::study_args::{StudyArgs, StudyName};
 
 pub(crate) fn run(args: &StudyArgs, places: &Places) -> Result<ExitCode> {
@@ -130,11 +131,4 @@ fn page(study: &Study) -> String {
         text.push_str(&format!("\n{}\n{}", shown.title, table::plain(&columns[..width], rows)));
     }
     text
-}
-
-pub(crate) fn hinted(error: StudyError) -> anyhow::Error {
-    match error.hint() {
-        Some(hint) => Hinted::error(error.to_string(), hint),
-        None => error.into(),
-    }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::definition::SuiteProgram;
 use crate::error::{SuiteError, SuiteResult};
-use crate::place::Place;
+use crate::place::{Place, Tool};
 use crate::shell::Shell;
 
 /// The installed Debian packages of this machine; empty without dpkg.
@@ -86,13 +86,4 @@ fn run(command: &str, shell: &Shell<'_>) -> SuiteResult<()> {
     let lines: Vec<&str> = output.text.lines().rev().take(5).collect();
     let message = lines.into_iter().rev().collect::<Vec<_>>().join("\n");
     Err(SuiteError::Install { command: command.chars().take(200).collect(), message })
-}
-
-/// A program of a language registry that has to be installed into the suite's own folder.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Tool {
-    /// pip, npm or cargo.
-    pub registry: &'static str,
-    /// The requirement, in the syntax of that registry's client.
-    pub wanted: String,
 }

@@ -13,7 +13,6 @@ use siphasher::sip::SipHasher13;
 
 use crate::definition::{Suite, SuiteProgram};
 use crate::error::{SuiteError, SuiteResult};
-use crate::packages::Tool;
 use crate::shell::Shell;
 
 /// `input/NAME/` for each shared or own input, `tools/` from the registries, `work/` for the current run.
@@ -184,6 +183,15 @@ impl Place {
         }
         format!("{:016x}\n{setup}", hasher.finish())
     }
+}
+
+/// A program of a language registry that has to be installed into the suite's own folder.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Tool {
+    /// pip, npm or cargo.
+    pub registry: &'static str,
+    /// The requirement, in the syntax of that registry's client.
+    pub wanted: String,
 }
 
 #[cfg(test)]

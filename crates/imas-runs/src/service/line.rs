@@ -3,18 +3,18 @@
 
 use std::ffi::OsStr;
 use std::io::{Read, Seek, SeekFrom};
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use imas_linux::environment::Variables;
+use imas_linux::process::signal_name;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
 use crate::record::last_line;
 use crate::service::cpus::KeptOn;
-use crate::service::server::exit_text;
 
 /// How a line ended.
 #[derive(Debug, Clone, PartialEq)]
@@ -126,6 +126,14 @@ impl ShellLine<'_> {
 fn end_group(leader: u32) {
     if let Ok(group) = i32::try_from(leader) {
         let _ = killpg(Pid::from_raw(group), Signal::SIGKILL); // the group may have ended in the meantime
+    }
+}
+
+/// "exit 1", or the name of the signal.
+pub(crate) fn exit_text(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit {code}"),
+        (None, signal) => signal_name(signal.unwrap_or(0)),
     }
 }
 

@@ -25,7 +25,7 @@ use crate::record::last_line;
 use crate::service::cpus::KeptOn;
 use crate::service::error::ServiceError;
 use crate::service::group::Group;
-use crate::service::line::tail;
+use crate::service::line::{exit_text, tail};
 use crate::service::recorder::SharedTree;
 use crate::service::tree::Tree;
 use crate::service::{heaps, malloc};
@@ -229,12 +229,4 @@ fn send(pid: u32, signal: Signal) {
 /// The tree, also after a thread has panicked with it.
 pub(crate) fn locked(tree: &SharedTree) -> MutexGuard<'_, Tree> {
     tree.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// "exit 1", or the name of the signal.
-pub(crate) fn exit_text(status: ExitStatus) -> String {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => format!("exit {code}"),
-        (None, signal) => signal_name(signal.unwrap_or(0)),
-    }
 }

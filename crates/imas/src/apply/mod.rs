@@ -73,7 +73,7 @@ pub(crate) fn apply(args: &ApplyArgs, places: &Places, context: &Context) -> Res
     Ok(if is_left_alone { ExitCode::from(LEFT_ALONE) } else { ExitCode::SUCCESS })
 }
 
-/// The same for the candidate alone, where its name asks for trims too.
+/// The arguments for the candidate alone, where its name asks for trims too.
 fn without_trims(args: &ApplyArgs, unit: &Unit, context: &Context) -> Result<Option<ApplyArgs>> {
     let Some(name) = args.candidate.as_ref() else { return Ok(None) };
     let Some(candidate) = name.strip_suffix(TRIMS) else { return Ok(None) };

@@ -115,7 +115,7 @@ fn of_program(program: &OsStr, args: &ExplainArgs, context: &Context) -> Result<
 /// Fewest rounds of a candidate whose figures are shown, and not their number alone.
 const SHOWN_ROUNDS: u32 = 3;
 
-/// The one line for a program of which no figure means much yet. None for any other.
+/// The one line for a program none of whose figures mean much yet. None for any other.
 fn hardly_known(state: &ProgramView) -> Option<String> {
     let judgement = state.judgement.as_ref()?;
     let is_new = judgement.standings.iter().all(|one| one.proof.is_none() && one.rounds < SHOWN_ROUNDS);

@@ -22,7 +22,6 @@ use imas_runs::interruption::Interruption;
 use imas_runs::journal::Journal;
 use imas_study::{MOBILE, MobileSample, StudyError, mobile_samples};
 
-use crate::study::hinted;
 use crate::study_args::StudyArgs;
 use imas_cli::message::Hinted;
 use imas_engine::compared::{DefaultComparison, usable};
@@ -92,4 +91,12 @@ fn candidates<'a>(args: &StudyArgs, context: &'a Context) -> Result<Vec<&'a Cata
         ));
     }
     Ok(usable)
+}
+
+/// The error of a study, with its hint.
+pub(crate) fn hinted(error: StudyError) -> anyhow::Error {
+    match error.hint() {
+        Some(hint) => Hinted::error(error.to_string(), hint),
+        None => error.into(),
+    }
 }

@@ -20,7 +20,7 @@ use imas_study::predictions::{Predictions, REPLAY, ReplayHeader};
 use imas_study::{ReplayJudgement, Study, StudyError};
 use imas_suite::{Suite, SuiteProgram};
 
-use crate::study::hinted;
+use crate::mobile::hinted;
 use crate::study_args::{StudyArgs, SuitePlaces, SuiteRunArgs, SuiteSet};
 use crate::suite;
 use session::Session;

@@ -7,7 +7,6 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Args, ValueHint};
 use imas_cli::format::{self, counted};
-use imas_cli::message::Hinted;
 use imas_cli::output;
 use imas_cli::table::Table;
 use imas_core::run::RawRun;
@@ -21,7 +20,7 @@ use imas_study::services::{
 };
 
 use super::journal::read_whole;
-use super::sets::{in_words, rails};
+use super::sets::{in_words, nothing, rails};
 
 const MB: f64 = 1e6;
 
@@ -109,14 +108,6 @@ fn answers(args: &JudgeArgs, runs: &[RawRun]) -> Result<ExitCode> {
         )
     })?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// The error of a journal in which nothing can be compared.
-pub(super) fn nothing(file: &std::path::Path) -> anyhow::Error {
-    Hinted::error(
-        format!("{} has no valid run of a service under system", file.display()),
-        "name a journal of 'imas-lab services run'",
-    )
 }
 
 /// Where settings of runtimes are judged, in a journal that has some.

@@ -16,8 +16,7 @@ use imas_study::services::{BenchShape, EqualBenches, EqualPairs, NOISE_OF, PickR
 use serde::Serialize;
 
 use super::journal::read;
-use super::judge::nothing;
-use super::sets::{in_words, rails};
+use super::sets::{in_words, nothing, rails};
 
 #[derive(Debug, Args)]
 pub(super) struct NoiseArgs {

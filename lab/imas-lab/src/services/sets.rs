@@ -14,7 +14,6 @@ use imas_engine::context::Context;
 use imas_study::services::{CandidateSet, PickRule, RoundChanges, SetGain, SetGains, set_rules};
 
 use super::journal::read_whole;
-use super::judge::nothing;
 
 #[derive(Debug, Args)]
 pub(super) struct SetsArgs {
@@ -112,6 +111,14 @@ fn ordinal(place: usize) -> String {
 
 fn text(gain: &SetGain) -> String {
     format!("{:.1} [{:.1}, {:.1}]", gain.mean.mid, gain.mean.lo, gain.mean.hi)
+}
+
+/// The error of a journal in which nothing can be compared.
+pub(super) fn nothing(file: &std::path::Path) -> anyhow::Error {
+    Hinted::error(
+        format!("{} has no valid run of a service under system", file.display()),
+        "name a journal of 'imas-lab services run'",
+    )
 }
 
 /// Guard rails for CPU time and p99, as `imas bench` had them before decision 59; none where only memory counts.
