@@ -34,7 +34,7 @@ const USUAL: Duration = Duration::from_secs(60);
 /// Time between two trims of a process, where the option or the name of the candidate asks for trims.
 pub(super) fn asked_by(args: &RunArgs) -> Option<Duration> {
     let is_named = args.candidate.as_ref().is_some_and(|name| name.ends_with(TRIMS));
-    args.trim.or(is_named.then_some(USUAL))
+    args.trim.or_else(|| is_named.then_some(USUAL))
 }
 
 pub(super) fn run(args: &RunArgs, every: Duration) -> Result<ExitCode> {
