@@ -162,7 +162,8 @@ impl<'a> Bundle<'a> {
             );
         }
         format!(
-            "{name}, for programs of {} Linux with {} or later, at {at}\n(licences: LICENCES).{tunables}\n\
+            "{name}, for programs of {} Linux with {} or later.{tunables}\n\
+             It belongs at {at} (licences: LICENCES).\n\
              In a Dockerfile:\n  COPY {folder} {at}\n{image}\
              Or mount it:\n  docker run -v \"$PWD/{folder}:{at}:ro\" \\\n    {env_file} IMAGE\n\
              It reaches what the container starts, and everything that executes in turn.\n",
