@@ -36,7 +36,7 @@ pub enum DefaultComparison<'a> {
 /// Candidates with trims from outside that a server is compared under by default.
 const TRIMMED: [&str; 2] = ["system+trims", "glibc:arena1+trims"];
 
-/// The typed candidates of a comparison of servers: those that `with` names, else [`TRIMMED`].
+/// The typed candidates of a comparison of servers: those that `with` names, else `system+trims` and `glibc:arena1+trims`.
 ///
 /// # Errors
 /// When a typed name is wrong.

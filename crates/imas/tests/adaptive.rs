@@ -33,6 +33,8 @@ fn a_program_settles_and_the_answer_is_explained() {
     assert!(answer["looked_at_again"].as_str().unwrap().contains("change"), "{answer}");
     assert_eq!(answer["confidence"], 0.95);
     let page = printed(&world.imas(["explain", "/usr/bin/sort"]).args(RULES).output().unwrap());
+    // Of three trials no figure means much: the page is one line then.
+    let is_one_line = page.contains("nothing proven") && page.trim_end().lines().count() == 1;
     let gains = answer["expected_gain"].as_array().unwrap();
     let picks: Vec<_> = gains.iter().map(|one| one["pick"].as_str().unwrap()).collect();
     assert_eq!(picks, ["fastest", "leanest", "balanced"], "{answer}");
@@ -42,9 +44,10 @@ fn a_program_settles_and_the_answer_is_explained() {
         if let Some([lo, hi]) = interval.map(Vec::as_slice) {
             assert!(lo.as_f64() < one["gain"].as_f64() && one["gain"].as_f64() < hi.as_f64(), "{one}");
         }
-        assert!(page.contains(&format!("expected under the {}", one["pick"].as_str().unwrap())), "{page}");
+        let is_there = page.contains(&format!("expected under the {}", one["pick"].as_str().unwrap()));
+        assert!(is_there || is_one_line, "{page}");
     }
-    assert!(page.contains("looked at again") && page.contains("together"), "{page}");
+    assert!(is_one_line || (page.contains("looked at again") && page.contains("score")), "{page}");
 }
 
 /// Between two trials the question is open, not answered for 90 days. An operator's decision is not looked at
@@ -83,7 +86,7 @@ fn explain_names_the_next_review_and_the_store_that_undoes_a_decision() {
     let pinned = explain(&[]);
     assert_eq!(
         (&pinned["looked_at_again"], &pinned["undo"]),
-        (&"not before it is unpinned".into(), &format!("imas unpin {}", sort.id).into())
+        (&"not before it is unpinned".into(), &"imas unpin sort".into())
     );
     let elsewhere = world.work().join("else where.db");
     let words = ["pin", "--store", elsewhere.to_str().unwrap(), "/usr/bin/sort", "mimalloc"];

@@ -2,7 +2,7 @@
 //! Folds aggregates into statistics: any number of mergers, and none leads. They publish that they
 //! live, and each takes the programs that fall to it by rendezvous hashing. That only saves work: the fold is
 //! right by whichever merger does it, and a sweep over all programs finds what was missed. Hosts take turns. Of a
-//! host that reports more programs than [`imas_fleet::quota`] allows, no further ones are folded, and what it sends is
+//! host that reports more programs than [`imas_fleet::merge::ProgramQuota`] allows, no further ones are folded, and what it sends is
 //! removed from the stream.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Measured servers in words and as a table for a terminal; [`page`]: as a page for a browser.
+//! Measured servers in words and as a table for a terminal; [`page()`]: as a page for a browser.
 
 mod page;
 

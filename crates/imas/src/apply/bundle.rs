@@ -152,7 +152,7 @@ impl<'a> Bundle<'a> {
         let tunables = self.variables.iter().find(|(name, _)| name == TUNABLES);
         let tunables = tunables.map_or_else(String::new, |(_, value)| {
             let version = if value.contains(".hugetlb=") { "2.35" } else { "2.26" };
-            format!(" Its settings of malloc need glibc {version} or later.")
+            format!("\nIts settings of malloc need glibc {version} or later.")
         });
         if self.files.is_empty() {
             return format!(

@@ -54,7 +54,7 @@ fn unknown_words_are_refused() {
         (&["pin", "true", "cpython:lean"], "cpython:lean: no longer a candidate"),
         (&["bench", "--with", "php:mimalloc", "--", "true"], "php:mimalloc: no longer a candidate"),
         (&["show", "true"], "nothing is known"),
-        (&["explain", "99"], "nothing is known"),
+        (&["explain", "4194305"], "process 4194305 does not exist"),
         (&["show", "no-such-program"], "no-such-program: not found"),
         (&["pin", "no-such-program", "hoard"], "no-such-program: not found"),
         (&["bench", "--", "no-such-program"], "no-such-program: not found"),
