@@ -25,7 +25,13 @@ pub(super) fn show(args: &BenchArgs, report: &BenchReport<Host>, session: &Comma
         return Ok(()); // all results are one document
     }
     if let Some(line) = report.too_little().filter(|_| !args.look.verbose && args.look.columns.is_empty()) {
-        return if args.look.style == StyleName::None { Ok(()) } else { print_for_people(args, &line) };
+        // Who names a candidate wants to know why it was not measured, too.
+        let named = args.with();
+        let left_out = report.candidates.iter().filter(|one| named.contains(&one.name));
+        let reasons =
+            left_out.filter_map(|one| Some(format!("\n{}: not usable: {}", one.name, one.reason.as_ref()?)));
+        let text: String = std::iter::once(line).chain(reasons).collect();
+        return if args.look.style == StyleName::None { Ok(()) } else { print_for_people(args, &text) };
     }
     if args.look.style != StyleName::None {
         text(args, report, &session.command)?;
