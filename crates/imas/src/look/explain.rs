@@ -74,7 +74,7 @@ fn of_program(program: &OsStr, args: &ExplainArgs, context: &Context) -> Result<
     let runtime = runtime::view_stored(&stored, context, &store);
     let state = state(context, &store, stored, &args.rules)?;
     let past = store.decisions(state.known.program.id, PAST)?;
-    let word = word_of(&state.known.program, &store);
+    let word = word_of(&state.known.program, &store, context);
     if args.json.json {
         let all = picks::picks(&state.profile);
         let quarantines: Vec<_> =
@@ -133,13 +133,22 @@ fn hardly_known(state: &ProgramView) -> Option<String> {
     Some(format!("{}: nothing proven: {trials}{next}\n", state.known.program))
 }
 
-/// A word by which the user names this program and no other: its script, its name or its path, else its number.
-fn word_of(program: &StoredProgram, store: &Store) -> String {
+/// A word by which the user names this program and no other: its script, its name or its path, else its number. In a store
+/// of others' programs it is the number: nothing that they named is resolved or printed in a command.
+fn word_of(program: &StoredProgram, store: &Store, context: &Context) -> String {
+    const COMMAND: &str = "imas explain";
+    let is_plain = |word: &String| {
+        let is_usual = |byte: u8| byte.is_ascii_alphanumeric() || b"/._+-".contains(&byte);
+        !word.is_empty() && word.bytes().all(is_usual)
+    };
+    if context.of_the_system || context.on_this_store(COMMAND) != COMMAND {
+        return program.id.to_string();
+    }
     let name = Path::new(&program.path).file_name().map(|name| name.to_string_lossy().into_owned());
     let words = [Some(program.detail.clone()), name, Some(program.path.clone())];
     let is_it = |word: &String| find(store, OsStr::new(word)).is_ok_and(|found| found.id == program.id);
-    let word = words.into_iter().flatten().filter(|word| !word.is_empty()).find(is_it);
-    word.map_or_else(|| program.id.to_string(), |word| shell_words::quote(&word).into_owned())
+    let word = words.into_iter().flatten().filter(is_plain).find(is_it);
+    word.unwrap_or_else(|| program.id.to_string())
 }
 
 /// The runtime of a program that was not started yet; `None` where it has none.
