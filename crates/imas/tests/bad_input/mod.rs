@@ -57,7 +57,6 @@ fn unknown_words_are_refused() {
         (&["explain", "4194305"], "process 4194305 does not exist"),
         (&["show", "no-such-program"], "no-such-program: not found"),
         (&["pin", "no-such-program", "hoard"], "no-such-program: not found"),
-        (&["bench", "--", "no-such-program"], "no-such-program: not found"),
         (&["bench", "--input", "/no/such/file", "--", "cat"], "/no/such/file"),
         (&["bench", "-n", "1", "--export-json", "/no/such/r.json", "--", "true"], "/no/such/r.json"),
         (&["report", "--html", "/no/such/page.html"], "nothing to report"),
