@@ -58,7 +58,7 @@ fn process_meant(word: &OsStr, context: &Context) -> Result<Option<u32>> {
     let store = crate::stored::view(context)?;
     let is_program = store.programs()?.iter().any(|program| program.id == i64::from(pid));
     let is_process = imas_linux::process::start_ticks(pid).is_ok();
-    if is_program && is_process {
+    if is_program && is_process && !context.of_the_system {
         message::warning(&format!("{pid} is a program's number here; the process: imas explain --pid {pid}"));
     }
     // Neither: a number is a process that has ended, rather than a program that nobody knows.
