@@ -443,7 +443,7 @@ def main():
     build()
     set_up(copy)
     try:
-        for part in [library, calls, starts, settings, gives_back, runtimes, scripts, interpreters, users, own_tree, trials, children, unfit,
+        for part in [library, calls, starts, settings, runtimes, scripts, interpreters, users, own_tree, trials, children, unfit,
                      names, checkers, processes_left_alone, faults, each_byte, damaged, shrinking, given]:
             began = time.monotonic()
             part()
