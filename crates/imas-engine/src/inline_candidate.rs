@@ -20,7 +20,7 @@ const SIGN: char = '?';
 /// End of the name of a candidate whose program is trimmed from outside while it runs.
 pub const TRIMS: &str = "+trims";
 
-/// Whether the name is that of a typed candidate.
+/// Whether a typed candidate has this name.
 #[must_use]
 pub fn is_typed(name: &str) -> bool {
     name.contains(SIGN) || name.ends_with(TRIMS)

@@ -22,7 +22,7 @@ const LOOKS_LIKE: f64 = 0.6;
 /// Candidates that stay after the first round. From the second on one stays.
 const SECOND: usize = 2;
 
-/// What a course may leave out.
+/// Parts that a course may leave out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CourseOptions {
     /// The look into the heaps ends nothing: all are to be measured, or some candidates are settings of a runtime, which
@@ -32,12 +32,12 @@ pub struct CourseOptions {
     pub looks: Looks,
 }
 
-/// What to run next.
+/// The runs that come next.
 #[derive(Clone, PartialEq, Debug)]
 pub enum NextRuns {
     /// `system` alone, in the first round.
     System,
-    /// These candidates, in the first round, beside the run under `system`.
+    /// Candidates of the first round, beside the run under `system`.
     Candidates(Vec<String>),
     /// `system` and these candidates, in this further round.
     Round(u32, Vec<String>),
@@ -64,7 +64,7 @@ pub enum CourseEnd {
 }
 
 impl NextRuns {
-    /// What to run after these runs, which `comparison` compares.
+    /// The runs that come after these, which `comparison` compares.
     #[must_use]
     pub fn after(runs: &[RawRun], comparison: &ServiceComparison, options: &CourseOptions) -> Self {
         let of = |name: &str| runs.iter().filter(|run| run.candidate == name).collect::<Vec<_>>();
