@@ -232,7 +232,10 @@ fn hostile_names_are_text_everywhere() {
         assert!(!text.contains("style=") && !text.contains("onerror=\""), "{path}");
     }
     let metrics = server.get("/metrics").text();
-    assert!(!metrics.contains("# EOF") && metrics.ends_with('\n'), "Prometheus' text, no OpenMetrics: {metrics}");
+    assert!(
+        !metrics.contains("# EOF") && metrics.ends_with('\n'),
+        "Prometheus' text, no OpenMetrics: {metrics}"
+    );
     let line = metrics.lines().find(|line| line.contains("onerror")).expect("the program");
     assert!(line.contains("\\\"") && !metrics.contains('\u{1b}'), "quotes are escaped: {line}");
 }

@@ -305,7 +305,7 @@ pub fn process_state(state: &ProgramView, since_unix_s: Option<f64>) -> ProcessS
         | Reason::OwnFilter
         | Reason::StoodAside => ProcessState::LeftAlone { why: decision.reason.sentence().to_owned() },
         _ if state.settled().is_some() => ProcessState::Settled { candidate, since_unix_s },
-        Reason::NoData if !decision.trial => ProcessState::Unknown,
+        Reason::NoData if state.next.trial().is_none() && state.under_way.is_none() => ProcessState::Unknown,
         _ => ProcessState::Testing { trials: trials_made(state), next: candidate },
     }
 }
