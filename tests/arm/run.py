@@ -46,6 +46,7 @@ PARTS = {
     "hook": "python3 tests/hook/run.py -a jemalloc -a mimalloc",
     "preload": f"IMAS_TEST_PUBLISH={TARGET}/checked/examples/publish python3 tests/hook/preload.py",
     "compatibility": f"IMAS_LIB_DIR=$IMAS_BUILD/lib/imas tests/compatibility/run {IMAS} --quick --fresh --candidates jemalloc,mimalloc",
+    "yama": f"python3 tests/arm/yama.py {IMAS}",
     "instructions": "python3 tests/arm/counted.py",
 }
 RUST = 'cd {}; for test in {}; do echo "== $test"; $test {} || broken=1; done; test -z "$broken"'

@@ -249,7 +249,7 @@ pub enum LeftAlone {
     Locked,
     #[error("it runs with a shadow stack")]
     ShadowStack,
-    #[error("it may not be traced: that takes its owner (kernel.yama.ptrace_scope = 0) or root")]
+    #[error("it may not be traced: that takes root, a parent, or its owner where kernel.yama.ptrace_scope is 0")]
     NotAllowed,
     #[error("it has a filter of system calls (seccomp) that root alone may read")]
     FilterUnread,

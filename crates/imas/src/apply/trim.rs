@@ -183,18 +183,29 @@ impl Trimming {
 
 fn left_alone(reason: &LeftAlone) -> String {
     match reason {
-        LeftAlone::NotAllowed => format!("{reason}: sudo imas trim"),
+        LeftAlone::NotAllowed => not_allowed(),
         _ if reason.may_pass() => format!("{reason}; a later try may find it otherwise"),
         _ => reason.to_string(),
     }
 }
 
+/// Sentence on who may trace the process, by the machine's yama and by who asks.
+fn not_allowed() -> String {
+    let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
+    let is_root = rustix::process::geteuid().is_root();
+    let who = match scope.trim() {
+        "3" => "nobody may trace here until the next boot (kernel.yama.ptrace_scope = 3)",
+        _ if is_root => "root lacks CAP_SYS_PTRACE here ('docker run --cap-add SYS_PTRACE' gives it)",
+        "1" => "its parents and root alone may (kernel.yama.ptrace_scope = 1): sudo imas trim, or start it by 'imas run --trim'",
+        "2" => "root alone may (kernel.yama.ptrace_scope = 2): sudo imas trim",
+        _ => "its owner may, if it can be dumped, and root: sudo imas trim",
+    };
+    format!("it may not be traced: {who}")
+}
+
 fn refused(error: &Error) -> String {
     match error.kind() {
-        ErrorKind::PermissionDenied => {
-            "the kernel lets root alone do it: the process cannot be dumped, or kernel.yama.ptrace_scope is 1 or more"
-                .to_owned()
-        }
+        ErrorKind::PermissionDenied => not_allowed(),
         ErrorKind::TimedOut => "it took too long, and was not seen to be done".to_owned(),
         _ => NotReadable::of(error).to_string(),
     }
