@@ -28,6 +28,7 @@ pub mod history;
 pub mod judgement;
 pub mod output_check;
 pub mod pace;
+pub mod least_memory;
 pub mod paper;
 pub mod printable;
 pub mod profile;

@@ -22,7 +22,8 @@ use crate::service::cpus;
 use crate::service::definition::Service;
 use crate::service::error::ServiceError;
 use crate::service::life::{Interrupted, LoadCost, Purpose, ServerLife};
-use crate::service::limits::ServiceLimits;
+use crate::service::group::MemoryControl;
+use crate::service::limits::{MemoryBound, ServiceLimits};
 use crate::service::line::ShellLine;
 use crate::service::line::expand;
 use crate::service::live::with_live;
@@ -51,6 +52,8 @@ struct Preloads<'a> {
     recorder: Option<&'a command::Recorder>,
     /// The page from which the processes of a counted run make theirs.
     page: Option<&'a Path>,
+    /// Bound on the server's memory.
+    memory: Option<&'a MemoryBound>,
 }
 
 impl Preloads<'_> {
@@ -63,7 +66,7 @@ impl Preloads<'_> {
     }
 
     fn variables(self, inherited: &Variables, libraries: &Libraries) -> Result<Variables, ServiceError> {
-        let Self { candidate, recorder, page } = self;
+        let Self { candidate, recorder, page, memory: _ } = self;
         let Some(candidate) = candidate else { return Ok(inherited.clone()) };
         if let Some(recorder) = recorder {
             return recorder
@@ -85,6 +88,31 @@ pub fn execution(record: RawRun) -> Execution {
     let signal = record.of_server().failure.as_ref().and_then(|failure| failure.signal);
     let outcome = RunOutcome { signal, ..RunOutcome::default() };
     Execution { record, outcome, ..Execution::default() }
+}
+
+/// Makes runs whose memory a control group counts and limits.
+#[derive(Debug)]
+pub struct MemoryLimits<'a> {
+    executor: &'a ServiceExecutor,
+    _control: MemoryControl,
+}
+
+impl MemoryLimits<'_> {
+    /// Makes one run as [`ServiceExecutor::run`] does, within the bound. The run has the figures `group_peak` (bytes, where
+    /// the kernel counts it) and `group_kills`; a server that the kernel killed a process of has failed.
+    ///
+    /// # Errors
+    /// When [`ServiceExecutor::run`] would fail.
+    pub fn run(
+        &self,
+        candidate: &CatalogueCandidate,
+        round: u32,
+        bound: &MemoryBound,
+        interruption: &Interruption,
+    ) -> Result<RawRun, ServiceError> {
+        let preloads = Preloads { candidate: Some(candidate), recorder: None, page: None, memory: Some(bound) };
+        self.executor.make((preloads, Purpose::Measure(None)), round, interruption)
+    }
 }
 
 /// Makes runs of one service, one at a time. This process adopts the orphans of the processes that it starts.
@@ -200,8 +228,19 @@ impl ServiceExecutor {
         interruption: &Interruption,
     ) -> Result<RawRun, ServiceError> {
         let purpose = Purpose::Measure(self.rate(interruption)?);
-        let preloads = Preloads { candidate: Some(candidate), recorder: None, page: None };
+        let preloads = Preloads { candidate: Some(candidate), recorder: None, page: None, memory: None };
         self.make((preloads, purpose), round, interruption)
+    }
+
+    /// Takes the right to limit the memory of servers, until the returned value is dropped.
+    ///
+    /// # Errors
+    /// When no control group with a limit can be made.
+    pub fn limit_memory(&self) -> Result<MemoryLimits<'_>, ServiceError> {
+        let control = MemoryControl::take().map_err(|error| {
+            ServiceError::Definition(format!("no control group with a limit of memory can be made: {error}"))
+        })?;
+        Ok(MemoryLimits { executor: self, _control: control })
     }
 
     /// Makes a run as [`Self::run`] does, with every malloc call counted by the hook. Its memory is that of the server
@@ -216,7 +255,7 @@ impl ServiceExecutor {
     ) -> anyhow::Result<RawRun> {
         let folder = Folder::new()?;
         let page = folder.first_page(&self.command()?, candidate, "")?;
-        let preloads = Preloads { candidate: Some(candidate), recorder: None, page: Some(&page) };
+        let preloads = Preloads { candidate: Some(candidate), recorder: None, page: Some(&page), memory: None };
         let mut run = self.make((preloads, Purpose::Measure(None)), 0, interruption)?;
         if run.ok {
             run = with_live(run, folder.counted());
@@ -230,7 +269,7 @@ impl ServiceExecutor {
     /// # Errors
     /// When the start cannot be made at all, or a signal asked this program to end.
     pub fn find_runtime(&self, interruption: &Interruption) -> Result<Option<RunningRuntime>, ServiceError> {
-        let untouched = Preloads { candidate: None, recorder: None, page: None };
+        let untouched = Preloads { candidate: None, recorder: None, page: None, memory: None };
         self.make((untouched, Purpose::FindRuntime), 0, interruption)?;
         Ok(self.runtime.take())
     }
@@ -243,7 +282,7 @@ impl ServiceExecutor {
         if let Some(rate) = self.rate.get() {
             return Ok(Some(rate));
         }
-        let untouched = Preloads { candidate: None, recorder: None, page: None };
+        let untouched = Preloads { candidate: None, recorder: None, page: None, memory: None };
         let run = self.make((untouched, Purpose::FindRate), 0, interruption)?;
         let why = run.message.clone().unwrap_or_else(|| "it prints no rate".to_owned());
         let most = run.value("open_rate").filter(|rate| run.ok && *rate > 0.0);
@@ -263,7 +302,7 @@ impl ServiceExecutor {
         recorder: &command::Recorder,
         interruption: &Interruption,
     ) -> Result<RawRun, ServiceError> {
-        let preloads = Preloads { candidate: Some(candidate), recorder: Some(recorder), page: None };
+        let preloads = Preloads { candidate: Some(candidate), recorder: Some(recorder), page: None, memory: None };
         self.make((preloads, Purpose::Measure(None)), 0, interruption)
     }
 
@@ -380,9 +419,13 @@ impl ServiceExecutor {
         run: &mut ServerRun,
     ) -> Result<Option<LoadCost>, ServiceError> {
         let library = preloads.candidate.and_then(|candidate| candidate.library.as_deref());
+        let own = preloads.memory.map_or(&[][..], |bound| &bound.variables);
+        let mut environment = preloads.variables(variables, &self.libraries)?;
+        environment.extend(own.iter().map(|(name, value)| (name.into(), value.into())));
         let mut server = Server::start(&ServerStart {
             command: preloads.command(self.command_in(variables)?),
-            environment: preloads.variables(variables, &self.libraries)?,
+            environment,
+            memory: preloads.memory,
             cpus: &self.cpus.server,
             folder: self.service.folder_or(work.path()),
             is_on_libc: library.is_none(),
@@ -400,6 +443,7 @@ impl ServiceExecutor {
             load_cpus,
             purpose,
             is_trimmed,
+            longest_line_s: preloads.memory.and_then(|bound| bound.longest_line_s),
         };
         let found = life.lead(ready, run);
         if purpose == Purpose::FindRuntime && found.is_ok() {
@@ -430,7 +474,8 @@ impl ServiceExecutor {
             }
             Err(Interrupted::Error(error)) => return Err(error),
         };
-        run.failure = failure.map(|failure| self.with_port(server.explained(failure), ready));
+        let killed = server.record_memory(run);
+        run.failure = killed.or_else(|| failure.map(|failure| self.with_port(server.explained(failure), ready)));
         Ok(cost)
     }
 

@@ -59,6 +59,8 @@ pub(crate) struct ServerLife<'a> {
     pub(crate) purpose: Purpose,
     /// Whether the server is trimmed from outside, from its readiness to the end of the pause.
     pub(crate) is_trimmed: bool,
+    /// Most seconds of a line of load, where a limit of memory may make it slow.
+    pub(crate) longest_line_s: Option<f64>,
 }
 
 /// What the life of a server is for.
@@ -138,6 +140,9 @@ impl ServerLife<'_> {
             if let Some(how) = self.server.ended() {
                 return Err(Failure::new(Stage::Ready, format!("it ended before it was ready: {how}")).into());
             }
+            if self.server.is_short_of_memory() {
+                return Err(Failure::new(Stage::Ready, "it reached the limit of memory before it was ready".into()).into());
+            }
             if is_ready {
                 return Ok(());
             }
@@ -185,7 +190,8 @@ impl ServerLife<'_> {
         let metrics = self.work.metrics();
         let _ = std::fs::remove_file(&metrics); // remove the file of the line before
         let logs = load::logs_before(line, self.service.folder_or(self.work.path()), variables);
-        let end = self.shell(line, variables, Duration::from_secs_f64(self.service.load_timeout))?;
+        let most = self.longest_line_s.unwrap_or(f64::INFINITY).min(self.service.load_timeout);
+        let end = self.shell(line, variables, Duration::from_secs_f64(most))?;
         self.accept(line, &end, notes)?;
         Ok(PhaseFigures { wall_s: end.wall_s, figures: load::figures_of(line, &end.output, &metrics, logs) })
     }
@@ -272,6 +278,9 @@ impl ServerLife<'_> {
                 return None;
             }
             looked = Instant::now();
+            if server.is_short_of_memory() {
+                return Some("the limit of memory was reached".to_owned());
+            }
             let overdue = limit.filter(|&limit| server.began().elapsed() > limit).map(too_long);
             overdue.or_else(|| server.ended().map(|how| format!("the server ended: {how}")))
         });

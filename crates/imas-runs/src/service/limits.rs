@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a user sets for the runs of one session, beside the definition of the service.
+//! Limits on runs, beside the definition of the service: a user's for all of a session, and on the memory of one.
 
 use std::time::Duration;
 
@@ -12,4 +12,15 @@ pub struct ServiceLimits {
     pub ignores_load_failure: bool,
     /// The server is kept on one CPU.
     pub one_cpu: bool,
+}
+
+/// Bound on the memory of the server in one run, by a control group that counts it, page cache included.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct MemoryBound {
+    /// Most bytes that the group may have, without swap; `None` counts alone.
+    pub limit: Option<u64>,
+    /// Variables that go with it, such as the limit of a heap.
+    pub variables: Vec<(String, String)>,
+    /// Most seconds of a line of load: one that takes longer ends the run.
+    pub longest_line_s: Option<f64>,
 }

@@ -42,6 +42,6 @@ mod work;
 
 pub use definition::{DayKind, DayPart, Service, ServiceFileError, StopSignal};
 pub use error::ServiceError;
-pub use executor::{ServiceExecutor, execution};
-pub use limits::ServiceLimits;
+pub use executor::{MemoryLimits, ServiceExecutor, execution};
+pub use limits::{MemoryBound, ServiceLimits};
 pub use ports::free_port;

@@ -24,7 +24,8 @@ use nix::unistd::Pid;
 use crate::record::last_line;
 use crate::service::cpus::KeptOn;
 use crate::service::error::ServiceError;
-use crate::service::group::Group;
+use crate::service::group::{Group, MemoryGroup};
+use crate::service::limits::MemoryBound;
 use crate::service::line::{exit_text, tail};
 use crate::service::recorder::SharedTree;
 use crate::service::tree::Tree;
@@ -49,11 +50,14 @@ pub(crate) struct ServerStart<'a> {
     pub(crate) folder: &'a Path,
     /// The candidate is the C library's malloc, untouched or with settings.
     pub(crate) is_on_libc: bool,
+    /// Its group counts its memory, and may limit it.
+    pub(crate) memory: Option<&'a MemoryBound>,
 }
 
 /// The server of one run. Drop ends all of its processes.
 pub(crate) struct Server {
     child: StartedProgram,
+    memory: Option<MemoryGroup>,
     /// Exit status of the server's first process.
     status: Option<ExitStatus>,
     tree: SharedTree,
@@ -64,12 +68,13 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start(start: &ServerStart<'_>) -> Result<Self, ServiceError> {
-        let ServerStart { command, environment, cpus, folder, is_on_libc } = start;
+        let ServerStart { command, environment, cpus, folder, is_on_libc, memory } = start;
         let others: BTreeSet<u32> = sampler::tree(std::process::id()).into_iter().skip(1).collect();
         // A file, not a pipe: a daemon would hold a pipe open. Both outputs are appended, and read at the
         // end.
         let log = tempfile::tempfile()?;
         let group = Group::new();
+        let memory = memory.map(|bound| MemoryGroup::new(group.as_ref(), bound.limit)).transpose()?;
         let began = Instant::now();
         let spawn = || {
             let _kept = KeptOn::new(cpus);
@@ -82,12 +87,16 @@ impl Server {
             };
             ProgramStart { file: &command.file, argv: &command.argv, variables: environment }.spawn(&setup)
         };
+        let spawn = || match &memory {
+            Some(memory) => memory.within(spawn)?,
+            None => spawn(),
+        };
         let (child, group) = match group.map(|group| (group.within(spawn), group)) {
             Some((Ok(child), group)) => (child?, Some(group)),
             _ => (spawn()?, None),
         };
         let tree = Arc::new(Mutex::new(Tree::new(child.id(), group, others)));
-        Ok(Self { child, status: None, tree, began, log, is_on_libc: *is_on_libc })
+        Ok(Self { child, memory, status: None, tree, began, log, is_on_libc: *is_on_libc })
     }
 
     pub(crate) fn tree(&self) -> MutexGuard<'_, Tree> {
@@ -124,6 +133,20 @@ impl Server {
     pub(crate) fn heaps(&self) -> Vec<ArenaHeaps> {
         let pids = if self.is_on_libc { self.tree().pids() } else { Vec::new() };
         pids.into_iter().filter_map(heaps::of).collect()
+    }
+
+    /// Adds what its group counted to the run. Returns the failure that it is where the kernel has killed one of its
+    /// processes, although the server may have gone on with others.
+    pub(crate) fn record_memory(&self, run: &mut ServerRun) -> Option<Failure> {
+        let memory = self.memory.as_ref()?;
+        memory.record(run);
+        let what = |kills| format!("the kernel killed {kills} of its processes: the limit of memory was reached");
+        Some(memory.kills()).filter(|kills| *kills > 0).map(|kills| Failure::new(Stage::Died, what(kills)))
+    }
+
+    /// Whether the kernel has killed one of its processes at a limit of memory.
+    pub(crate) fn is_short_of_memory(&self) -> bool {
+        self.memory.as_ref().is_some_and(|memory| memory.kills() > 0)
     }
 
     /// Name of a file in its processes that looks for functions of jemalloc: it does otherwise where it finds them. Jemalloc's

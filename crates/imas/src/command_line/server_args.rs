@@ -57,6 +57,10 @@ pub(crate) struct ServerArgs {
     /// Measure every candidate, although the first run shows that no allocator could save anything
     #[arg(long)]
     pub(crate) all: bool,
+    /// Find the smallest limit of memory in which the load still passes, at a rate within 5 %: untouched, under each
+    /// candidate, and with the limit of the runtime's heap. Takes control groups: root, or a group of its own
+    #[arg(long, conflicts_with_all = ["html", "all", "day", "worth", "at_most", "objective"])]
+    pub(crate) least_memory: bool,
     /// Write a page for a browser, with a memory curve of the server under each candidate
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) html: Option<PathBuf>,
@@ -108,6 +112,7 @@ impl ServerArgs {
             ("--all", self.all),
             ("--worth", self.worth.is_some()),
             ("--html", self.html.is_some()),
+            ("--least-memory", self.least_memory),
         ];
         given.into_iter().find(|(_, is_given)| *is_given && !self.is_given()).map(|(name, _)| name)
     }

@@ -6,6 +6,7 @@ mod checks;
 mod collected;
 mod input;
 mod junit;
+mod least_memory;
 mod overview;
 mod progress;
 mod remembered;

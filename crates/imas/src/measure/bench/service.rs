@@ -35,6 +35,7 @@ use imas_runs::subject::{Subject, Timeout};
 use imas_store::Store;
 
 use super::caller_folder::CallerFolder;
+use super::least_memory::LeastMemory;
 use super::progress::StopRule;
 use super::remembered::Remembered;
 use super::service_course::Course;
@@ -98,6 +99,9 @@ pub(super) fn run(args: &BenchArgs, context: &Context) -> Result<ExitCode> {
     session.chosen = of_runtime.join(&session.chosen, &executable);
     let build_id = executable.build_id.clone();
     let interruption = Interruption::watch()?;
+    if args.server.least_memory {
+        return session.least_memory(&executable, words, &interruption);
+    }
     let ServerRounds { runs, planned, made, course, signal } = session.measure(&interruption)?;
     drop(interruption);
     let early = signal.map(|signal| ExitCode::from(InterruptedBy(signal).exit_status()));
@@ -283,6 +287,36 @@ impl<'a> Session<'a> {
             ));
         }
         Ok(found)
+    }
+
+    /// The least limits of memory in place of the usual comparison.
+    fn least_memory(
+        &self,
+        executable: &ExecutableFacts,
+        words: Vec<String>,
+        interruption: &Interruption,
+    ) -> Result<ExitCode> {
+        // Trims take turns of their own, so they are no part of what a limit needs unless they are asked for.
+        let is_wanted = |one: &CatalogueCandidate| !one.trims || self.args.with().contains(&one.name);
+        let candidates: Vec<&CatalogueCandidate> =
+            self.chosen.iter().filter(|one| one.obstacle.is_none()).map(|one| one.candidate).collect();
+        let (system, others): (Vec<_>, Vec<_>) =
+            candidates.into_iter().filter(|one| is_wanted(one)).partition(|one| one.name == imas_core::SYSTEM);
+        let behind = self.runtime_behind_a_script(executable)?.map(|runtime| runtime.found.runtime);
+        let bench = LeastMemory {
+            args: self.args,
+            executor: &self.executor,
+            candidates: system.into_iter().chain(others).collect(),
+            unusable: self
+                .chosen
+                .iter()
+                .filter_map(|c| Some((c.candidate.name.clone(), c.obstacle.clone()?)))
+                .collect(),
+            runtimes: executable.runtimes.iter().map(|found| found.runtime).chain(behind).collect(),
+            words,
+            hinted,
+        };
+        bench.run(interruption)
     }
 
     fn measure(&self, interruption: &Interruption) -> Result<ServerRounds> {

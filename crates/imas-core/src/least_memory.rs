@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The least memory that a server works in: which limit is tried next, from the runs that were made.
+//!
+//! Two runs without a limit say how fast the server is, and what it holds at most. Limits are then halved in, on a
+//! logarithmic scale, between the highest that failed and the lowest that worked, until they lie within 5 % of each other.
+//! The lowest has to work twice. A candidate other than `system` begins just below the least limit that is known: where it
+//! fails there, it is no better, and that is all that was asked.
+//!
+//! A limit fails where the kernel kills a process, where the load fails, or where the load is slower than without a limit by
+//! more than [`LeastOptions::slower`] and by more than two runs without a limit differ.
+
+use serde::{Deserialize, Serialize};
+
+/// A limit is rounded to so many bytes: half a MiB.
+const STEP: u64 = 1 << 19;
+/// No limit below this is tried: the process that starts a server is in its group for a moment.
+const LEAST: u64 = 4 << 20;
+/// First limit after the most that was held, as a share of that.
+const FIRST_SHARE: f64 = 0.7;
+/// Runs without a limit.
+const UNLIMITED: usize = 2;
+/// Runs that have to work at the least limit.
+const CONFIRMATIONS: usize = 2;
+/// Free part of a suggested limit, as a share of the least one.
+const RESERVE: f64 = 0.2;
+
+/// How a run within a limit ended.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+#[serde(rename_all = "snake_case")]
+pub enum LimitEnd {
+    /// The load came to its end.
+    Worked,
+    /// The kernel killed a process of the server for want of memory.
+    Killed,
+    /// The server or its load failed otherwise, in words.
+    Failed(String),
+}
+
+/// One run of a server.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+pub struct LimitRun {
+    /// Most bytes that the server's group might have; None without a limit.
+    pub limit: Option<u64>,
+    /// How it ended.
+    pub end: LimitEnd,
+    /// Requests, or cycles of load, in a second.
+    pub rate: Option<f64>,
+    /// 99th percentile of the latency, ms.
+    pub p99: Option<f64>,
+    /// Most bytes that the group had, page cache included.
+    pub peak: Option<u64>,
+}
+
+/// Speed of the server without a limit, by its runs under `system`.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug)]
+pub struct Unlimited {
+    /// Mean rate, 1/s.
+    pub rate: f64,
+    /// Lowest p99, ms.
+    pub p99: Option<f64>,
+    /// Most bytes that a group had.
+    pub peak: u64,
+    /// Difference of the rates of two runs, as a share of their mean: no smaller one can be seen.
+    pub noise: f64,
+}
+
+/// Demands on a run.
+#[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug)]
+pub struct LeastOptions {
+    /// Share by which the load may be slower than without a limit.
+    pub slower: f64,
+    /// Share by which p99 may be higher than without a limit; None: whatever it is.
+    pub p99: Option<f64>,
+    /// Share by which the limit that is found may be too high.
+    pub precision: f64,
+    /// Most runs of a candidate.
+    pub most_runs: usize,
+}
+
+impl Default for LeastOptions {
+    fn default() -> Self {
+        Self { slower: 0.05, p99: None, precision: 0.05, most_runs: 16 }
+    }
+}
+
+/// The run that is made next.
+#[derive(Clone, PartialEq, Debug)]
+pub enum NextLimit {
+    /// One without a limit.
+    Unlimited,
+    /// One within so many bytes.
+    Limit(u64),
+    /// None: it is known.
+    End(LeastEnd),
+}
+
+/// End of the search of one candidate.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
+#[serde(rename_all = "snake_case")]
+pub enum LeastEnd {
+    /// Least limit in which it works, bytes.
+    Found(u64),
+    /// It fails at this limit, which is just below the least one that is known.
+    NoBetter(u64),
+    /// It fails without a limit, in words.
+    Fails(String),
+    /// It worked in this limit, and the runs were used up before that was sure.
+    NotSettled(u64),
+}
+
+impl LeastEnd {
+    /// Least limit, bytes, where one is known.
+    #[must_use]
+    pub fn least(&self) -> Option<u64> {
+        match self {
+            Self::Found(bytes) | Self::NotSettled(bytes) => Some(*bytes),
+            Self::NoBetter(_) | Self::Fails(_) => None,
+        }
+    }
+}
+
+impl Unlimited {
+    /// Speed by the runs without a limit; None where fewer worked than are needed, or one says neither rate nor peak.
+    #[must_use]
+    pub fn of(runs: &[LimitRun]) -> Option<Self> {
+        let free: Vec<&LimitRun> =
+            runs.iter().filter(|run| run.limit.is_none() && run.end == LimitEnd::Worked).collect();
+        if free.len() < UNLIMITED {
+            return None;
+        }
+        let rates: Option<Vec<f64>> = free.iter().map(|run| run.rate).collect();
+        let rates = rates?;
+        let rate = rates.iter().sum::<f64>() / rates.len() as f64;
+        let (least, most) =
+            rates.iter().fold((f64::MAX, 0.0_f64), |(least, most), rate| (least.min(*rate), most.max(*rate)));
+        let p99 = free.iter().filter_map(|run| run.p99).reduce(f64::min);
+        let peak = free.iter().filter_map(|run| run.peak).max()?;
+        (rate > 0.0).then_some(Self { rate, p99, peak, noise: (most - least) / rate })
+    }
+
+    /// Share by which a run may be slower: what was asked for, or what cannot be seen.
+    #[must_use]
+    pub fn tolerance(&self, options: &LeastOptions) -> f64 {
+        options.slower.max(self.noise)
+    }
+
+    /// Whether the run worked as well as those without a limit.
+    #[must_use]
+    pub fn is_as_good(&self, run: &LimitRun, options: &LeastOptions) -> bool {
+        let is_fast = run.rate.is_none_or(|rate| rate >= self.rate * (1.0 - self.tolerance(options)));
+        let most = self.p99.zip(options.p99).map(|(p99, more)| p99 * (1.0 + more));
+        let is_prompt = run.p99.zip(most).is_none_or(|(p99, most)| p99 <= most);
+        run.end == LimitEnd::Worked && is_fast && is_prompt
+    }
+}
+
+/// Search for the least limit of one candidate.
+#[derive(Clone, Copy, Debug)]
+pub struct LeastSearch<'a> {
+    /// Speed to hold; None while the candidate is `system` and its runs without a limit are not made.
+    pub unlimited: Option<Unlimited>,
+    /// Least limit that another candidate works in, bytes; None for the first one.
+    pub known: Option<u64>,
+    /// Demands.
+    pub options: &'a LeastOptions,
+}
+
+impl LeastSearch<'_> {
+    /// The next run of the candidate after these of its own.
+    #[must_use]
+    pub fn next(&self, runs: &[LimitRun]) -> NextLimit {
+        if let Some(why) = runs.iter().filter(|run| run.limit.is_none()).find_map(why_failed) {
+            return NextLimit::End(LeastEnd::Fails(why));
+        }
+        let Some(unlimited) = self.unlimited else {
+            let is_made = runs.iter().filter(|run| run.limit.is_none()).count() >= UNLIMITED;
+            let why = || "its load says no rate, or the kernel does not count the memory of a group".to_owned();
+            return if is_made { NextLimit::End(LeastEnd::Fails(why())) } else { NextLimit::Unlimited };
+        };
+        let bounds = Bounds::of(runs, &unlimited, self);
+        match self.known {
+            Some(known) if bounds.works.is_none() => self.first(runs, known, &bounds),
+            _ => self.within(runs, &bounds, rounded_up(unlimited.peak)),
+        }
+    }
+
+    /// Just below the limit of another candidate: a second time where it was only too slow.
+    fn first(&self, runs: &[LimitRun], known: u64, bounds: &Bounds) -> NextLimit {
+        let below = rounded_down((known as f64 * (1.0 - self.options.precision)) as u64);
+        let tried: Vec<&LimitRun> = runs.iter().filter(|run| run.limit == Some(below)).collect();
+        let is_slow_once = tried.len() == 1 && tried[0].end == LimitEnd::Worked;
+        if below < LEAST || (bounds.fails.is_some() && !is_slow_once) {
+            return NextLimit::End(LeastEnd::NoBetter(below));
+        }
+        NextLimit::Limit(below)
+    }
+
+    fn within(&self, runs: &[LimitRun], bounds: &Bounds, peak: u64) -> NextLimit {
+        let fails = bounds.fails.unwrap_or(0);
+        let works = bounds.works.unwrap_or_else(|| peak.max(fails + STEP));
+        let is_close = works <= rounded_up((fails as f64 * (1.0 + self.options.precision)) as u64);
+        let is_least = is_close || works <= LEAST;
+        let confirmed = runs.iter().filter(|run| run.limit == Some(works)).count() >= CONFIRMATIONS;
+        if bounds.works.is_some() && is_least && confirmed {
+            return NextLimit::End(LeastEnd::Found(works));
+        }
+        if runs.len() >= self.options.most_runs {
+            return NextLimit::End(bounds.works.map_or_else(
+                || LeastEnd::Fails("it fails in all that it holds without a limit".to_owned()),
+                LeastEnd::NotSettled,
+            ));
+        }
+        if is_least {
+            return NextLimit::Limit(works);
+        }
+        let next = match fails {
+            0 => works as f64 * FIRST_SHARE,
+            fails => (fails as f64 * works as f64).sqrt(),
+        };
+        NextLimit::Limit(rounded_down(next as u64).clamp((fails + STEP).max(LEAST), works))
+    }
+}
+
+/// The highest limit that failed, and the lowest above it at which no run failed.
+struct Bounds {
+    fails: Option<u64>,
+    works: Option<u64>,
+}
+
+impl Bounds {
+    fn of(runs: &[LimitRun], unlimited: &Unlimited, search: &LeastSearch<'_>) -> Self {
+        let limited = || runs.iter().filter_map(|run| Some((run.limit?, run)));
+        let is_good = |run: &LimitRun| unlimited.is_as_good(run, search.options);
+        // A first run below another candidate's limit that was only too slow once is made again.
+        let failed = limited().filter(|(_, run)| !is_good(run)).map(|(limit, _)| limit);
+        let fails = failed.max();
+        let worked = limited().filter(|(limit, run)| is_good(run) && fails.is_none_or(|fails| *limit > fails));
+        Self { fails, works: worked.map(|(limit, _)| limit).min() }
+    }
+}
+
+fn why_failed(run: &LimitRun) -> Option<String> {
+    match &run.end {
+        LimitEnd::Worked => None,
+        LimitEnd::Killed => Some("the kernel killed it for want of memory".to_owned()),
+        LimitEnd::Failed(why) => Some(why.clone()),
+    }
+}
+
+fn rounded_up(bytes: u64) -> u64 {
+    bytes.div_ceil(STEP).saturating_mul(STEP)
+}
+
+fn rounded_down(bytes: u64) -> u64 {
+    bytes / STEP * STEP
+}
+
+/// A limit to set, bytes: the least one with a reserve, in whole MiB.
+#[must_use]
+pub fn suggested_limit(least: u64) -> u64 {
+    ((least as f64 * (1.0 + RESERVE)) as u64).div_ceil(1 << 20) << 20
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn run(limit: Option<u64>, end: LimitEnd, rate: f64) -> LimitRun {
+        LimitRun { limit, end, rate: Some(rate), p99: None, peak: limit.or(Some(400 * MIB)) }
+    }
+
+    /// A server that is killed below `needs`, and slow below `fast`.
+    fn served(limit: Option<u64>, (needs, fast): (u64, u64)) -> LimitRun {
+        match limit {
+            Some(limit) if limit < needs => run(Some(limit), LimitEnd::Killed, 0.0),
+            Some(limit) if limit < fast => run(Some(limit), LimitEnd::Worked, 50.0),
+            limit => run(limit, LimitEnd::Worked, 100.0),
+        }
+    }
+
+    fn searched(server: (u64, u64), known: Option<u64>, of_system: Option<Unlimited>) -> (LeastEnd, usize) {
+        let options = LeastOptions::default();
+        let mut runs: Vec<LimitRun> = vec![];
+        loop {
+            let unlimited = of_system.or_else(|| Unlimited::of(&runs));
+            let limit = match (LeastSearch { unlimited, known, options: &options }).next(&runs) {
+                NextLimit::End(end) => return (end, runs.len()),
+                NextLimit::Unlimited => None,
+                NextLimit::Limit(limit) => Some(limit),
+            };
+            assert!(runs.len() < 20, "{runs:?}");
+            runs.push(served(limit, server));
+        }
+    }
+
+    proptest! {
+        /// The limit works, and is at most 5 % and a step above the least; what a slower server needs counts, too.
+        #[test]
+        fn the_least_limit_is_found(needs in 4 * MIB..390 * MIB, more in 0..100 * MIB) {
+            let fast = (needs + more).min(400 * MIB);
+            let (end, runs) = searched((needs, fast), None, None);
+            let LeastEnd::Found(found) = end else { panic!("{end:?} after {runs}") };
+            prop_assert!(found >= fast && found as f64 <= fast as f64 * 1.05 + 2.0 * STEP as f64, "{found} for {fast}");
+            prop_assert!(runs <= 16, "{runs}");
+        }
+
+        /// What fails just below a known limit is no better after one run, or two where it was slow.
+        #[test]
+        fn another_candidate_is_asked_once(needs in 4 * MIB..390 * MIB, known in 5 * MIB..400 * MIB) {
+            let of_system = Unlimited { rate: 100.0, p99: None, peak: 400 * MIB, noise: 0.0 };
+            let (end, runs) = searched((needs, needs), Some(known), Some(of_system));
+            match end {
+                LeastEnd::NoBetter(below) => prop_assert!(below < needs.max(LEAST) && runs <= 1, "{below} {runs}"),
+                LeastEnd::Found(found) => prop_assert!(found < known && found >= needs),
+                end => prop_assert!(false, "{end:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_judged_ends_with_its_reason() {
+        let options = LeastOptions::default();
+        let search = LeastSearch { unlimited: None, known: None, options: &options };
+        let failed = [run(None, LimitEnd::Failed("no port".into()), 0.0)];
+        assert_eq!(search.next(&failed), NextLimit::End(LeastEnd::Fails("no port".into())));
+        let silent = [run(None, LimitEnd::Worked, 1.0), LimitRun { rate: None, ..run(None, LimitEnd::Worked, 1.0) }];
+        assert_eq!(Unlimited::of(&silent), None);
+        assert!(matches!(search.next(&silent), NextLimit::End(LeastEnd::Fails(_))));
+    }
+
+    #[test]
+    fn a_difference_that_cannot_be_seen_is_no_failure() {
+        let options = LeastOptions { p99: Some(0.5), ..LeastOptions::default() };
+        let of = |first, second| [run(None, LimitEnd::Worked, first), run(None, LimitEnd::Worked, second)];
+        let noisy = Unlimited::of(&of(90.0, 110.0)).unwrap();
+        assert!((noisy.tolerance(&options) - 0.2).abs() < 1e-9);
+        let quiet = Unlimited { p99: Some(10.0), ..Unlimited::of(&of(100.0, 100.0)).unwrap() };
+        let slow = run(Some(MIB), LimitEnd::Worked, 90.0);
+        assert!(noisy.is_as_good(&slow, &options) && !quiet.is_as_good(&slow, &options));
+        let late = LimitRun { p99: Some(16.0), ..run(Some(MIB), LimitEnd::Worked, 100.0) };
+        assert!(!quiet.is_as_good(&late, &options));
+    }
+
+    #[test]
+    fn a_suggestion_has_a_reserve() {
+        assert_eq!(suggested_limit(100 * MIB), 120 * MIB);
+        assert_eq!(suggested_limit(MIB), 2 * MIB);
+    }
+}

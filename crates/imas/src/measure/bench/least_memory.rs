@@ -1,0 +1,455 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `imas bench --least-memory`: the smallest limit of memory in which a server does its work, untouched, under each
+//! candidate, and with the limit of its runtime's heap. `imas_core::least_memory` says which limit is tried next.
+
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::Result;
+use imas_cli::format::{counted, percent, size};
+use imas_cli::message::{self, Hinted};
+use imas_cli::{output, table};
+use imas_core::SYSTEM;
+use imas_core::least_memory::{
+    LeastEnd, LeastOptions, LeastSearch, LimitEnd, LimitRun, NextLimit, Unlimited, suggested_limit,
+};
+use imas_core::run::RawRun;
+use imas_linux::catalogue::CatalogueCandidate;
+use imas_linux::environment::Variables;
+use imas_linux::host::{self, Host};
+use imas_linux::runtime::Runtime;
+use imas_runs::interruption::{InterruptedBy, Interruption};
+use imas_runs::service::{MemoryBound, MemoryLimits, Service, ServiceError, ServiceExecutor};
+use serde::Serialize;
+
+use super::progress;
+use crate::command_line::bench_args::BenchArgs;
+
+/// Hint where the limit of a group cannot be set.
+const AS_USER: &str = "as root, or in a group of its own: systemd-run --user --scope -p Delegate=yes imas bench ...";
+/// Time that a line of load may take within a limit, as a multiple of the longest cycle without one, and in seconds more.
+const PATIENCE: (f64, f64) = (2.0, 5.0);
+/// Least change of a limit that is worth a word.
+const WORTH_SAYING: f64 = 0.02;
+
+/// Limit of a runtime's heap that follows the limit of the group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct HeapShare {
+    runtime: Runtime,
+    /// Per cent of the group's limit.
+    per_cent: u64,
+}
+
+impl HeapShare {
+    /// Shares that are tried for a runtime, in this order.
+    fn of(runtime: Runtime) -> impl Iterator<Item = Self> {
+        let shares: &[u64] = match runtime {
+            Runtime::Jvm => &[75, 50],
+            Runtime::Go => &[90],
+            Runtime::Node => &[60],
+            Runtime::Dotnet => &[75],
+            _ => &[],
+        };
+        shares.iter().map(move |per_cent| Self { runtime, per_cent: *per_cent })
+    }
+
+    /// The variable that sets it within a limit of so many bytes. A JVM takes what the user gives it as well.
+    fn variable(self, limit: u64, inherited: &Variables) -> (String, String) {
+        let mib = (limit * self.per_cent / 100) >> 20;
+        let joined = |name: &str, own: String| {
+            let before = inherited.get(std::ffi::OsStr::new(name)).map(|text| text.to_string_lossy().into_owned());
+            (name.to_owned(), before.into_iter().chain([own]).collect::<Vec<_>>().join(" "))
+        };
+        match self.runtime {
+            Runtime::Jvm => joined("JAVA_TOOL_OPTIONS", format!("-XX:MaxRAMPercentage={}", self.per_cent)),
+            Runtime::Node => joined("NODE_OPTIONS", format!("--max-old-space-size={mib}")),
+            // In hexadecimal digits, as .NET reads it.
+            Runtime::Dotnet => ("DOTNET_GCHeapHardLimitPercent".to_owned(), format!("{:X}", self.per_cent)),
+            _ => ("GOMEMLIMIT".to_owned(), format!("{mib}MiB")),
+        }
+    }
+}
+
+/// A candidate, and the limit of the heap that goes with it.
+#[derive(Debug, Clone, Copy)]
+struct Contender<'a> {
+    candidate: &'a CatalogueCandidate,
+    heap: Option<HeapShare>,
+}
+
+impl Contender<'_> {
+    fn name(&self) -> String {
+        let share = self.heap.map(|heap| format!(", heap {} % of the limit", heap.per_cent));
+        format!("{}{}", self.candidate.name, share.unwrap_or_default())
+    }
+}
+
+/// Answer for one contender.
+#[derive(Debug, Serialize)]
+struct LeastOfCandidate {
+    name: String,
+    candidate: String,
+    end: LeastEnd,
+    /// Variables beside the candidate at its least limit.
+    variables: Vec<(String, String)>,
+    runs: Vec<LimitRun>,
+}
+
+/// Limits to set.
+#[derive(Debug, Serialize)]
+struct Suggestion {
+    name: String,
+    least_bytes: u64,
+    limit_bytes: u64,
+    request_bytes: u64,
+}
+
+/// The shape of `--json` and `--export-json`.
+#[derive(Debug, Serialize)]
+struct LeastReport {
+    schema: u32,
+    kind: &'static str,
+    service: Service,
+    command: Vec<String>,
+    host: Host,
+    options: LeastOptions,
+    unlimited: Option<Unlimited>,
+    candidates: Vec<LeastOfCandidate>,
+    suggestion: Option<Suggestion>,
+    sentence: String,
+    unusable: Vec<(String, String)>,
+}
+
+/// A server whose least limits are looked for.
+pub(super) struct LeastMemory<'a> {
+    pub(super) args: &'a BenchArgs,
+    pub(super) executor: &'a ServiceExecutor,
+    /// Candidates that can be used, `system` first.
+    pub(super) candidates: Vec<&'a CatalogueCandidate>,
+    /// Candidates that cannot, and why.
+    pub(super) unusable: Vec<(String, String)>,
+    pub(super) runtimes: BTreeSet<Runtime>,
+    pub(super) words: Vec<String>,
+    /// Function that makes the command's error of a run that cannot be made.
+    pub(super) hinted: fn(ServiceError) -> anyhow::Error,
+}
+
+impl LeastMemory<'_> {
+    pub(super) fn run(&self, interruption: &Interruption) -> Result<ExitCode> {
+        let limits = self.executor.limit_memory().map_err(|error| Hinted::error(error.to_string(), AS_USER))?;
+        let options = LeastOptions::default();
+        let bar = progress::bar(0, self.args.look.style.has_live_line());
+        let mut search = Search {
+            bench: self,
+            limits,
+            options,
+            unlimited: None,
+            patience_s: None,
+            found: vec![],
+            began: Instant::now(),
+            bar,
+            interruption,
+        };
+        let signal = search.all()?;
+        search.bar.finish_and_clear();
+        let Search { unlimited, found, .. } = search;
+        self.report(options, unlimited, found)?;
+        Ok(signal.map_or(ExitCode::SUCCESS, |signal| ExitCode::from(InterruptedBy(signal).exit_status())))
+    }
+
+    fn report(
+        &self,
+        options: LeastOptions,
+        unlimited: Option<Unlimited>,
+        found: Vec<LeastOfCandidate>,
+    ) -> Result<()> {
+        let best = best_of(&found);
+        let suggestion = best.map(|(one, least)| Suggestion {
+            name: one.name.clone(),
+            least_bytes: least,
+            limit_bytes: suggested_limit(least),
+            request_bytes: least,
+        });
+        let report = LeastReport {
+            schema: 1,
+            kind: "least-memory",
+            service: self.executor.service().clone(),
+            command: self.words.clone(),
+            host: Host::now(),
+            options,
+            sentence: sentence(&found, best),
+            unlimited,
+            candidates: found,
+            suggestion,
+            unusable: self.unusable.clone(),
+        };
+        crate::measure::export::json(self.args, &report)?;
+        if self.args.json {
+            return output::json(&report);
+        }
+        output::text(&format!("\n{}\n{}\n{}", report.table(), report.sentence, report.lines()))?;
+        report.noise().iter().for_each(|note| message::say(&format!("imas: note: {note}")));
+        Ok(())
+    }
+}
+
+/// The one with the least limit, and that limit in bytes.
+fn best_of(found: &[LeastOfCandidate]) -> Option<(&LeastOfCandidate, u64)> {
+    found.iter().filter_map(|one| Some((one, one.end.least()?))).min_by_key(|(_, least)| *least)
+}
+
+fn sentence(found: &[LeastOfCandidate], best: Option<(&LeastOfCandidate, u64)>) -> String {
+    let system = found.iter().find(|one| one.name == SYSTEM);
+    let Some((best, least)) = best else {
+        let why = match system.map(|one| &one.end) {
+            Some(LeastEnd::Fails(why)) => format!(": {why}"),
+            _ => String::new(),
+        };
+        return format!("No least limit was found{why}.");
+    };
+    let works = format!("It works in {} under {}", size(least as f64), best.name);
+    match system.and_then(|one| one.end.least()).filter(|_| best.name != SYSTEM) {
+        Some(untouched) => {
+            let change = least as f64 / untouched as f64;
+            format!("{works}; untouched it needs {} ({}).", size(untouched as f64), percent(change))
+        }
+        None => format!("{works}, and no candidate needs less."),
+    }
+}
+
+impl LeastReport {
+    fn table(&self) -> String {
+        let system = self.candidates.first().and_then(|one| one.end.least());
+        let rows = self.candidates.iter().map(|one| {
+            let change = one.end.least().zip(system).filter(|_| one.name != SYSTEM);
+            let (least, why) = match &one.end {
+                LeastEnd::Found(bytes) => (size(*bytes as f64), String::new()),
+                LeastEnd::NotSettled(bytes) => (size(*bytes as f64), "perhaps less".to_owned()),
+                LeastEnd::NoBetter(bytes) => ("-".to_owned(), format!("fails in {}", size(*bytes as f64))),
+                LeastEnd::Fails(why) => ("-".to_owned(), why.clone()),
+            };
+            let change = change.map_or_else(String::new, |(own, system)| percent(own as f64 / system as f64));
+            vec![one.name.clone(), least, change, one.runs.len().to_string(), why]
+        });
+        table::plain(&["candidate", "works in", "vs system", "runs", ""], rows)
+    }
+
+    /// Lines to set the limit and the candidate by.
+    fn lines(&self) -> String {
+        let Some(Suggestion { name, limit_bytes, request_bytes, .. }) = &self.suggestion else {
+            return String::new();
+        };
+        let (limit, request) = (limit_bytes >> 20, request_bytes.div_ceil(1 << 20));
+        let best = self.candidates.iter().find(|one| one.name == *name);
+        let set = best.map(|one| one.variables.as_slice()).unwrap_or_default();
+        let set: String = set.iter().map(|(name, value)| format!("variable:    {name}={value}\n")).collect();
+        let candidate = best.filter(|one| one.candidate != SYSTEM).map_or_else(String::new, |one| {
+            format!("candidate:   imas apply UNIT --candidate {} --write\n", one.candidate)
+        });
+        format!(
+            "Suggested: a limit of {limit} MiB, which is 20 % more, and a request of {request} MiB.\n\n\
+             systemd:     MemoryMax={limit}M\n\
+             docker:      --memory {limit}m\n\
+             kubernetes:  resources: {{requests: {{memory: {request}Mi}}, limits: {{memory: {limit}Mi}}}}\n\
+             {set}{candidate}"
+        )
+    }
+
+    /// Note on a slowdown that could not be seen.
+    fn noise(&self) -> Option<String> {
+        let noise = self.unlimited?.noise;
+        (noise > self.options.slower).then(|| {
+            let load = host::load1().map_or_else(String::new, |load| format!(", load {load:.0}"));
+            format!(
+                "two runs without a limit differed by {:.0} %{load}: a limit that slows the server down by less is not seen",
+                noise * 100.0
+            )
+        })
+    }
+}
+
+/// The runs of all contenders.
+struct Search<'a> {
+    bench: &'a LeastMemory<'a>,
+    limits: MemoryLimits<'a>,
+    options: LeastOptions,
+    unlimited: Option<Unlimited>,
+    /// Most seconds of a line of load.
+    patience_s: Option<f64>,
+    found: Vec<LeastOfCandidate>,
+    began: Instant,
+    bar: indicatif::ProgressBar,
+    interruption: &'a Interruption,
+}
+
+impl<'a> Search<'a> {
+    /// Searches for each candidate, then with the heaps of the runtimes under the best. Returns the signal that ended it.
+    fn all(&mut self) -> Result<Option<i32>> {
+        let bench = self.bench;
+        let plain = bench.candidates.iter().map(|candidate| Contender { candidate, heap: None });
+        for contender in plain {
+            if let Some(signal) = self.one(contender)? {
+                return Ok(Some(signal));
+            }
+            if self.unlimited.is_none() {
+                return Ok(None);
+            }
+        }
+        let best = best_of(&self.found).map_or(SYSTEM, |(one, _)| &one.candidate);
+        let Some(candidate) = bench.candidates.iter().find(|one| one.name == *best) else { return Ok(None) };
+        for heap in bench.runtimes.iter().copied().flat_map(HeapShare::of) {
+            if let Some(signal) = self.one(Contender { candidate, heap: Some(heap) })? {
+                return Ok(Some(signal));
+            }
+        }
+        Ok(None)
+    }
+
+    fn one(&mut self, contender: Contender<'a>) -> Result<Option<i32>> {
+        let mut runs = vec![];
+        let known = best_of(&self.found).map(|(_, least)| least);
+        let end = loop {
+            let (unlimited, options) = (self.unlimited, &self.options);
+            let limit = match (LeastSearch { unlimited, known, options }).next(&runs) {
+                NextLimit::End(end) => break end,
+                NextLimit::Unlimited => None,
+                NextLimit::Limit(limit) => Some(limit),
+            };
+            let is_late = self.bench.args.max_time.is_some_and(|most| self.began.elapsed().as_secs_f64() > most);
+            if is_late {
+                message::say("imas: --max-time is over: the answer is what was found until then");
+                break best_so_far(&runs);
+            }
+            match self.made(contender, limit, runs.len())? {
+                Ok(run) => runs.push(run),
+                Err(signal) => {
+                    self.add(contender, best_so_far(&runs), runs);
+                    return Ok(Some(signal));
+                }
+            }
+            if self.unlimited.is_none() {
+                self.unlimited = Unlimited::of(&runs);
+            }
+        };
+        self.add(contender, end, runs);
+        Ok(None)
+    }
+
+    fn add(&mut self, contender: Contender<'_>, end: LeastEnd, runs: Vec<LimitRun>) {
+        let variables = contender.heap.zip(end.least()).map(|(heap, limit)| self.variable(heap, limit));
+        self.found.push(LeastOfCandidate {
+            name: contender.name(),
+            candidate: contender.candidate.name.clone(),
+            variables: variables.into_iter().collect(),
+            end,
+            runs,
+        });
+    }
+
+    fn variable(&self, heap: HeapShare, limit: u64) -> (String, String) {
+        heap.variable(limit, &self.bench.executor.environment())
+    }
+
+    /// Makes one run; the signal that ended it in its place.
+    fn made(
+        &mut self,
+        contender: Contender<'_>,
+        limit: Option<u64>,
+        number: usize,
+    ) -> Result<std::result::Result<LimitRun, i32>> {
+        let within = limit.map_or_else(|| "no limit".to_owned(), |bytes| size(bytes as f64));
+        self.bar.set_message(format!("{}, run {}: {within}", contender.name(), number + 1));
+        self.bar.tick();
+        let variables = contender.heap.zip(limit).map(|(heap, limit)| self.variable(heap, limit));
+        let bound = MemoryBound {
+            limit,
+            variables: variables.into_iter().collect(),
+            longest_line_s: self.patience_s.filter(|_| limit.is_some()),
+        };
+        let round = u32::try_from(number).unwrap_or(u32::MAX);
+        let run = match self.limits.run(contender.candidate, round, &bound, self.interruption) {
+            Ok(run) => run,
+            Err(ServiceError::Interrupted(signal)) => return Ok(Err(signal)),
+            Err(error) => return Err((self.bench.hinted)(error)),
+        };
+        let made = limit_run(limit, &run);
+        if limit.is_none() {
+            let cycles = run.of_server().cycles.iter().map(|cycle| cycle.wall_s).fold(0.0, f64::max);
+            let most = cycles * PATIENCE.0 + PATIENCE.1;
+            self.patience_s = Some(self.patience_s.map_or(most, |before| before.max(most)));
+        }
+        if self.bench.args.look.verbose {
+            let words = words(&made, self.unlimited.as_ref());
+            self.bar.suspend(|| message::say(&format!("imas: {} in {within}: {words}", contender.name())));
+        }
+        Ok(Ok(made))
+    }
+}
+
+/// Answer of a search that was ended early.
+fn best_so_far(runs: &[LimitRun]) -> LeastEnd {
+    let worked = runs.iter().filter(|run| run.end == LimitEnd::Worked).filter_map(|run| run.limit).min();
+    worked.map_or_else(|| LeastEnd::Fails("it was ended before a limit was found".to_owned()), LeastEnd::NotSettled)
+}
+
+fn limit_run(limit: Option<u64>, run: &RawRun) -> LimitRun {
+    let was_killed = run.value("group_kills").is_some_and(|kills| kills > 0.0);
+    let end = match &run.of_server().failure {
+        _ if was_killed => LimitEnd::Killed,
+        Some(failure) => LimitEnd::Failed(failure.what.clone()),
+        None => LimitEnd::Worked,
+    };
+    let peak = run.value("group_peak").map(|bytes| bytes as u64);
+    LimitRun { limit, end, rate: run.value("rate"), p99: run.value("p99"), peak }
+}
+
+fn words(run: &LimitRun, unlimited: Option<&Unlimited>) -> String {
+    match &run.end {
+        LimitEnd::Killed => "the kernel killed it".to_owned(),
+        LimitEnd::Failed(why) => why.clone(),
+        LimitEnd::Worked => match run.rate.zip(unlimited) {
+            Some((rate, unlimited)) => format!("rate {}", percent(rate / unlimited.rate)),
+            None => format!("most {}", run.peak.map_or_else(String::new, |bytes| size(bytes as f64))),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_heap_follows_the_limit() {
+        let mut inherited = Variables::new();
+        inherited.insert("JAVA_TOOL_OPTIONS".into(), "-Xss1m".into());
+        let set = |runtime| {
+            HeapShare::of(runtime).map(|heap| heap.variable(200 << 20, &inherited).1).collect::<Vec<_>>()
+        };
+        assert_eq!(set(Runtime::Jvm), ["-Xss1m -XX:MaxRAMPercentage=75", "-Xss1m -XX:MaxRAMPercentage=50"]);
+        assert_eq!(set(Runtime::Go), ["180MiB"]);
+        assert_eq!(set(Runtime::Node), ["--max-old-space-size=120"]);
+        assert_eq!(set(Runtime::Dotnet), ["4B"]);
+        assert!(set(Runtime::Ruby).is_empty());
+    }
+
+    #[test]
+    fn the_sentence_names_the_least() {
+        let of = |name: &str, end| LeastOfCandidate {
+            name: name.to_owned(),
+            candidate: name.to_owned(),
+            end,
+            variables: vec![],
+            runs: vec![],
+        };
+        let found = [of(SYSTEM, LeastEnd::Found(400 << 20)), of("jemalloc", LeastEnd::Found(300 << 20))];
+        assert_eq!(
+            sentence(&found, best_of(&found)),
+            "It works in 300 MiB under jemalloc; untouched it needs 400 MiB (-25 %)."
+        );
+        let found = [of(SYSTEM, LeastEnd::Found(400 << 20)), of("jemalloc", LeastEnd::NoBetter(300 << 20))];
+        assert!(sentence(&found, best_of(&found)).ends_with("under system, and no candidate needs less."));
+        let found = [of(SYSTEM, LeastEnd::Fails("no port".into()))];
+        assert_eq!(sentence(&found, best_of(&found)), "No least limit was found: no port.");
+    }
+}
