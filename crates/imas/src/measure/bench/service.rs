@@ -456,7 +456,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// What was noisy, as one line.
+    /// Load and noise, as one line.
     fn noise_line(&self, report: &ServiceReport) -> Option<String> {
         let load = self.busy.map(|load| format!("load {load:.0} on {}", counted(host::cpus(), "CPU")));
         let floor = |figure: &str| {
@@ -475,7 +475,7 @@ impl<'a> Session<'a> {
         all.filter_map(|one| Some((one.name.clone(), single_variable(one)?))).collect()
     }
 
-    /// What an image needs for the pick.
+    /// Line that an image needs for the pick, or the command that prints its lines.
     fn for_an_image(&self, pick: &str) -> String {
         let chosen = self.chosen.iter().map(|one| one.candidate).find(|one| one.name == pick);
         match chosen.and_then(single_variable) {
