@@ -38,12 +38,12 @@ use imas_core::server_run::{C_LIBRARY, CpuShare, Failure, ServerRun, Stage};
 
 /// The rate of the open loop, as a share of the most that `system` reaches.
 const SHARE_OF_MOST: f64 = 0.5;
-/// What to do about a port that is given.
+/// Advice about a port that is given.
 const FREE_PORT: &str = ": let the server listen on $PORT, which is a free port for each run";
 /// Time limit for lines that prepare or clean up.
 const SETUP_TIMEOUT: Duration = Duration::from_secs(900);
 
-/// What a server is started with.
+/// Candidate, recorder and page with which a server is started.
 #[derive(Debug, Clone, Copy)]
 struct Preloads<'a> {
     /// None: the environment is untouched, as under `system`.
@@ -204,7 +204,7 @@ impl ServiceExecutor {
         self.make((preloads, purpose), round, interruption)
     }
 
-    /// Makes a run as [`Self::run`] does, with every malloc call counted by the hook. Its memory is that of the server
+    /// Makes a run as [`Self::run`] does, with every malloc call counted by the hook. Its memory is measured
     /// under the hook, so the run is compared with no other; `live` says how much of it was in live blocks.
     ///
     /// # Errors

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a user sets for the runs of one session, beside the definition of the service.
+//! Settings of a user for the runs of one session, beside the definition of the service.
 
 use std::time::Duration;
 

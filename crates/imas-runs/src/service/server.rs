@@ -145,7 +145,7 @@ impl Server {
         RunningRuntime::of(&running::one(largest)?)
     }
 
-    /// What serves malloc in its processes, each once.
+    /// Libraries that serve malloc in its processes, each once.
     pub(crate) fn malloc(&self) -> Vec<String> {
         let pids = self.tree().pids();
         let all: BTreeSet<String> = pids.into_iter().filter_map(malloc::of).collect();
