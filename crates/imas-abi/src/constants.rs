@@ -3,7 +3,7 @@
 
 pub mod detail_kind {
 
-    //! What distinguishes programs of one executable (`enum imas_detail_kind`).
+    //! Details that distinguish programs of one executable (`enum imas_detail_kind`).
 
     /// Nothing distinguishes the programs of this executable.
     pub const NONE: u32 = 0;
@@ -98,7 +98,7 @@ pub mod op {
 
 pub mod page_kind {
 
-    //! What a page is for (`enum imas_page_kind`).
+    //! Purposes of a page (`enum imas_page_kind`).
 
     /// Page of a trial: libimas.so counts into it.
     pub const TRIAL: u32 = 1;

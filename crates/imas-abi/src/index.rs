@@ -84,7 +84,7 @@ pub struct IndexEntry {
     pub exe_dev: u64,
     /// Inode of the executable.
     pub exe_ino: u64,
-    /// What distinguishes programs of one executable, by `detail_kind`.
+    /// Detail that distinguishes programs of one executable; its kind is `detail_kind`.
     pub detail: [u64; 2],
     /// [`crate::detail_kind`].
     pub detail_kind: u32,

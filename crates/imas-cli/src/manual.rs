@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is made from the definition of a command line: man pages and completions.
+//! Man pages and completions, made from the definition of a command line.
 
 use std::path::Path;
 

@@ -84,7 +84,7 @@ impl OutputFolder {
         Ok(Self(folder))
     }
 
-    /// Writes a file of this name whole or not at all. Without a mode it gets that of new files.
+    /// Writes a file of this name whole or not at all. Without a mode it gets the mode of new files.
     ///
     /// # Errors
     /// When it cannot be written.

@@ -9,7 +9,7 @@ use crate::service_life::ServiceLife;
 /// Name of the candidate that leaves the program untouched.
 pub const SYSTEM: &str = "system";
 
-/// What the core must know of a catalogue entry.
+/// Properties of a catalogue entry that the core needs.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
 pub struct Candidate {
     /// Name in the catalogue.
@@ -112,7 +112,7 @@ pub struct CountedSample {
     pub heap_bytes: f64,
 }
 
-/// What a sample that counts cost, for `adaptive`.
+/// Cost of a sample that counts, for `adaptive`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Cost {
     /// User and system CPU time, seconds.
@@ -163,7 +163,7 @@ pub fn count(
     Ok(CountedSample { ns_per_op, frag, heap_bytes: sample.memory.heap_mean as f64 })
 }
 
-/// What both policies require of a sample before they use its figures.
+/// Checks a sample against the conditions under which both policies use its figures.
 fn admit(record: &TrialRecord, candidate: &Candidate, build_id: &str) -> Result<(), NotCounted> {
     let sample = &record.sample;
     if sample.candidate != candidate.name {

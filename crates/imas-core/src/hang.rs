@@ -105,7 +105,7 @@ pub fn bytes_limit(most: f64) -> f64 {
     (FACTOR * most).max(MIN_BYTES)
 }
 
-/// What a start took too much of, and the most under `system`.
+/// Excess of a start over the most under `system`, by resource.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug)]
 #[serde(rename_all = "snake_case")]
 pub enum Excess {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a decision rests on: the history of a program (its trials, the operator's settings), and the machine's state.
+//! Grounds of a decision: the history of a program (its trials, the operator's settings), and the machine's
+//! state.
 
 use std::collections::BTreeMap;
 
@@ -31,9 +32,10 @@ pub struct History<'a> {
     pub limits: Limits,
     /// Now, seconds since the epoch.
     pub now_unix_s: f64,
-    /// The machine's present settings, as in [`crate::Sample::machine`]; empty: those of the newest trial.
+    /// The machine's present settings, as in [`crate::Sample::machine`]; empty: the settings at the newest
+    /// trial.
     pub machine: &'a str,
-    /// What other hosts measured; None without a fleet.
+    /// Measurements of other hosts; None without a fleet.
     pub fleet: Option<&'a FleetPrior>,
     /// Replicas that were left untouched, as they lived: they show how much processes under one and the same
     /// allocator differ.

@@ -8,9 +8,10 @@
 //! - A [`Claim`] is what the runs say of one candidate for one goal; `bench` and `server_bench` make them
 //! - [`conclude`] makes picks and the ending of all claims
 //!
-//! What the renderings may rely on: a pick is proven better and breaks no limit; a candidate that ranks before the pick
-//! is named beside it as tied, one with a better figure that breaks a limit as too costly; a number of further rounds is named only if that many can
-//! still be made; a bound is named only up to [`LARGEST_BOUND`].
+//! Facts that the renderings may rely on: a pick is proven better and breaks no limit; a candidate that ranks
+//! before the pick is named beside it as tied, one with a better figure that breaks a limit as too costly; a
+//! number of further rounds is named only if that many can still be made; a bound is named only up to
+//! [`LARGEST_BOUND`].
 
 use std::collections::BTreeMap;
 
@@ -28,7 +29,7 @@ const KNOWN: u32 = 10;
 /// The rounds end early if the estimate exceeds the rounds that are left by this factor.
 const FAR_TOO_MANY: u32 = 3;
 
-/// What a candidate is picked for.
+/// Aim of a pick.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 #[serde(rename_all = "lowercase")]
 pub enum Goal {
@@ -67,10 +68,10 @@ pub enum FigureAnswer {
 pub struct JudgedFigure {
     /// Ratio to `system`, median over the rounds with its 95 % interval.
     pub ratio: Interval,
-    /// What the runs prove.
+    /// Answer that the runs prove.
     pub answer: FigureAnswer,
-    /// What the figure looks like beyond the margin: better by its own interval, worse by its estimate. It decides
-    /// no pick.
+    /// Tendency of the figure beyond the margin: better by its own interval, worse by its estimate. It
+    /// decides no pick.
     pub looks: Answer,
 }
 
@@ -135,7 +136,7 @@ pub enum WhyNoPick {
     NotBetter,
     /// A candidate may be better, and none is proven to be.
     NotProven,
-    /// What is proven better costs more than a pick may.
+    /// A candidate is proven better and costs more than a pick may.
     CostsTooMuch,
     /// The figure was not measured, or in too few rounds.
     NoData,
@@ -197,7 +198,7 @@ pub enum BenchEnding {
     },
     /// Some candidates may be better, by more than is worth a bound.
     TooNoisy,
-    /// What is proven better costs more than a pick may, and no other can be better.
+    /// A candidate is proven better and costs more than a pick may, and no other can be better.
     NoneWithinLimits,
     /// The runs show that none is better by more than the margin.
     NoneBetter,
@@ -262,7 +263,7 @@ impl BenchJudgement {
     }
 }
 
-/// What the runs say of one candidate for one goal.
+/// Result of the runs about one candidate for one goal.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Claim {
     /// Name of the candidate.
@@ -273,7 +274,7 @@ pub struct Claim {
     pub ratio: Interval,
     /// Order among the claims, the least first: the ratio, and what the candidate costs beside.
     pub rank: f64,
-    /// What the runs prove.
+    /// Answer that the runs prove.
     pub answer: FigureAnswer,
     /// Better by its own interval.
     pub looks_better: bool,
@@ -438,7 +439,7 @@ fn ending(goals: &[GoalClaims], picks: &BTreeMap<Goal, GoalPick>, rounds: Rounds
         let is_dear = picks.values().any(|pick| pick.too_dear.is_some());
         return if is_dear { BenchEnding::NoneWithinLimits } else { BenchEnding::NoneBetter };
     };
-    // What one of them can never settle is not settled by the rounds of the others.
+    // No number of rounds settles all claims where one of them can never be settled.
     let all = open.iter().map(|(_, more)| *more).collect::<Option<Vec<u32>>>();
     match rounds.possible(all.and_then(|all| all.into_iter().max())) {
         Some(more_rounds) => BenchEnding::NotSettled { more_rounds },

@@ -174,7 +174,8 @@ impl LeastSearch<'_> {
         }
         let Some(unlimited) = self.unlimited else {
             let is_made = runs.iter().filter(|run| run.limit.is_none()).count() >= UNLIMITED;
-            let why = || "its load says no rate, or the kernel does not count the memory of a group".to_owned();
+            let why =
+                || "its load says no rate, or the kernel does not count the memory of a group".to_owned();
             return if is_made { NextLimit::End(LeastEnd::Fails(why())) } else { NextLimit::Unlimited };
         };
         let bounds = Bounds::of(runs, &unlimited, self);
@@ -234,7 +235,8 @@ impl Bounds {
         // A first run below another candidate's limit that was only too slow once is made again.
         let failed = limited().filter(|(_, run)| !is_good(run)).map(|(limit, _)| limit);
         let fails = failed.max();
-        let worked = limited().filter(|(limit, run)| is_good(run) && fails.is_none_or(|fails| *limit > fails));
+        let worked =
+            limited().filter(|(limit, run)| is_good(run) && fails.is_none_or(|fails| *limit > fails));
         Self { fails, works: worked.map(|(limit, _)| limit).min() }
     }
 }
@@ -326,7 +328,8 @@ mod tests {
         let search = LeastSearch { unlimited: None, known: None, options: &options };
         let failed = [run(None, LimitEnd::Failed("no port".into()), 0.0)];
         assert_eq!(search.next(&failed), NextLimit::End(LeastEnd::Fails("no port".into())));
-        let silent = [run(None, LimitEnd::Worked, 1.0), LimitRun { rate: None, ..run(None, LimitEnd::Worked, 1.0) }];
+        let silent =
+            [run(None, LimitEnd::Worked, 1.0), LimitRun { rate: None, ..run(None, LimitEnd::Worked, 1.0) }];
         assert_eq!(Unlimited::of(&silent), None);
         assert!(matches!(search.next(&silent), NextLimit::End(LeastEnd::Fails(_))));
     }

@@ -15,7 +15,7 @@ pub struct OutputCheck {
     varies: bool,
 }
 
-/// What an output under a candidate amounts to.
+/// Judgement on an output under a candidate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OutputJudgement {
     /// The output is the one of `system`, or it varies by itself.

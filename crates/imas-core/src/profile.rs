@@ -26,7 +26,7 @@ const ASIDE_TRIALS: usize = 3;
 /// address space or a switch, the next trial would give nothing either.
 pub const ASIDE_LASTS_S: f64 = 24.0 * 3600.0;
 
-/// What is known of a program under one candidate.
+/// State of a program under one candidate.
 #[derive(Serialize, Clone, PartialEq, Debug)]
 pub struct CandidateView {
     /// Name in the catalogue.
@@ -95,7 +95,7 @@ pub enum IneligibleCause {
     StoodAside,
 }
 
-/// What the policy in force knows of a program.
+/// State of a program under the policy in force.
 #[derive(Clone, PartialEq, Debug)]
 pub enum PolicyState {
     /// State of the default policy.
@@ -146,10 +146,10 @@ impl PolicyState {
     }
 }
 
-/// What is known of a program.
+/// State of a program: its candidates, its limits and its policy.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ProfileView {
-    /// What is known of each candidate, in the catalogue's order.
+    /// State of the program under each candidate, in the catalogue's order.
     pub candidates: Vec<CandidateView>,
     /// How often and how soon a candidate is tested.
     pub limits: Limits,
@@ -161,7 +161,7 @@ pub struct ProfileView {
     pub excluded: bool,
     /// The time of this profile, seconds since the epoch.
     pub now_unix_s: f64,
-    /// What the policy in force knows.
+    /// State under the policy in force.
     pub policy: PolicyState,
 }
 
@@ -188,7 +188,7 @@ impl ProfileView {
         }
     }
 
-    /// What the default policy knows; None where another one is in force.
+    /// State under the default policy; None where another one is in force.
     pub fn adaptive(&self) -> Option<&AdaptiveState> {
         match &self.policy {
             PolicyState::Adaptive(known) => Some(known),
@@ -196,7 +196,7 @@ impl ProfileView {
         }
     }
 
-    /// What the default policy knows, to be changed.
+    /// State under the default policy, to be changed.
     pub fn adaptive_mut(&mut self) -> Option<&mut AdaptiveState> {
         match &mut self.policy {
             PolicyState::Adaptive(known) => Some(known),

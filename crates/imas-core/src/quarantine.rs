@@ -17,9 +17,9 @@
 //!
 //! Starts that failed count too under settings of a runtime: a program that is out of memory ends with an exit status.
 //! Such a status may as well be the answer of a program that is asked something else this time. So the candidate is
-//! quarantined when its trials fail significantly more often than those under `system`, however seldom these do. Trials
-//! alone count: they are made in turn with those of `system`, and production goes on through days on which every start
-//! fails.
+//! quarantined when its trials fail significantly more often than trials of `system`, however seldom these
+//! do. Trials alone count: they are made in turn with trials of `system`, and production goes on through days
+//! on which every start fails.
 //!
 //! Only the trials are stored. The answer is computed from all of them each time, so a crash under `system`
 //! that is recorded later can clear a candidate.
@@ -92,7 +92,7 @@ impl Quarantine {
         self.excess.is_some() || self.ended == Ended::Excess
     }
 
-    /// What the program did under the candidate, in a word.
+    /// Verb for the harm under the candidate, such as `hung`.
     #[must_use]
     pub fn verb(&self) -> &'static str {
         match (self.is_hang(), self.is_excess()) {
@@ -123,7 +123,7 @@ impl Crashes {
     }
 }
 
-/// What a start did to the program.
+/// Harm of a start to the program.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Harm {
     Crash,
@@ -207,7 +207,7 @@ fn starts_under<'a>(
     records.iter().filter(speaks).copied().collect()
 }
 
-/// What the program does under `system`; by default, nothing is known of it.
+/// Behaviour of the program under `system`; by default, nothing is known of it.
 #[derive(Default)]
 struct Reference<'a> {
     usual: Option<Usual>,
@@ -491,7 +491,7 @@ mod tests {
     #[test]
     fn system_is_never_quarantined() {
         assert!(judged(&[record(1.0, SYSTEM, SEGV)]).is_empty());
-        // Not even where its present version crashes far more often than the former did.
+        // It is not, even where its present version crashes far more often than the former did.
         let former = |t| TrialRecord { allocator_version: "2.31".into(), ..record(t, SYSTEM, CLEAN) };
         let present = |t| TrialRecord { allocator_version: "2.36".into(), ..record(t, SYSTEM, SEGV) };
         let records: Vec<_> = (0..9).map(f64::from).flat_map(|t| [former(t), present(t + 0.5)]).collect();

@@ -29,7 +29,8 @@ pub type RunKey = (String, String, RunKind, u32);
 
 /// One run of any verb: the only format of raw runs. Units: seconds, bytes, ns.
 ///
-/// What every run has is a field; what only some executors measure is in [`RawRun::figures`] by name.
+/// Values that every run has are fields; values that only some executors measure are in [`RawRun::figures`]
+/// by name.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
 #[serde(default)]
 pub struct RawRun {
@@ -205,7 +206,7 @@ impl RawRun {
 
 // Memory of a process tree through one counted run.
 
-/// What each look at the tree found: one entry a look in every list, in order of time. KiB, milliseconds.
+/// Memory of the tree at each look: one entry a look in every list, in order of time. KiB, milliseconds.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug, Default)]
 #[serde(default)]
 pub struct Curve {

@@ -83,7 +83,7 @@ impl Ended {
     }
 }
 
-/// What a page was for.
+/// Purpose of a page.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[serde(rename_all = "snake_case")]
 pub enum PageKind {
@@ -146,7 +146,7 @@ impl MemoryFigures {
     }
 }
 
-/// What the kernel accounted to the process by its exit.
+/// Resources that the kernel accounted to the process by its exit.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
 #[serde(default)]
 pub struct Usage {

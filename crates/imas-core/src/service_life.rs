@@ -2,7 +2,7 @@
 //! Memory of a process that lives for hours: how high it stays, its peak, and whether it grows.
 //!
 //! A life is divided into windows by age. Each begins at half of the age at which it ends, and ends at twice
-//! the age of the one before. So a window's mean is that of the later half of a life, without its start, and
+//! the age of the one before. So a window's mean is of the later half of a life, without its start, and
 //! two lives of different length have the windows of the shorter one in common.
 
 use serde::{Deserialize, Serialize};

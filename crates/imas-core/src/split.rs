@@ -41,7 +41,7 @@ pub struct AllocatorReport {
 /// A split in parts of its resident memory, each 0 to 1 as a rule; `other` makes up the sum of 1.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Shares {
-    /// What the program asked for and has not freed.
+    /// Memory that the program asked for and has not freed.
     pub requested: f64,
     /// Rounding up to the allocator's sizes.
     pub rounding: f64,
@@ -110,7 +110,7 @@ impl Split {
     /// Each figure by `mean`; what the allocators report only where all of them do.
     ///
     /// # Errors
-    /// Those of `mean`.
+    /// The errors of `mean`.
     pub fn combined<E>(
         splits: &[Self],
         mean: impl Fn(&dyn Fn(&Self) -> u64) -> Result<u64, E>,
@@ -172,7 +172,7 @@ mod tests {
         assert!(shares.other.abs() < 1e-12, "{shares:?}");
         let [cached, dirty, own] = of(300, 200, 10).reported.unwrap();
         assert!((cached - 0.3).abs() < 1e-12 && (dirty - 0.1).abs() < 1e-12 && own.abs() < 1e-12);
-        // What was asked for and never touched stays visible.
+        // Memory that was asked for and never touched stays visible.
         let untouched = Split { live: 3000, requested: 3000, ..split() }.shares().unwrap();
         assert_eq!((untouched.reported, untouched.other), (Some([0.0; 3]), -2.0));
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the default policy promises of a program's life: when trials expire, when a settled answer is looked
+//! Promises of the default policy about a program's life: when trials expire, when a settled answer is looked
 //! at again, when the pick steps back.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -140,7 +140,8 @@ impl Life {
     }
 }
 
-/// What `advise`, `top` and `serve` say of a change is what the policy decided: they ask the same judge.
+/// A change that `advise`, `top` and `serve` show is the one that the policy decided: they ask the same
+/// judge.
 #[test]
 fn a_change_is_proven_where_the_policy_picks_it() {
     let mut life = Life::new();
@@ -292,8 +293,8 @@ fn looks_without_figures_come_to_an_end() {
     assert!(looks >= 2 && life.pick() == 1, "{looks}");
 }
 
-/// Weeks of looks have used up the rounds of those that were there from the beginning, not those of an
-/// allocator that comes later.
+/// Weeks of looks have used up the rounds of the allocators that were there from the beginning, not the
+/// rounds of one that comes later.
 #[test]
 fn a_new_version_of_an_allocator_is_tried_however_many_rounds_were_made() {
     let mut life = Life::watched(9);

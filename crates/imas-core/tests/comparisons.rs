@@ -17,7 +17,7 @@ use rand::{RngExt, SeedableRng};
 /// The machine's drift from round to round, which hits every candidate alike.
 const DRIFT: [f64; 8] = [1.0, 1.3, 0.9, 1.1, 1.6, 1.0, 0.8, 1.2];
 
-/// What a candidate makes of a run of one CPU second and 100 MiB.
+/// Effect of a candidate on a run of one CPU second and 100 MiB.
 struct Traits {
     name: &'static str,
     cpu: f64,
@@ -78,7 +78,7 @@ fn picks(comparison: &Comparison) -> (&str, &str, &str) {
     (pick(Goal::Cpu), pick(Goal::Memory), pick(Goal::Balanced))
 }
 
-/// What is proven of CPU time and of memory.
+/// Answers that are proven of CPU time and of memory.
 fn answers(comparison: &Comparison, name: &str) -> (FigureAnswer, FigureAnswer) {
     let figures = &comparison.judgement.candidate(name).unwrap().figures;
     let answer = |figure: &str| figures.get(figure).map_or(FigureAnswer::Unknown, |one| one.answer);

@@ -233,7 +233,7 @@ fn noise_alone_changes_nothing() {
             worst = worst.max(share);
         }
     }
-    // Of a true share of 5 % this number of programs shows more than 6.5 % once in 900 times.
+    // With a true share of 5 % this number of programs shows more than 6.5 % once in 900 times.
     assert!(worst <= 0.065, "{worst}");
 }
 

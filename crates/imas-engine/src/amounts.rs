@@ -83,14 +83,14 @@ pub fn seconds_above_0(text: &str) -> Result<f64, String> {
 /// A reference to an image as Kubernetes takes it: `[HOST[:PORT]/]NAME[/NAME...][:TAG][@DIGEST]`, names in small letters.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The fault of the reference.
 pub fn image_reference(text: &str) -> Result<String, String> {
     let wrong = || {
         "not an image's reference, such as registry.example:5000/team/imas:1; names are in small letters"
             .to_owned()
     };
     let (rest, digest) = text.split_once('@').map_or((text, None), |(rest, digest)| (rest, Some(digest)));
-    // A colon before the last slash is that of a port.
+    // A colon before the last slash belongs to a port.
     let tag_at = rest.rfind(':').filter(|at| !rest[*at..].contains('/'));
     let (path, tag) = tag_at.map_or((rest, None), |at| (&rest[..at], Some(&rest[at + 1..])));
     let (host, names) = match path.split_once('/') {

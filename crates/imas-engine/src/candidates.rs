@@ -12,7 +12,7 @@ use imas_linux::catalogue::{self, Catalogue};
 use imas_linux::runtime::Runtime;
 use imas_store::daemon::Disabled;
 
-/// What decides on this machine which candidates programs may get.
+/// Rules by which this machine decides which candidates programs may get.
 #[derive(Clone, Copy)]
 pub struct CandidateRules<'a> {
     /// All candidates.
@@ -87,7 +87,7 @@ impl Selection<'_> {
 
     fn includes(&self, candidate: &catalogue::CatalogueCandidate) -> bool {
         let name = candidate.name.as_str();
-        // What was tried stays usable after the default set has changed. A configured list has no such
+        // A tried candidate stays usable after the default set has changed. A configured list has no such
         // remainder: it is complete.
         let is_kept = self.configured.is_none() && self.tried.contains(name);
         self.tests(candidate) || is_kept || self.pinned == Some(name)
@@ -198,7 +198,7 @@ fn names_of_library(candidate: &catalogue::CatalogueCandidate, library: &Path, v
     vec![format!("{own} {reported}"), format!("{} {reported}", candidate.allocator), file]
 }
 
-// Which candidate is meant by a name that the catalogue does not have.
+// Candidates that may be meant by a name that the catalogue does not have.
 
 /// How alike two names have to be, from 0 to 1: one letter wrong, missing or swapped.
 const ALIKE: f64 = 0.8;

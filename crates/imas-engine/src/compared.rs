@@ -22,7 +22,7 @@ pub struct ComparedCandidate<'a> {
     pub obstacle: Option<String>,
 }
 
-/// What is compared without `--with`.
+/// Candidates to compare without `--with`.
 #[derive(Debug, Clone, Copy)]
 pub enum DefaultComparison<'a> {
     /// The catalogue's default set.
@@ -259,7 +259,7 @@ impl OfRuntime {
     ) -> Vec<ComparedCandidate<'a>> {
         let mut all = for_program(compared, &executable.defines);
         if let Some(why) = &executable.unfit {
-            // What was not asked for by name, and cannot be, is not spoken of.
+            // A candidate that was not asked for by name, and cannot be given, is not mentioned.
             all.retain(|one| one.candidate.is_system() || (self.is_named && !self.has_musl));
             for one in all.iter_mut().filter(|one| !one.candidate.is_system()) {
                 one.obstacle = Some(why.clone());

@@ -38,10 +38,10 @@ pub struct Config {
     pub candidates: Option<Vec<String>>,
     /// The rules to decide by.
     pub policy: Option<PolicyName>,
-    /// What matters, for every program that has no settings of its own.
+    /// Objective and limits of every program that has no settings of its own.
     #[serde(default)]
     pub overrides: Overrides,
-    /// What matters for single programs, by path of the program or its script, or by unit.
+    /// Objective and limits of single programs, by path of the program or its script, or by unit.
     #[serde(default)]
     pub program: ByProgram,
     /// Commands that print how much work a program has done, by the same names as `program`.
@@ -80,8 +80,8 @@ impl Config {
         Ok(config)
     }
 
-    /// What imasd decides by: those keys of its own file that a decision depends on. The status of an imasd
-    /// that runs below `run_dir` names that file, and the waiting time that its command line set.
+    /// Settings by which imasd decides: those keys of its own file that a decision depends on. The status of
+    /// an imasd that runs below `run_dir` names that file, and the waiting time that its command line set.
     ///
     /// # Errors
     /// When the file is wrong; the error names it.

@@ -28,11 +28,11 @@ const SYSTEM_STORE: &str = "/var/lib/imas/imas.db";
 pub struct Context {
     /// The folder with the libraries and the catalogue.
     pub lib_dir: PathBuf,
-    /// What is preloaded beside a candidate.
+    /// Libraries that are preloaded beside a candidate.
     pub libraries: Libraries,
     /// The candidates.
     pub catalogue: Catalogue,
-    /// What the configuration files say.
+    /// Settings in the configuration files.
     pub config: Config,
     /// How often and how many times a candidate is tested.
     pub limits: Limits,
@@ -125,8 +125,8 @@ impl Context {
         }
     }
 
-    /// A command that begins with `imas`, on the store that this context is of: program numbers are those of
-    /// one store.
+    /// A command that begins with `imas`, on the store that this context is of: program numbers hold in one
+    /// store alone.
     #[must_use]
     pub fn on_this_store(&self, command: &str) -> String {
         match (self.store_arguments.as_str(), command.strip_prefix("imas ")) {
@@ -149,7 +149,7 @@ impl Context {
         page::place_of_store(&folders::real_store(&self.store_path))
     }
 
-    /// What the store holds, in memory: for commands that only read. Empty where there is none.
+    /// Copy of the store in memory, for commands that only read. Empty where there is none.
     ///
     /// # Errors
     /// When it cannot be read; the error has a hint.
@@ -257,7 +257,7 @@ impl Context {
             return Some(why);
         }
         let library = candidate.library.as_ref()?;
-        // What the distribution brings may be replaced under our glue.
+        // A library of the distribution may be replaced under our glue.
         let changes = candidate.needs.as_ref().unwrap_or(library);
         let page_bytes = imas_linux::host::page_bytes();
         remembered(store, changes, &kind_of(candidate, page_bytes), || {
@@ -267,7 +267,7 @@ impl Context {
         })
     }
 
-    /// What a library that we did not build breaks of malloc's contract; ours are proven where they are
+    /// Breaches of malloc's contract by a library that we did not build; ours are proven where they are
     /// built.
     fn broken_contract(&self, candidate: &CatalogueCandidate) -> Option<String> {
         if !candidate.added && candidate.needs.is_none() {
@@ -358,7 +358,8 @@ fn kind_of(candidate: &CatalogueCandidate, page_bytes: u64) -> String {
     kind
 }
 
-/// What is remembered of the file under that kind, else what is found out now, for the next time.
+/// Text that is remembered of the file under that kind, else the one that is found out now, for the next
+/// time.
 pub(crate) fn remembered(
     store: Option<&Store>,
     file: &Path,

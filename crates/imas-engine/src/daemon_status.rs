@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What imasd reports about itself: `state/status.json` for everybody, `state/ineligible.json` for root, and the index.
-//! imasd writes these types, `imas` reads them. A file of an older imasd lacks keys; they count as not set.
+//! Reports of imasd about itself: `state/status.json` for everybody, `state/ineligible.json` for root, and
+//! the index. imasd writes these types, `imas` reads them. A file of an older imasd lacks keys; they count as
+//! not set.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -151,7 +152,7 @@ pub struct DaemonStatus {
     pub work_troubles: Vec<WorkTrouble>,
     /// Processes that are not trimmed for a while, those with the longest pause first.
     pub trims_left_alone: Vec<LeftAloneProcess>,
-    /// What was counted.
+    /// Counters of imasd.
     pub counters: DaemonCounters,
     /// How imasd takes part in a fleet, where it does.
     pub fleet: Option<FleetState>,
@@ -268,7 +269,7 @@ impl IneligibleProgram {
     }
 }
 
-// What imasd has published, and why it may have no effect.
+// Publications of imasd, and why they may have no effect.
 
 /// Why no program goes by the index now, though one is there.
 #[must_use]

@@ -39,7 +39,7 @@ pub enum Starter {
     Stub,
 }
 
-/// What the program's executable lets be given to it.
+/// Ways in which the program's executable lets something be given to it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Giving {
     /// Our libraries are loaded: the hook counts in trials, the guard watches other starts.
@@ -61,7 +61,7 @@ pub enum Giving {
 }
 
 impl Giving {
-    /// What a program of that executable can be given by who starts it.
+    /// Way in which something can be given to a program of that executable by who starts it.
     #[must_use]
     pub fn of(executable: &ExecutableFacts, starter: Starter) -> Self {
         let Some(unfit) = executable.unfit.clone() else { return Self::Loaded };
@@ -94,7 +94,7 @@ impl Giving {
     }
 }
 
-/// What a program's next starts are to be.
+/// Plan of a program's next starts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NextStart {
     /// The decision: a trial, if one is due.
@@ -139,7 +139,8 @@ impl NextStart {
         }
     }
 
-    /// What a program with nothing loaded gets, with the reason as evidence; no trial where none can be measured.
+    /// Start of a program with nothing loaded, with the reason as evidence; no trial where none can be
+    /// measured.
     fn measured_outside(mut self, unfit: &str, no_trials: Option<&str>) -> Self {
         if no_trials.is_some() {
             self.decision = self.production.clone();
@@ -242,7 +243,7 @@ pub fn weight_file() -> Option<PathBuf> {
 pub struct UnderWay {
     /// Id of the trial, and name of its page.
     pub trial_id: String,
-    /// What is tried.
+    /// Name of the candidate on trial.
     pub candidate: String,
     /// The process that makes it. None if no process was found.
     pub pid: Option<u32>,

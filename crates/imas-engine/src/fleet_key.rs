@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a program and this machine are to a fleet. No path and no name leaves the host: only hashes of what
-//! is the same wherever the program is installed.
+//! Identity of a program and of this machine in a fleet. No path and no name leaves the host: only hashes of
+//! what is the same wherever the program is installed.
 
 use std::io::Read as _;
 use std::path::Path;

@@ -29,7 +29,7 @@ const AHEAD: u64 = 6;
 /// Number of turns ahead that are shown to people: a day of usual ones.
 const FAR_AHEAD: u64 = 144;
 
-/// What this host has of its fleet about one program.
+/// This host's membership of its fleet, and the fleet's knowledge of one program.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FleetKnowledge {
     member: FleetMember,
@@ -42,7 +42,7 @@ pub struct FleetKnowledge {
 #[derive(Debug, Clone, PartialEq)]
 struct KnownStatistics {
     subject: String,
-    /// What the policy makes of these statistics.
+    /// These statistics as the policy takes them.
     prior: FleetPrior,
     /// When this host got the first of this subject, seconds since 1970.
     since_s: f64,
@@ -100,8 +100,8 @@ pub struct NextTurn {
 }
 
 impl FleetKnowledge {
-    /// What the store has of the fleet; None where this host is in no fleet, or the program is of one user
-    /// alone.
+    /// Reads the fleet's part of the store; None where this host is in no fleet, or the program is of one
+    /// user alone.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -119,7 +119,7 @@ impl FleetKnowledge {
         Ok(Some(Self { member, reached_s: store.fleet_reached_s()?, known: read }))
     }
 
-    /// What other hosts measured, where the fleet has statistics of the program.
+    /// Measurements of other hosts, where the fleet has statistics of the program.
     #[must_use]
     pub fn prior(&self) -> Option<&FleetPrior> {
         self.known.as_ref().map(|known| &known.prior)
@@ -268,7 +268,7 @@ mod tests {
         }
     }
 
-    /// What a host's turn is and what people see of it, some seconds from now.
+    /// A host's turn and how people see it, some seconds from now.
     fn at(known: &FleetKnowledge, later_s: f64) -> (Option<HostTurn>, TrialSharing) {
         let candidates = [
             Candidate::system("1"),

@@ -32,7 +32,7 @@ const BEGUN: &str = "imasd-executable-begun";
 /// Number of readings begun and not ended after which the file is not read any more.
 const MOST_DEATHS: u32 = 2;
 
-/// What was found in an executable; kept in the store until the file changes.
+/// Facts about an executable; kept in the store until the file changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExecutableFacts {
     /// Why nothing may be preloaded into the executable, as a sentence.

@@ -165,7 +165,8 @@ pub fn behind_a_script(
     in_variables_where_needed(candidate, |one| of_version(NEWEST, one, environment, memory_limit))
 }
 
-/// The candidate as `fit` makes it, without arguments: where some are left, those of the JVM become its variable.
+/// The candidate as `fit` makes it, without arguments: where some are left, arguments of the JVM become its
+/// variable.
 ///
 /// # Errors
 /// Why the program does not get it, as a clause for people.

@@ -146,7 +146,7 @@ fn place() -> PathBuf {
     run_folder().join("state/u").join(nix::unistd::getuid().to_string())
 }
 
-/// The run folder of the imasd that serves this process: the machine's, or that of a user's own tree.
+/// The run folder of the imasd that serves this process: the machine's, or the folder of a user's own tree.
 fn run_folder() -> PathBuf {
     let own = std::env::var_os(imas_abi::env::RUN).filter(|folder| !folder.is_empty());
     own.map_or_else(|| PathBuf::from(imas_abi::RUN_FOLDER), PathBuf::from)

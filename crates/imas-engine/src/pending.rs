@@ -23,7 +23,7 @@ use crate::outside;
 /// A page younger than this may still be in the making.
 const YOUNG: Duration = Duration::from_secs(60);
 
-/// What the store holds and what is still in pages, in memory.
+/// Copy in memory of the store, with the samples that are still in pages.
 #[derive(Debug)]
 pub struct PendingView {
     /// The copy; what is added to it reaches no file.
@@ -78,7 +78,7 @@ impl Pending {
     fn add(&mut self, path: &Path, expected: &ExpectedPage) {
         match imas_linux::ingest::read_page_file(path, expected) {
             Ok(page) if is_finished(path, &page) => {
-                // What the process wrote between the reading and its end counts too.
+                // Counts that the process wrote between the reading and its end matter too.
                 let Ok(page) = imas_linux::ingest::read_page_file(path, expected) else { return };
                 match outside::with_account(page) {
                     Some(page) => {
@@ -135,7 +135,7 @@ fn is_uneventful(page: &ParsedPage) -> bool {
     page.kind == PageKind::Flight && matches!(page.ended, Ended::Clean { .. })
 }
 
-/// What a page of this user must be.
+/// Requirements on a page of this user.
 #[must_use]
 pub fn expected() -> ExpectedPage {
     ExpectedPage { uid: nix::unistd::getuid().as_raw(), now_unix_s: imas_linux::host::now_unix_s() }
@@ -198,14 +198,14 @@ pub fn keep(
 /// is hardly ever looked at.
 const LATER: f64 = 1.2;
 
-/// What is known of a start beside its page.
+/// Facts about a start beside its page.
 #[derive(Debug, Clone, Default)]
 pub struct StartFacts {
     /// Build-id of the executable that ran.
     pub build_id: String,
     /// The waiting time between tests that was in force when the trial was decided, seconds.
     pub retest_s: Option<f64>,
-    /// What was seen of the process while it lived.
+    /// Activity of the process that was seen while it lived.
     pub activity: Option<ProcessActivity>,
 }
 

@@ -85,7 +85,7 @@ pub fn price(candidate: &str, runtime: Option<Runtime>) -> Option<&'static Candi
 pub struct AdvisedRestart<'a> {
     /// Name of the candidate.
     pub candidate: &'a str,
-    /// What is known of its price, as a clause.
+    /// Its price as far as it is known, as a clause.
     pub price: String,
     /// Nobody paid for it so far.
     pub is_free: bool,

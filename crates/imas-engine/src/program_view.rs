@@ -30,11 +30,11 @@ pub struct ProgramView {
     pub known: ProgramState,
     /// The figures computed from that state.
     pub profile: ProfileView,
-    /// What the executable lets be given to it.
+    /// Way in which the executable lets something be given to it.
     pub giving: Giving,
-    /// What its next starts are to be.
+    /// Plan of its next starts.
     pub next: NextStart,
-    /// What the next start gets beside a trial that is under way.
+    /// Decision for the next start beside a trial that is under way.
     pub decision: Decision,
     /// The trial that another start is making, and that the next start therefore does not make.
     pub under_way: Option<UnderWay>,
@@ -108,7 +108,7 @@ impl ProgramView {
     /// The candidate that was learned for the program, or chosen by a person; None while its tests are not done.
     #[must_use]
     pub fn settled(&self) -> Option<&str> {
-        // What a trial that is under way brings may change it.
+        // A trial that is under way may change it.
         self.next.settled().filter(|_| self.under_way.is_none())
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What one program can be given: settings of its language runtime (docs/decisions/0041), allocators that are built for musl,
-//! and no candidate that calls a function which the program defines (docs/decisions/0034).
+//! Candidates that one program can be given: settings of its language runtime (docs/decisions/0041),
+//! allocators that are built for musl, and none that calls a function which the program defines
+//! (docs/decisions/0034).
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -177,7 +178,7 @@ fn in_folder_of_musl(
     let Some(file) = file.filter(|_| is_built_here) else {
         return Err(format!("{} is for programs of glibc alone", candidate.name));
     };
-    // What is built for musl is built by the same recipe.
+    // The allocators for musl are built by the same recipe.
     if candidate.page_size.is_some_and(|built_for| built_for < page_bytes) {
         return Err(format!("built for smaller pages than this machine's {page_bytes} bytes"));
     }

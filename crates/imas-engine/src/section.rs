@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A program as a part of a page, from the store or from a file of raw runs: picks and figures are those of `imas show`.
+//! A program as a part of a page, from the store or from a file of raw runs: `imas show` has the same picks
+//! and figures.
 
 use anyhow::Result;
 use imas_cli::table::Table;
@@ -35,7 +36,7 @@ pub fn notes() -> Vec<String> {
     ]
 }
 
-/// What is known of the program.
+/// Section of the program, from the store.
 ///
 /// # Errors
 /// When the store cannot be read.
@@ -170,8 +171,8 @@ fn by_adaptive(
     ProgramFindings::of_candidates(names(all), &candidates, !all.is_empty())
 }
 
-/// Medians of a candidate with CPU time and memory of `system` at its changes: the trials that its own are of need not be
-/// those of the rounds that were compared. None without these.
+/// Medians of a candidate with CPU time and memory of `system` at its changes: its own trials need not belong
+/// to the rounds that were compared. None without these.
 fn changed(
     own: Option<MedianRun>,
     system: Option<&MedianRun>,
@@ -206,7 +207,7 @@ fn by_paper(profile: &ProfileView, all: &[StoredPick]) -> ProgramFindings {
 
 // A program of a file of raw runs as a part of a page.
 
-/// What the runs of the program say: picks and figures are those that `imas bench` printed.
+/// Section of the program, from its runs: picks and figures are those that `imas bench` printed.
 #[must_use]
 pub fn runs_section(data: &Data, name: &str) -> ProgramSection {
     let candidates = data.candidates_of(name);

@@ -24,7 +24,7 @@ use crate::inspect::{ExecutableFacts, known_facts};
 use crate::outside;
 use crate::runtime_command::{self, is_served_by_settings, served_runtime};
 
-/// What the store, the catalogue and the machine say about one program.
+/// State of one program, from the store, the catalogue and the machine.
 #[derive(Debug)]
 pub struct ProgramState {
     /// The program.
@@ -39,7 +39,7 @@ pub struct ProgramState {
     pinned: Option<String>,
     excluded: bool,
     unblocked_at: BTreeMap<String, f64>,
-    /// What this host has of its fleet about the program.
+    /// The fleet's knowledge of the program, as this host has it.
     fleet: Option<FleetKnowledge>,
     /// Replicas of this build that were left untouched, as they lived.
     untouched: Vec<UntouchedLife>,
@@ -124,7 +124,7 @@ impl ProgramState {
         TurnQuestion { candidates: &self.candidates, is_own: &self.is_own, settings, now_s }
     }
 
-    /// What its trials show, trial by trial, as [`host_evidence`].
+    /// Evidence of its trials, trial by trial, as [`host_evidence`].
     #[must_use]
     pub fn evidence(
         &self,
@@ -197,7 +197,7 @@ fn leave_out(
 
 // State and profile of a program under the installation's settings.
 
-/// The program's state, with the candidates that this context allows. `build_id` is that of the executable as
+/// The program's state, with the candidates that this context allows. `build_id` is the executable's as
 /// it is now.
 ///
 /// # Errors

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the next start gets: every state of a program, with everything that its executable lets be given to it, under both
-//! policies and on three machines.
+//! The next start: every state of a program, with everything that its executable lets be given to it, under
+//! both policies and on three machines.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a host publishes about a program: never command lines, paths, environment or names of users.
+//! Figures that a host publishes about a program: never command lines, paths, environment or names of users.
 //!
 //! Hostile bytes as JSON of this version: what aggregates and statistics have in common.
 

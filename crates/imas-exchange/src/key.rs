@@ -57,7 +57,7 @@ impl From<ProgramKey> for String {
     }
 }
 
-/// What must be equal for figures to be pooled.
+/// Properties that must be equal for figures to be pooled.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Environment {
     /// Architecture as `uname -m` prints it.

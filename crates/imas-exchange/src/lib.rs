@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a host and its fleet hand each other (docs/decisions/0032-a-fleet-learns-together.md): messages, and the
+//! Exchange between a host and its fleet (docs/decisions/0032-a-fleet-learns-together.md): messages, and the
 //! folder in which imasd and the fleet's agent leave them for each other. No network and no clock.
 //!
 //! ```text

@@ -8,7 +8,7 @@
 //! and a host gets through with at most [`MOST_OF_DAY`] trials and a 64th of all trials of the program that
 //! day.
 //!
-//! The day is that of the stream's clock, in the order of the stream: every merger comes to the same.
+//! The stream's clock gives the day, in the order of the stream: every merger comes to the same.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
@@ -28,7 +28,7 @@ const DAY_S: u64 = 86_400;
 /// Bytes of an encoded row.
 const ENCODED: usize = 8;
 
-/// What hosts have sent about a program since the day began.
+/// Numbers of trials that hosts have sent about a program since the day began.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug, Default)]
 pub struct SpentToday {
     /// Days since 1970.

@@ -28,7 +28,7 @@ const UNIT: f64 = 1e-4;
 /// Bytes of an encoded seat: group, rank, rounds, two figures.
 const ENCODED: usize = 10;
 
-/// What a seat holds: the means of two figures over a number of rounds.
+/// Content of a seat: the means of two figures over a number of rounds.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Seat {
     /// Rounds, from 1 to [`MOST_OF_SEAT`].
@@ -71,7 +71,7 @@ impl Seats {
         self.by_group.insert(place.group, held.with(count, x, y));
     }
 
-    /// What the seats hold, in the order of the groups.
+    /// Contents of the seats, in the order of the groups.
     pub fn iter(&self) -> impl Iterator<Item = Seat> + '_ {
         self.by_group.values().map(|held| Seat {
             count: u32::from(held.count),

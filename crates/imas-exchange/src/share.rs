@@ -7,7 +7,7 @@
 //! hashing, here with the weights of C. Schindelhauer and G. Schomaker, "Weighted distributed hash tables",
 //! SPAA 2005).
 //!
-//! What a fleet still lacks of a program's candidates.
+//! Figures that a fleet still lacks of a program's candidates.
 //!
 //! A candidate is lacking until enough groups of hosts have tried it; less where it is clear before: it is proven, or
 //! what could still be gained by it is below the price of a trial.
@@ -24,7 +24,7 @@ pub const USUAL_SHARE: f64 = 0.05;
 /// is.
 const LEAST_HOSTS: f64 = 1.0;
 
-/// What the fleet lacks of a candidate.
+/// Lack of figures of a candidate in the fleet.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Lack {
     /// The candidate.
@@ -97,7 +97,7 @@ pub const WANTED: u32 = 20;
 /// Price of a trial as a difference of logarithms, as the policy's of a candidate that is eliminated.
 const PRICE: f64 = 0.006;
 
-/// What the fleet lacks of each candidate. A candidate is given by name and version of its allocator.
+/// The fleet's lack of figures of each candidate. A candidate is given by name and version of its allocator.
 pub fn lacks(prior: &FleetPrior, candidates: &[(&str, &str)], settings: &Settings) -> Vec<Lack> {
     let unknown = FleetCandidate::default();
     let of = |(name, version): &(&str, &str)| {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a fleet knows of one program in one environment: the value of the bucket. `imas_fleet::fold` makes
-//! it.
+//! Knowledge of a fleet about one program in one environment: the value of the bucket. `imas_fleet::fold`
+//! makes it.
 
 use imas_core::SYSTEM;
 use imas_core::adaptive::Settings;
@@ -47,7 +47,7 @@ pub struct FleetStatistics {
     pub candidates: Vec<CandidateStatistics>,
 }
 
-/// What a fleet knows of one candidate.
+/// A fleet's knowledge of one candidate.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub struct CandidateStatistics {
     /// Name of the candidate.

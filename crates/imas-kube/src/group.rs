@@ -16,7 +16,7 @@ use serde::Serialize;
 /// Most folders that are looked through.
 const MOST: usize = 65_536;
 
-/// What the kernel counts of a group.
+/// The kernel's counts of a group.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub(crate) struct GroupFigures {
     /// Bytes that cannot be given back at once; page cache that can is left out.
@@ -154,7 +154,7 @@ const RANDOM: &str = "bcdfghjklmnpqrstvwxz2456789";
 /// 20261126 is among them.
 const MINUTES: std::ops::Range<u32> = 26_300_000..50_000_000;
 
-/// What a container is called.
+/// Names of a container.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct PodName {
     pub(super) namespace: String,

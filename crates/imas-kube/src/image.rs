@@ -231,7 +231,7 @@ pub(super) struct Layer {
     pub(super) files: Vec<ImageFile>,
 }
 
-/// What an image has for one architecture, by the name that images use.
+/// Layers of an image for one architecture, by the name that images use for it.
 #[derive(Debug)]
 pub(super) struct Build {
     pub(super) architecture: &'static str,

@@ -49,7 +49,7 @@ impl Kubectl {
         Ok(list["items"].as_array_mut().map(std::mem::take).unwrap_or_default())
     }
 
-    /// What lies at a path of the apiserver; None if it answers with an error, as where metrics-server is not
+    /// Document at a path of the apiserver; None if it answers with an error, as where metrics-server is not
     /// installed.
     pub(crate) fn raw(&self, path: &str) -> Option<Value> {
         serde_json::from_str(&self.run(&["get", "--raw", path], None).ok()?).ok()

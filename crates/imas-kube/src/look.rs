@@ -259,7 +259,7 @@ impl Sum {
     }
 }
 
-/// What can be done for a container, or for the containers of a workload, without a trial.
+/// Advice for a container, or for the containers of a workload, that takes no trial.
 pub(super) fn advice(libc: Libc, nearness: Option<f64>, free: Option<u64>, name: Option<&PodName>) -> String {
     let near = nearness.filter(|share| *share >= NEAR).map(|_| "near its limit".to_owned());
     let free = free.filter(|bytes| *bytes >= WORTH_IT);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What an administrator applies: `imas kube policy`, a `MutatingAdmissionPolicy` that gives pods a candidate, and its
-//! binding; `imas kube rbac` and `imas kube daemonset`, as they lie in `manifests/`.
+//! Manifests that an administrator applies: `imas kube policy`, a `MutatingAdmissionPolicy` that gives pods a
+//! candidate, and its binding; `imas kube rbac` and `imas kube daemonset`, as they lie in `manifests/`.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};

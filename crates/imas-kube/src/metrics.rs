@@ -2,7 +2,8 @@
 //! The workloads of a node as OpenMetrics. Labels are namespace, workload and container, no more: no command line, no
 //! path, no variable.
 //!
-//! What the workloads of a node could gain without a trial: their containers, added up. Their number is bounded.
+//! Gains that the workloads of a node could have without a trial: their containers, added up. Their number is
+//! bounded.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -298,7 +298,7 @@ fn answer(stream: &TcpStream, place: &Place, newest: impl Fn() -> Result<String>
     send(stream, &(head + &body))
 }
 
-/// What is asked, up to the empty line.
+/// Bytes of a request, up to the empty line.
 fn request(mut stream: &TcpStream) -> IoResult<Vec<u8>> {
     let until = Instant::now() + SLOWEST;
     let (mut head, mut part) = (Vec::<u8>::new(), [0_u8; 1024]);
@@ -334,7 +334,7 @@ fn rest(until: Instant) -> IoResult<Duration> {
 mod tests {
     use super::*;
 
-    /// What one who asks gets, of a text that is made for it.
+    /// Answer to a request with these words, of a text that is made for it.
     fn asked(words: &str) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut own = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

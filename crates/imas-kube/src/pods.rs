@@ -54,7 +54,7 @@ pub(crate) struct Pod {
     /// Number of ends by a failure of a program that ran, an exceeded memory limit among them.
     pub(crate) failures: u32,
     pub(crate) oom_kills: u32,
-    /// What the last failure was.
+    /// Cause of the last failure.
     pub(crate) last_failure: Option<String>,
     /// Bytes, by metrics-server.
     pub(crate) memory: Option<f64>,
@@ -249,8 +249,8 @@ pub(super) fn learn_nodes(kubectl: &Kubectl, pods: &[Pod], types: &mut Types) ->
     Ok(())
 }
 
-/// What the cloud calls the machine, its architecture and number of CPUs. Without a cloud the first is missing, or the
-/// same for all.
+/// Type of a machine: the cloud's name for it, its architecture and number of CPUs. Without a cloud the first
+/// is missing, or the same for all.
 fn type_of(node: &Value) -> String {
     let labels = &node["metadata"]["labels"];
     let words = [

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a Prometheus knows of pods, asked by the user's own curl: its logins, certificates and proxies count.
+//! Figures of pods from a Prometheus, asked by the user's own curl: its logins, certificates and proxies
+//! count.
 
 use std::collections::BTreeMap;
 use std::process::Command;

@@ -80,7 +80,7 @@ fn watched(
             }
         }
         if args.write {
-            // What somebody began again has other pods now.
+            // A candidate that somebody began again has other pods now.
             let entry = workload.entry();
             let again = withdrawn.extract_if(.., |name: &mut String| !entry.withdrawn.contains(name));
             again.for_each(|name| seen.forget(&name));
@@ -141,8 +141,8 @@ fn give_all(kubectl: &Kubectl, workload: &mut Workload, candidate: &str) -> Resu
     Ok(ExitCode::SUCCESS)
 }
 
-/// The pods with what is known of them. Those of a candidate that was taken back are deleted again. The entry is read
-/// anew: what somebody took back, or began again, meanwhile counts.
+/// The pods with what is known of them. Pods of a candidate that was taken back are deleted again. The entry
+/// is read anew: what somebody took back, or began again, meanwhile counts.
 fn look(
     args: &SettleArgs,
     prometheus: &PrometheusArgs,

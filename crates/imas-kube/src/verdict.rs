@@ -21,7 +21,7 @@ const YOUNG_S: u64 = 60;
 /// Looks that must find the candidate missing: a program may execute itself in one.
 const MISSED: u32 = 2;
 
-/// What was seen of a workload's pods so far.
+/// Observations of a workload's pods so far.
 #[derive(Debug, Default)]
 pub(crate) struct Observations {
     lives: BTreeMap<String, Life>,
@@ -43,7 +43,7 @@ struct Life {
     ages: BTreeMap<u32, Figures>,
 }
 
-/// What was seen of a pod at one age, as logarithms.
+/// Figures of a pod at one age, as logarithms.
 #[derive(Debug, Default)]
 struct Figures {
     memory: Vec<f64>,
@@ -146,7 +146,7 @@ fn alike<'a>(untouched: &[&'a Life], lives: &[&'a Life]) -> Vec<[Vec<&'a Figures
     seen.into_iter().filter_map(of_type).collect()
 }
 
-/// What was seen of the pods on nodes of that type at that age.
+/// Figures of the pods on nodes of that type at that age.
 fn at<'a>(lives: &[&'a Life], node_type: &str, age: u32) -> Vec<&'a Figures> {
     let same = lives.iter().filter(|life| life.node_type == node_type);
     same.filter_map(|life| life.ages.get(&age)).collect()

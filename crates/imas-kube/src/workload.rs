@@ -28,7 +28,7 @@ pub(crate) struct Workload {
     pub(crate) kind: String,
     pub(crate) name: String,
     pub(crate) namespace: String,
-    /// What the apiserver calls it, for a document that is applied.
+    /// `apiVersion` and `kind`, for a document that is applied.
     pub(crate) of_type: [Value; 2],
     template: Value,
     /// The ConfigMap, if there is one.
@@ -106,8 +106,8 @@ impl Workload {
         json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": NAME, "namespace": self.namespace }, "data": data })
     }
 
-    /// What the template of its pods needs. The annotation makes the controller replace the pods when the entry
-    /// changes.
+    /// Patch for the template of its pods. The annotation makes the controller replace the pods when the
+    /// entry changes.
     pub(crate) fn template_for(&self, entry: &Entry) -> Value {
         json!({ "spec": { "template": { "metadata": {
             "labels": { WORKLOAD: self.name }, "annotations": { ENTRY: entry.to_string() },
@@ -130,7 +130,7 @@ impl Workload {
     }
 }
 
-/// What the pods of a workload get.
+/// Assignment of candidates to the pods of a workload.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Entry {
     /// The container that is meant; not needed where a pod has one.

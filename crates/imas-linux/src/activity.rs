@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What all threads of a process and its descendants do, read from /proc in this very process.
+//! Activity of all threads of a process and its descendants, read from /proc in this very process.
 
 use std::time::Duration;
 

@@ -225,7 +225,7 @@ impl CatalogueTable {
     /// Checks the bytes of a table.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// The fault of the bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self, TableError> {
         let (header, rest) =
             CatalogueHeader::read_from_prefix(bytes).map_err(|_| TableError::Unsound("it is too short"))?;

@@ -13,7 +13,7 @@ use crate::c_bytes::fnv64;
 
 /// Digits of a container's id.
 const ID_LENGTH: usize = 64;
-/// What runtimes write before the id.
+/// Prefix that a runtime writes before the id, and name of the runtime.
 const RUNTIMES: [(&str, &str); 5] = [
     ("cri-containerd-", "containerd"),
     ("crio-", "cri-o"),

@@ -4,7 +4,7 @@
 //!
 //! For libraries that we did not build: what a user added, what the distribution brought.
 //!
-//! What it means for a program when a fact of the conformance kit does not hold.
+//! Consequences for a program when a fact of the conformance kit does not hold.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -67,7 +67,7 @@ fn report(broken: &[Broken]) -> String {
     format!("{words}; to use it all the same, put accept = [{}] into its entry", names.join(", "))
 }
 
-/// What of the contract the library breaks: facts that do not hold, and that the program ends at all. An
+/// Breaches of the contract by the library: facts that do not hold, and that the program ends at all. An
 /// error where it cannot be run.
 fn run(
     program: &Path,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Control groups: how near its limits that of this process is, and which services are near theirs.
+//! Control groups: how near its limits the group of this process is, and which services are near theirs.
 
 use std::path::{Path, PathBuf};
 
@@ -171,8 +171,8 @@ fn uses() -> Vec<Use> {
     second.filter(|uses| !uses.is_empty()).or_else(first).unwrap_or_default()
 }
 
-/// The group and those above it. In a container the path may be that of the machine outside: then what is
-/// mounted there speaks for it.
+/// The group and the groups above it. In a container the path may be the one on the machine outside: then
+/// what is mounted there speaks for it.
 fn up(root: &Path, group: &Path, files: &Files) -> Vec<Use> {
     let above = group.ancestors().take_while(|folder| folder.starts_with(root));
     above.filter_map(|folder| use_of(folder, files)).collect()

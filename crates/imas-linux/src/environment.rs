@@ -136,7 +136,7 @@ impl Injection<'_> {
         variables
     }
 
-    /// What is inherited with the variables that stay in the environment; `None` where there are none.
+    /// The inherited variables with those that stay in the environment; `None` where there are none.
     fn with_open(&self, inherited: &Variables) -> Option<Variables> {
         let mut open =
             self.candidate.environment.iter().filter(|(name, _)| self.leaves_open(name)).peekable();

@@ -22,7 +22,7 @@ use crate::{
     mapped_files, memory_parts, object_heaps, process_trim, resident, running, running_runtime, serving,
 };
 
-/// What an executable is that somebody else runs.
+/// Facts about an executable that somebody else runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForeignImage {
     /// The executable, with the versions of its runtimes; why it cannot be read, in words.
@@ -40,7 +40,7 @@ pub fn stamp(path: &Path, owner: u64) -> Result<FileStamp> {
     Ok(serde_json::from_slice(&ask_named(NamedFile::Stamp, path, (owner, 0), foreign_text)?)?)
 }
 
-/// What an executable is that `owner` answers for.
+/// Facts about an executable that `owner` answers for.
 ///
 /// # Errors
 /// `TimedOut` as for [`stamp`].
@@ -57,7 +57,7 @@ pub fn page(path: &Path, expected: &ExpectedPage) -> std::result::Result<ParsedP
     page_of_bytes(&ask_named(NamedFile::Page, path, (owner, expected.uid), foreign_text)?, expected)
 }
 
-/// What the file is; `uid` is whose page it has to be. Looked up by this very process.
+/// Facts about the file; `uid` is whose page it has to be. Looked up by this very process.
 fn foreign_text(file: NamedFile, path: &Path, uid: u32) -> Result<Vec<u8>> {
     match file {
         NamedFile::Stamp => stamp_text(path),

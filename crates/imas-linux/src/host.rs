@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What machine this is, for the record beside every result; its boot, its clock, its pressure at this moment, and the
-//! package of the distribution that a file belongs to.
+//! Facts about this machine, for the record beside every result; its boot, its clock, its pressure at this
+//! moment, and the package of the distribution that a file belongs to.
 //!
 //! The boot id, as programs see it.
 //!
@@ -61,8 +61,8 @@ impl Host {
     }
 }
 
-/// What of the machine may change which allocator is best: page size, transparent huge pages, CPUs. Kept
-/// beside every sample and compared.
+/// State of the machine that may change which allocator is best: page size, transparent huge pages, CPUs.
+/// Kept beside every sample and compared.
 #[must_use]
 pub fn machine_state() -> String {
     let cpus = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();

@@ -137,7 +137,7 @@ impl OwnerTimes {
 
 #[derive(Debug)]
 struct OwnerTime {
-    /// What slow reads have taken, less what was given back.
+    /// Time that slow reads have taken, less what was given back.
     spent: Duration,
     at: Instant,
     /// The time spent was [`MOST`], and not all of it was given back.

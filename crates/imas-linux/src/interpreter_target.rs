@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What an interpreter is given to run, read from its arguments. `hook/interpreter_target.c` reads them in
-//! the same way; a test runs both.
+//! Program that an interpreter is given to run, read from its arguments. `hook/interpreter_target.c` reads
+//! them in the same way; a test runs both.
 //!
 //! The name by which a file was started, where it makes another program of the file: `redis-server` is a link to
 //! `redis-check-rdb`, and `xzcat` one to `xz` (docs/decisions/0037).
 //!
 //! A name does not count where it leads to the same program by another path: a link of the alternatives, of a version
-//! (`python3` to `python3.11`) or of a target (`gcc` to `x86_64-linux-gnu-gcc-12`), and that of an interpreter, whose
-//! programs differ by what they run.
+//! (`python3` to `python3.11`) or of a target (`gcc` to `x86_64-linux-gnu-gcc-12`), and a link of an
+//! interpreter, whose programs differ by what they run.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -30,7 +30,7 @@ pub enum InterpreterTarget {
 }
 
 impl InterpreterTarget {
-    /// What the executable at `path` is given by `arguments`, which begin after `argv[0]`.
+    /// Target of the executable at `path` by its `arguments`, which begin after `argv[0]`.
     #[must_use]
     pub fn to(path: &Path, arguments: &[OsString]) -> Self {
         let Some(kind) = Interpreter::of(path) else { return Self::Nothing };

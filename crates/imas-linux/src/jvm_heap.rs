@@ -32,7 +32,7 @@ pub struct JvmHeap {
     pub collections: u64,
     /// Memory that the JVM holds for the heap; parts of it may not be resident.
     pub committed: u64,
-    /// What was left after the last collection, with garbage in the old generation: what lives is not more.
+    /// Bytes left after the last collection, with garbage in the old generation: what lives is not more.
     pub after_collection: u64,
     /// Memory for the descriptions of classes.
     pub classes: u64,
@@ -42,12 +42,13 @@ pub struct JvmHeap {
 }
 
 impl JvmHeap {
-    /// The heap that the bytes of such a file tell of. None where they are no counters, or those of a collector
+    /// The heap by the bytes of such a file. None where they are no counters, or counters of a collector
     /// without two generations.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let counters = Counters::read(bytes)?;
-        // What else is called so has no space for new objects alone, and what is left there after a collection lives.
+        // Other heaps of that name have no space for new objects alone, and what is left there after a
+        // collection lives.
         if counters.text("sun.gc.generation.0.space.0.name")? != "eden" {
             return None;
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What IMAS asks of Linux, and nothing else of IMAS.
+//! Requests of IMAS to Linux, and nothing else of IMAS.
 
 pub mod activity;
 pub mod c_bytes;

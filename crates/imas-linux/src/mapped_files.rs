@@ -235,7 +235,7 @@ mod tests {
     const LOADS: &str = "import ctypes, sys\nfor path in sys.argv[1:]: ctypes.CDLL(path)\n\
                      print('x', flush=True)\nsys.stdin.read()";
 
-    /// What becomes of a library while a process has it mapped.
+    /// Fate of a library while a process has it mapped.
     #[derive(Debug, Clone, Copy)]
     enum Fate {
         Stays,

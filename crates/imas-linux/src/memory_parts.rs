@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Resident and swapped memory of a process by its owner, as its mappings show it: each byte of both belongs to one part.
 //!
-//! What lies in private memory of no file is divided further by looks at its contents ([`crate::heap`],
+//! Private memory of no file is divided further by looks at its contents ([`crate::heap`],
 //! [`crate::object_heaps`]).
 
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ const MOST_OF_VARIABLES: u64 = 64 << 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Owner {
-    /// Heaps of glibc's malloc: `[heap]`, and those of its further arenas.
+    /// Heaps of glibc's malloc: `[heap]`, and the heaps of its further arenas.
     Malloc,
     /// Other private memory of no file.
     Anonymous,

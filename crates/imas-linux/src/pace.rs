@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What makes runs alike: one CPU, free memory that was touched before, and the pace of the CPU meanwhile.
+//! Conditions that make runs alike: one CPU, free memory that was touched before, and the pace of the CPU
+//! meanwhile.
 
 use std::hint::black_box;
 use std::io;
@@ -90,7 +91,7 @@ impl Work {
 
     /// None where there is no clock of CPU time.
     fn look(&self) -> Option<PaceReading> {
-        // What the program did just before must not show: candidates differ in it.
+        // The program's work just before must not show: candidates differ in it.
         black_box(arithmetic(WARMING));
         black_box(self.interpret(INTERPRETED));
         let start = cpu_ns()?;

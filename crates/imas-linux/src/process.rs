@@ -246,7 +246,7 @@ mod tests {
         let read = (0..6000).find_map(|_| {
             std::thread::sleep(std::time::Duration::from_millis(10));
             Some((arguments(pid).unwrap(), environment(pid).unwrap_or_default()))
-                // Neither is there before its exec is done.
+                // Both are missing before its exec is done.
                 .filter(|(words, set)| words.first().is_some_and(|word| word == "sleep") && !set.is_empty())
         });
         child.kill().unwrap();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Free pages of a process that somebody else may own are given back from outside ([`imas_trim`]).
 //!
-//! What the heaps of another process hold, read beside this one.
+//! Contents of the heaps of another process, read beside this one.
 //!
 //! Processes are looked at and trimmed as the rule says (`imas_core::trimming`).
 
@@ -21,7 +21,7 @@ pub use imas_trim::{Done, LeftAlone};
 /// Time until a thread that may be interrupted was found, and then until it is back.
 const TIME: TrimTime = TrimTime { find: Duration::from_secs(2), end: Duration::from_secs(8) };
 
-/// What came of a trim from outside.
+/// Outcome of a trim from outside.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum FromOutside {
     /// One of its threads called malloc_trim.
@@ -54,7 +54,7 @@ fn parsed_outside(text: &[u8]) -> io::Result<FromOutside> {
     serde_json::from_slice(text).map_err(|_| ErrorKind::InvalidData.into())
 }
 
-/// What came of it, as a text that [`from_outside`] reads. Done in this very process.
+/// Outcome of the trim, as a text that [`from_outside`] reads. Done in this very process.
 pub(crate) fn outside_text_of(pid: u32) -> io::Result<Vec<u8>> {
     let pid = mapping_text::living_thread(pid);
     let answer = match heap::trim_site(pid)? {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the resident memory of a process consists of, as its mappings show it from outside
+//! Composition of the resident memory of a process, as its mappings show it from outside
 //! (proc_pid_smaps(5)).
 //!
 //! The kernel walks the process's page tables to answer. The process itself is neither stopped nor signalled.
@@ -70,7 +70,7 @@ pub(crate) enum Kind {
     Other,
 }
 
-/// What libc gives to the stacks of threads where the limit is none, on most machines.
+/// Bytes that libc gives to the stack of a thread where the limit is none, on most machines.
 const UNLIMITED: u64 = 2 << 20;
 
 impl ResidentMemory {

@@ -2,7 +2,7 @@
 //! Whether a process and its descendants are idle: the CPU time they have used, and whether every thread
 //! waits for a lock.
 //!
-//! What a process and its descendants have taken so far: CPU time and memory.
+//! Amounts that a process and its descendants have taken so far: CPU time and memory.
 
 use std::time::{Duration, Instant};
 

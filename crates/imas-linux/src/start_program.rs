@@ -317,7 +317,7 @@ fn answer(child: &mut Child, until: Instant, most_bytes: usize) -> Result<String
     Ok(text)
 }
 
-/// Leaves it a zombie: until it is waited for, nobody else gets its number, which is that of its group.
+/// Leaves it a zombie: until it is waited for, nobody else gets its number, which its group has too.
 fn has_ended(child: &Child) -> std::io::Result<bool> {
     let looks = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     let pid = rustix::process::Pid::from_child(child);

@@ -176,8 +176,8 @@ impl Account {
     /// Adds the account of a thread to its process's.
     pub fn add(&mut self, ended: &ExitRecord) {
         let thread = &ended.account;
-        // A thread that ends by itself has a status that nobody waits for. That of the process is in the record of the
-        // first thread, or where all were ended together, of the last.
+        // A thread that ends by itself has a status that nobody waits for. The status of the process is in
+        // the record of the first thread, or where all were ended together, of the last.
         if thread.wait_status != 0 && (ended.is_last || ended.thread == ended.process) {
             self.wait_status = thread.wait_status;
         }

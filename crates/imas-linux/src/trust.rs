@@ -164,13 +164,13 @@ impl Trusted {
         [0, self.me, self.of_all, self.of_program].contains(&uid)
     }
 
-    /// What lets another user change this file or folder, or put another in its place.
+    /// Reason why another user can change this file or folder, or put another in its place.
     fn fault(&self, path: &Path, about: &Metadata) -> Option<Untrusted> {
         let (owner, mode) = (about.uid(), about.mode() & 0o7777);
         if !self.has(owner) {
             return Some(Untrusted::Owner { path: path.to_owned(), owner, wanted: self.me });
         }
-        // What is written to a device such as /dev/null is not what is read from it.
+        // A device such as /dev/null does not give back the bytes that are written to it.
         let is_device = about.file_type().is_char_device();
         let is_kept = is_device || about.is_symlink() || (about.is_dir() && mode & 0o1000 != 0);
         let is_ours_alone = || mode & 0o002 == 0 && !has_acl(path) && self.has_group(about.gid());

@@ -67,7 +67,7 @@ impl Drop for Program {
     }
 }
 
-/// What each look says of the memory, in MB.
+/// Figures of each look at the memory, in MB.
 fn figures(pid: u32) -> Vec<(&'static str, Option<u64>)> {
     let sampler = Sampler::of(pid);
     std::thread::sleep(std::time::Duration::from_millis(300));

@@ -130,12 +130,12 @@ pub struct BenchReport<Host> {
     /// How many rounds were made, and why no more; None for runs that were made elsewhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rounds: Option<RoundsMade>,
-    /// What came of the rules against a baseline.
+    /// Results of the rules against a baseline.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checks: Vec<BaselineCheck>,
-    /// What to beware of.
+    /// Warnings about the figures.
     pub warnings: Vec<Warning>,
-    /// What else was noticed, as sentences.
+    /// Further notes, as sentences.
     pub notes: Vec<String>,
 }
 

@@ -202,8 +202,8 @@ mod tests {
     }
 
     type Matrix = [[f64; 3]; 3];
-    /// What people see without red, without green and without blue receptors (Machado, Oliveira and Fernandes
-    /// 2009).
+    /// Colours as people see them: all of them, without red, without green and without blue receptors
+    /// (Machado, Oliveira and Fernandes 2009).
     const SEEN: [Matrix; 4] = [
         [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
         [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],

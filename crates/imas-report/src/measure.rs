@@ -24,7 +24,7 @@ use serde::Serialize;
 use imas_cli::format;
 use imas_cli::table::Table;
 
-/// What a figure counts.
+/// Unit of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
@@ -45,13 +45,13 @@ pub enum Unit {
 /// One figure.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct MeasuredFigure {
-    /// What was measured; the head of its column.
+    /// Name of the figure; the head of its column.
     pub name: String,
     /// The middle.
     pub value: f64,
     /// The ends of its 95 % interval.
     pub interval: Option<(f64, f64)>,
-    /// What the value counts.
+    /// Unit of the value.
     pub unit: Unit,
 }
 

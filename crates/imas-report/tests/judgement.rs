@@ -131,7 +131,7 @@ impl Made {
     }
 }
 
-/// What a bench shows of itself.
+/// Output of a bench, taken apart.
 #[derive(Debug)]
 struct Shown {
     sentence: String,
@@ -146,7 +146,7 @@ struct Shown {
     over: BTreeSet<(&'static str, String)>,
     /// Names in JSON by mark.
     json: BTreeMap<&'static str, String>,
-    /// What JSON calls better, by the mark that it might have.
+    /// Candidates that JSON calls better, by the mark that they might have.
     proven: BTreeSet<(&'static str, String)>,
     /// Further texts that must have the sentence.
     texts: Vec<String>,

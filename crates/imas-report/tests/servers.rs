@@ -249,7 +249,8 @@ fn with_latency(name: Option<&str>, two: f64) -> Vec<RawRun> {
         .collect()
 }
 
-/// sysbench prints the 95th percentile. Its limit is that of the 99th, and a limit that nothing was tested by is said.
+/// sysbench prints the 95th percentile. The limit of the 99th counts for it, and a limit that no figure tests
+/// is named.
 #[test]
 fn a_limit_is_tested_by_what_the_load_prints_or_said_to_be_untested() {
     let slow = compare(&with_latency(Some("p95"), 8.0), Goal::Memory, &["p99+5%"]);

@@ -16,7 +16,7 @@ use crate::schedule::Step;
 pub struct ShellLine {
     /// Named in errors.
     pub option: &'static str,
-    /// What the shell runs.
+    /// Line that the shell runs.
     pub line: String,
 }
 
@@ -50,7 +50,7 @@ impl ShellLine {
 
 /// Makes each run between two lines. They are not part of what is measured.
 pub struct Around<'a> {
-    /// What makes the runs.
+    /// Executor that makes the runs.
     pub inner: &'a mut dyn Executor,
     /// The line that is run before each run.
     pub before: Option<ShellLine>,

@@ -28,7 +28,7 @@ pub enum OneCpuRule {
     Never,
 }
 
-/// What warm-ups are recorded with.
+/// Library and file that record warm-ups.
 #[derive(Debug, Clone)]
 pub struct Recorder {
     /// The library that records.
@@ -39,7 +39,7 @@ pub struct Recorder {
 
 impl Recorder {
     /// The environment of a program that is recorded: the recorder takes the hook's place, and its control
-    /// file that of the page.
+    /// file the place of the page.
     ///
     /// # Errors
     /// When a path cannot be preloaded.
@@ -59,13 +59,13 @@ impl Recorder {
 /// Runs one command under candidates.
 #[derive(Debug)]
 pub struct CommandExecutor<'a> {
-    /// What is run.
+    /// Command that is run.
     pub command: &'a Command,
     /// Build-id of the program; empty when it has none.
     pub build_id: &'a str,
     /// The candidates, by the index that steps have.
     pub candidates: Vec<&'a CatalogueCandidate>,
-    /// What is preloaded beside a candidate.
+    /// Libraries that are preloaded beside a candidate.
     pub libraries: &'a Libraries,
     /// Whom the candidate serves where nothing is counted.
     pub reach: Reach,

@@ -23,7 +23,7 @@ pub struct Folder {
     watch: Watcher<Curve>,
 }
 
-/// What a counted run brought.
+/// Results of a counted run.
 #[derive(Debug)]
 pub struct CountedRun {
     /// The figures of the whole tree.
@@ -67,7 +67,7 @@ impl Folder {
         Ok(page::create(self.folder.path(), &ticket)?)
     }
 
-    /// What the run brought, once all of its processes have ended.
+    /// Results of the run, once all of its processes have ended.
     ///
     /// # Errors
     /// When a page cannot be read, or no process left one.

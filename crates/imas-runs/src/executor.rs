@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What makes a run: a command, a server under its load, a part of a study, a recording that is replayed.
+//! Makers of runs: a command, a server under its load, a part of a study, a recording that is replayed.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use imas_linux::standstill::Most;
 use crate::counted::CountedRun;
 use crate::schedule::Step;
 
-/// What the runner allows a run, and prepares for it.
+/// Limits of a run, and what the runner prepares for it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RunLimits {
     /// The run is ended after this time.
@@ -32,9 +32,9 @@ pub struct Execution {
     pub record: RawRun,
     /// How the process ended; of an executor without one, as it stands by default.
     pub outcome: RunOutcome,
-    /// What a counted run brought.
+    /// Results of a counted run.
     pub counted: Option<CountedRun>,
-    /// What else was noticed, as sentences.
+    /// Further notes, as sentences.
     pub notes: Vec<String>,
 }
 

@@ -55,7 +55,7 @@ impl Interruption {
     /// # Errors
     /// When no handler can be installed, or orphans of the runs cannot be made ours.
     pub fn watch() -> Result<Self> {
-        // What a killed shell leaves behind must be found, too.
+        // Processes that a killed shell leaves behind must be found, too.
         measure::adopt_orphans()?;
         let mut interruption = Self::default();
         let ignored = ignored();

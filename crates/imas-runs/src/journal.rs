@@ -90,7 +90,7 @@ impl Journal {
         &self.path
     }
 
-    /// What was in the journal when it was opened: whole lines.
+    /// Contents of the journal when it was opened: whole lines.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text

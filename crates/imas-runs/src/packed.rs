@@ -7,7 +7,7 @@ use std::path::Path;
 
 use flate2::read::MultiGzDecoder;
 
-/// What a gzip file begins with.
+/// First bytes of a gzip file.
 pub(crate) const MAGIC: [u8; 2] = [0x1f, 0x8b];
 
 /// The text of a file of raw runs, packed or not.

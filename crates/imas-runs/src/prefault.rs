@@ -10,7 +10,7 @@ const TIMES: f64 = 5.0;
 /// ... if it takes a second a GiB at least: small pages cleared by the kernel take half of that.
 const S_PER_GIB: f64 = 1.0;
 
-/// What the runs so far took and met.
+/// Most memory of the runs so far, and the times of touching free memory.
 #[derive(Debug, Default)]
 pub struct Prefault {
     most_bytes: Cell<u64>,
@@ -29,7 +29,7 @@ impl Prefault {
         self.touches.borrow_mut().extend(touch);
     }
 
-    /// What a reader should know of a machine that gives free memory back to its host.
+    /// Note for readers on a machine that gives free memory back to its host.
     pub fn note(&self) -> Option<String> {
         self.extremes().and_then(Extremes::note)
     }
@@ -46,7 +46,7 @@ impl Prefault {
     }
 }
 
-/// What touching free memory took, in seconds a GiB.
+/// Time of touching free memory, in seconds a GiB.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Extremes {
     /// Seconds a GiB at its quickest.

@@ -37,7 +37,7 @@ pub enum Elimination {
     Never,
 }
 
-/// What differs from caller to caller.
+/// Rules that differ from caller to caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
     /// When a candidate is not tried again.
@@ -47,7 +47,7 @@ pub struct Rules {
     pub warmup_must_succeed: bool,
 }
 
-/// What comes after a look at the next step.
+/// Decision after a look at the next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NextStep {
     /// The step is made.
@@ -111,7 +111,7 @@ pub struct Runner<'a> {
     pub candidates: Vec<String>,
     /// The subjects, by the index that steps have.
     pub subjects: Vec<Subject>,
-    /// What differs from caller to caller.
+    /// Rules that differ from caller to caller.
     pub rules: Rules,
     /// Where the records go.
     pub journal: Option<Journal>,
@@ -359,7 +359,7 @@ impl<'a> Runner<'a> {
                 self.see(subject, record.output.as_deref(), observer)?;
                 return Ok(Confirmation::Made);
             }
-            // What a run that failed wrote says nothing of what the program writes.
+            // The output of a failed run says nothing of what the program writes.
             Ok(Execution { record, .. }) => {
                 let why = record.why.unwrap_or_default();
                 anyhow::anyhow!("it fails under system ({why}) when its output was to be confirmed")
@@ -417,14 +417,14 @@ impl<'a> Runner<'a> {
     }
 }
 
-/// What came of making a run.
+/// Outcome of making a run.
 #[expect(clippy::large_enum_variant, reason = "one exists at a time, and a run costs far more than its copy")]
 enum Made {
     Run(Result<Execution>),
     Interrupted(i32),
 }
 
-/// What came of one more run of `system`.
+/// Outcome of one more run of `system`.
 enum Confirmation {
     Made,
     LeftOut,

@@ -15,7 +15,7 @@ use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use siphasher::sip::SipHasher13;
 
-/// What a run is for.
+/// Purpose of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RoundKind {
     /// Fills caches; not kept.
@@ -60,7 +60,7 @@ pub struct Step {
     pub subject: usize,
     /// Index of the candidate.
     pub candidate: usize,
-    /// What the run is for.
+    /// Purpose of the run.
     pub kind: RoundKind,
 }
 

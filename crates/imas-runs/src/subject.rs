@@ -43,9 +43,9 @@ pub struct Subject {
     /// Whether a run is ended that uses no CPU time for far longer than any under `system` took, or takes many
     /// times what any took.
     pub watches_standstill: bool,
-    /// What the program wrote under `system`.
+    /// Outputs of the program under `system`.
     pub outputs: OutputCheck,
-    /// What runs of the program took, and what touching free memory showed.
+    /// Most memory of the program's runs, and the times of touching free memory.
     pub prefault: Prefault,
     /// Why runs of the program do not count, by candidate.
     pub failures: BTreeMap<String, Vec<String>>,

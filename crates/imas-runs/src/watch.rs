@@ -2,9 +2,9 @@
 //! Memory through a counted run: the processes that have pages in a folder, looked at from outside while they
 //! run.
 //!
-//! The hook's own snapshots are too few for a picture of a short program, and those of a tree are not of one
-//! instant. Looks are close together at first; whenever there are too many, every other is dropped and the
-//! distance doubled.
+//! The hook's own snapshots are too few for a picture of a short program, and the snapshots of a tree are not
+//! of one instant. Looks are close together at first; whenever there are too many, every other is dropped and
+//! the distance doubled.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};

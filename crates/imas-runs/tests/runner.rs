@@ -27,7 +27,7 @@ fn runner(interruption: &Interruption, elimination: Elimination) -> Runner<'_> {
     Runner::new(names(), vec![subject], rules(elimination), interruption)
 }
 
-/// What the steps come to under these outcomes of `system` and `other`.
+/// Outcome of the steps, with these outcomes of `system` and `other`.
 fn made(
     elimination: Elimination,
     steps: Vec<Step>,

@@ -33,7 +33,7 @@ fn service(folder: &Path) -> (Service, Vec<String>) {
         Service::new("tcp:$PORT", vec![format!("{}; echo 'p99 5 ms lower' >> $IMAS_METRICS", line("load"))]);
     service.cycles = 2;
     service.idle = 0.2;
-    // As fast as it can are 80 requests a second.
+    // At a rate of 0.000 the load is as fast as it can: 80 requests a second.
     service.open = Some(format!(
         "{}; [ $RATE = 0.000 ] && echo 'rate 80 1/s higher' >> $IMAS_METRICS || echo \"p99 $RATE ms lower\" >> $IMAS_METRICS",
         line("open-$RATE")

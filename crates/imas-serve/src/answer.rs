@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use imas_report::page;
 use sha2::{Digest, Sha256};
 
-/// What the pages may load: our own style, script and data, and nothing else.
+/// Content that the pages may load: our own style, script and data, and nothing else.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; \
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 

@@ -297,7 +297,7 @@ const FIRST_STATE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Number of pages that may listen for changes.
 const LISTENERS: usize = 32;
 
-/// What all requests share.
+/// State that all requests share.
 pub(super) struct Shared {
     pub(super) keeper: Keeper,
     /// The installation, for what a request computes itself.
@@ -415,7 +415,7 @@ pub(super) struct ServedState {
 #[derive(Debug)]
 pub(super) struct ServedProgram {
     pub(super) line: ProgramLine,
-    /// What is known of the program, without the histograms of its trials.
+    /// State of the program, without the histograms of its trials.
     pub(super) state: ProgramView,
 }
 

@@ -27,12 +27,12 @@ pub(crate) struct Order<T> {
     pub(crate) compare: fn(&T, &T) -> Ordering,
 }
 
-/// What is asked for.
+/// Items that are asked for.
 pub(crate) struct Listed<'a, T> {
     path: &'static str,
     words: &'a Words,
     orders: &'a [Order<T>],
-    /// What is shown.
+    /// Items that are shown.
     pub(crate) shown: Vec<&'a T>,
     /// Number of items that passed the filter.
     pub(crate) found: usize,

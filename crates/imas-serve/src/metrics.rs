@@ -69,7 +69,8 @@ fn wants_open_metrics(headers: &HeaderMap) -> bool {
         .any(|kind| kind.trim().starts_with("application/openmetrics-text"))
 }
 
-/// OpenMetrics as Prometheus' text: there the name of a counter is that of its samples, and units and an end are not known.
+/// OpenMetrics as Prometheus' text: there a counter has the name of its samples, and units and an end are not
+/// known.
 fn plain(open: &str) -> String {
     let counters: BTreeSet<&str> =
         open.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter")).collect();

@@ -29,7 +29,7 @@ use crate::{answer, metrics};
 const HTML: &str = "text/html; charset=utf-8";
 const JSON: &str = "application/json";
 
-/// What surrounds the page at that address.
+/// Surroundings of the page at that address.
 fn site(shared: &Shared, path: &str, known: Option<&ServedState>) -> Site {
     let pages = [
         ("/", "Overview", true),

@@ -302,8 +302,9 @@ fn what_is_not_for_us_is_refused() {
 fn an_answer_is_packed_and_not_sent_twice() {
     let server = start(&["/bin/x"]);
     for path in ["/", "/what-if?q=nothing"] {
-        // What takes time to compute differs in the figure of its time, and pages have none. A page may change
-        // between two answers: by the check of the candidates after the start, or by the machine's load.
+        // Answers that take time to compute differ in the figure of their time, and pages have none. A page
+        // may change between two answers: by the check of the candidates after the start, or by the machine's
+        // load.
         let is_not_sent_twice = || {
             let tag = server.get(path).header("etag").unwrap();
             server.asked("GET", path, &[("If-None-Match", &tag)]).status == 304
@@ -325,7 +326,8 @@ fn other_machines_need_a_token() {
     assert!(String::from_utf8_lossy(&refused.stderr).contains("--token-file"), "{refused:?}");
 }
 
-/// What a process of another user is answered. The Rust test harness has no other user; root can be one.
+/// Status of the answer to a process of another user. The Rust test harness has no other user; root can be
+/// one.
 fn as_nobody(server: &Server, token: Option<&str>) -> Option<u16> {
     if !nix::unistd::geteuid().is_root() {
         return None;

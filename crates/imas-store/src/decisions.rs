@@ -72,7 +72,7 @@ impl Store {
         let Decided { at_s, candidate, trial, begun, reason, because } = decided;
         let (trial_id, retest_s) = begun.clone().unzip();
         self.run(sql, params![program, at_s, candidate, trial, reason, because, trial_id, retest_s])?;
-        // Of a store that has many more, not all go at once.
+        // A store that has many more does not lose all of them at once.
         let old = "DELETE FROM decision WHERE id IN
                    (SELECT id FROM decision WHERE program = ?1 ORDER BY id DESC LIMIT ?2 OFFSET ?2)";
         self.run(old, params![program, DECISIONS_KEPT]).map(drop)
@@ -242,7 +242,8 @@ impl Store {
     }
 }
 
-/// What is stored about a program, in a few numbers: two equal ones mean that nothing was added or removed.
+/// Revision of the data about a program, in a few numbers: two equal ones mean that nothing was added or
+/// removed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProgramRevision(Vec<Value>);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What this host has published to its fleet, and the statistics that it received.
+//! Publications of this host to its fleet, and the statistics that it received.
 //!
-//! What is published is marked trial by trial, in the transaction that also stores the message. So a message
+//! Publications are marked trial by trial, in the transaction that also stores the message. So a message
 //! exists exactly once for each trial, whenever the process is killed. Its file is written afterwards, from
 //! the stored message and always the same, and only then the message is removed.
 
@@ -11,7 +11,7 @@ use rusqlite::{Row, params};
 
 use crate::{RowId, Store, StoreError};
 
-/// What a message contains of a trial: a trial that crashed yields no figures, and is a crash.
+/// Content of a message about a trial: a trial that crashed yields no figures, and is a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MarkKind {
     /// The trial's difference to `system`.
@@ -41,7 +41,7 @@ pub struct Publication<'a> {
     pub subject: &'a str,
     /// Ids of the trials that the messages contain.
     pub marks: &'a [(String, MarkKind)],
-    /// What is published of the residuals, this publication included, as JSON.
+    /// The residuals that are published, this publication included, as JSON.
     pub residual: &'a str,
     /// The messages, without boot and number.
     pub messages: &'a [String],
@@ -67,7 +67,7 @@ pub struct StoredMessage {
 /// Statistics of the fleet about a program.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredStatistics {
-    /// What the program was to the fleet then.
+    /// Subject that the program was to the fleet then.
     pub subject: String,
     /// The statistics as JSON.
     pub statistics: String,
@@ -75,7 +75,7 @@ pub struct StoredStatistics {
     pub known_s: f64,
 }
 
-/// What imasd goes by in a fleet; commands that explain its decisions go by the same.
+/// Membership of imasd in a fleet; commands that explain its decisions go by the same.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FleetMember {
     /// Name of this host.
@@ -116,7 +116,7 @@ impl Store {
         Ok(self.rows(sql, [program], mark)?.into_iter().filter_map(of).collect())
     }
 
-    /// What was published of the program's residuals under that subject, as JSON. None before the first
+    /// The program's residuals that were published under that subject, as JSON. None before the first
     /// publication.
     ///
     /// # Errors

@@ -182,7 +182,7 @@ pub(crate) fn prepare(connection: &mut Connection) -> Result<(), StoreError> {
     if is_current(connection)? {
         return Ok(());
     }
-    // Of several processes that open a new store at once, one makes the tables while the others wait.
+    // Where several processes open a new store at once, one makes the tables while the others wait.
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     if !is_current(&transaction)? {
         transaction.execute_batch(TABLES)?;

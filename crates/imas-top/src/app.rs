@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The state of the page: what was seen, what is selected, what is being typed. It knows no terminal.
 //!
-//! What a key has `imas` do: the program that lies beside this one, in the background.
+//! Calls of `imas` by a key: the program that lies beside this one, in the background.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -17,14 +17,14 @@ use imas_store::decisions::Decided;
 
 use crate::column::{Line, Listing, contains};
 
-/// What takes the keys.
+/// Mode of the program, which takes the keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// The table.
     Table,
     /// Text is typed.
     Input {
-        /// What the text is typed for.
+        /// Purpose of the text.
         what: Input,
         /// The text that was typed so far.
         text: String,
@@ -33,9 +33,9 @@ pub(crate) enum Mode {
     Confirm {
         /// The question.
         question: String,
-        /// What y does.
+        /// Action of the key y.
         yes: Vec<ImasCall>,
-        /// What r does, if that is offered: the same with a restart.
+        /// Action of the key r, if it is offered: the same with a restart.
         restart: Option<ImasCall>,
     },
     /// Text that was printed is shown.
@@ -49,7 +49,7 @@ pub(crate) enum Mode {
     },
 }
 
-/// What text is typed for.
+/// Purpose of a text that is typed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Input {
     /// A text to filter the processes by.
@@ -78,7 +78,7 @@ pub(crate) struct App {
     pub(crate) has_ended: bool,
     /// Message in the last line, until the next key.
     pub(crate) message: String,
-    /// What is to be started in the background.
+    /// Calls to start in the background.
     pub(crate) calls: Vec<ImasCall>,
     pub(crate) places: Places,
     /// Pid of the selected process, and its line when it was last there.
@@ -266,7 +266,7 @@ impl Running {
         Self { answer }
     }
 
-    /// What the calls printed, once all have ended.
+    /// Text that the calls printed, once all have ended.
     pub(super) fn answer(&self) -> Option<String> {
         match self.answer.try_recv() {
             Ok(text) => Some(text),

@@ -107,7 +107,7 @@ impl Column {
         matches!(self, Pid | Uid | Threads | Resident | Free | Live | Growth | Cpu)
     }
 
-    /// What the column shows of a process, safe for a terminal.
+    /// Text of a process in the column, safe for a terminal.
     pub(crate) fn cell(self, process: &LiveProcess) -> String {
         let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
         match self {
@@ -148,7 +148,7 @@ impl Column {
             Self::Pid => a.pid.cmp(&b.pid),
             Self::Uid => a.uid.cmp(&b.uid),
             Self::Program | Self::Unit | Self::Allocator | Self::State => {
-                // What is not there comes last.
+                // A missing value comes last.
                 let (a, b) = (self.cell(a), self.cell(b));
                 (a == "-").cmp(&(b == "-")).then_with(|| a.cmp(&b))
             }
@@ -159,7 +159,7 @@ impl Column {
     }
 }
 
-/// What is not known comes last.
+/// Order with the greatest first; a value that is not known comes last.
 fn descending(a: Option<f64>, b: Option<f64>) -> Ordering {
     match (a, b) {
         (Some(a), Some(b)) => b.total_cmp(&a),

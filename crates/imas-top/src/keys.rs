@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What each key does.
+//! Actions of the keys.
 
 use clap::ValueEnum;
 use imas_core::printable;
@@ -14,7 +14,7 @@ use crate::words;
 /// Lines that a page key moves.
 const PAGE: isize = 10;
 
-/// What `?` shows.
+/// Text that `?` shows.
 const HELP: &str = "\
 up, down, j, k, PgUp, PgDn, Home, End   select a process
 s, S          sort by the next, the last column; r the other way round
@@ -97,7 +97,7 @@ fn input(app: &mut App, what: Input, text: String) {
     app.mode = Mode::Input { what, text };
 }
 
-/// What concerns the selected process.
+/// Handles the keys that concern the selected process.
 fn act(app: &mut App, key: KeyCode) {
     let Some(process) = app.process().cloned() else { return };
     let places = &app.places;

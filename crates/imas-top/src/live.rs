@@ -35,7 +35,7 @@ const ASK: Duration = Duration::from_millis(100);
 /// Decisions shown of the selected program.
 const DECISIONS: u32 = 4;
 
-/// What the loop works with.
+/// State of the loop.
 struct Live {
     app: App,
     observer: ProcessObserver,
@@ -94,7 +94,7 @@ impl Live {
         Ok(())
     }
 
-    /// What is shown of the selected process alone.
+    /// Looks up what is shown of the selected process alone.
     fn look_closer(&mut self) {
         let Some(process) = self.app.process().cloned().filter(|_| self.app.has_pane) else {
             self.app.decisions.clear();
@@ -150,7 +150,7 @@ pub(super) struct Screen {
     is_ended: Arc<AtomicBool>,
 }
 
-/// What waiting brought.
+/// Outcome of waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Waited {
     /// Keys, or another size, or a signal.

@@ -131,7 +131,7 @@ fn text(frame: &mut Frame<'_>, area: Rect, (title, lines, top): (&str, &[String]
     frame.render_widget(Paragraph::new(seen), below);
 }
 
-/// What is typed or asked, a message, or the most important keys.
+/// The text that is typed, the question, a message, or the most important keys.
 fn last_line(app: &App) -> String {
     match &app.mode {
         Mode::Input { what, text } => {

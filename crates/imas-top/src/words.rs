@@ -41,7 +41,7 @@ fn unit(name: &ServiceUnit) -> String {
     format!("unit {name}")
 }
 
-/// What IMAS does with the program; a dash where nothing is known of it, as of most.
+/// State of the program under IMAS; a dash where nothing is known of it, as of most.
 pub(crate) fn state(process: &LiveProcess) -> String {
     if process.state == ProcessState::Unknown { "-".to_owned() } else { process.state.words() }
 }

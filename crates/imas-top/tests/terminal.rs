@@ -65,7 +65,7 @@ impl Terminal {
         String::from_utf8_lossy(&self.output.lock().unwrap()).into_owned()
     }
 
-    /// What is on the screen.
+    /// Text on the screen.
     fn screen(&self, rows: u16, cols: u16) -> String {
         let [rows, cols] = [rows, cols].map(|size| NonZero::new(size).unwrap());
         let mut parser = vt100::Parser::new(rows, cols, 0);

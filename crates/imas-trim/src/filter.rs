@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a filter of system calls (seccomp) says to the calls of malloc_trim: the program of the filter is run here.
+//! Answer of a filter of system calls (seccomp) to the calls of malloc_trim: the program of the filter is run
+//! here.
 
 #![allow(unsafe_code, reason = "calls are tried as malloc makes them")]
 
@@ -104,7 +105,7 @@ impl Machine {
         }
     }
 
-    /// What a load brings: a number, the size of the record, a word of memory or of the record.
+    /// Value of a load: a number, the size of the record, a word of memory or of the record.
     fn loaded(&self, code: u32, k: u32, seen: &Seen) -> Option<u32> {
         match code & 0xe0 {
             0 => Some(k),

@@ -13,7 +13,7 @@
 //! This crate has the only `unsafe` code of the product, in `trace`: calls of ptrace(2), and in `own_filter`. Where the
 //! C library is, and where its arenas are, `imas_linux` finds out. Nothing here opens a path that the process names.
 //!
-//! What differs between x86-64 and aarch64 is in `frame`, a file for each. There is no other processor.
+//! Differences between x86-64 and aarch64 are in `frame`, a file for each. There is no other processor.
 
 mod call;
 mod filter;
@@ -50,7 +50,7 @@ pub struct TrimTime {
     pub end: Duration,
 }
 
-/// What was done.
+/// Facts about a trim that was done.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Done {
     /// The thread that called malloc_trim.

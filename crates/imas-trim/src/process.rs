@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the kernel says of a process and its threads in /proc, before a thread is touched.
+//! Facts of the kernel about a process and its threads in /proc, before a thread is touched.
 //!
 //! The memory of a process while one of its threads stands still.
 
@@ -212,7 +212,7 @@ impl Standing<'_> {
             is_stack.then(|| Range { begin: begin + guard, end })
         });
         let stack = named.ok_or(Unfit::UnknownStack)?;
-        // What the record claims is no more than what is mapped there.
+        // The record's claim counts as far as memory is mapped there.
         let begin = stack.begin.max(self.mapping.begin);
         let stack = Range { begin, end: stack.end.min(self.mapping.end) };
         if stack.has(self.pointer) { Ok(stack) } else { Err(Unfit::UnknownStack) }
@@ -249,7 +249,9 @@ pub enum LeftAlone {
     Locked,
     #[error("it runs with a shadow stack")]
     ShadowStack,
-    #[error("it may not be traced: that takes root, a parent, or its owner where kernel.yama.ptrace_scope is 0")]
+    #[error(
+        "it may not be traced: that takes root, a parent, or its owner where kernel.yama.ptrace_scope is 0"
+    )]
     NotAllowed,
     #[error("it has a filter of system calls (seccomp) that root alone may read")]
     FilterUnread,

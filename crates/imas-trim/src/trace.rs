@@ -145,7 +145,8 @@ impl Tracee {
         self.first_of(THREAD_POINTER)
     }
 
-    /// What of its guarded stack the thread has enabled; an error where the kernel or the processor has none.
+    /// Features of its guarded stack that the thread has enabled; an error where the kernel or the processor
+    /// has none.
     #[cfg(target_arch = "aarch64")]
     pub(crate) fn guarded_stack(&self) -> Result<u64> {
         self.first_of(GUARDED_STACK)

@@ -7,7 +7,7 @@
 
 use libc::c_long;
 
-/// What an interruption does to a call.
+/// Effect of an interruption on a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Wait {
     /// It is made again, whole: it has no limit, an absolute one, or the kernel has written down what is left of it.

@@ -41,7 +41,7 @@ fn harvest(context: &Context, store: &Store) -> Result<Harvest> {
     for path in page::list(&context.page_folder()?)? {
         match imas_linux::ingest::read_page_file(&path, &expected) {
             Ok(page) if is_finished(&path, &page) => {
-                // What the process wrote between the reading and its end counts too.
+                // Counts that the process wrote between the reading and its end matter too.
                 let Ok(page) = imas_linux::ingest::read_page_file(&path, &expected) else { continue };
                 let Some(page) = outside::with_account(page) else {
                     harvest.running += 1;
@@ -88,7 +88,7 @@ pub(super) fn run(args: JsonArgs, context: &Context) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the store holds and what is still in pages, in memory; nothing is moved or written. A page that
+/// Copy in memory of the store and of what is still in pages; nothing is moved or written. A page that
 /// cannot be read is a warning.
 pub(super) fn view(context: &Context) -> Result<Store> {
     let view = PendingView::read(context)?;
@@ -131,7 +131,7 @@ fn set_aside(path: &Path, why: &str) -> Result<String> {
 
 /// The program of the store that the user means: a number, a path, or a name found in PATH.
 pub(super) fn find(store: &Store, word: &OsStr) -> Result<StoredProgram> {
-    // What is not in PATH and no file may be mistyped.
+    // A word that is not in PATH and no file may be mistyped.
     let mut found = all_meant(store, word).map_err(|error| match meant(store, word) {
         Some(_) => unknown(store, word),
         None => error,

@@ -33,7 +33,7 @@ fn a_program_settles_and_the_answer_is_explained() {
     assert!(answer["looked_at_again"].as_str().unwrap().contains("change"), "{answer}");
     assert_eq!(answer["confidence"], 0.95);
     let page = printed(&world.imas(["explain", "/usr/bin/sort"]).args(RULES).output().unwrap());
-    // Of three trials no figure means much: the page is one line then.
+    // No figure of three trials means much: the page is one line then.
     let is_one_line = page.contains("nothing proven") && page.trim_end().lines().count() == 1;
     let gains = answer["expected_gain"].as_array().unwrap();
     let picks: Vec<_> = gains.iter().map(|one| one["pick"].as_str().unwrap()).collect();

@@ -86,7 +86,7 @@ fn the_table_fits_the_terminal_and_is_coloured_only_there() {
     assert_eq!(stdout(&none), "", "{}", describe(&none));
 }
 
-/// What is too short has one line, and says what was measured.
+/// A command that is too short has one line, which says what was measured.
 #[test]
 fn a_command_that_is_too_short_has_one_line() {
     let world = World::new();

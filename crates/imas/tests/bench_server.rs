@@ -327,7 +327,7 @@ fn a_taken_port_is_reported() {
 }
 
 /// The second run of a server on a port that is given finds the connections of the first one there, and does not get ready.
-/// What could not be compared is said, with the reason and what to do.
+/// Runs that could not be compared are named, with the reason and what to do.
 #[test]
 fn a_port_that_ended_connections_keep_is_reported() {
     let place = Place::new();

@@ -257,7 +257,7 @@ fn completions_know_candidates_and_programs() {
 
 const WORK: &str = "my @a = map { \"number $_\" } 1 .. 60000";
 
-/// What was measured by a bench needs no trial by a start.
+/// A candidate that a bench measured needs no trial by a start.
 #[test]
 fn a_bench_is_remembered() {
     let world = World::new();

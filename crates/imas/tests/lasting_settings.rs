@@ -201,7 +201,8 @@ fn what_is_no_program_of_the_runtime_gets_nothing() {
     assert!(followed.status.success(), "{}", describe(&followed));
     assert!(stderr(&followed).contains("what it starts"), "{}", describe(&followed));
     assert_eq!(image.variables(), [("GOGC".to_owned(), "50".to_owned())]);
-    // What it starts might get the unit's words and variables: with two collectors a JVM does not start.
+    // Programs that it starts might get the unit's words and variables: with two collectors a JVM does not
+    // start.
     assert!(image.ask(&["unapply", "web", "--write"]).status.success());
     image.set("Environment=\"CATALINA_OPTS=-server -XX:+UseG1GC\"");
     let refused = image.apply("jvm:serial", &[]);

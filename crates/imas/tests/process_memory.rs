@@ -215,7 +215,7 @@ fn row_of(advice: &Value, pid: u32) -> Option<&Value> {
 }
 
 /// Advice that has a row of the process. On a busy machine the time for looks at processes may be over before
-/// its turn, and that of the look at its heaps before all are read; after a minute an estimate will do.
+/// its turn, and the time of the look at its heaps before all are read; after a minute an estimate will do.
 fn advised(world: &World, pid: u32, is_first: bool) -> Value {
     let (begun, limit) = (Instant::now(), imas_testing::deadline(60));
     let mut advice = Value::Null;

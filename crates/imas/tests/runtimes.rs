@@ -70,7 +70,7 @@ fn the_jvm_gets_flags_and_shows_nothing_of_them() {
         assert_untouched(&own, "(command line)");
         assert!(!stdout(&own).contains("[stringdedup]"), "{}", describe(&own));
     }
-    // What the user chose with the candidate, and what it has in common with the user's choice, contradict nothing.
+    // Options that the user adds to the candidate, or has in common with it, contradict nothing.
     for option in ["-XX:+UseG1GC", "-XX:MaxGCPauseMillis=100", "-Xmx300m"] {
         let both = beside("jvm:g1-lean", option);
         assert!(stderr(&both).contains("under jvm:g1-lean"), "{option}: {}", describe(&both));
@@ -147,7 +147,7 @@ fn a_jvm_behind_a_start_script_is_reached() {
     assert!(run("jvm:g1-lean", "-XX:+UseG1GC", &[]).contains("Using G1"));
 }
 
-/// What is kept beyond the start: V8 refuses a snapshot that was made under other settings.
+/// Data that node keeps beyond the start: V8 refuses a snapshot that was made under other settings.
 #[test]
 fn nothing_that_node_keeps_is_made_under_settings() {
     let Some(node) = runtime("node") else { return skipped("node is not installed") };
@@ -443,7 +443,7 @@ fn what_an_application_of_net_sets_in_its_file_wins() {
     let explained = printed(&output(world.imas(["explain"]).arg(&dll)));
     assert!(explained.contains("dotnet:conserve: .NET that"), "{explained}");
     assert!(explained.contains("dotnet:workstation is not offered: the application has no"), "{explained}");
-    // As the SDK writes it for a web application.
+    // The SDK writes this text for a web application.
     let framework = r#""framework": { "name": "Microsoft.AspNetCore.App" }"#;
     let text = r#""configProperties": { "System.GC.Server": true }"#;
     let text = format!("{{ \"runtimeOptions\": {{ {framework}, {text} }} }}");

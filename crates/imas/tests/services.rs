@@ -130,7 +130,7 @@ fn a_link_out_of_the_image_is_not_followed() {
     std::fs::create_dir(&outside).unwrap();
     std::fs::copy(drop_in(&root), &theirs).unwrap();
     std::os::unix::fs::symlink(&outside, root.join("etc/systemd/system/a.service.d")).unwrap();
-    // What cannot be taken away does not keep the other there.
+    // A drop-in that cannot be taken away does not keep the other there.
     assert_refused(&with_root(&world, &root, &["unapply", "--all", "--write"]), "a link leads out of");
     assert!(theirs.exists() && !drop_in(&root).exists());
     std::fs::remove_file(&theirs).unwrap();
@@ -275,7 +275,7 @@ fn a_service_gets_what_its_program_was_pinned_to() {
     assert!(written(&root, "LD_PRELOAD").unwrap().ends_with("allocators/libhoard.so"));
 }
 
-/// What the lines of a drop-in, of `imas env` or of a bundle set.
+/// Variables that the lines of a drop-in, of `imas env` or of a bundle set.
 fn variables(text: &str) -> Vec<(String, String)> {
     let line = |line: &str| {
         let line = line.strip_prefix("Environment=").unwrap_or(line).trim_matches('"');
@@ -312,7 +312,7 @@ fn wrapped_starts(world: &World, who: &str) -> Vec<Vec<String>> {
     starts.iter().map(|words| words.iter().map(|&word| word.to_owned()).collect()).collect()
 }
 
-/// What is applied is what a bench measures: the candidate for every process of the service.
+/// The applied candidate is for every process of the service, as a bench measures it.
 #[test]
 fn a_candidate_is_for_every_process_of_a_service() {
     let world = World::new();

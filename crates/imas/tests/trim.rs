@@ -21,7 +21,7 @@ fn held(world: &World, candidate: &str, how: &str) -> Child {
     piped::start(&mut world.imas(words))
 }
 
-/// What came of one process, however little it holds.
+/// Outcome of a trim of one process, however little it holds.
 fn trimmed(world: &World, pid: u32) -> Value {
     let pid = pid.to_string();
     let said = output(&mut world.imas(["trim", &pid, "--at-least", "0", "--json"]));
@@ -68,7 +68,7 @@ fn a_child_of_fork_gives_its_own_pages_back() {
     assert!(of_parent["thread"].is_u64(), "it waits: {of_parent:#}");
 }
 
-/// What it promised came back, one thread stood still for a moment, and the program goes on.
+/// The promised memory came back, one thread stood still for a moment, and the program goes on.
 #[test]
 fn a_process_gives_back_what_it_promised() {
     let world = World::new();

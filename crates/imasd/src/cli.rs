@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What may be typed. No side effects.
+//! Definition of the command line. No side effects.
 
 use std::path::PathBuf;
 

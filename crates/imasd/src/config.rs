@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The daemon's configuration, `/etc/imas/imasd.toml`: every key has a default and the file need not exist.
 //!
-//! The settings that decisions depend on are those of `imas` ([`imas_engine::config`]); the others are the
+//! `imas` has the same settings that decisions depend on ([`imas_engine::config`]); the others are the
 //! daemon's own.
 //!
 //! The installation: the table of candidates that root approved, and their catalogue entries.

@@ -224,7 +224,7 @@ impl Daemon {
     /// cannot.
     fn take_in(&mut self, identity: Identity) -> bool {
         let Some(process) = process_info::look_by_helper(identity) else { return false };
-        // What a container's process measures would decide for everybody.
+        // Measurements of a container's process would decide for everybody.
         if self.users.serves(identity) && !self.users.is_foreign(&process) {
             self.pipeline.take_in(&process);
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What this host is to its fleet, and what it publishes (docs/decisions/0032). [`crate::mailbox`] has the
+//! Identity of this host in its fleet, and its publications (docs/decisions/0032). [`crate::mailbox`] has the
 //! files.
 //!
 //! The name of this host in a fleet: random, made once, kept beside the store.
@@ -98,7 +98,7 @@ pub(super) struct Unpublished {
     pub(super) messages: Vec<Aggregate>,
 }
 
-/// What the evidence has beyond what was published. `candidates` are those that the evidence numbers; only
+/// Evidence beyond what was published. `candidates` are those that the evidence numbers; only
 /// those that other hosts know by `is_known` are published.
 pub(super) fn unpublished(
     about: About<'_>,

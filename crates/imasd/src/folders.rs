@@ -348,8 +348,8 @@ impl ServedUsers {
         if self.is_system(uid) { Domain::Everybody } else { Domain::User(uid) }
     }
 
-    /// Whether the process is one of a container whose root and system accounts are not those of this
-    /// machine, though its samples would decide for everybody.
+    /// Whether the process is one of a container whose root and system accounts are not this machine's,
+    /// though its samples would decide for everybody.
     pub(super) fn is_foreign(&self, process: &ProcessInfo) -> bool {
         let is_of_container = self.tree.is_none() && process.in_container;
         is_of_container && self.domain_of(process.uid) == Domain::Everybody

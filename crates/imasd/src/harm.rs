@@ -3,8 +3,8 @@
 //!
 //! - An allocator that has harmed [`VICTIMS`] programs of the system within a day, or programs of [`PERSONS`]
 //!   persons, is offered to no program, until its library changes or the operator unblocks it.
-//! - [`FAILURES`] failing placed starts of the system within a minute, or those of [`PERSONS`] persons, stop
-//!   everything: something is wrong with more than one allocator.
+//! - [`FAILURES`] failing placed starts of the system within a minute, or such starts of [`PERSONS`] persons,
+//!   stop everything: something is wrong with more than one allocator.
 //!
 //! A person can make own programs crash at will, under every uid that the person has for containers, and must
 //! not be able to switch anything off for others with it: all that happens to one person's programs counts as

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the kernel reports by netlink: the events of processes (proc connector), and its records of threads that have
-//! ended (taskstats).
+//! Reports of the kernel by netlink: the events of processes (proc connector), and its records of threads
+//! that have ended (taskstats).
 //!
 //! The kernel's process events (proc connector): which processes have called exec, which have ended and how. Needs
 //! CAP_NET_ADMIN and the first network and pid namespaces; where it is refused, `census` looks into /proc every few
@@ -32,7 +32,7 @@ const PROCESS_EVENTS: u32 = 1;
 /// Events read at once: a flood of new processes does not delay everything else.
 const MOST_EVENTS: usize = 16_384;
 
-/// What a process did.
+/// Event of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ProcessEvent {
     /// The process runs another image now.

@@ -383,7 +383,7 @@ impl InboxWatch {
 
     /// Watches the folder that is there now; whether that is another one than before.
     fn renew(&mut self) -> bool {
-        // Of a folder that is watched already this changes nothing.
+        // This changes nothing for a folder that is watched already.
         let flags = AddWatchFlags::IN_CLOSE_WRITE
             | AddWatchFlags::IN_MOVED_TO
             | AddWatchFlags::IN_DELETE

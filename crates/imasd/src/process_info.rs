@@ -62,7 +62,7 @@ pub(crate) struct ProcessInfo {
     pub(crate) executable: Executable,
     /// Detail of what the process is given to run, as the hook looks it up.
     pub(crate) detail: Detail,
-    /// What the process is given to run, as a text for people and for the store.
+    /// The same detail, as a text for people and for the store.
     pub(crate) detail_text: String,
     /// Number of the process's threads now.
     pub(crate) threads: u32,
@@ -104,7 +104,7 @@ pub(crate) fn life(pid: u32) -> Option<Life> {
     })
 }
 
-/// What the kernel has accounted to the process until now.
+/// Resources that the kernel has accounted to the process until now.
 pub(crate) fn usage(identity: Identity) -> Option<Usage> {
     let process = Process::new(i32::try_from(identity.pid).ok()?).ok()?;
     let status = process.status().ok()?;
@@ -156,8 +156,9 @@ pub(crate) fn look(identity: Identity) -> Option<ProcessInfo> {
     (self::executable(identity) == Some(executable)).then_some(seen)
 }
 
-/// The first word of the command line, and the script or module that the process runs. Without any arguments it is in its exec or ending, and its target is unknown, as
-/// is that of an interpreter whose command line is too long to be read. No other program has a target.
+/// The first word of the command line, and the script or module that the process runs. Without any arguments
+/// it is in its exec or ending. Then its target is unknown, as where the command line of an interpreter is
+/// too long to be read. No other program has a target.
 fn target(pid: u32, path: &Path) -> Option<(OsString, InterpreterTarget)> {
     match imas_linux::process::arguments(pid) {
         Ok(arguments) => {
@@ -192,7 +193,7 @@ fn unit(folder: &Path) -> Option<String> {
 }
 
 /// Whether systemd has started the process as a service's program, or another process of that program has.
-/// What a service calls (a compiler that a build server runs, a job of cron) is the same program as
+/// A program that a service calls (a compiler that a build server runs, a job of cron) is the same program as
 /// elsewhere.
 fn is_its_program(pid: u32, executable: Executable) -> bool {
     let mut pid = pid;

@@ -137,7 +137,7 @@ fn connector() -> Option<Connector> {
     }
 }
 
-// Which processes are worth a look: those that live or work long enough.
+// Processes are worth a look if they live or work long enough.
 //
 // A process is looked at one second after it became known, then at growing distances, a dozen times at most,
 // until its program is served or it has ended. New processes are reported by the kernel
@@ -263,7 +263,7 @@ fn file_of(pid: u32) -> Option<File> {
     Some(hasher.finish())
 }
 
-// What the main loop sleeps on.
+// Descriptors that the main loop sleeps on.
 
 const SIGNALS: u64 = 0;
 const FOLDERS: u64 = 1;

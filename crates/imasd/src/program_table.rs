@@ -40,7 +40,7 @@ pub(crate) struct TrackedProgram {
     pub(crate) detail: Detail,
     /// Build-id, hexadecimal; empty if the program has none.
     pub(crate) build_id: String,
-    /// What its executable lets be given to it.
+    /// Way in which its executable lets something be given to it.
     pub(crate) giving: Giving,
     /// Greatest number of threads of its processes when they were noticed, in this process of the daemon.
     pub(crate) threads: Option<u32>,

@@ -133,7 +133,8 @@ fn entries(programs: &ProgramTable, table: &CatalogueTable) -> Vec<Entry> {
     entries
 }
 
-/// What the system has settled on holds for users too; their own samples only bridge the time until then.
+/// Whether the system has settled on an answer, which holds for users too; their own samples only bridge the
+/// time until then.
 fn decided_by_the_system(programs: &ProgramTable, known: &TrackedProgram) -> bool {
     let program = &known.program;
     let of_system = || programs.named(Domain::Everybody, &program.path, &program.detail);

@@ -42,7 +42,8 @@ impl TrialOffer {
     /// The offers in the store. `before` has what this process already keeps for the program; without it,
     /// processes that have taken some of them are found later.
     pub(crate) fn restored(mut offers: Vec<Offer>, before: Option<&Self>) -> Self {
-        // Not by time: the clock may have been set back between two, and no token may come again.
+        // The order is not by time: the clock may have been set back between two, and no token may come
+        // again.
         offers.sort_by_key(|offer| number(&offer.token));
         let newest = offers.last().and_then(|offer| number(&offer.token));
         let taker = |offer: &Offer| before.and_then(|before| before.taker(&offer.token)).cloned();
@@ -62,8 +63,8 @@ impl TrialOffer {
         }
     }
 
-    /// The trials for another file of the program. Earlier failures do not count: they were those of the file
-    /// before.
+    /// The trials for another file of the program. Earlier failures do not count: they were failures of the
+    /// file before.
     pub(crate) fn of_another_file(self) -> Self {
         Self { failures: 0, not_before_s: 0.0, ..self }
     }
@@ -116,7 +117,7 @@ impl TrialOffer {
         is_open && !self.untaken.is_empty() && !self.running.is_empty()
     }
 
-    /// What is on offer from now on is for the next deployment.
+    /// Ends the deployment: offers from now on are for the next one.
     pub(crate) fn close(&mut self) {
         self.begun = None;
     }

@@ -17,8 +17,8 @@ use nix::time::{ClockId, clock_gettime};
 use crate::folders::PageName;
 use crate::process_info::Identity;
 
-/// What the process of a page ran when the page was made; the file at the program's path may be another one
-/// by now.
+/// Executable that the process of a page ran when the page was made; the file at the program's path may be
+/// another one by now.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Image {
     /// The file; `None` when it is not known.

@@ -111,7 +111,7 @@ fn workers_that_start_at_once_have_each_another_candidate() {
     let newest = || world.store().decisions(program.id, 1).unwrap().remove(0);
     world.wait("another deployment or a decision", || {
         let offers = offers(&world, &program).len();
-        // Of those that are not eliminated by now; one of them is `system`.
+        // The offers are of candidates that are not eliminated by now; one of them is `system`.
         (2..=4).contains(&offers) || (offers == 0 && !newest().trial)
     });
 }

@@ -33,7 +33,7 @@ pub struct Agent {
     journal: AgentJournal,
 }
 
-/// What misses messages while there is no connection.
+/// Receivers that miss messages while there is no connection.
 struct Stale<'a> {
     inbox: &'a Inbox,
     merger: Arc<Notify>,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What an operator asks of a fleet: how it is, which programs it knows, which allocators no program needs.
+//! Questions of an operator to a fleet: how it is, which programs it knows, which allocators no program
+//! needs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -48,7 +49,7 @@ pub struct FleetProgram {
     pub candidates: Vec<ListedCandidate>,
 }
 
-/// What a fleet has measured of one candidate.
+/// A fleet's measurements of one candidate.
 #[derive(Debug, Clone, Serialize)]
 pub struct ListedCandidate {
     /// Name of the candidate.

@@ -24,7 +24,7 @@ impl std::fmt::Debug for Credentials {
     }
 }
 
-/// What the JWT says of its user.
+/// Claims of the JWT about its user.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct UserClaims {
     /// The user's public key.
@@ -61,7 +61,7 @@ impl Credentials {
         Ok(Self { jwt: jwt.to_owned(), key, claims })
     }
 
-    /// What the JWT says.
+    /// Claims of the JWT.
     #[must_use]
     pub fn claims(&self) -> &UserClaims {
         &self.claims

@@ -43,15 +43,15 @@ pub enum FleetFinding {
 /// Result of one check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FleetCheck {
-    /// What was tried.
+    /// Name of the check.
     pub name: &'static str,
     /// How the check ended.
     pub finding: FleetFinding,
-    /// What was found, and what to do.
+    /// Finding in words, and what to do.
     pub text: String,
 }
 
-/// What the server answers about the host that asks.
+/// Answer of the server about the host that asks.
 #[derive(Deserialize)]
 struct UserAnswer {
     server: ServerPart,

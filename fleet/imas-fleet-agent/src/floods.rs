@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Hosts that report more programs than a host may. The stream has room for all hosts together, and its oldest
-//! aggregates go first: those of such a host are removed before they displace others'.
+//! aggregates go first: aggregates of such a host are removed before they displace others'.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -40,7 +40,7 @@ pub struct JetStreamBus {
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct PublishFailure {
-    /// What happened.
+    /// Error of the bus.
     pub error: BusError,
     /// Whether the same aggregate will be refused each time.
     pub is_for_ever: bool,

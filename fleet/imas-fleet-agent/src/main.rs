@@ -71,7 +71,7 @@ async fn bus(settings: &FleetSettings) -> Result<JetStreamBus> {
     Ok(JetStreamBus::new(Connection::open(settings).await?.jetstream(), &settings.host))
 }
 
-/// What `imas fleet status` shows.
+/// Report of `imas fleet status`.
 #[derive(Serialize)]
 struct FleetStatus {
     agent: Option<AgentRecord>,

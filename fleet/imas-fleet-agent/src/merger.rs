@@ -84,7 +84,7 @@ type Folded = (FoldCause, Result<(), FleetMergeError>);
 #[derive(Default, Debug)]
 struct SweptPrograms(HashMap<u64, Swept>, RandomState);
 
-/// What a sweep found of a program.
+/// Findings of a sweep about a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Swept {
     /// Aggregates in the stream.

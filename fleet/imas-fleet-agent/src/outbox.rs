@@ -55,7 +55,7 @@ pub async fn keep_empty(exchange: &Exchange, bus: &JetStreamBus, host: &str, jou
     }
 }
 
-/// What one pass did.
+/// Counts of one pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// Aggregates that left the outbox.
@@ -130,7 +130,7 @@ fn letter(bytes: &[u8], host: &str) -> Result<Letter, String> {
     let mut aggregate: Aggregate = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
     host.clone_into(&mut aggregate.host);
     let payload = serde_json::to_vec(&aggregate).map_err(|error| error.to_string())?;
-    // What readers would reject need not be sent.
+    // An aggregate that readers would reject need not be sent.
     let aggregate = Aggregate::read(&payload).map_err(|error| error.to_string())?;
     let subject = key::subject(&aggregate.program, &aggregate.environment);
     Ok(Letter { subject, id: aggregate.id(), payload })

@@ -253,7 +253,7 @@ fn user(member: &Member, tenant: &str) -> String {
     )
 }
 
-/// What a certificate is called.
+/// Full name of a certificate.
 #[must_use]
 pub fn full_name(name: &str, tenant: &str) -> String {
     format!("{name}.{tenant}.imas")

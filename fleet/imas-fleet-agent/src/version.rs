@@ -7,7 +7,7 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct ServerVersion(u32, u32, u32);
 
-/// What is thought of a version.
+/// Verdict on a version.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum VersionVerdict {
     /// The server's project supports the version.

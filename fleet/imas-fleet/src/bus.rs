@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the fleet needs of a message system. JetStream is behind it in `imas-fleet`; a double in memory here,
-//! for tests of logic only.
+//! Operations that the fleet needs of a message system. JetStream is behind them in `imas-fleet`; a double in
+//! memory here, for tests of logic only.
 
 use std::future::Future;
 

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::bus::{BusError, FleetBus, Revision, Stored, StreamEntry};
 
-/// What goes wrong with a call.
+/// Trouble with a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BusTrouble {
     /// The call succeeds.
@@ -30,7 +30,7 @@ struct Held {
     /// Values that were written, by subject, the oldest first.
     bucket: BTreeMap<String, Vec<Vec<u8>>>,
     revision: BTreeMap<String, Revision>,
-    /// What goes wrong with the next calls, the last one first.
+    /// Troubles with the next calls, the last one first.
     troubles: Vec<BusTrouble>,
 }
 

@@ -21,7 +21,7 @@ pub const BATCH: usize = 100;
 /// Calls in a row that may remain without an answer.
 const TIMEOUTS: u32 = 5;
 
-/// What a merge did.
+/// Counts of one merge: folds, commits and conflicts.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MergeCounts {
     /// Aggregates that this merger wrote, by what became of them.
@@ -82,7 +82,7 @@ pub async fn merge_counting<B: FleetBus + Sync>(
                 (merger.note)(MergeCounts { conflicts: 1, ..MergeCounts::default() });
                 silent = 0;
             }
-            // What was written may be there or not: reading again shows it.
+            // The written message may be there or not: reading again shows it.
             Err(FleetMergeError::Bus(BusError::Timeout(_))) if silent < TIMEOUTS => {
                 (merger.note)(MergeCounts { timeouts: 1, ..MergeCounts::default() });
                 silent += 1;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whatever mergers, servers and hostile hosts do: the statistics are those of the stream, each aggregate once.
+//! Whatever mergers, servers and hostile hosts do: the statistics are made of the stream, each aggregate
+//! once.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -361,7 +362,7 @@ fn statistics_without_a_class_of_threads_are_folded() {
     assert_eq!((read.folded, read.subject()), (1, before.subject()));
     let (_, counts) = fold(&read, &[entry(2, bytes(&one))]);
     assert_eq!(counts.folded, 1);
-    // Of a program without that class nothing is pooled with one that has it.
+    // No figure of a program without that class is pooled with one that has it.
     let (_, counts) = fold(&new(), &[entry(1, bytes(&one))]);
     assert_eq!((counts.folded, counts.rejected), (0, 1));
     one.environment.threads = Some(ThreadsClass::Many);

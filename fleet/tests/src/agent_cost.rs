@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the agent of one host costs.
+//! Costs of the agent of one host.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a process costs, as /proc has it.
+//! Costs of a process, as /proc has them.
 
 use std::path::Path;
 

@@ -227,7 +227,7 @@ async fn renewed(realm: &Realm, program: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What doctor finds, by its exit status and parts of its table, blanks taken together.
+/// Checks what doctor finds, by its exit status and parts of its table, blanks taken together.
 fn doctor(program: &Path, settings: &Path, status: i32, parts: &[&str]) -> Result<()> {
     let output = Command::new(program).args(["doctor", "--settings"]).arg(settings).output()?;
     let text = String::from_utf8_lossy(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ");

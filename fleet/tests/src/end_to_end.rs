@@ -15,7 +15,7 @@ use crate::imas_host::ImasHost;
 use crate::network::LONGEST_WAIT;
 use crate::network::{Network, Place, is_isolated};
 
-/// What all but `system` lose against, for this program.
+/// Candidate that all but `system` lose against, for this program.
 const PROVEN: &str = "mimalloc";
 const HOSTS: [&str; 5] = ["h1", "h2", "h3", "h4", "h5"];
 

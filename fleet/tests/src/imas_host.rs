@@ -92,7 +92,7 @@ impl ImasHost {
         Ok(Store::open(&self.store_path())?)
     }
 
-    /// What the program prints: the libraries that it has.
+    /// Output of the program: the libraries that it has.
     pub(crate) fn run(&self) -> Result<String> {
         let output = self.command()?.output()?;
         ensure!(output.status.success(), "the program failed: {output:?}");

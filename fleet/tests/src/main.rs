@@ -88,7 +88,7 @@ async fn main() -> Result<ExitCode> {
     Ok(ExitCode::from(u8::from(failed > 0)))
 }
 
-/// What the case found; `None` where it cannot run here.
+/// Finding of the case; `None` where it cannot run here.
 async fn run(case: &str, server: &Path, old: &Path, program: &Path) -> Result<Option<String>> {
     if ISOLATED.contains(&case) && !network::is_isolated() {
         if isolated::is_possible() {

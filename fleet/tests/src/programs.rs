@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What very many programs cost the servers: memory, disk, and the time of a restart.
+//! Costs of very many programs for the servers: memory, disk, and the time of a restart.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

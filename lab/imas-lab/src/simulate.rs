@@ -126,7 +126,7 @@ fn contender(name: &str) -> Result<Contender> {
     })
 }
 
-/// What users compare with: nothing, and one candidate for everything.
+/// Policies that users compare with: nothing, and one candidate for everything.
 fn baselines() -> Vec<Contender> {
     let always = |name: &str| Contender::Always(name.to_owned());
     vec![
@@ -259,7 +259,7 @@ fn row(result: &PolicyResult) -> Vec<String> {
 
 fn share(share: Option<f64>) -> String {
     let known = share.filter(|share| !share.is_nan());
-    // As in `percent`.
+    // Adding 0 avoids a minus zero, as in `percent`.
     known.map_or_else(|| "-".to_owned(), |share| format!("{:.0} %", (share * 100.0).round() + 0.0))
 }
 

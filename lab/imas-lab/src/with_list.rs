@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What `--with` names where each program has candidates of its own beside those for every program: settings of its
-//! language runtime.
+//! Candidates that `--with` names where each program has some of its own beside those for every program:
+//! settings of its language runtime.
 
 use anyhow::Result;
 use imas_engine::compared::{DefaultComparison, usable};

@@ -53,7 +53,7 @@ fn sizes_and_benchmarks_are_measured_judged_and_kept() {
     assert_eq!(refused.status.code(), Some(2));
     assert_hinted(&refused, "samples of an earlier session");
 
-    // As a kill leaves it: the last sample half written.
+    // A kill leaves the last sample half written.
     let file = world.work().join("out/mobile.jsonl");
     let whole = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, &whole[..whole.len() - 20]).unwrap();

@@ -150,7 +150,7 @@ fn assert_is_drawable(run: &Value) {
 /// Long enough to have CPU time and to be seen: a run without either has no figures.
 const WORK: &str = "i=0; while [ $i -lt 150000 ]; do i=$((i+1)); done";
 
-/// What a program does when the candidate's library is in it.
+/// Program that does `action` when the candidate's library is in it.
 fn under(library: &str, action: &str) -> String {
     format!("sh -c '{WORK}; if grep -q lib{library} /proc/$$/maps; then {action}; fi; echo done'")
 }
@@ -257,7 +257,7 @@ fn a_candidate_rejected_before_the_output_varied_is_accepted_again() {
     let data = imas_core::raw_runs::data::read(&record);
     let counts = data.runs.iter().filter(|run| run.ok && run.candidate == "mimalloc").count();
     assert!(counts > rejected && data.unreadable.is_empty(), "it was tried again: {counts} runs");
-    // What was skipped meanwhile is made now.
+    // Runs that were skipped meanwhile are made now.
     let lib = world.work().join("lib");
     let again = ["--with", "mimalloc", "--rounds", "5", "--counted", "0", "--resume"];
     let resumed = succeeded(output(suite(&world, "run", &again).env("IMAS_LIB_DIR", lib)));

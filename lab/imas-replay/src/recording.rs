@@ -31,7 +31,7 @@ pub struct RecordingLimits {
     pub duration: Option<Duration>,
 }
 
-/// What is known of the recorded run beside its calls.
+/// Facts about the recorded run beside its calls.
 #[derive(Debug, Clone, Copy)]
 pub struct RecordedRun {
     /// CPU seconds of the whole tree.
@@ -97,7 +97,7 @@ impl Recording {
         Ok(())
     }
 
-    /// What a program must be started with.
+    /// Recorder that a program must be started with.
     ///
     /// # Errors
     /// When the library is not installed; the error has a hint.

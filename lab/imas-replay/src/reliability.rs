@@ -29,7 +29,7 @@ const SMALL_BYTES: f64 = 16.0 * 1024.0 * 1024.0;
 /// Parts of CPU time that the allocator takes: below the first one little, below the second one some.
 const SHARES: [f64; 2] = [0.02, 0.10];
 
-/// What of a recorded run tells how far its predictions may be off.
+/// Facts about a recorded run that show how far its predictions may be off.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug, Default)]
 #[serde(default)]
 pub struct RecordedRunFacts {
@@ -189,7 +189,7 @@ impl ReliabilityTable {
     /// Table from JSON.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault of the text.
     pub fn parse(text: &str) -> Result<Self, String> {
         let table: Self = serde_json::from_str(text).map_err(|error| error.to_string())?;
         match (table.schema, table.entries.is_empty()) {
@@ -219,7 +219,7 @@ impl ReliabilityTable {
         let class = Some(figure.class(run));
         let entry = self.entries.iter().rfind(|one| one.fits(figure, candidate, class))?;
         let n = f64::from(entry.count) + BORROWED;
-        // Of the next prediction: its own spread, and the mean's.
+        // The next prediction has its own spread, and the mean's.
         let spread = entry.error.deviation * (1.0 + 1.0 / n).sqrt();
         let reach = t_quantile((1.0 - COVERAGE) / 2.0, n - 1.0) * spread;
         let (lo, hi) = ((entry.error.mean - reach).exp(), (entry.error.mean + reach).exp());
@@ -281,7 +281,7 @@ pub struct Prediction {
     pub end_bytes: PredictedRange,
 }
 
-/// The figures of a candidate with their intervals. Those of the recorded run itself are known.
+/// The figures of a candidate with their intervals. The figures of the recorded run itself are known.
 #[must_use]
 pub fn with_ranges(
     figures: &Figures,

@@ -111,14 +111,14 @@ impl ReplayedCandidates<'_> {
         found.map_or(&[], |one| &one.replays)
     }
 
-    /// What the program would take under a candidate; None without replays of it and of `system`.
+    /// Predicted figures of the program under a candidate; None without replays of it and of `system`.
     #[must_use]
     pub fn predicted(&self, one: &ReplayedCandidate<'_>) -> Option<Figures> {
         Some(self.with_unseen(predict(&self.looks, self.replays_of(SYSTEM), &one.replays)?))
     }
 
-    /// What tells how far the predictions may be off. The allocator's part of the CPU time is 0 without a replay
-    /// under `system`.
+    /// Facts that show how far the predictions may be off. The allocator's part of the CPU time is 0 without
+    /// a replay under `system`.
     #[must_use]
     pub fn facts(&self) -> RecordedRunFacts {
         let recorded = self.recorded();
@@ -173,7 +173,7 @@ pub struct Replayer<'a> {
     /// The installation.
     pub context: &'a Context,
     folder: tempfile::TempDir,
-    /// What was written.
+    /// Program that was written.
     pub program: ReplayProgram,
     shares: TouchingShares,
 }

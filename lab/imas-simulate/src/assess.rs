@@ -49,7 +49,7 @@ impl Default for Plan {
     }
 }
 
-/// What became of one program under one policy: geometric means over the splits, as fractions like those of
+/// Results of one program under one policy: geometric means over the splits, as fractions, as in
 /// [`PolicyResult`].
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub struct ProgramResult {
@@ -81,7 +81,7 @@ pub(crate) struct Judged(ProgramResult);
 impl Judged {
     fn in_fractions(self) -> ProgramResult {
         let one = self.0;
-        // What a small error of a logarithm is of the number itself.
+        // Turns a small error of a logarithm into the error of the number itself.
         let of_number = |(error, freedom): (f64, f64)| (one.regret.exp() * error, freedom);
         ProgramResult {
             regret: more(one.regret),
@@ -94,7 +94,7 @@ impl Judged {
     }
 }
 
-/// What became of all programs under one policy: geometric means over the programs, as fractions. Means and
+/// Results of all programs under one policy: geometric means over the programs, as fractions. Means and
 /// shares of no programs are NaN, which JSON has as null.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 pub struct PolicyResult {
@@ -140,7 +140,7 @@ pub fn assess(contender: &Contender, programs: &[SimulatedProgram], plan: &Plan)
 
 pub(crate) fn summary(policy: String, judged: Vec<Judged>, plan: &Plan) -> PolicyResult {
     let of = |figure: fn(&ProgramResult) -> f64| judged.iter().map(|one| figure(&one.0)).collect::<Vec<_>>();
-    // Programs are resampled, because the regret of one program does not predict that of others.
+    // Programs are resampled, because the regret of one program does not predict the regret of others.
     let interval = |values: &[f64], fraction: fn(f64) -> f64| {
         let are_several = values.len() > 1;
         let mean = |values: &[f64]| mean(values).map(fraction);
@@ -426,7 +426,7 @@ mod tests {
         assert_eq!((freedom, detail.regret), (3.0, result.regret), "of one program the mean is its own");
     }
 
-    /// What could be known without the runs that judge is the measure itself.
+    /// The best answer without the runs that judge is the measure itself.
     #[test]
     fn the_best_of_all_runs_has_no_regret() {
         let mut programs = World { programs: 10, ..World::default() }.programs(3);

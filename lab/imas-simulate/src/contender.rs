@@ -22,7 +22,7 @@ pub enum Contender {
     Once,
 }
 
-/// What a policy did with a program.
+/// Outcome of a policy for a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ContenderOutcome {
     /// Trials that the policy asked for.

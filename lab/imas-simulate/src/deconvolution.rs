@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a set of true values is like when each is only known with an error.
+//! Distribution of true values when each is only known with an error.
 
 /// Steps of the EM algorithm.
 const STEPS: usize = 200;

@@ -68,7 +68,7 @@ pub struct SimulatedFleet {
     pub seed: u64,
 }
 
-/// What became of a simulated fleet.
+/// Outcome of a simulated fleet.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct FleetOutcome {
     /// Trials of all honest hosts until the answer was settled.
@@ -90,9 +90,9 @@ pub struct FleetOutcome {
     /// Candidate that a newcomer would start with, had the same hosts sent the same messages, and the liars
     /// none.
     pub pick_without_liars: String,
-    /// What the pick costs more than `system` on the usual host, as a difference of logarithms of the score.
+    /// Cost of the pick over `system` on the usual host, as a difference of logarithms of the score.
     pub cost: f64,
-    /// What the best candidate costs more than `system` on the usual host, as a difference of logarithms of
+    /// Cost of the best candidate over `system` on the usual host, as a difference of logarithms of
     /// the score. At most 0.
     pub best: f64,
 }
@@ -216,7 +216,7 @@ impl<'a> Fleet<'a> {
     /// A host tries a candidate beside `system`, and publishes the difference.
     fn trial(&mut self, number: u32, at: usize) {
         let own = self.own(number, at);
-        // What a host draws does not depend on what others do.
+        // The draws of a host do not depend on what others do.
         let tried = self.hosts.get(&number).map_or(0, |host| host.batch);
         let mut random = ChaCha8Rng::seed_from_u64(self.plan.seed ^ u64::from(number) << 8);
         random.set_stream(2 + tried);
@@ -264,7 +264,7 @@ impl<'a> Fleet<'a> {
         let worst = (1..self.truth.len()).max_by(|a, b| score(a).total_cmp(&score(b))).unwrap_or(0);
         let lie = |at: usize| {
             let by = if at == worst { -CLIP } else { CLIP };
-            // As many rounds as count of a message: with more, the fold drops it whole.
+            // The message has as many rounds as count: with more, the fold drops it whole.
             (at, Moments { count: MOST_OF_MESSAGE, ..Moments::of(by, by) })
         };
         let lies: Vec<(usize, Moments)> = (1..self.truth.len()).map(lie).collect();
@@ -347,7 +347,7 @@ impl<'a> Fleet<'a> {
     }
 }
 
-/// What each candidate costs over `system` in the mean of the stored rounds; that is what hosts draw from.
+/// Cost of each candidate over `system` in the mean of the stored rounds; hosts draw from it.
 fn truth(program: &SimulatedProgram) -> Option<Vec<Point>> {
     let mean = |at: usize| {
         let pairs: Vec<(f64, f64)> = program

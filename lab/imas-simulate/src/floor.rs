@@ -12,7 +12,7 @@ use crate::program::SimulatedProgram;
 use crate::program::cost;
 use imas_core::adaptive::Point;
 
-/// What the judgement makes of the best candidate itself, on runs made up after these programs: each round is
+/// Judgement of the best candidate itself, on runs made up after these programs: each round is
 /// what the candidates cost over `system` (the median of all rounds), plus the deviations of a round drawn at
 /// random times a normal variable (the wild bootstrap: C. F. J. Wu, "Jackknife, bootstrap and other
 /// resampling methods in regression analysis", Annals of Statistics 14, 1986). There the best is known. None

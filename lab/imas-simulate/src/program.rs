@@ -27,7 +27,7 @@ pub struct SimulatedProgram {
     /// The counted rounds are the measured ones, number by number, as in a store: of them, too, a policy sees
     /// only those it may see.
     pub same_runs: bool,
-    /// What each candidate truly costs over `system`, where known.
+    /// True costs of each candidate over `system`, where known.
     pub truth: Option<Vec<Point>>,
 }
 
@@ -172,7 +172,7 @@ fn candidates(runs: &[&RawRun]) -> Vec<String> {
     names
 }
 
-/// Order of these among themselves; the rest follow by name. It is the data set's, not that of today's
+/// Order of these among themselves; the rest follow by name. It is the data set's, not the order of today's
 /// default set: a printed table must come out again when the default set has changed.
 fn place(name: &str) -> usize {
     const ORDER: [&str; 6] = [SYSTEM, "glibc:arena1", "jemalloc", "tcmalloc", "hoard", "mimalloc"];

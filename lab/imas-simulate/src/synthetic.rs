@@ -9,7 +9,7 @@ use crate::program::SimulatedProgram;
 use imas_core::adaptive::Point;
 use imas_core::candidate::CountedSample;
 
-/// What is to be drawn. Spreads are standard deviations of logarithms.
+/// Numbers and spreads to draw by. Spreads are standard deviations of logarithms.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct World {
     /// Programs.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the default policy promises, on programs of known truth.
+//! Promises of the default policy, on programs of known truth.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -232,8 +232,8 @@ fn a_candidate_that_left_the_set_gets_no_further_trial() {
     }
 }
 
-/// What was proven stays proven and stays the pick; what was not is no pick and keeps no other from being
-/// one.
+/// A proven candidate stays proven and stays the pick; one that was not proven is no pick and keeps no other
+/// from being one.
 #[test]
 fn a_candidate_that_left_the_set_keeps_its_result() {
     use Role::{Kept, Tested};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What lying hosts can do to the decisions of a fleet.
+//! Effects of lying hosts on the decisions of a fleet.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-/// What the functions of this crate return.
+/// Result of the functions of this crate.
 pub type StudyResult<T> = std::result::Result<T, StudyError>;
 
 /// Errors of this crate. Each message has the form "what: why". [`StudyError::hint`] returns the remedy, if
@@ -45,7 +45,7 @@ pub enum StudyError {
     Figures {
         /// The program.
         path: PathBuf,
-        /// What is wrong with the output.
+        /// Fault of the output.
         why: String,
     },
     /// A file of raw runs could not be read.
@@ -59,7 +59,7 @@ pub enum StudyError {
     /// The raw runs are not enough for a judgement.
     #[error("cannot judge a selector on these runs: {why}")]
     NoPrograms {
-        /// What is missing.
+        /// Lack of the runs.
         why: String,
     },
     /// The folder has samples of an earlier session, and `--resume` was not given.

@@ -11,7 +11,7 @@
 //! picks and predictions for servers.
 //! [`Study::write`] makes the page, the SVG and the CSV files.
 //!
-//! Nothing is printed here and no C code is linked. Charts and pages are those of `imas-report`.
+//! Nothing is printed here and no C code is linked. Charts and pages are from `imas-report`.
 
 mod band;
 mod error;

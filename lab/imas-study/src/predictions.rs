@@ -31,12 +31,12 @@ pub struct ReplayHeader {
     pub load1: Option<f64>,
     /// Replays of each candidate.
     pub replays: u32,
-    /// What else is to be known of the conditions.
+    /// Note on further conditions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
-/// What is predicted for a program under a candidate, from one recorded run. Ratios are to `system`.
+/// Prediction for a program under a candidate, from one recorded run. Ratios are to `system`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PredictionLine {
@@ -88,8 +88,8 @@ pub struct PredictionLine {
     pub end_bytes: f64,
     /// Most bytes in live blocks at once.
     pub live_peak_bytes: u64,
-    /// CPU time of the replay under `system` as a part of `cpu_s`: the allocator's own time, and that of the
-    /// first write to each block.
+    /// CPU time of the replay under `system` as a part of `cpu_s`: the allocator's own time, and the time of
+    /// the first write to each block.
     pub allocator_share: f64,
     /// Page faults of the replay under the candidate.
     pub faults: u64,

@@ -24,7 +24,7 @@ pub struct Study {
     pub picture: Option<Chart>,
     /// How the study was run, a sentence or two each.
     pub method: Vec<String>,
-    /// What the verdicts mean.
+    /// Meaning of the verdicts.
     pub rule: String,
     /// Every printed finding beside our figure; none where nothing is reproduced.
     pub findings: Vec<Finding>,
@@ -37,7 +37,7 @@ pub struct Study {
 /// A drawing and the numbers in it.
 #[derive(Clone, Debug, Serialize)]
 pub struct StudyFigure {
-    /// What is drawn, and how the paper's values are marked.
+    /// Content of the drawing, and how the paper's values are marked.
     pub caption: String,
     /// The drawing; None when there is nothing to draw.
     #[serde(skip)]

@@ -61,14 +61,14 @@ impl Reproduction {
     }
 }
 
-/// What the verdicts of studies over many seeds mean.
+/// Meaning of the verdicts of studies over many seeds.
 pub(crate) const RULE_OF_BANDS: &str = "Reproduced: our figures say the same; a printed number lies between our quartiles. Differs: the claim \
     holds, or a run may give the number, but most do not. Not reproduced: our runs do not show it. In brackets: the central nine tenths of our runs.";
 
 /// One claim of the paper, and what our runs show.
 #[derive(Clone, Debug, Serialize)]
 pub struct Finding {
-    /// What the paper claims, in our words.
+    /// Claim of the paper, in our words.
     pub claim: String,
     /// The figure it prints, with its unit.
     pub printed: String,

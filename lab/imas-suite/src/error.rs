@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What can go wrong before a program runs.
+//! Errors before a program runs.
 
 use std::path::{Path, PathBuf};
 
-/// What the functions of this crate return.
+/// Result of the functions of this crate.
 pub type SuiteResult<T> = std::result::Result<T, SuiteError>;
 
 /// Errors of this crate. Each message has the form "what: why". [`SuiteError::hint`] returns the remedy.
@@ -22,7 +22,7 @@ pub enum SuiteError {
     Definition {
         /// The file.
         path: PathBuf,
-        /// What is wrong, with the line where it is known.
+        /// Fault of the definition, with the line where it is known.
         why: String,
     },
     /// No program of that name.

@@ -13,7 +13,7 @@ const OF_THE_SHELL: [&str; 19] = [
     "eval", "trap", "unset", "wait", "read",
 ];
 
-/// What is needed to run a line.
+/// Means that are needed to run a line.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Takes {
     /// Splitting into words and removing quotes.

@@ -169,7 +169,7 @@ impl Place {
         std::fs::rename(&partial, &folder).map_err(SuiteError::file(&folder))
     }
 
-    /// What an input is made from: the command, and the generators it names.
+    /// Sources of an input, as a text: a hash of the generators it names, and the command.
     fn source(&self, setup: &str) -> String {
         let mut hasher = SipHasher13::new();
         let folder = self.generators.join("input");

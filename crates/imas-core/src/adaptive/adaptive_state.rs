@@ -106,7 +106,7 @@ impl AdaptiveState {
         self.due(&self.judge_at_leisure(w), w)
     }
 
-    /// The trials that are due at weight `w` in `room` starts at about the same time, beside those of
+    /// The trials that are due at weight `w` in `room` starts at about the same time, beside the trials of
     /// `running`, in random order: `system` and those that it is to be compared with. Empty where nothing is
     /// due, or `room` is too small for a comparison.
     pub fn side_by_side(&self, w: f64, running: &[usize], room: usize) -> Vec<usize> {
@@ -229,7 +229,7 @@ impl AdaptiveState {
         if self.is_unproven(pick, w) {
             return Some(last_s);
         }
-        // What the fleet alone proves, it watches: a small share of its hosts in each period.
+        // A pick that the fleet alone proves is watched by it: a small share of its hosts in each period.
         let fleet = self.turn.as_ref().filter(|_| judgement.standings[pick].proof == Some(Proof::Fleet));
         match fleet {
             Some(turn) => turn.is_check_due(pick, older_s).then_some(turn.checks_begin_s),
@@ -458,7 +458,7 @@ fn is_of_machine(record: &TrialRecord, machine: &str) -> bool {
 }
 
 fn same_work(made: &[Made<'_>]) -> bool {
-    // What was not counted says nothing of its calls.
+    // A run that was not counted says nothing of its calls.
     let counted = |cost: &Cost| cost.calls > 0;
     let calls = || made.iter().filter_map(|one| one.cost).filter(counted).map(|cost| cost.calls as f64);
     let (least, most) = (calls().fold(f64::INFINITY, f64::min), calls().fold(0.0, f64::max));

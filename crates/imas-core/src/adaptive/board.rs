@@ -17,7 +17,7 @@ use crate::stats::Moments;
 /// How many of the newest differences are kept one by one.
 pub const RECENT: usize = 3;
 
-/// What the trials show of every candidate.
+/// Results of the trials, by candidate.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Board {
     /// Differences to `system` of each candidate (x: cpu, y: memory).
@@ -42,7 +42,7 @@ pub struct Board {
     pub system: usize,
     /// Residuals of the figures after the effects of candidates and rounds.
     pub residue: Residue,
-    /// What other hosts measured. None on a host without a fleet.
+    /// Evidence of other hosts. None on a host without a fleet.
     pub fleet: Option<FleetEvidence>,
     /// How much untouched replicas differ in memory. None where none was seen, or that is not what the trials
     /// are measured by.
@@ -156,8 +156,8 @@ fn in_order(trials: &[JudgedTrial]) -> Vec<Round> {
     divisions.iter().map(|division| division.round(trials)).collect()
 }
 
-/// What `system` cost in each round. Where a round that is not for itself alone (`apart`) has no figures of
-/// it: in the nearest such round that has.
+/// Costs of `system` in each round. Where a round that is not for itself alone (`apart`) has no figures of
+/// it: the costs in the nearest such round that has.
 fn references(rounds: &[&[JudgedTrial]], apart: &[bool], system: usize) -> Vec<Option<Point>> {
     let of_round =
         |round: &&[JudgedTrial]| round.iter().filter(|t| t.candidate == system).find_map(|trial| trial.point);
@@ -295,7 +295,7 @@ fn of_untouched(board: &Board, w: f64) -> (f64, f64) {
     known.map_or((0.0, 0.0), |known| (known.squares, known.freedom))
 }
 
-// What further trials of a candidate are worth: the gain in score that is expected to be lost without them.
+// Worth of further trials of a candidate: the gain in score that is expected to be lost without them.
 //
 // The prior of a candidate's true gain is normal. It is centred on the mean of its rounds, shrunk towards
 // the gain that is usual for allocators. A trial is worth making while the expected loss without it exceeds

@@ -16,7 +16,7 @@ use crate::paper::Pick;
 use crate::quarantine::crashed_starts;
 use crate::stats::saved;
 
-/// What the trials of one host show.
+/// Evidence from the trials of one host.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct HostEvidence {
     /// Evidence of each trial; a trial that crashed shows two things.
@@ -25,7 +25,7 @@ pub struct HostEvidence {
     pub residue: Residue,
 }
 
-/// What one trial or start shows of its candidate.
+/// Evidence from one trial or start about its candidate.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TrialEvidence {
     /// Id of the trial.
@@ -36,7 +36,7 @@ pub struct TrialEvidence {
     pub shows: Shown,
 }
 
-/// What a trial shows.
+/// Evidence from a trial: a difference, no figures, or a crash.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Shown {
     /// The difference to `system` of the same round.
@@ -92,7 +92,7 @@ impl NumberedTrial {
     }
 }
 
-// What each pick is expected to gain.
+// Expected gain of each pick.
 
 /// A pick and its gain over `system`, as fractions of what `system` costs: 0.1 is 10 % less; a negative gain
 /// is more.

@@ -14,13 +14,13 @@
 //!
 //! To replace the incumbent, a candidate must meet three conditions:
 //! - its measured lead is at least the margin;
-//! - it differs for the better with 95 % confidence over all candidates and all looks. The spread is that of
+//! - it differs for the better with 95 % confidence over all candidates and all looks. The spread comes from
 //!   the program's own trials, a variance moderated towards the common one (G. K. Smyth, "Linear models and
 //!   empirical Bayes methods", SAGMB 3, 2004);
 //! - its posterior lead is positive with the same confidence ([`mod@judge`]'s `proof`).
 //!
-//! What other hosts measured ([`crate::fleet_prior`]) joins the beliefs with a limited weight, and may prove
-//! a candidate by a robust figure of its own.
+//! The measurements of other hosts ([`crate::fleet_prior`]) join the beliefs with a limited weight, and may
+//! prove a candidate by a robust figure of their own.
 //!
 //! The prior from other programs decides which candidates are eliminated. It is never used to prove a
 //! difference.

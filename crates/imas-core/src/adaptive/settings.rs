@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::compare::{CostLimits, Margins};
 use crate::history::Conditions;
 
-/// What the user optimises for.
+/// Resource that the user optimises for.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[serde(rename_all = "kebab-case")]
 pub enum Objective {
@@ -179,8 +179,8 @@ pub fn check(general: Overrides, by_program: &ByProgram) -> Result<(), String> {
     Ok(())
 }
 
-/// Overrides for the program of that path with that detail (script, module, unit). Those of the detail take
-/// precedence over the path's, and these over the general ones.
+/// Overrides for the program of that path with that detail (script, module, unit). The detail's overrides
+/// take precedence over the path's, and these over the general ones.
 pub fn of_program(general: Overrides, by_program: &ByProgram, path: &str, detail: &str) -> Overrides {
     let of_name = |name: &str| by_program.get(name).copied().unwrap_or_default();
     let of_detail = if detail.is_empty() { Overrides::default() } else { of_name(detail) };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Runs against those of an earlier benchmark of the same command, for a check in CI.
+//! Runs against the runs of an earlier benchmark of the same command, for a check in CI.
 //!
 //! A rule fails where the whole interval ([`ratio_after`]) lies beyond its limit. All checks of one benchmark share
 //! the error of 5 %.

@@ -102,7 +102,7 @@ pub enum Warning {
 }
 
 impl Warning {
-    /// What was seen, without a closing stop.
+    /// Text of the warning, without a closing stop.
     pub fn what(&self) -> String {
         self.what_under(self.candidate().unwrap_or_default())
     }

@@ -40,8 +40,8 @@ pub enum KnownFigure<'a> {
     Gain(Estimate, f64),
 }
 
-/// The one judgement of all comparisons: whether a figure is better or worse than that of its reference, by the margin
-/// that [`super::MARGINS`] has for it or that the user set.
+/// The one judgement of all comparisons: whether a figure is better or worse than its reference, by the
+/// margin that [`super::MARGINS`] has for it or that the user set.
 pub fn judge(evidence: KnownFigure<'_>, margin: f64) -> Answer {
     match evidence {
         KnownFigure::Rounds(ratio, demand) => ratio.answer(margin, demand),

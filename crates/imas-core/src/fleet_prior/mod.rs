@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What other hosts measured, as the policy takes it (docs/decisions/0032-a-fleet-learns-together.md).
+//! Measurements of other hosts, as the policy takes them (docs/decisions/0032-a-fleet-learns-together.md).
 //!
 //! ```text
 //! FleetPrior --arranged by candidate--> FleetEvidence --> pairs of limited weight beside the host's own: beliefs
@@ -45,7 +45,7 @@ pub const CRASHED_GROUPS: u32 = 3;
 /// A candidate without figures is given up when its trials gave none in this number of groups.
 const VOID_GROUPS: u32 = 3;
 
-/// What the fleet knows of a program in this environment.
+/// The fleet's knowledge of a program in this environment.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
 pub struct FleetPrior {
     /// Hosts that reported, roughly.
@@ -69,7 +69,7 @@ pub struct FleetScatter {
     pub freedom: f64,
 }
 
-/// What the fleet knows of one candidate.
+/// The fleet's knowledge of one candidate.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
 pub struct FleetCandidate {
     /// Name of the candidate.
@@ -88,7 +88,7 @@ pub struct FleetCandidate {
     pub strongest: [Option<RobustFigure>; 3],
 }
 
-/// What one group of hosts measured: mean differences of logarithms to `system`.
+/// Measurements of one group of hosts: mean differences of logarithms to `system`.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug)]
 pub struct GroupDifference {
     /// Mean difference of ln CPU time.

@@ -41,7 +41,7 @@ impl Limits {
     }
 }
 
-/// What is known of a program under one candidate.
+/// Summary of a program's tests under one candidate.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug, Default)]
 #[serde(default)]
 pub struct TrialSummary {
@@ -266,7 +266,7 @@ pub fn next_test(
     })
 }
 
-/// What the policy knows of a program.
+/// The policy's knowledge of a program.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PaperState {
     /// Picks among all candidates with data, usable or not.

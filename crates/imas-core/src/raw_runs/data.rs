@@ -7,7 +7,7 @@
 //! last one) are counted.
 //!
 //! Rounds are numbered from 0 by each start. Where another start has used the numbers for the same program
-//! and candidate, those of the later start are moved after them, so that no run is lost and no run is
+//! and candidate, the rounds of the later start are moved after them, so that no run is lost and no run is
 //! compared with one of another hour. A run that is there twice, in the same instant, counts once.
 //!
 //! Programs that were left out as a whole, in lines of raw runs.

@@ -3,8 +3,8 @@
 //!
 //! The raw runs of one program as they are compared: the same as the session that made them did.
 //!
-//! Whether a candidate is to blame for another output than that of `system`: not where `system` itself writes now this,
-//! now that.
+//! Whether a candidate is to blame for another output than `system`'s: not where `system` itself writes now
+//! this, now that.
 
 pub mod data;
 
@@ -22,8 +22,8 @@ use data::Data;
 const UNSEEN: [&str; 3] = ["check", "ready", "load"];
 
 impl Data {
-    /// The candidates of a program, `system` first. The order of the first round is random, so it is that of
-    /// names.
+    /// The candidates of a program, `system` first. The order of the first round is random, so they are
+    /// sorted by name.
     #[must_use]
     pub fn candidates_of(&self, program: &str) -> Vec<&str> {
         let mut names: Vec<&str> = self.runs_of(program).map(|run| run.candidate.as_str()).collect();

@@ -72,12 +72,12 @@ pub struct OpenLimit {
     pub limit: GuardRail,
     /// Direction of its figure.
     pub better: Better,
-    /// What is known.
+    /// The cost, as far as it is known.
     #[serde(flatten)]
     pub known: KnownCost,
 }
 
-/// What is known of a cost that is not proven.
+/// Cost that is not proven, as far as it is known.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug)]
 #[serde(rename_all = "kebab-case")]
 pub enum KnownCost {

@@ -54,7 +54,7 @@ pub struct ServiceComparison {
     /// Limits that could not be tested: no run has their figure.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub untested: Vec<GuardRail>,
-    /// What gives nearly all of the pick's gain by one variable ([`Self::look_for_one_variable`]).
+    /// Candidate with nearly all of the pick's gain by one variable ([`Self::look_for_one_variable`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub one_variable: Option<OneVariable>,
 }
@@ -110,7 +110,7 @@ impl ServiceComparison {
 pub struct ServiceOptions {
     /// The figure that the pick is chosen by.
     pub goal: Goal,
-    /// What the pick may cost.
+    /// Limits on the costs of the pick.
     pub rails: Vec<GuardRail>,
     /// Worth of 1 % of CPU time in per cent of memory, where memory is the goal; 0: none.
     pub worth: f64,
@@ -134,8 +134,9 @@ impl ServiceOptions {
         Resampling { seed: self.seed, resamples: self.resamples }
     }
 
-    /// What a candidate costs: its ratio by the goal, and its CPU time at its worth. One round says as much of a
-    /// candidate's CPU time as was known before, so its change counts half, after two rounds two thirds, and so on.
+    /// Cost of a candidate: its ratio by the goal, and its CPU time at its worth. One round says as much of a
+    /// candidate's CPU time as was known before, so its change counts half, after two rounds two thirds, and
+    /// so on.
     fn cost(&self, goal: f64, cpu: Option<&ComparedFigure>, rounds: usize) -> f64 {
         let known = rounds as f64 / (rounds as f64 + 1.0);
         let cpu = cpu.filter(|_| course::weighs_cpu(self.goal)).and_then(|cpu| cpu.ratio);
@@ -286,7 +287,7 @@ pub struct CandidateFigures {
     /// Rough number of further rounds that would prove or settle it; None where none would.
     #[serde(skip)]
     pub more_rounds: Option<u32>,
-    /// What the runs prove at the goal.
+    /// Answer that the runs prove at the goal.
     pub answer: FigureAnswer,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The figures of a server's run, beside those of every run ([`crate::run::RawRun`]).
+//! The figures of a server's run, beside the figures of every run ([`crate::run::RawRun`]).
 
 pub mod work;
 
@@ -215,7 +215,7 @@ impl MemoryByUse {
         (!heaps.is_empty()).then_some(all)
     }
 
-    /// What an allocator could save at most: all that is resident in heaps and not live.
+    /// Most bytes that an allocator could save: all that is resident in heaps and not live.
     #[must_use]
     pub fn possible(&self) -> f64 {
         self.cached + self.free_blocks + self.free_pages

@@ -2,7 +2,7 @@
 //! Percentile bootstrap: B. Efron and R. J. Tibshirani, "An Introduction to the Bootstrap" (1993), chapter
 //! 13.
 //!
-//! What is resampled is the round: the candidates of one round ran next to each other, so drift of the
+//! Rounds are resampled: the candidates of one round ran next to each other, so drift of the
 //! machine (heat, neighbours) is in both and cancels in the ratio. Assumption: rounds are exchangeable, which
 //! the random order within each round is there for.
 

@@ -9,7 +9,7 @@ use imas_linux::catalogue::CatalogueCandidate;
 /// glibc's malloc has settings and no entry of its own in the catalogue.
 pub(super) const GLIBC: &str = "glibc";
 
-/// What a setting's value is.
+/// Type of a setting's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ValueKind {
     /// A number from 0 on.
@@ -183,8 +183,8 @@ fn append(environment: &mut BTreeMap<String, String>, variable: &str, sign: &str
     environment.insert(variable.to_owned(), all.join(sign));
 }
 
-/// What the allocator itself writes about its settings when a program starts under it: jemalloc names what it
-/// does not take.
+/// Complaint of the allocator itself about its settings when a program starts under it: jemalloc names what
+/// it does not take.
 pub(super) fn complaint(candidate: &CatalogueCandidate) -> Option<String> {
     let library = candidate.library.as_ref().filter(|library| library.is_file())?;
     let mut start = Command::new("/bin/true");

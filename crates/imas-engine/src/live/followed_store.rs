@@ -70,7 +70,7 @@ impl FollowedStore {
     }
 }
 
-// What was worked out of programs, kept until something about a program is stored.
+// Results about programs, kept until something about a program is stored.
 
 /// A program is worked out anew after this time although nothing was stored: trials grow old, and the machine's
 /// pressure changes what is decided.

@@ -144,7 +144,7 @@ impl GivenService {
         })
     }
 
-    /// Whether its drop-in is for that service: its own, or that of its template.
+    /// Whether its drop-in is for that service: its own, or its template's.
     fn is_for(&self, unit: &str) -> bool {
         self.unit == unit || self.unit == template_of_unit(unit)
     }

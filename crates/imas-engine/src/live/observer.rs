@@ -49,7 +49,7 @@ pub struct ProcessObserver {
     problems: Vec<String>,
 }
 
-/// What imasd reports.
+/// State of imasd, by its own reports.
 #[derive(Debug, Default)]
 struct Daemon {
     read: Option<Instant>,
@@ -261,7 +261,7 @@ impl ProcessObserver {
         })
     }
 
-    /// What a restart of the process would gain, by the program's trials. Without these it is what its heaps
+    /// Gain of a restart of the process, by the program's trials. Without these it is what its heaps
     /// would return now.
     fn gain(&self, tracked: &Tracked, identity: &Identity, facts: Option<&ProgramFacts>) -> Option<LiveGain> {
         let on = identity.candidate.as_deref();

@@ -138,7 +138,7 @@ impl ProgramSource {
             .map(|program| (program.id, program))
             .collect();
         let is_same = |program: &StoredProgram| before.get(&program.id) == Some(program);
-        // The numbers of programs that are only in pages are those of one copy.
+        // The numbers of programs that are only in pages hold in one copy alone.
         let same: HashSet<RowId> = programs.iter().filter(|one| is_same(one)).map(|one| one.id).collect();
         self.facts.keep(|program| same.contains(&program));
         for program in programs {
@@ -148,7 +148,7 @@ impl ProgramSource {
         Ok(())
     }
 
-    /// The program that the process runs: that of its service, else that of its executable.
+    /// The program that the process runs: the program of its service, else of its executable.
     pub(crate) fn program_of(&self, identity: &Identity) -> Option<&StoredProgram> {
         let path = identity.program.path.to_string_lossy();
         let unit = identity.unit.as_ref().and_then(ServiceUnit::system_name).map(detail_of_unit);
@@ -167,7 +167,7 @@ impl ProgramSource {
         }
     }
 
-    /// What is kept of the program, whether it is up to date or not.
+    /// Facts that are kept of the program, whether they are up to date or not.
     pub(crate) fn facts(&self, program: RowId) -> Option<&ProgramFacts> {
         self.facts.get(program).map(|kept| &kept.facts)
     }
@@ -215,7 +215,7 @@ fn changed(path: &Path) -> (u64, i64, i64) {
     std::fs::metadata(path).map_or((0, 0, 0), |about| (about.len(), about.mtime(), about.mtime_nsec()))
 }
 
-// What IMAS has decided about one program, in the form in which it is shown with each of its processes.
+// Decisions of IMAS about one program, in the form in which they are shown with each of its processes.
 
 /// Decisions looked through for the first one of the present answer.
 const DECISIONS: u32 = 100;
@@ -230,7 +230,7 @@ pub(crate) struct ProgramFacts {
     pub(crate) quarantined: Vec<String>,
     /// Number of the next trial and the most trials there are, by candidate.
     trials: BTreeMap<String, (u32, u32)>,
-    /// What a restart would gain, by the candidate that a process is on.
+    /// Gain of a restart, by the candidate that a process is on.
     gains: BTreeMap<String, Restart>,
 }
 
@@ -322,7 +322,7 @@ fn quarantined(state: &ProgramView) -> String {
     pinned.or_else(|| first.map(|view| view.name.clone())).unwrap_or_else(|| SYSTEM.to_owned())
 }
 
-// Which executables IMAS cannot serve, of those that no store knows.
+// Executables that IMAS cannot serve, among the ones that no store knows.
 
 /// Files that are remembered: a path has up to 4 KiB, and anybody may execute ever new ones.
 const MOST: usize = 4096;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What one look at the machine shows. Plain data, serialisable. Names are not escaped: code that prints one
+//! Findings of one look at the machine. Plain data, serialisable. Names are not escaped: code that prints one
 //! escapes it ([`imas_core::printable`]).
 
 use std::collections::BTreeMap;
@@ -25,14 +25,14 @@ pub struct LiveSnapshot {
     pub processes: Vec<LiveProcess>,
     /// Number of processes that belong to other users and may not be looked into.
     pub hidden: usize,
-    /// Number of processes that were not looked at, or not to the end: looks at those of the same owner, pod or container
-    /// took too long, or a process has too much to be looked at.
+    /// Number of processes that were not looked at, or not to the end: looks at processes of the same owner,
+    /// pod or container took too long, or a process has too much to be looked at.
     pub unseen: usize,
     /// The machine.
     pub machine: MachineState,
     /// Whether imasd runs.
     pub daemon: bool,
-    /// What could not be read, for people: a store that is damaged, a trial page.
+    /// Sources that could not be read, for people: a store that is damaged, a trial page.
     pub problems: Vec<String>,
 }
 
@@ -51,7 +51,7 @@ pub struct LiveProcess {
     pub program: String,
     /// Path of the executable.
     pub path: String,
-    /// What an interpreter runs, or the service; empty for most programs.
+    /// Target of an interpreter, or the service; empty for most programs.
     pub detail: String,
     /// Number of the program in the store; None where the store does not know it.
     pub number: Option<i64>,
@@ -65,7 +65,7 @@ pub struct LiveProcess {
     pub candidate: Option<String>,
     /// Settings of allocators in the environment that it was started with; None if that may not be read.
     pub settings: Option<BTreeMap<String, String>>,
-    /// What of IMAS is in the process.
+    /// Part of IMAS that is in the process.
     pub injected: Injected,
     /// Number of threads.
     pub threads: u64,
@@ -80,11 +80,11 @@ pub struct LiveProcess {
     pub growth_bytes_per_hour: Option<f64>,
     /// CPU time since the last look, as a share of one CPU; None at the first look.
     pub cpu_share: Option<f64>,
-    /// What IMAS does with its program.
+    /// State of its program under IMAS.
     pub state: ProcessState,
     /// Candidates that are quarantined for its program.
     pub quarantined: Vec<String>,
-    /// What a restart would gain; None where that is not known, or nothing.
+    /// Gain of a restart; None where that is not known, or nothing.
     pub gain: Option<LiveGain>,
 }
 
@@ -98,7 +98,7 @@ pub enum StoreKind {
     System,
 }
 
-/// What IMAS does with the program of a process.
+/// State under IMAS of the program of a process.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "is", rename_all = "kebab-case")]
 pub enum ProcessState {
@@ -202,7 +202,7 @@ pub enum Certainty {
     Estimate,
 }
 
-/// What a restart of a process under another candidate would gain.
+/// Gain of a restart of a process under another candidate.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LiveGain {
     /// The candidate after the restart.
@@ -226,11 +226,11 @@ pub struct MachineState {
     pub load5: f64,
     /// All memory, bytes.
     pub memory_bytes: u64,
-    /// What programs can have without swapping, bytes.
+    /// Memory that programs can have without swapping, bytes.
     pub available_bytes: u64,
     /// Time lost by waiting (PSI).
     pub pressure: PressureStalls,
-    /// What follows for the policy: how short CPU and memory are, and the weight of CPU in the score.
+    /// Consequences for the policy: how short CPU and memory are, and the weight of CPU in the score.
     pub weight: Weight,
     /// The weight of CPU as a word.
     pub preference: Preference,
@@ -251,7 +251,7 @@ pub struct PressureStalls {
     pub io_full: Option<f64>,
 }
 
-/// What the policy prefers at the present pressure.
+/// Preference of the policy at the present pressure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Preference {
@@ -264,7 +264,8 @@ pub enum Preference {
 }
 
 impl Preference {
-    /// The preference that a weight of CPU, 0 to 1, stands for. The limits are those of a decision's reasons.
+    /// The preference that a weight of CPU, 0 to 1, stands for. The limits are the same as in the reasons of
+    /// a decision.
     #[must_use]
     pub fn of_weight(weight: f64) -> Self {
         match weight {

@@ -166,8 +166,8 @@ impl Tracked {
     }
 }
 
-// What does not change between two execs of a process: its program, service and allocator. It is read once,
-// because it takes some five files of `/proc`.
+// Facts that do not change between two execs of a process: program, service and allocator. They are read
+// once, because it takes some five files of `/proc`.
 
 /// Beginnings of the names of variables that set an allocator.
 const SETTINGS: [&str; 9] = [
@@ -182,7 +182,7 @@ const SETTINGS: [&str; 9] = [
     "_RJEM_MALLOC_CONF",
 ];
 
-/// What one process is.
+/// Identity of one process.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Identity {
     pub(crate) uid: u32,
@@ -198,7 +198,7 @@ pub(crate) struct Identity {
     pub(crate) page: Option<PathBuf>,
 }
 
-/// What looking at a process brought.
+/// Result of looking at a process.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Identified {
     Known(Box<Identity>),
@@ -242,7 +242,7 @@ fn settings(running: &Running) -> Option<BTreeMap<String, String>> {
     is_readable.then(|| running.variables(is_setting))
 }
 
-// What is read of every process at every look: one file, `/proc/PID/stat`.
+// One file is read of every process at every look: `/proc/PID/stat`.
 
 /// `PF_KTHREAD` of linux/sched.h.
 const KERNEL_THREAD: u32 = 0x0020_0000;
@@ -262,8 +262,8 @@ pub(crate) struct Reading {
     pub(crate) image: Image,
 }
 
-/// What changes when a process executes another program: the kernel puts code and stack of each exec somewhere
-/// else, and names the process anew. Addresses of other users' processes are 0.
+/// Marks that change when a process executes another program: the kernel puts code and stack of each exec
+/// somewhere else, and names the process anew. Addresses of other users' processes are 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Image {
     name: String,

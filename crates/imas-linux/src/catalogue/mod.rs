@@ -94,7 +94,7 @@ pub struct Problem {
     pub file: PathBuf,
     /// Line of the file, counted from 1, where it is known.
     pub line: Option<usize>,
-    /// What is wrong with the file or the entry.
+    /// Fault of the file or the entry.
     pub what: String,
 }
 

@@ -49,7 +49,7 @@ pub(super) struct Headers {
     pub(super) table: Option<Table>,
     /// Names of all symbols, where the file is not stripped.
     pub(super) other_names: Option<Part>,
-    /// What Go writes about its programs.
+    /// Section that Go writes about its programs.
     pub(super) go_build: Option<Part>,
     /// Names of the functions of a program of Go, among other things.
     pub(super) go_names: Option<Part>,
@@ -252,7 +252,7 @@ fn section<'data, Elf: FileHeader<Endian = Endianness>>(
     Ok(section.map(|(_, section)| part::<Elf>(section, endian)))
 }
 
-/// What a string of unknown length counts: the cache reads as much of it at once.
+/// Bytes that a string of unknown length counts: the cache reads as much of it at once.
 const STRING_BYTES: u64 = 256;
 
 /// The file, what was read of it, and how much more may be. What is read twice counts twice.

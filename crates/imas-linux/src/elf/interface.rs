@@ -83,7 +83,7 @@ fn is_listed(names: &[&str], name: &str) -> bool {
 /// allocator's malloc is the program's: its library is named before libc. Where libc's malloc comes first,
 /// the other's blocks are a heap apart.
 ///
-/// What cannot be read is no call: the hook looks again when the program starts.
+/// A file that cannot be read has no call: the hook looks again when the program starts.
 pub(super) fn is_called(source: &mut (impl Read + Seek), program: &Headers, path: &Path) -> bool {
     // Hardly ever is there one; only then is more read.
     let Some(interface) = own_interface(&program.needed) else { return false };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What an executable is, read from its ELF file without starting it. The file may be anything: of each at
-//! most [`MOST_BYTES`] are read, nothing is mapped, and no memory is taken by a size that the file claims.
+//! Facts about an executable, read from its ELF file without starting it. The file may be anything: of each
+//! at most [`MOST_BYTES`] are read, nothing is mapped, and no memory is taken by a size that the file claims.
 
 mod headers;
 mod interface;
@@ -37,7 +37,7 @@ pub enum Class {
     Foreign,
 }
 
-/// What matters of an ELF file when something is to be preloaded into it.
+/// Facts of an ELF file that matter when something is to be preloaded into it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ElfImage {
     /// Machine and word size.
@@ -267,7 +267,7 @@ impl Sizes {
         let mut sizes = Self { file: length, loaded: 0, code: 0 };
         for section in file.sections() {
             let SectionFlags::Elf { sh_flags, .. } = section.flags() else { continue };
-            // What `.bss` has in the file is nothing.
+            // `.bss` has nothing in the file.
             let bytes = section.file_range().map_or(0, |(_, length)| length);
             if sh_flags.0 & object::elf::SHF_ALLOC.0 != 0 {
                 sizes.loaded += bytes;
@@ -280,12 +280,12 @@ impl Sizes {
     }
 }
 
-/// What must be true of a library that every program of a machine is to load: whole (a truncated one kills
-/// each program with SIGBUS), in need of no other library, no symbol and no symbol version (each
-/// would keep programs from starting), without thread-local storage.
+/// Checks a library that every program of a machine is to load: it must be whole (a truncated one kills each
+/// program with SIGBUS), need no other library, no symbol and no symbol version (each would keep programs
+/// from starting), and have no thread-local storage.
 ///
 /// # Errors
-/// What is wrong with it, one clause for people.
+/// The fault of the library, one clause for people.
 pub fn preload_fault(path: &Path) -> Result<(), String> {
     let bytes = library_bytes(path).map_err(|error| format!("cannot be read: {error}"))?;
     let file = object::File::parse(&*bytes).map_err(|error| format!("not a readable ELF file: {error}"))?;

@@ -92,7 +92,7 @@ fn found<R: Read + Seek>(source: &mut R, headers: &Headers, left: u64) -> io::Re
     Ok(found)
 }
 
-/// What is seen first counts; a program that enters a runtime itself is not only around it.
+/// Adds a runtime. The first marker counts; a program that enters a runtime itself is not only around it.
 fn add(found: &mut Vec<FoundRuntime>, marker: Marker, by: String, version: Option<String>) {
     match found.iter_mut().find(|one| one.runtime == marker.runtime) {
         Some(known) if marker.entry == RuntimeEntry::Own => known.entry = RuntimeEntry::Own,

@@ -324,7 +324,7 @@ fn version_names<Elf: FileHeader>(file: &ElfFile<'_, Elf>) -> Result<Vec<Vec<u8>
     Ok(asked)
 }
 
-/// Major and minor number of a version such as `GLIBC_2.2.5`; `None` for those of other libraries.
+/// Major and minor number of a version such as `GLIBC_2.2.5`; `None` for versions of other libraries.
 fn of_glibc(name: &[u8]) -> Option<(u16, u16)> {
     let mut numbers = std::str::from_utf8(name).ok()?.strip_prefix("GLIBC_")?.split('.');
     let mut next = || numbers.next()?.parse().ok();

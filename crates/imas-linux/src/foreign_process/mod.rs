@@ -12,8 +12,8 @@
 //! A program has a helper if its `main` begins with [`crate::foreign_file::help_if_asked`]. Others, such as tests, read for
 //! themselves. Where a read may take seconds, a thread reads by a [`ForeignReader`] of its own.
 //!
-//! What a helper answers. All of it may have to wait for a file system, or for the lock of a process's memory: it runs
-//! in the helper, and in programs that have none.
+//! Answers of a helper. Each may have to wait for a file system, or for the lock of a process's memory: it
+//! runs in the helper, and in programs that have none.
 
 mod question;
 
@@ -54,14 +54,14 @@ const MOST_OF_OWN_FILES: usize = 4;
 /// process has; `TimedOut` for a process that does not let itself be looked at, and for one whose owner's processes
 /// have taken too much time.
 pub fn read(pid: u32, file: ForeignFile) -> Result<Vec<u8>> {
-    // What is answered here may read in turn.
+    // An answer that is made here may read in turn.
     if is_read_here(pid) {
         return answer_of(pid, file);
     }
     reader().read(pid, file, || owner_of(pid))
 }
 
-/// What the program itself finds out about a process, in a helper: `answer`, which
+/// Runs a question of the program itself about a process in a helper: `answer`, which
 /// [`crate::foreign_file::help_if_asked_with`] was given as well.
 ///
 /// # Errors
@@ -73,7 +73,7 @@ pub fn ask(pid: u32, answer: OwnAnswer) -> Result<Vec<u8>> {
     reader().ask(pid, Question::Own, &|| owner_of(pid))
 }
 
-/// What is found out about a process by the files that it names. A program without a helper finds it out `here`.
+/// Findings about a process by the files that it names. A program without a helper finds it out `here`.
 ///
 /// # Errors
 /// As [`read`].
@@ -84,8 +84,8 @@ pub(crate) fn find_out(pid: u32, finding: Finding, here: OwnAnswer) -> Result<Ve
     reader().ask(pid, Question::Finding(finding), &|| owner_of(pid))
 }
 
-/// What a file is whose path somebody else has named. `owner` answers for that path, `uid` is whose page it has to
-/// be. A program without a helper finds it out `here`.
+/// Facts about a file whose path somebody else has named. `owner` answers for that path, `uid` is whose page
+/// it has to be. A program without a helper finds it out `here`.
 ///
 /// # Errors
 /// When it is not there, or may not be read; `TimedOut` as for [`read`].
@@ -361,9 +361,9 @@ const USUAL_BYTES: usize = 8192;
 pub(super) struct Answers {
     /// To the program's own question.
     pub(super) own: OwnAnswer,
-    /// What a process is by the files that it names.
+    /// Findings about a process by the files that it names.
     pub(super) finding: fn(Finding, u32) -> Result<Vec<u8>>,
-    /// What a file is that somebody has named, for this user.
+    /// Facts about a file that somebody has named, for this user.
     pub(super) named: fn(NamedFile, &Path, u32) -> Result<Vec<u8>>,
 }
 

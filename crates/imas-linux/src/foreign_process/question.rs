@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a helper can be asked, and how a question passes through its socket.
+//! Questions to a helper, and how a question passes through its socket.
 //!
 //! The helper: this very program, started once more. Both sides of its socket.
 
@@ -67,8 +67,8 @@ impl ForeignFile {
     }
 }
 
-/// What is found out about a process by the files that it names, and by its mappings. Of these it may have a million: the
-/// helper makes sums, and the answer is a few numbers or the names of files.
+/// Findings about a process by the files that it names, and by its mappings. Of these it may have a million:
+/// the helper makes sums, and the answer is a few numbers or the names of files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Finding {
     /// The program that it runs (`crate::running`).
@@ -77,7 +77,7 @@ pub(crate) enum Finding {
     Chooser,
     /// The language runtime of its executable (`crate::running_runtime`).
     Runtime,
-    /// What came of a trim from outside (`crate::process_trim`).
+    /// Outcome of a trim from outside (`crate::process_trim`).
     TrimFromOutside,
     /// Files that are mapped (`crate::mapped_files`).
     MappedFiles,
@@ -106,12 +106,12 @@ const FINDINGS: [Finding; 10] = [
     Finding::ObjectHeaps,
 ];
 
-/// What is asked about a file whose path somebody else has named.
+/// Questions about a file whose path somebody else has named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NamedFile {
     /// Its identity, size and times.
     Stamp,
-    /// What it is as an executable.
+    /// Its facts as an executable.
     Image,
     /// Its bytes, where it is a page of the user.
     Page,
@@ -119,7 +119,7 @@ pub(crate) enum NamedFile {
 
 const NAMED: [NamedFile; 3] = [NamedFile::Stamp, NamedFile::Image, NamedFile::Page];
 
-/// What a helper is asked.
+/// Questions to a helper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Question {
     File(ForeignFile),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a library is, read from the memory of the process that has it mapped: its file may have been replaced or
+//! A library, read from the memory of the process that has it mapped: its file may have been replaced or
 //! removed since. Every byte is untrusted.
 
 use object::elf::{self, Dyn64, FileHeader64, GnuHashHeader, ProgramHeader64, Sym64};
@@ -19,7 +19,7 @@ const NAME_BYTES: usize = 128;
 /// A library in memory.
 pub(crate) struct InMemory<'m> {
     memory: &'m dyn Memory,
-    /// What is added to the addresses that the file has.
+    /// Offset that is added to the file's addresses.
     bias: u64,
     endian: Endianness,
     strings: u64,

@@ -282,7 +282,7 @@ pub enum RegionKind {
 /// Most regions: more are not looked at.
 const MOST_REGIONS: usize = 1 << 18;
 
-/// What the mappings of a process show.
+/// Findings in the mappings of a process.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     regions: Vec<Region>,

@@ -150,7 +150,7 @@ impl<'m> Residency<'m> {
         let page_bytes = self.memory.page_bytes();
         let mut pages = [0, 0];
         let between = addresses.start.div_ceil(page_bytes)..addresses.end / page_bytes;
-        // Of known pages too: the same ones may be asked for again and again.
+        // The time counts for known pages too: the same ones may be asked for again and again.
         if !between.is_empty() && Instant::now() > self.until {
             return Err(Stop::Late);
         }
@@ -168,7 +168,7 @@ impl<'m> Residency<'m> {
 /// Reason why a walk did not come to its end.
 #[derive(Debug)]
 pub(super) enum Stop {
-    /// What was read cannot be a heap's: it was changed meanwhile, or is none.
+    /// The bytes read cannot be a heap's: it was changed meanwhile, or is none.
     Torn,
     /// The page is not in memory.
     Absent,

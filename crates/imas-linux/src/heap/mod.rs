@@ -105,7 +105,7 @@ struct Survey<'m> {
     until: Instant,
 }
 
-/// What was counted of an arena.
+/// Counts of an arena.
 #[derive(Default)]
 struct Counted {
     figures: ArenaFigures,

@@ -31,7 +31,7 @@ pub(super) struct Heap {
     pub(super) returns_top: bool,
 }
 
-/// What is known beside the chunks themselves.
+/// Facts that are known beside the chunks themselves.
 pub(super) struct Known<'a> {
     pub(super) fast: &'a HashSet<u64>,
     pub(super) keys: &'a CacheKeys,

@@ -37,7 +37,7 @@ impl Index {
     /// Checks the bytes of an index.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// The fault of the bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self, IndexError> {
         let (header, rest) =
             IndexHeader::read_from_prefix(bytes).map_err(|_| IndexError::Unsound("it is too short"))?;

@@ -57,8 +57,8 @@ pub fn unit_of_cgroup(text: &str) -> Option<&str> {
     service(group_of_cgroup(text)?).filter(|(_, user)| user.is_none()).map(|(name, _)| name)
 }
 
-/// Returns the group in which systemd keeps a process, from the text of `/proc/PID/cgroup`: that of the unified
-/// hierarchy (`0::`), or of systemd's own (`:name=systemd:`) where the unified one has no groups.
+/// Returns the group in which systemd keeps a process, from the text of `/proc/PID/cgroup`: the group in the
+/// unified hierarchy (`0::`), or in systemd's own (`:name=systemd:`) where the unified one has no groups.
 #[must_use]
 pub fn group_of_cgroup(text: &str) -> Option<&str> {
     let unified = text.lines().find_map(|line| line.strip_prefix("0::")).filter(|group| *group != "/");

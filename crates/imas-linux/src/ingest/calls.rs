@@ -15,7 +15,7 @@ const LONGEST_CALL_NS: f64 = 1e10;
 /// Names of the classes' call counts in messages.
 const CALLS: [&str; OPS] = ["calls[malloc]", "calls[realloc]", "calls[memalign]", "calls[free]"];
 
-/// What the area after the header holds; the default for a flight page, which has none.
+/// Contents of the area after the header; the default for a flight page, which has none.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Calls {
     pub(crate) op: [OpFigures; OPS],

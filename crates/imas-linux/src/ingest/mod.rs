@@ -235,7 +235,7 @@ pub enum PageError {
     Contradiction(&'static str),
 }
 
-/// What is wrong with a string.
+/// Fault of a string.
 #[derive(thiserror::Error, Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the texts of the errors say it")]
 pub enum TextProblem {

@@ -10,7 +10,7 @@
 //!
 //! [`crate::runtime_start`] is about one program's start.
 //!
-//! What shows that a program is of a runtime. A name alone never does.
+//! Signs that a program is of a runtime. A name alone never is one.
 //!
 //! Values that depend on the memory limit of the control group: `{memory_limit 90%}` is replaced by that share of it in
 //! bytes, `{memory_limit_mib 75%}` by that in MiB.
@@ -159,7 +159,7 @@ pub fn list_sign(variable: &str) -> Option<char> {
     }
 }
 
-/// What a candidate sets in a runtime, beside its environment.
+/// Settings of a candidate in a runtime, beside its environment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuntimeSettings {
     /// The runtime. No program of another gets the candidate.
@@ -183,10 +183,10 @@ impl RuntimeSettings {
         Self { runtime, versions, arguments: vec![], yields_to: vec![], is_bare: false }
     }
 
-    /// What is wrong with the settings, or with these variables beside them.
+    /// Checks the settings, with these variables beside them.
     ///
     /// # Errors
-    /// What is wrong, as a clause for people.
+    /// The fault, as a clause for people.
     pub fn check<'a>(&'a self, values: impl Iterator<Item = &'a String>) -> Result<(), String> {
         let mut texts = self.arguments.iter().chain(values);
         match texts.find(|text| !is_right_limit(text) || text.contains('\0')) {
@@ -217,7 +217,7 @@ pub enum RuntimeEntry {
 pub struct FoundRuntime {
     /// The runtime.
     pub runtime: Runtime,
-    /// What showed it, for people.
+    /// Sign that showed it, for people.
     pub by: String,
     /// Its version, where a file shows it; with `+` behind it, the oldest that it may be.
     pub version: Option<String>,

@@ -2,7 +2,7 @@
 //! Ranges of versions, such as `>=17.0.9` or `>=1.19,<2`. Versions of runtimes have one number or several, so
 //! semantic versions do not fit.
 //!
-//! What the Go linker writes into each program: the section `.go.buildinfo`.
+//! Text of the Go linker in each program: the section `.go.buildinfo`.
 //!
 //! The version of a JDK, from the file `release` in its folder.
 

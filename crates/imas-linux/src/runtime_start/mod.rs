@@ -127,7 +127,7 @@ pub fn unasked_obstacle(candidate: &CatalogueCandidate, found: &FoundRuntime) ->
 fn check_version(settings: &RuntimeSettings, found: &FoundRuntime, is_asked: bool) -> Result<(), String> {
     let range = &settings.versions;
     let needs = || format!("it needs {} {}", settings.runtime.name(), range.text());
-    // Of a version that is the oldest it may be, a range without an end has every later one too.
+    // Where a version is the oldest it may be, a range without an end has every later one too.
     let is_exact = |version: &str| !version.ends_with('+');
     match found.version.as_deref() {
         Some(version) if range.has(version) && (is_exact(version) || !range.has_end()) => Ok(()),

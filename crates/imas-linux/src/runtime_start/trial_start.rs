@@ -50,7 +50,7 @@ pub fn takes(candidate: &Fitted, start: &StartOfProgram<'_>) -> Result<(), Strin
     let words: Vec<_> = words.iter().map(|word| handed_on(word)).collect();
     let told = asked(start, ours.chain(of_user.clone()).chain(words.clone()), &candidate.environment)?;
     let warning = judged(&told)?;
-    // What the user's options are warned of by themselves is no matter of ours.
+    // A warning about the user's options alone is no matter of ours.
     if warning.is_some() && !of_user.is_empty() {
         let without = asked(start, of_user.into_iter().chain(words), &BTreeMap::new())?;
         if warnings(&told.0).count() <= warnings(&without.0).count() {

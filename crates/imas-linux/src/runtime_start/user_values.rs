@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the user has set already, on the command line and in the environment. It wins.
+//! Values that the user has set already, on the command line and in the environment. They win.
 
 use std::ffi::{OsStr, OsString};
 
@@ -44,8 +44,8 @@ pub(super) fn user_value(
     })
 }
 
-/// What a process yields to that does not know its runtime, as the catalogue table has it: beginnings of
-/// options, and names of variables.
+/// Words that a process which does not know its runtime yields to, as the catalogue table has them:
+/// beginnings of options, and names of variables.
 pub(crate) fn words_of_user(candidate: &CatalogueCandidate) -> Vec<String> {
     let Some(settings) = &candidate.runtime else { return vec![] };
     let given = taken(candidate, settings).into_iter().filter(|option| option.starts_with('-'));
@@ -174,7 +174,7 @@ const OF_COLLECTORS: [(&str, &[&str]); 26] = [
     ("-XX:+CMS", &[]),
 ];
 
-/// What an option with the same effect begins with.
+/// Beginnings of options with the same effect.
 fn beginnings(runtime: Runtime, option: &str) -> Vec<String> {
     if let Some((key, _)) = option.split_once('=') {
         return vec![format!("{key}=")];

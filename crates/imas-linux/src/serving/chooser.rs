@@ -44,9 +44,9 @@ pub enum Chooser {
     Unknown,
 }
 
-/// What the files of a process may show.
+/// Choosers that the files of a process may show.
 const BY_FILES: [Chooser; 3] = [Chooser::Preload, Chooser::Program, Chooser::CLibrary];
-/// What names a file for preloading.
+/// The variable and the file that name libraries for preloading.
 const PRELOADERS: [&str; 2] = [LD_PRELOAD, PRELOAD_FILE];
 
 /// The choice of a process's allocator.

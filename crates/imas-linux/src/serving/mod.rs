@@ -23,7 +23,7 @@ use crate::running::Running;
 use crate::runtime::Runtime;
 use crate::{process, runtime_start};
 
-/// What of IMAS a process has mapped.
+/// Part of IMAS that a process has mapped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Injected {
@@ -48,7 +48,7 @@ impl Injected {
 }
 
 impl Running {
-    /// What of IMAS the process has mapped.
+    /// Part of IMAS that the process has mapped.
     #[must_use]
     pub fn injected(&self) -> Injected {
         Injected::among(&self.mapped)
@@ -151,7 +151,7 @@ impl Running {
         found.next().is_none().then_some(first.name.as_str())
     }
 
-    /// The allocator that is mapped: the catalogue's, another one by its file, else that of the C library.
+    /// The allocator that is mapped: the catalogue's, another one by its file, else the C library's.
     #[must_use]
     pub fn allocator(&self, among: &RealCandidates) -> String {
         let is_mapped = |candidate: &&CatalogueCandidate| {

@@ -37,7 +37,7 @@ pub(crate) enum Kind {
     Free,
 }
 
-/// What a look must find.
+/// Figures that a look must find.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Expected {
     pub(crate) live: u64,

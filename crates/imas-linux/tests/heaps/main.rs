@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is read of the heaps of other processes, compared with what glibc says of itself in them and with what
+//! Heaps of other processes as they are read, compared with what glibc says of itself in them and with what
 //! `malloc_trim(0)` then returned.
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
@@ -115,7 +115,7 @@ fn a_heap_that_changes_is_read() {
         whole += u32::from(!found.is_estimate());
         let bytes = &found.bytes;
         let sum = bytes.live + bytes.cached + bytes.all_free();
-        // What little is estimated from may be the records of an arena for the most part.
+        // A small part that is read may be the records of an arena for the most part.
         if found.read * 2 > found.held {
             assert_near("sum", sum + found.unread, found.held);
         }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Pages as an honest hook leaves them, to be bent by the tests.
 //!
-//! What holds for every page that was accepted. Shared by the tests and the fuzz target.
+//! Properties of every page that was accepted. Shared by the tests and the fuzz target.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -40,7 +40,7 @@ pub enum BenchColumn {
     Fragmentation,
     /// Page faults.
     Faults,
-    /// What the figures amount to.
+    /// Verdict on the figures.
     Verdict,
 }
 
@@ -174,10 +174,10 @@ pub(super) enum ChangeForm {
     Bare,
 }
 
-/// What the reader asked for and has room for.
+/// Layout that the reader asked for and has room for.
 #[derive(Debug, Clone, Default)]
 pub struct BenchLayout {
-    /// The columns in this order. Without a selection: those of the default columns that fit.
+    /// The columns in this order. Without a selection: the default columns that fit.
     pub columns: Vec<BenchColumn>,
     /// The rows are sorted by this one; None: as the catalogue has them.
     pub sort: Option<BenchColumn>,
@@ -249,7 +249,7 @@ impl BenchLayout {
     }
 }
 
-/// What is coloured, and how.
+/// Words that are coloured, each with its style.
 fn words() -> [(&'static str, Style); 10] {
     let (good, bad) = (AnsiColor::Green.on_default(), AnsiColor::Red.on_default());
     [

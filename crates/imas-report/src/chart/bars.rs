@@ -24,7 +24,7 @@ const LABELS_APART: f64 = 44.0;
 /// filling.
 #[derive(Debug, Clone, Default)]
 pub struct Bars {
-    /// What is drawn.
+    /// Title: the quantity that is drawn.
     pub title: String,
     /// How to read the chart.
     pub caption: String,
@@ -84,7 +84,7 @@ impl Bars {
         let top = ABOVE + if self.series.len() > 1 { KEY } else { 0.0 };
         let bottom = top + self.rows.iter().map(row_height).sum::<f64>();
         let frame = Frame { left: longest.min(LONGEST_NAME) + 8.0, right: WIDTH - FIGURE, top, bottom };
-        // What is shown without decimals and without a sign is counted.
+        // A figure without decimals and without a sign is a count.
         let spacing = if self.decimals == 0 && !self.signed { Spacing::Whole } else { Spacing::Linear };
         let scale = Scale::spaced(spacing, self.range(), (frame.left, frame.right));
         Layout { frame, scale, height: bottom + BELOW }

@@ -21,13 +21,13 @@ const NAME: f64 = 13.0;
 const LONGEST_NAME: f64 = 176.0;
 /// Points from which on their marks would hide the line.
 const MANY: usize = 40;
-/// What is drawn of the values beyond the highest.
+/// Part of the range of values that is drawn beyond the highest.
 const AIR: f64 = 0.05;
 
 /// Lines over a common axis, each with its name at its end.
 #[derive(Debug, Clone, Default)]
 pub struct Curves {
-    /// What is drawn.
+    /// Title: the quantity that is drawn.
     pub title: String,
     /// How to read the chart.
     pub caption: String,
@@ -45,7 +45,7 @@ pub struct Curves {
     pub floor: Option<CurveLine>,
 }
 
-/// What one allocator did.
+/// Curve of one allocator.
 #[derive(Debug, Clone, Default)]
 pub struct CurveLine {
     /// Name of the allocator, which gives colour and dashes.
@@ -61,7 +61,7 @@ pub struct CurveLine {
 /// A dashed horizontal line.
 #[derive(Debug, Clone, Default)]
 pub struct ReferenceLine {
-    /// What the line shows.
+    /// Quantity that the line shows.
     pub name: String,
     /// The line or the allocator whose colour it has; the colour of text when there is none of that name.
     pub of: String,

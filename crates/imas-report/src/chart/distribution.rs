@@ -19,7 +19,7 @@ const LABELS_APART: f64 = 46.0;
 /// A row for each allocator.
 #[derive(Debug, Clone, Default)]
 pub struct Distribution {
-    /// What is drawn.
+    /// Title: the quantity that is drawn.
     pub title: String,
     /// How to read the chart: which quantiles it shows.
     pub caption: String,

@@ -8,7 +8,7 @@ use super::scale::{Scale, Spacing};
 /// Name and spacing of an axis.
 #[derive(Debug, Clone, Default)]
 pub struct Axis {
-    /// What is drawn along the axis, with its unit.
+    /// Name of the quantity along the axis, with its unit.
     pub name: String,
     /// How the values lie along the axis.
     pub spacing: Spacing,

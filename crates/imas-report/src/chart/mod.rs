@@ -54,7 +54,7 @@ pub use timeline::{Timeline, TimelineMark};
 
 /// The colours of all pages and charts, light and dark.
 pub(crate) const COLOURS: &str = include_str!("colours.css");
-/// What the parts of a chart look like.
+/// Style of the parts of a chart.
 pub(crate) const STYLE: &str = include_str!("chart.css");
 
 /// Pixels across, of charts whose width does not depend on what is drawn.
@@ -75,7 +75,7 @@ impl Chart {
         Self { title: title.to_owned(), caption: caption.to_owned(), width, height, body: body.into_string() }
     }
 
-    /// What is drawn, with its unit.
+    /// Title: the quantity that is drawn, with its unit.
     #[must_use]
     pub fn title(&self) -> &str {
         &self.title

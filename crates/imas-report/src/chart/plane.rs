@@ -27,7 +27,7 @@ const CHANGES: [f64; 19] = [
 /// CPU time and memory of each allocator, and the Pareto front: those that no other one beats on both.
 #[derive(Debug, Clone, Default)]
 pub struct Plane {
-    /// What is drawn.
+    /// Title: the quantities that are drawn.
     pub title: String,
     /// How to read the chart; the names of the Pareto front are added.
     pub caption: String,

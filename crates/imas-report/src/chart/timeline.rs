@@ -13,7 +13,7 @@ const LONGEST_NAME: f64 = 170.0;
 /// Marks from left to right, evenly; the lines are in the order of their first mark.
 #[derive(Debug, Clone, Default)]
 pub struct Timeline {
-    /// What is drawn.
+    /// Title: the subject that is drawn.
     pub title: String,
     /// How to read the chart.
     pub caption: String,
@@ -28,7 +28,7 @@ pub struct TimelineMark {
     pub name: String,
     /// Drawn hollow.
     pub hollow: bool,
-    /// What is shown when the pointer is over it.
+    /// Text that is shown when the pointer is over it.
     pub text: String,
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is found out about one program, as the page shows it. The page computes no figure and makes no pick:
-//! they are those of the result that `imas bench` prints, or of the policy that decides.
+//! Findings about one program, as the page shows them. The page computes no figure and makes no pick: both
+//! are from the result that `imas bench` prints, or from the policy that decides.
 
 use imas_core::SYSTEM;
 use imas_core::bench::{CandidateRuns, Comparison, MedianRun};
@@ -29,7 +29,7 @@ pub struct ProgramFindings {
     pub table: Table,
     /// The candidates in one picture.
     pub picture: Option<Chart>,
-    /// What to beware of.
+    /// Warnings about the figures.
     pub warnings: Vec<String>,
 }
 
@@ -45,9 +45,9 @@ pub struct CandidateFindings {
     pub runs: usize,
     /// Medians of the candidate's runs.
     pub median: Option<MedianRun>,
-    /// CPU time as a ratio to that of `system`.
+    /// Ratio of CPU time to `system`.
     pub cpu: Option<Interval>,
-    /// Memory as a ratio to that of `system`.
+    /// Ratio of memory to `system`.
     pub memory: Option<Interval>,
     /// Whether the candidate can be picked.
     pub is_eligible: bool,

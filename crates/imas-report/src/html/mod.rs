@@ -2,7 +2,7 @@
 //! The page of `imas report --html`: candidates by CPU time and memory, runs and decisions over time, memory
 //! within a run, latencies; for one program or many.
 //!
-//! The caller fills in [`ReportPage`]. The charts are those of [`crate::chart`], the page is a
+//! The caller fills in [`ReportPage`]. The charts are from [`crate::chart`], the page is a
 //! [`crate::page::ResultPage`].
 
 mod findings;
@@ -25,7 +25,7 @@ use program::Program;
 /// Programs up to which every one is shown unfolded.
 const UNFOLDED: usize = 2;
 
-/// What the page is of.
+/// Contents of the page.
 #[derive(Debug, Default)]
 pub struct ReportPage {
     /// Heading.
@@ -36,7 +36,7 @@ pub struct ReportPage {
     pub programs: Vec<ProgramSection>,
 }
 
-/// What is known of one program.
+/// Facts about one program.
 #[derive(Debug, Default)]
 pub struct ProgramSection {
     /// Name of the program.
@@ -54,7 +54,7 @@ pub struct ProgramSection {
     pub latencies: Vec<LatencySection>,
     /// Memory through one run of each candidate.
     pub memory: Vec<MemorySection>,
-    /// What was not counted, and other remarks.
+    /// Remarks on what was not counted, and others.
     pub remarks: Vec<String>,
 }
 
@@ -84,7 +84,7 @@ pub struct LatencySection {
     pub ns_per_tick: Option<f64>,
 }
 
-/// What a process tree held through one run.
+/// Memory of a process tree through one run.
 #[derive(Debug, Default)]
 pub struct MemorySection {
     /// Name of the candidate.

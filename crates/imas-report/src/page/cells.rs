@@ -41,8 +41,8 @@ pub(super) fn tone(text: &str) -> Option<&'static str> {
     }
 }
 
-/// What a column is sorted by: the figure that the cell begins with, in the least of its units; None of other
-/// text.
+/// Key that a column is sorted by: the figure that the cell begins with, in the least of its units; None of
+/// other text.
 pub(super) fn sort_key(text: &str) -> Option<f64> {
     let text = text.trim().trim_start_matches(['<', ' ']);
     let digits = text.find(|c: char| !(c.is_ascii_digit() || ".+-".contains(c))).unwrap_or(text.len());

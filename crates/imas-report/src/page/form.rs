@@ -6,7 +6,7 @@ use maud::{Markup, html};
 /// Fields whose values become the query of a link (`GET`); nothing is changed by them.
 #[derive(Debug, Clone, Default)]
 pub struct Form {
-    /// What the form is for.
+    /// Purpose of the form.
     pub label: String,
     /// Address of the answer.
     pub action: String,
@@ -21,7 +21,7 @@ pub struct Form {
 pub struct Field {
     /// Name of the field in the query.
     pub name: String,
-    /// What is asked for.
+    /// Question that the field answers.
     pub label: String,
     /// Value of the field.
     pub value: String,

@@ -27,7 +27,7 @@ const SCRIPT: &str = include_str!("page.js");
 pub struct ResultPage {
     /// Heading.
     pub title: String,
-    /// What the page is about, below the heading.
+    /// Subject of the page, below the heading.
     pub subtitle: String,
     /// The result in one sentence.
     pub result: String,
@@ -82,12 +82,12 @@ pub enum Block {
     Folded(FoldedPart),
 }
 
-/// What is shown after a click on its title.
+/// Part that is shown after a click on its title.
 #[derive(Debug, Default)]
 pub struct FoldedPart {
     /// Anchor of the part.
     pub id: String,
-    /// What is clicked on.
+    /// Title to click on.
     pub title: String,
     /// A few words beside the title.
     pub note: String,
@@ -125,7 +125,7 @@ impl ResultPage {
         markup.into_string()
     }
 
-    /// What is between heading and end.
+    /// Parts between heading and end.
     fn parts(&self) -> Markup {
         html! {
             (self.result())

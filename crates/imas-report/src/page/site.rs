@@ -9,7 +9,7 @@ use crate::chart::{COLOURS, STYLE};
 
 const SITE_STYLE: &str = include_str!("site.css");
 
-/// What surrounds a page.
+/// Surroundings of a page: name, links, style and footer.
 #[derive(Debug, Clone, Default)]
 pub struct Site {
     /// Name of the site, at the top of every page.
@@ -20,7 +20,7 @@ pub struct Site {
     pub style: String,
     /// Addresses of scripts, [`script`] among them.
     pub scripts: Vec<String>,
-    /// What is shown at the end of every page.
+    /// Text at the end of every page.
     pub footer: String,
 }
 
@@ -29,7 +29,7 @@ pub struct Site {
 pub struct SiteLink {
     /// Address that the link leads to.
     pub href: String,
-    /// What is clicked on.
+    /// Title to click on.
     pub title: String,
     /// Whether the link leads to what is shown already.
     pub is_current: bool,

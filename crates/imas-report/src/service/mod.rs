@@ -79,7 +79,8 @@ pub fn where_memory_is<'a>(runs: impl IntoIterator<Item = &'a RawRun>) -> Option
     ))
 }
 
-/// What difference these rounds could have proven: `could have seen: memory 4 %, CPU 9 %, p99 31 %`.
+/// Smallest differences that these rounds could have proven: `could have seen: memory 4 %, CPU 9 %, p99 31
+/// %`.
 #[must_use]
 pub fn could_have_seen(comparison: &ServiceComparison) -> Option<String> {
     let names = [

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::service::ready::Ready;
 
-/// One service. The field names are those of the TOML file.
+/// One service. The TOML file has the same field names.
 ///
 /// `$PORT` (a free port), `$PORT2` to `$PORT4` (more free ports), `$WORK` (a fresh folder for each run),
 /// `$SETUP` (one folder for all runs) and `$SERVICE_DIR` (the folder of the TOML file) are replaced in
@@ -88,7 +88,7 @@ pub struct Service {
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
 #[serde(deny_unknown_fields)]
 pub struct DayPart {
-    /// What is done in it.
+    /// Activity in it.
     pub part: DayKind,
     /// Its length.
     pub seconds: f64,
@@ -97,7 +97,7 @@ pub struct DayPart {
     pub cycles: u32,
 }
 
-/// What is done in a part of a day.
+/// Activity in a part of a day.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
 #[serde(rename_all = "lowercase")]
 pub enum DayKind {
@@ -250,7 +250,7 @@ impl Service {
         }
     }
 
-    /// Reads a TOML file. The default for the name is that of the file.
+    /// Reads a TOML file. The default for the name is the file's name.
     ///
     /// # Errors
     /// When the file cannot be read or does not define a service.

@@ -21,8 +21,8 @@ use crate::counted::Folder;
 use crate::service::cpus;
 use crate::service::definition::Service;
 use crate::service::error::ServiceError;
-use crate::service::life::{Interrupted, LoadCost, Purpose, ServerLife};
 use crate::service::group::MemoryControl;
+use crate::service::life::{Interrupted, LoadCost, Purpose, ServerLife};
 use crate::service::limits::{MemoryBound, ServiceLimits};
 use crate::service::line::ShellLine;
 use crate::service::line::expand;
@@ -39,12 +39,12 @@ use imas_core::server_run::{C_LIBRARY, CpuShare, Failure, ServerRun, Stage};
 
 /// The rate of the open loop, as a share of the most that `system` reaches.
 const SHARE_OF_MOST: f64 = 0.5;
-/// What to do about a port that is given.
+/// Advice about a port that is given.
 const FREE_PORT: &str = ": let the server listen on $PORT, which is a free port for each run";
 /// Time limit for lines that prepare or clean up.
 const SETUP_TIMEOUT: Duration = Duration::from_secs(900);
 
-/// What a server is started with.
+/// Candidate, recorder and page with which a server is started.
 #[derive(Debug, Clone, Copy)]
 struct Preloads<'a> {
     /// None: the environment is untouched, as under `system`.
@@ -110,7 +110,8 @@ impl MemoryLimits<'_> {
         bound: &MemoryBound,
         interruption: &Interruption,
     ) -> Result<RawRun, ServiceError> {
-        let preloads = Preloads { candidate: Some(candidate), recorder: None, page: None, memory: Some(bound) };
+        let preloads =
+            Preloads { candidate: Some(candidate), recorder: None, page: None, memory: Some(bound) };
         self.executor.make((preloads, Purpose::Measure(None)), round, interruption)
     }
 }
@@ -243,7 +244,7 @@ impl ServiceExecutor {
         Ok(MemoryLimits { executor: self, _control: control })
     }
 
-    /// Makes a run as [`Self::run`] does, with every malloc call counted by the hook. Its memory is that of the server
+    /// Makes a run as [`Self::run`] does, with every malloc call counted by the hook. Its memory is measured
     /// under the hook, so the run is compared with no other; `live` says how much of it was in live blocks.
     ///
     /// # Errors
@@ -255,7 +256,8 @@ impl ServiceExecutor {
     ) -> anyhow::Result<RawRun> {
         let folder = Folder::new()?;
         let page = folder.first_page(&self.command()?, candidate, "")?;
-        let preloads = Preloads { candidate: Some(candidate), recorder: None, page: Some(&page), memory: None };
+        let preloads =
+            Preloads { candidate: Some(candidate), recorder: None, page: Some(&page), memory: None };
         let mut run = self.make((preloads, Purpose::Measure(None)), 0, interruption)?;
         if run.ok {
             run = with_live(run, folder.counted());
@@ -302,7 +304,8 @@ impl ServiceExecutor {
         recorder: &command::Recorder,
         interruption: &Interruption,
     ) -> Result<RawRun, ServiceError> {
-        let preloads = Preloads { candidate: Some(candidate), recorder: Some(recorder), page: None, memory: None };
+        let preloads =
+            Preloads { candidate: Some(candidate), recorder: Some(recorder), page: None, memory: None };
         self.make((preloads, Purpose::Measure(None)), 0, interruption)
     }
 
@@ -475,7 +478,8 @@ impl ServiceExecutor {
             Err(Interrupted::Error(error)) => return Err(error),
         };
         let killed = server.record_memory(run);
-        run.failure = killed.or_else(|| failure.map(|failure| self.with_port(server.explained(failure), ready)));
+        run.failure =
+            killed.or_else(|| failure.map(|failure| self.with_port(server.explained(failure), ready)));
         Ok(cost)
     }
 

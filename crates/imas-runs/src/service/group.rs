@@ -212,7 +212,8 @@ impl MemoryGroup {
             }
             return Ok(made);
         }
-        let home = own_group_1().ok_or_else(|| io::Error::other("this process' group has no control of memory"))?;
+        let home =
+            own_group_1().ok_or_else(|| io::Error::other("this process' group has no control of memory"))?;
         let folder = home.join(new_name());
         std::fs::create_dir(&folder)?;
         let made = Self { folder, home: Some(home) };

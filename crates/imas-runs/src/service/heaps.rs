@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the heaps of one process of the server hold, read from outside while it has no load.
+//! Contents of the heaps of one process of the server, read from outside while it has no load.
 
 use imas_core::server_run::{ArenaHeaps, HeldMemory};
 use imas_linux::heap::figures::HeapFigures;

@@ -24,7 +24,7 @@ const ASK_EVERY: Duration = Duration::from_millis(10);
 /// Time between two checks that the server still runs.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// What the load cost.
+/// Cost of the load.
 #[derive(Debug, Default)]
 pub(crate) struct LoadCost {
     /// CPU seconds of the server in user mode and in the kernel.
@@ -55,7 +55,7 @@ pub(crate) struct ServerLife<'a> {
     pub(crate) variables: &'a Variables,
     /// The CPUs of the load; empty: all that are allowed.
     pub(crate) load_cpus: &'a [usize],
-    /// What the life is for.
+    /// Purpose of the life.
     pub(crate) purpose: Purpose,
     /// Whether the server is trimmed from outside, from its readiness to the end of the pause.
     pub(crate) is_trimmed: bool,
@@ -63,7 +63,7 @@ pub(crate) struct ServerLife<'a> {
     pub(crate) longest_line_s: Option<f64>,
 }
 
-/// What the life of a server is for.
+/// Purpose of the life of a server.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Purpose {
     /// A run that is compared; with the rate of the open loop, requests per second.
@@ -141,7 +141,11 @@ impl ServerLife<'_> {
                 return Err(Failure::new(Stage::Ready, format!("it ended before it was ready: {how}")).into());
             }
             if self.server.is_short_of_memory() {
-                return Err(Failure::new(Stage::Ready, "it reached the limit of memory before it was ready".into()).into());
+                return Err(Failure::new(
+                    Stage::Ready,
+                    "it reached the limit of memory before it was ready".into(),
+                )
+                .into());
             }
             if is_ready {
                 return Ok(());

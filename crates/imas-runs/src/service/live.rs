@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a counted run of a server says of its memory: how much of it was in live blocks.
+//! Memory of a server in live blocks, from a counted run.
 
 use imas_core::run::{MemorySnapshot, RawRun};
 use imas_core::server_run::work::mean_by_work;

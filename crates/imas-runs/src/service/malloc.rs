@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What serves malloc in a process of the server under `system`: settings of glibc cannot act on another malloc.
+//! Library that serves malloc in a process of the server under `system`: settings of glibc cannot act on
+//! another malloc.
 
 use imas_core::server_run::{C_LIBRARY, STATIC};
 use imas_linux::running;

@@ -140,7 +140,8 @@ impl Server {
     pub(crate) fn record_memory(&self, run: &mut ServerRun) -> Option<Failure> {
         let memory = self.memory.as_ref()?;
         memory.record(run);
-        let what = |kills| format!("the kernel killed {kills} of its processes: the limit of memory was reached");
+        let what =
+            |kills| format!("the kernel killed {kills} of its processes: the limit of memory was reached");
         Some(memory.kills()).filter(|kills| *kills > 0).map(|kills| Failure::new(Stage::Died, what(kills)))
     }
 
@@ -168,7 +169,7 @@ impl Server {
         RunningRuntime::of(&running::one(largest)?)
     }
 
-    /// What serves malloc in its processes, each once.
+    /// Libraries that serve malloc in its processes, each once.
     pub(crate) fn malloc(&self) -> Vec<String> {
         let pids = self.tree().pids();
         let all: BTreeSet<String> = pids.into_iter().filter_map(malloc::of).collect();

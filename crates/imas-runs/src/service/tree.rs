@@ -27,8 +27,8 @@ struct Member {
 pub(crate) struct Tree {
     root: u32,
     group: Option<Group>,
-    /// Children of this process that are not the server's: those from before the start, and those of the
-    /// load.
+    /// Children of this process that are not the server's: children from before the start, and processes of
+    /// the load.
     others: BTreeSet<u32>,
     /// Whether a new orphan belongs to the server. It does until the first load begins.
     adopts: bool,

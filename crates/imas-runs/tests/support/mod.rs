@@ -23,7 +23,7 @@ pub(crate) type Script = VecDeque<Result<RunOutcome, std::io::Error>>;
 pub(crate) struct Fake {
     /// Scripts by subject and candidate.
     pub(crate) scripts: Vec<Vec<Script>>,
-    /// What was asked for.
+    /// Steps that were asked for, with their limits.
     pub(crate) asked: Vec<(Step, RunLimits)>,
 }
 

@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::keeper::{ServedState, Shared};
 use crate::listing::Words;
 
-/// What is answered.
+/// Answer to a request.
 pub(crate) struct Answer {
     pub(crate) page: ResultPage,
     /// The facts of the page as JSON.
@@ -27,7 +27,7 @@ pub(crate) struct Failure {
     pub(crate) why: String,
 }
 
-/// What answers.
+/// Function that makes the answer.
 pub(crate) type View = fn(&Shared, &ServedState, &Words) -> Result<Answer, Failure>;
 
 impl Failure {

@@ -90,7 +90,7 @@ fn page(program: &ServedProgram, page: ResultPage, state: &ProgramView, context:
     }
 }
 
-/// What each trial held, in the time before the last one.
+/// Chart of the memory that each trial held, in the time before the last one.
 fn through_time(state: &ProgramView) -> Option<Chart> {
     let records = in_order_of_time(&state.known.records);
     let (first_s, last_s) = (records.first()?.sample.made_unix_s, records.last()?.sample.made_unix_s);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What would be chosen under another policy or objective, from the trials that are stored: the selection
-//! code is that of every start.
+//! Choices under another policy or objective, from the trials that are stored: the selection code is the one
+//! of every start.
 
 use std::sync::PoisonError;
 use std::time::Instant;
@@ -32,7 +32,7 @@ const COLUMNS: [(&str, Option<&str>); 5] = [
     ("because", None),
 ];
 
-/// What one program would start under.
+/// Candidate that one program would start under.
 #[derive(Debug, Serialize)]
 struct Choice {
     id: i64,

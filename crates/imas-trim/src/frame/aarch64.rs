@@ -13,7 +13,7 @@ use crate::waits::{Call, EINTR, is_interrupted};
 
 /// Bytes below the stack pointer that belong to the program.
 pub(crate) const RED_ZONE: u64 = 0;
-/// What a signal frame on a stack is known by: the head of its record of vector registers.
+/// Mark of a signal frame on a stack: the head of its record of vector registers.
 pub(crate) const SIGN: u64 = (VECTORS as u64) << 32 | MAGIC;
 /// `FPSIMD_MAGIC`, and the bytes of that record: head, status, control, 32 registers.
 const MAGIC: u64 = 0x4650_8001;

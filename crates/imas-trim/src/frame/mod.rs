@@ -36,7 +36,7 @@ pub(crate) struct Interrupted {
     pub(crate) may_be_continued: bool,
 }
 
-/// What the thread had, and where it goes on.
+/// State of the thread when it goes on.
 #[derive(Debug)]
 pub(crate) struct Before<'a> {
     /// General registers when it goes on.

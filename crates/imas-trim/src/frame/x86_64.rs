@@ -19,7 +19,7 @@ const MAGIC_2: u32 = 0x4650_5845;
 const LEAST_EXTENDED: usize = 512 + 64;
 /// Bytes below the stack pointer that belong to the program.
 pub(crate) const RED_ZONE: u64 = 128;
-/// What a signal frame on a stack is known by: code and stack segment of 64 bits, side by side.
+/// Mark of a signal frame on a stack: code and stack segment of 64 bits, side by side.
 pub(crate) const SIGN: u64 = 0x002b_0000_0000_0033;
 /// Code segment of a process of 64 bits.
 const CODE_64: u64 = 0x33;

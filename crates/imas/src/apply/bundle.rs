@@ -23,7 +23,7 @@ use imas_engine::{lasting, licences, runtime_command};
 
 /// File with the variables, one a line, for `docker run --env-file` and `env_file:` of compose.
 const ENV_FILE: &str = "imas.env";
-/// What a bundle's own README calls its folder, whose name it does not know.
+/// Stand-in for a bundle's folder in its own README, which does not know the folder's name.
 const THIS_FOLDER: &str = "THIS_FOLDER";
 /// The variable of glibc's settings. An older glibc than theirs ignores them.
 const TUNABLES: &str = "GLIBC_TUNABLES";

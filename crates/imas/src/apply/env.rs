@@ -2,7 +2,7 @@
 //! `imas env`: what has to be set to start something under a candidate, in the words of a shell, a unit, an
 //! image or a cluster.
 //!
-//! What is printed is made of names and paths of this installation; each format quotes them by its own rules.
+//! The output is made of names and paths of this installation; each format quotes them by its own rules.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -67,7 +67,7 @@ pub(crate) fn run(args: &EnvArgs, places: &Places, context: &Context) -> Result<
     Ok(ExitCode::SUCCESS)
 }
 
-/// An error where the libraries are those of a checkout that the user did not name.
+/// An error where the libraries are in a checkout that the user did not name.
 pub(crate) fn refuse_checkout(places: &Places, context: &Context, candidate: &str) -> Result<()> {
     if places.lib_dir.is_some() || !is_checkout(&context.lib_dir) {
         return Ok(());

@@ -256,7 +256,7 @@ fn auto(args: &ApplyArgs, context: &Context) -> Result<ExitCode> {
     let args = ApplyArgs { watch, ..args.clone() };
     let mut services = vec![];
     for name in running_services()?.into_iter().filter(|name| !is_left_out(name)) {
-        // What cannot be read does not keep the other services from theirs either.
+        // A service that cannot be read does not keep the others from their candidates either.
         let found = proven(context, &exclusions, &store, &name).unwrap_or_else(|error| {
             message::warning(&format!("{name}: {error:#}"));
             None
@@ -350,7 +350,7 @@ fn left_alone(file: &Path) -> String {
     why
 }
 
-/// What was named, else what was learned about the service's program.
+/// The candidate that was named, else the one that was learned for the service's program.
 fn candidate_for(args: &ApplyArgs, context: &Context, unit: &Unit) -> Result<CatalogueCandidate> {
     let program = unit.program();
     let root = args.how.root.as_deref();

@@ -39,7 +39,7 @@ struct UnitProgram {
 impl UnitProgram {
     fn of(unit: &Unit, root: Option<&Path>) -> Result<Self, String> {
         let commands = unit.commands(root);
-        // What a wrapper starts may be at a place that is known to it alone.
+        // The program of a wrapper may be at a place that is known to the wrapper alone.
         let inner = commands.iter().skip(1).rev().find_map(|words| Self::of_command(words, root).ok());
         match inner {
             Some(inner) => Ok(Self { is_direct: false, ..inner }),
@@ -92,9 +92,9 @@ impl UnitProgram {
     }
 }
 
-/// The candidate as the unit gets it. `environment` is what the unit has without us, that of its files included. A
-/// program that is of no runtime, such as a start script, may start one that is; with `follows`, every program may. A candidate
-/// without a runtime is what it was.
+/// The candidate as the unit gets it. `environment` is what the unit has without us, from its files too. A
+/// program that is of no runtime, such as a start script, may start one that is; with `follows`, every
+/// program may. A candidate without a runtime is what it was.
 pub(crate) fn for_unit(
     candidate: &CatalogueCandidate,
     unit: &Unit,

@@ -95,7 +95,7 @@ pub(crate) fn exclude(action: &ExcludeAction, context: &Context) -> Result<ExitC
 
 pub(crate) fn forget(args: &ForgetArgs, context: &Context) -> Result<ExitCode> {
     let mut store = context.open_store()?;
-    // What has ended is forgotten too: it would come back otherwise.
+    // Trials that have ended are forgotten too: they would come back otherwise.
     crate::stored::harvest_quietly(context, &store);
     let programs = match &args.program {
         Some(word) => vec![find(&store, word)?],

@@ -81,7 +81,7 @@ fn unfit(words: &[std::ffi::OsString], root: Option<&Path>, running: Option<&Pro
 
 fn unfit_file(file: &Path) -> Option<Unfit> {
     let hands_on = HANDING_ON.iter().any(|name| file.file_name() == Some(OsStr::new(name)));
-    // What a service runs may be a file of its user.
+    // The service's program may be a file of its user.
     if hands_on { None } else { foreign_file::image(file, ROOT).ok()?.elf.ok()?.unfit() }
 }
 

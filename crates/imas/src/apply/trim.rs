@@ -196,7 +196,9 @@ fn not_allowed() -> String {
     let who = match scope.trim() {
         "3" => "nobody may trace here until the next boot (kernel.yama.ptrace_scope = 3)",
         _ if is_root => "root lacks CAP_SYS_PTRACE here ('docker run --cap-add SYS_PTRACE' gives it)",
-        "1" => "its parents and root alone may (kernel.yama.ptrace_scope = 1): sudo imas trim, or start it by 'imas run --trim'",
+        "1" => {
+            "its parents and root alone may (kernel.yama.ptrace_scope = 1): sudo imas trim, or start it by 'imas run --trim'"
+        }
         "2" => "root alone may (kernel.yama.ptrace_scope = 2): sudo imas trim",
         _ => "its owner may, if it can be dumped, and root: sudo imas trim",
     };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `imas unapply`: the drop-ins of `imas apply`, removed. Shown first; removed only with --write.
 //!
-//! What `imas apply` and `imas unapply` did to each service, or would do: shown as a difference, or as one JSON
-//! document.
+//! Changes that `imas apply` and `imas unapply` made to each service, or would make: shown as a difference,
+//! or as one JSON document.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -85,7 +85,7 @@ fn applied_units(root: &Path) -> Vec<String> {
     names
 }
 
-/// What becomes of a drop-in.
+/// Change of a drop-in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum DropInChange {

@@ -102,7 +102,8 @@ impl Unit {
         const PROPERTIES: &str = "LoadState,Environment,EnvironmentFiles,UnsetEnvironment,ExecStart,MainPID,RootDirectory,RootImage,RefuseManualStop,MemoryMax,WorkingDirectory,ControlGroup";
         let shown = systemctl(&["show", "--property", PROPERTIES, "--", name])?;
         let mut unit = Self { name: name.to_owned(), ..Self::default() };
-        // What the manager gives every service (`DefaultEnvironment=`). Without an answer the unit's own is known.
+        // The manager gives every service `DefaultEnvironment=`. Without an answer the unit's own variables
+        // are known.
         let of_all = systemctl(&["show", "--property", "Environment", "--value"]).unwrap_or_default();
         unit.add_environment(&of_all);
         for line in shown.lines() {
@@ -445,7 +446,7 @@ pub(crate) fn systemctl(arguments: &[&str]) -> Result<String> {
         .stdin(std::process::Stdio::null())
         .output();
     let failed = |why: String| {
-        // As sd_booted(3) asks.
+        // sd_booted(3) asks in the same way.
         let what = match Path::new("/run/systemd/system").is_dir() {
             true => format!("systemctl {}: {why}", arguments.join(" ")),
             false => {

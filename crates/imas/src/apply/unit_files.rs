@@ -31,7 +31,7 @@ pub(super) fn of_unit(name: &str, root: &Path) -> Vec<PathBuf> {
     main.into_iter().chain(drop_ins(of_all.chain(own))).collect()
 }
 
-/// The names of units whose drop-ins the unit has, the first wins: its own, that of its template, and those of their
+/// The names of units whose drop-ins the unit has, the first wins: its own, its template's, and their
 /// beginnings up to a dash.
 fn names_of_drop_ins(name: &str) -> Vec<String> {
     let stem = name.strip_suffix(".service").unwrap_or(name);

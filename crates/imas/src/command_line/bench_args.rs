@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What may be typed after `bench`. No side effects.
+//! Arguments of `bench`. No side effects.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

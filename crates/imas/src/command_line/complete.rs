@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a shell may complete: names of candidates and of programs that are known. Any trouble means no
-//! proposals.
+//! Proposals for a shell to complete: names of candidates and of programs that are known. Any trouble means
+//! no proposals.
 
 use std::ffi::OsStr;
 use std::path::Path;

@@ -19,7 +19,7 @@ pub(crate) fn add(command: Command) -> Command {
     })
 }
 
-/// The verb whose own verbs (`exclude add`) have those of the examples that are theirs.
+/// The verb whose own verbs (`exclude add`) have the examples that are theirs.
 fn below(verb: Command, examples: &[(&str, &str)]) -> Command {
     let name = verb.get_name().to_owned();
     let below: Vec<String> = verb.get_subcommands().map(|one| one.get_name().to_owned()).collect();

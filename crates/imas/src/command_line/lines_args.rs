@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What may be typed of the shell lines around the runs of a command or a server.
+//! Arguments for the shell lines around the runs of a command or a server.
 
 use clap::Args;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What may be typed to measure a server.
+//! Arguments to measure a server.
 
 use std::path::PathBuf;
 
@@ -117,7 +117,7 @@ impl ServerArgs {
         given.into_iter().find(|(_, is_given)| *is_given && !self.is_given()).map(|(name, _)| name)
     }
 
-    /// What the options change of a definition; without a file, the whole of it.
+    /// Definition with the changes by the options; without a file, the options are the whole of it.
     pub(crate) fn service(&self, lines: &LinesArgs, from_file: Option<Service>) -> Service {
         let mut service = from_file
             .unwrap_or_else(|| Service::new(self.ready.as_deref().unwrap_or_default(), self.load.clone()));
@@ -153,7 +153,7 @@ impl ServerArgs {
         self.worth.unwrap_or(WORTH_OF_CPU)
     }
 
-    /// Guard rails that were given; without any, those of every pick.
+    /// Guard rails that were given; without any, the usual ones of every pick.
     pub(crate) fn rails(&self) -> Vec<GuardRail> {
         if self.at_most.is_empty() { usual_rails(self.goal()) } else { self.at_most.clone() }
     }

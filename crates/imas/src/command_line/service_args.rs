@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What may be typed after `advise`, `apply`, `unapply`, `trim` and `env`.
+//! Arguments of `advise`, `apply`, `unapply`, `trim` and `env`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -71,7 +71,7 @@ struct Advice {
 }
 
 impl Advice {
-    /// What is not in the advice.
+    /// Note on processes that are not in the advice.
     fn note(&self) -> String {
         let processes = counted(self.unseen, "process");
         let why = "looks at the processes of its owner took too long, or it has too much to be looked at";

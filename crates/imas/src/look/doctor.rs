@@ -233,7 +233,7 @@ fn preloads() -> Finding {
     }
 }
 
-/// Finding about programs into which nothing can be loaded: static ones of Go, those of musl.
+/// Finding about programs into which nothing can be loaded: static ones of Go, and programs of musl.
 fn without_hook() -> Finding {
     let what = "programs without a hook";
     match outside::folder() {

@@ -2,8 +2,8 @@
 //! Advice without a trial, for running processes whose glibc holds free pages: what a trim would return is read from
 //! outside, to the page.
 //!
-//! What glibc's heaps held at the last call of `imas advise`, stored in a file beside the store. Growing memory is more
-//! important than memory that is merely large.
+//! Contents of glibc's heaps at the last call of `imas advise`, stored in a file beside the store. Growing
+//! memory is more important than memory that is merely large.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -32,13 +32,13 @@ pub(crate) struct HeapRow {
     program: String,
     unit: Option<ServiceUnit>,
     threads: u64,
-    /// What its heaps hold.
+    /// Contents of its heaps.
     heaps: HeapFigures,
     /// Change of what they hold since the last look.
     growth: Option<Growth>,
     /// The candidate that is advised.
     candidate: Option<String>,
-    /// What is known of its price.
+    /// Its price, as far as it is known.
     price: Option<String>,
     /// The advised command.
     how: String,
@@ -103,7 +103,7 @@ fn row(process: &Running, heaps: HeapFigures, candidates: &RealCandidates, look:
     }
 }
 
-/// What is known of the price of a restart, and what to do where there is one.
+/// The price of a restart as far as it is known, and what to do where there is one.
 fn priced(restart: &AdvisedRestart<'_>) -> String {
     match restart.is_free {
         true => restart.price.clone(),
@@ -201,7 +201,7 @@ pub(crate) fn size(bytes: u64) -> String {
     if mib < 1024.0 { format!("{mib:.0} MiB") } else { format!("{:.1} GiB", mib / 1024.0) }
 }
 
-/// What is live, what is free, what a trim would return, and how much of this is not known.
+/// Words for live and free memory, what a trim would return, and how much of this is not known.
 pub(crate) fn held_words(heaps: &HeapFigures) -> String {
     let bytes = &heaps.bytes;
     let arenas = imas_cli::format::counted(heaps.arenas, "arena");

@@ -23,18 +23,18 @@ const LIVE: &str = "data, or a leak: no allocator helps";
 /// One part of the memory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Part {
-    /// What it is, for people.
+    /// Kind of the memory, for people.
     pub(crate) what: String,
     pub(crate) owner: Owner,
     pub(crate) resident_bytes: u64,
     pub(crate) swapped_bytes: u64,
-    /// What can be done about it, and by which command.
+    /// Remedy for it, with the command.
     pub(crate) remedy: String,
     /// Whether it is known who holds it, and not only that somebody mapped it.
     pub(crate) is_named: bool,
 }
 
-/// What the parts are made of.
+/// Figures that the parts are made of.
 pub(crate) struct Held<'a> {
     pub(crate) pid: u32,
     pub(crate) owned: &'a MemoryParts,

@@ -101,7 +101,8 @@ fn full_version(candidate: &CatalogueCandidate) -> String {
     }
 }
 
-/// Width of the terminal, or that of COLUMNS; None elsewhere, where a row is a line that programs can read.
+/// Width of the terminal, or the one in COLUMNS; None elsewhere, where a row is a line that programs can
+/// read.
 fn width() -> Option<usize> {
     let terminal = terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| usize::from(width.0));
     let columns = || std::env::var("COLUMNS").ok()?.parse().ok();

@@ -58,7 +58,7 @@ struct ProcessMemory {
     resident_bytes: u64,
     /// Bytes in live blocks, as estimated by the hook of a trial; absent without a trial.
     live_bytes: Option<u64>,
-    /// What glibc's heaps hold.
+    /// Contents of glibc's heaps.
     heaps: Option<HeapFigures>,
     /// The language runtime of its program.
     runtime: Option<ProcessRuntime>,

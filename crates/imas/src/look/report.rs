@@ -3,7 +3,7 @@
 //!
 //! The page of files of raw runs: picks and figures are those that `imas bench` printed.
 //!
-//! The page of what the store holds: picks and figures are those of `imas show`.
+//! The page of what the store holds: `imas show` has the same picks and figures.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;

@@ -15,7 +15,7 @@ use imas_store::Store;
 use imas_store::samples::StoredProgram;
 use serde::Serialize;
 
-/// What is known of a program's runtime; the shape of `--json`.
+/// Facts about a program's runtime; the shape of `--json`.
 #[derive(Debug, Serialize)]
 pub(crate) struct RuntimeView {
     /// More than one: then no settings are offered.

@@ -363,7 +363,8 @@ fn harvested(args: &RunArgs, context: &Context) -> Result<Store> {
         return crate::stored::view(context);
     }
     let store = context.open_store_within(STORE_TIMEOUT)?;
-    // Of a pinned program too, whose start needs nothing of it: a page that is due would keep it from settling.
+    // Pages of a pinned program are stored too, though its start needs none: one that is due would keep it
+    // from settling.
     crate::stored::harvest_when_due(context, &store);
     Ok(store)
 }

@@ -21,7 +21,7 @@ use super::place::{self, Identity};
 use imas_cli::output;
 use imas_engine::flags::JsonArgs;
 
-/// What serves where IMAS is mapped, but no library of the approved catalogue.
+/// Name of what serves where IMAS is mapped, but no library of the approved catalogue.
 const UNKNOWN: &str = "system's with settings, or one that is not in the catalogue";
 /// Exit status when the machine is not, or not wholly, enabled.
 const NO: u8 = 1;

@@ -63,7 +63,7 @@ impl Learner {
         let id = program.id;
         let before = self.programs.forget(id);
         let mut known = TrackedProgram::new(program);
-        // What runs now, should the path already lead to a newer file.
+        // The file that runs now counts, should the path already lead to a newer one.
         known.executable = Some(process.executable);
         known.detail = process.detail.clone();
         known.seen = Some(Instant::now());
@@ -146,7 +146,7 @@ fn is_late(error: &Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| kinds.contains(&error.kind()))
 }
 
-// The limit on the number of programs: the programs of one user leave room for those of others.
+// The limit on the number of programs: the programs of one user leave room for the programs of others.
 //
 // A person has a share of the programs, under all uids together ([`crate::owners`]); all persons together
 // have half of them. A person with one program more loses the one that was idle the longest. Where the

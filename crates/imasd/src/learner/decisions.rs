@@ -380,7 +380,7 @@ mod tests {
             self.begin + Duration::from_secs_f64(self.seconds)
         }
 
-        /// What is on offer after this time.
+        /// Offers after this time.
         fn offers_after(&mut self, seconds: f64) -> Vec<Offer> {
             self.seconds += seconds;
             let at = self.at();
@@ -421,7 +421,7 @@ mod tests {
         assert_eq!(three.offers_after(1.0), [], "each has its trial");
     }
 
-    /// What no start has taken in time would be compared with a `system` of another load.
+    /// An offer that no start has taken in time would be compared with a `system` of another load.
     #[test]
     fn what_is_not_taken_in_time_is_offered_with_a_system_of_its_own() {
         let mut three = Deployment::of(3);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the learner publishes to a fleet, and the statistics that it receives. It reads and writes the store
-//! alone; the files are those of [`crate::fleet`].
+//! Publications of the learner to a fleet, and the statistics that it receives. It reads and writes the store
+//! alone; [`crate::fleet`] has the files.
 
 use std::collections::BTreeSet;
 use std::time::SystemTime;

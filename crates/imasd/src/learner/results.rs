@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What pages bring: processes that were seen, samples, crashes, trials that come to nothing.
+//! Results of pages: processes that were seen, samples, crashes, trials that come to nothing.
 
 use imas_core::TrialRecord;
 use imas_core::hang::may_have_hung;

@@ -83,7 +83,7 @@ impl PageTracker {
             Ok(_) => return Some(self.reject_failed(page, RejectReason::Forged, &watch)),
             Err(_) => return Some(self.reject_failed(page, RejectReason::Damaged, &watch)),
         };
-        // What ended was another image, that has no page or one of its own.
+        // Another image ended, which has no page or one of its own.
         let signal = watch.signal.filter(|_| !watch.has_exec_after(&content));
         let content = content.of_ended(signal);
         let record = with_hang(self.record(&content, &watch, signal, learner), &watch);
@@ -107,7 +107,7 @@ impl PageTracker {
         let ended = ended(sample.ended, signal, self.surroundings.reports_exits);
         // Names that we make: a page must not be able to pass for another.
         sample.trial_id = match token {
-            // Of a trial whose sample was stored while its process lived, a crash is stored too.
+            // Where a trial's sample was stored while its process lived, a crash is stored too.
             Some(token) if ended.is_crash() => format!("{token}-{}-crash", witness.uid),
             Some(token) => format!("{token}-{}", witness.uid),
             None => {

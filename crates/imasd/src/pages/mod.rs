@@ -2,7 +2,7 @@
 //! The page tracker: trial pages, from the first write to the end of their process.
 //!
 //! A page is a claim. It counts only if its process was seen while it lived, and the kernel showed that its
-//! owner, id, start and executable are those of a program that this very trial was offered to. Every other
+//! owner, id, start and executable belong to a program that this very trial was offered to. Every other
 //! page is removed, and counted. The tracker owns the folders of pages and the watched processes, and writes
 //! them alone. It asks the
 //! [`crate::learner::Learner`] which programs and trials there are, changes nothing there, and returns what

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Accounts of processes in which nothing of ours is (docs/decisions/0044). A user's `imas run` asks for that of its own
-//! process, right before the exec, by an empty file in the user's folder. Here the records of the process's threads are
-//! added up, and the sum is written in the place of the file. It is for that user's own store: nothing is learned of it.
+//! Accounts of processes in which nothing of ours is (docs/decisions/0044). A user's `imas run` asks for the
+//! account of its own process, right before the exec, by an empty file in the user's folder. Here the records
+//! of the process's threads are added up, and the sum is written in the place of the file. It is for that
+//! user's own store: nothing is learned of it.
 //!
 //! A request is written before the first thread of its program ends. So records are read first, then the events of the
 //! folders, and only then are the records taken up: each finds its request. Requests that were seen in no such turn are

@@ -152,7 +152,8 @@ impl PageTracker {
         self.read(page).is_ok_and(|content| calls(&content.to_sample()) >= enough)
     }
 
-    /// What page and /proc say of such a process until now; `None` when that is nothing yet: it comes again.
+    /// Record of such a process until now, by its page and /proc; `None` when that is nothing yet: it comes
+    /// again.
     pub(crate) fn span(&self, page: &PageName, learner: &Learner) -> Option<(Watch, TrialRecord)> {
         let watch = self.watched.watches.get(page)?;
         let witness = &watch.witness;
@@ -197,7 +198,7 @@ impl PageTracker {
         page.and_then(|page| self.watched.watches.get(page)).is_some_and(|watch| watch.identity() == identity)
     }
 
-    /// What the page of a process has counted until now; zeros where it cannot be read.
+    /// Counts in the page of a process until now; zeros where it cannot be read.
     pub(crate) fn counted(&self, page: &PageName) -> PageCounts {
         let Some(watch) = self.watched.watches.get(page) else { return PageCounts::default() };
         let content = self.read(page).ok().filter(|content| is_same(content, &watch.witness));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the use case loads: three pages, five pictures and a video, made once and the same every time.
+//! Inputs of the use case: three pages, five pictures and a video, made once and the same every time.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

@@ -41,7 +41,7 @@ const FILE: &str = "mobile.jsonl";
 /// Makes what is missing; the file of all samples.
 pub(crate) fn run(args: &StudyArgs, context: &Context) -> Result<PathBuf> {
     let candidates = candidates(args, context)?;
-    // What cannot be run must be known before the first hour has passed.
+    // Parts that cannot be run must be known before the first hour has passed.
     let parts = parts::available(args, context)?;
     // A preloaded path is looked up from the working directory of the program: it has to be absolute.
     let out = std::path::absolute(&args.out)?;

@@ -19,7 +19,7 @@ const PROGRAMS: [&str; 4] = ["mobile-minimal", "mobile-chunks", "mobile-threads"
 pub(super) struct Parts {
     pub(super) size: bool,
     pub(super) benchmarks: bool,
-    /// What of the use case is there; None when it is not wanted or nothing of it is.
+    /// Programs of the use case that are there; None when it is not wanted or none is.
     pub(super) use_case: Option<Apps>,
 }
 

@@ -84,7 +84,7 @@ fn live_rounds(args: &StudyArgs, known: &Data, rounds: u32, context: &Context) -
     suite::session::measure(&run, context)
 }
 
-/// Makes what is missing; the file of all predictions. Programs and candidates are those of the live runs,
+/// Makes what is missing; the file of all predictions. Programs and candidates come from the live runs,
 /// unless others are asked for.
 pub(crate) fn run(args: &StudyArgs, live: &Data, context: &Context) -> Result<PathBuf> {
     let suite = suite::read(context)?;

@@ -109,7 +109,7 @@ impl Session<'_> {
         }
     }
 
-    /// What fails with one program is no reason to lose the others.
+    /// Predictions for one program. Its failure is no reason to lose the others.
     fn predicted(
         &self,
         program: &SuiteProgram,

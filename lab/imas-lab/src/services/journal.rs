@@ -160,7 +160,8 @@ mod tests {
         assert!(text.lines().count() == 2 && text.ends_with('\n'), "the torn line is cut off: {text}");
     }
 
-    /// What is shipped as a result was written by an older IMAS: every line is read, and its memory is by work.
+    /// Runs that are shipped as a result were written by an older IMAS: every line is read, and its memory is
+    /// by work.
     #[test]
     fn every_published_run_is_read() {
         let lab = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

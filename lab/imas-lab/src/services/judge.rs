@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What services gain by their picks, judged on raw runs, and how often `imas advise` was right.
+//! Gains of services by their picks, judged on raw runs, and how often `imas advise` was right.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -167,7 +167,7 @@ fn line(sentence: String) -> String {
     if sentence.is_empty() { sentence } else { sentence + "\n" }
 }
 
-/// What choosing for each service gains over one setting for all.
+/// Gain of a choice for each service over one setting for all.
 fn against_single(judgement: &JournalJudgement, which: &str) -> String {
     let part = |what: String, all: &[AgainstSingle]| {
         let most = all.iter().map(|one| one.services).max().unwrap_or(0);

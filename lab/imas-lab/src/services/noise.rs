@@ -40,7 +40,7 @@ pub(super) struct NoiseArgs {
     json: bool,
 }
 
-/// What is printed.
+/// Noise, as it is printed.
 #[derive(Serialize)]
 struct NoiseReport {
     candidates: Vec<(String, String)>,

@@ -84,7 +84,7 @@ fn say_unused(unused: &[&CatalogueCandidate], with: &[String]) {
     }
 }
 
-/// What is offered to every service.
+/// Candidates that are offered to every service.
 struct Offer<'a> {
     context: &'a Context,
     store: Option<&'a Store>,
@@ -104,7 +104,7 @@ impl Offer<'_> {
         };
         let executable = inspect::command(&command, self.store)?;
         let environment = executor.environment();
-        // What the laboratory's programs set themselves is the laboratory's.
+        // Variables that the laboratory's programs set themselves are the laboratory's.
         let of_command = RuntimeCommand {
             command: &command,
             executable: &executable,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the memory of each service is, how much of it could be saved at most, and how much the pick saves.
+//! Memory of each service, how much of it could be saved at most, and how much the pick saves.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

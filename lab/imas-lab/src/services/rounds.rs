@@ -32,7 +32,7 @@ const USUAL_S: f64 = 35.0;
 /// The runs of a journal, which grow while a session makes them.
 pub(super) type SharedRuns = Rc<RefCell<Vec<RawRun>>>;
 
-/// What is asked for.
+/// Rounds that are asked for.
 #[derive(Debug, Clone)]
 pub(super) struct RoundsWanted {
     /// Names of the services.
@@ -72,7 +72,7 @@ pub(super) struct Rounds {
     last: Option<Step>,
 }
 
-/// What is left to do for one service.
+/// Work that is left for one service.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ServicePlan {
     pub(super) service: String,
@@ -86,8 +86,8 @@ pub(super) struct ServicePlan {
 }
 
 impl RoundsWanted {
-    /// Runs under `system` in a round with so many others. All are compared with it, so its noise weighs as much as
-    /// that of each other run if it has the square root of their number. Two show the noise.
+    /// Runs under `system` in a round with so many others. All are compared with it, so its noise weighs as
+    /// much as the noise of each other run if it has the square root of their number. Two show the noise.
     fn system_runs(&self, others: usize) -> u32 {
         let wanted = (1..).find(|runs: &u32| (runs * runs) as usize >= others).unwrap_or(1);
         wanted.max(2).min(self.system_runs)
@@ -286,7 +286,7 @@ impl Rounds {
         (known.unwrap_or(USUAL_S + rest_s), known.is_some())
     }
 
-    /// What is left to do, service by service.
+    /// Work that is left, service by service.
     pub(super) fn plan(&self) -> Vec<ServicePlan> {
         let of = |(subject, &rounds): (usize, &u32)| {
             let service = &self.wanted.services[subject];

@@ -57,7 +57,7 @@ pub(super) fn runtimes(args: &RuntimesArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the leanest picks of all services take, beside what they are to take.
+/// Resources that the leanest picks of all services take, beside what they are to take.
 fn aim(picks: &[RuntimePicks]) -> String {
     let all = picks.iter().filter(|one| one.runtime.is_none() && one.aim == "leanest" && !one.is_proven);
     let mean = |one: &RuntimePicks, figure: &str| {

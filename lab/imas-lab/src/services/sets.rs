@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What sets of candidates would gain for services, and what a pick may cost them: the figures of docs/decisions/0027.
+//! Gains of services by sets of candidates, and the limits on what a pick costs: the figures of
+//! docs/decisions/0027.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -33,7 +33,7 @@ pub(super) struct ChosenProcesses {
     pub(super) share: f64,
 }
 
-/// What replays predict for all processes together, as differences to the recorded run.
+/// Prediction of the replays for all processes together, as differences to the recorded run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct PredictedChange {
     /// CPU seconds.
@@ -88,8 +88,8 @@ pub(super) fn replay_all<'a>(
 }
 
 impl ReplayedProcesses<'_> {
-    /// What changes under a candidate. Memory is the mean of these spans, each with the same weight, in seconds since
-    /// the first recorded process began.
+    /// Change under a candidate. Memory is the mean of these spans, each with the same weight, in seconds
+    /// since the first recorded process began.
     ///
     /// # Errors
     /// The reason why there is no prediction.

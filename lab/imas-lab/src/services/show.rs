@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a journal of services says: as a table, a page, Markdown or JSON.
+//! Contents of a journal of services: as a table, a page, Markdown or JSON.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -68,7 +68,7 @@ pub(super) fn show(args: &ShowArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What one candidate for all services would have done.
+/// Results that one candidate for all services would have had.
 fn for_all(judgement: &JournalJudgement) -> PageSection {
     let table = CandidateForAll::table(&judgement.for_all);
     let note = judgement.of_fewer_services();
@@ -126,8 +126,8 @@ fn row(service: &MeasuredService<'_>, counted: &[RawRun]) -> Vec<String> {
     vec![(*name).to_owned(), rounds.to_string(), format!("{took:.0}"), mib, saving, pick, sentence]
 }
 
-/// What could be saved at most and what the pick saves, under load and after the pause. `-` where no run says how much
-/// is live.
+/// Memory that could be saved at most and memory that the pick saves, MiB, under load and after the pause.
+/// `-` where no run says how much is live.
 fn saving(service: &MeasuredService<'_>, counted: &[RawRun]) -> String {
     let mib = imas_cli::format::mib;
     let parts = MemoryUse::of(service, counted).into_iter().map(|one| {

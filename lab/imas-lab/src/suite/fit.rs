@@ -67,7 +67,7 @@ impl Measurable {
     }
 }
 
-/// What cannot be measured: the program's name and why.
+/// Program that cannot be measured: its name and why.
 pub(crate) type NotRunHere = (String, String);
 
 /// Looks at the executable itself, as `imas run` would.

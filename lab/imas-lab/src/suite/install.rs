@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is missing is installed, after asking.
+//! Installation of what is missing, after asking.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, IsTerminal};
@@ -12,7 +12,7 @@ use imas_cli::message;
 /// Installs what these programs lack; what cannot be installed is reported, and its programs are left out
 /// later.
 pub(crate) fn missing(suite: &Suite, programs: &[&SuiteProgram], place: &Place, unasked: bool) -> Result<()> {
-    // What is listed with a reason not to run it need not be there.
+    // A program that is listed with a reason not to run it need not be there.
     let programs: Vec<&SuiteProgram> =
         programs.iter().copied().filter(|program| program.excluded.is_none()).collect();
     let wanted: BTreeSet<String> = programs.iter().flat_map(|program| suite.packages(program)).collect();

@@ -32,7 +32,7 @@ pub(crate) struct Once<'a> {
     pub(crate) limits: RunLimits,
 }
 
-/// What is done beside a run.
+/// Observation beside a run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum RunMode<'a> {
     /// Nothing, as in production.

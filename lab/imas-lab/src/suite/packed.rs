@@ -25,7 +25,7 @@ const LOOKS: usize = 15_000;
 const FEWEST_LOOKS: usize = 8;
 const MOST_LOOKS: usize = 32;
 
-/// What was packed.
+/// Counts of a packed file.
 #[derive(Default)]
 pub(super) struct Packed {
     /// Lines that are no JSON object, such as a torn last one, and are not in it.
@@ -56,7 +56,7 @@ pub(super) fn write(texts: &[String], path: &Path) -> Result<Packed> {
     Ok(packed)
 }
 
-/// What is kept of some run already.
+/// Records that are kept of some run already.
 struct Shown {
     /// Program, candidate, key.
     kept: HashSet<(Value, Value, &'static str)>,

@@ -75,7 +75,7 @@ impl Progress {
         }
     }
 
-    /// What this many runs of a program are expected to take.
+    /// Time that this many runs of a program are expected to take.
     pub(super) fn expected(&self, program: &str, runs: usize) -> Duration {
         let slowness = self.slowness(self.began.elapsed());
         let one = self.left.get(program).map_or(0.0, |left| left.one_s(slowness));

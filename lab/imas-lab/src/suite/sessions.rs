@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the journal of earlier sessions says, for one that goes on with it; and how long a session may take: whole rounds
-//! only, so that every program has been run as often as every other.
+//! Contents of the journal of earlier sessions, for one that goes on with it; and how long a session may
+//! take: whole rounds only, so that every program has been run as often as every other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -13,7 +13,7 @@ use imas_core::run::{RawRun, RunKey, RunKind};
 /// A round of a program.
 pub(crate) type BegunRound = (String, RunKind, u32);
 
-/// What a journal says.
+/// Contents of a journal.
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
     /// Each run once, the first that was written.

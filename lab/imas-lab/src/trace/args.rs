@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What may follow `imas-lab record` and `imas-lab replay`.
+//! Arguments of `imas-lab record` and `imas-lab replay`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

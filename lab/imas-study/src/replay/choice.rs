@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a choice by prediction costs against the live best.
+//! Cost of a choice by prediction against the live best.
 
 use imas_core::printable;
 use imas_core::stats::{Interval, more};

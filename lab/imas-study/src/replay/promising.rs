@@ -3,7 +3,7 @@
 
 use imas_core::stats::Interval;
 
-/// Predicted figures of a candidate, as ratios to `system`. The intervals are those of earlier predictions.
+/// Predicted figures of a candidate, as ratios to `system`. The intervals are from earlier predictions.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct PredictedRatios {
     /// CPU time.

@@ -5,7 +5,7 @@ use imas_replay::reliability::PredictedFigure;
 
 use super::judged::{JudgedCandidate, JudgedProgram};
 
-/// What a replay does not repeat. Several may hold; the first that does is named.
+/// Property of a run that a replay does not repeat. Several may hold; the first that does is named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum FailureReason {
     /// A part of the replay's memory is in huge pages, and the program's huge pages need not be the same.

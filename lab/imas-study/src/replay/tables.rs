@@ -287,7 +287,7 @@ fn left_out(judgement: &ReplayJudgement) -> Table {
     table
 }
 
-/// What programs are classed by.
+/// Property that programs are classed by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ClassedBy {
     AllocatorShare,

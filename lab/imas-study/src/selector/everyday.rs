@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The programs without those of the allocator literature.
+//! The programs without the ones of the allocator literature.
 //!
-//! The programs of the literature do little but allocate, so their gains are many times those of others. A
-//! mean over both describes neither.
+//! The programs of the literature do little but allocate, so their gains are many times the gains of others.
+//! A mean over both describes neither.
 
 use std::collections::BTreeMap;
 

@@ -39,7 +39,7 @@ fn gain_bars(title: &str, unit: &str, rows: Vec<BarRow>) -> Bars {
     }
 }
 
-/// The result of the study: the gains of each allocator for all programs, and those of IMAS.
+/// The result of the study: the gains of each allocator and of IMAS for all programs.
 pub(crate) fn picture(judged: &Judged) -> Option<Chart> {
     let row = |(name, strategy): (String, Strategy)| {
         let total = total(&judged.outcomes, &strategy, Metric::Balance, judged.by)?;

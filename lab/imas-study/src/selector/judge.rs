@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Applies every strategy to every program. Each pick is judged on rounds that did not choose it: the choosing and the
-//! judging rounds are those of `imas-lab simulate` ([`imas_simulate::turns()`]). Gains in the paper's figures are compared
-//! with `system` in the same rounds.
+//! Applies every strategy to every program. Each pick is judged on rounds that did not choose it: the
+//! choosing and the judging rounds are as in `imas-lab simulate` ([`imas_simulate::turns()`]). Gains in the
+//! paper's figures are compared with `system` in the same rounds.
 
 use std::collections::BTreeMap;
 
@@ -125,9 +125,9 @@ impl Sum {
 /// Gains over `system` in the paper's figures.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct PaperGain {
-    /// Logarithm of the ratio of ns per operation to that of `system`.
+    /// Logarithm of the ratio of ns per operation to `system`.
     pub(crate) time: f64,
-    /// Fragmentation of `system` minus that of the candidate; 0.1 is ten percentage points.
+    /// Fragmentation of `system` minus the candidate's; 0.1 is ten percentage points.
     pub(crate) frag: f64,
 }
 

@@ -93,7 +93,7 @@ impl Source {
     }
 }
 
-/// `system` first, then in the order of the published tables (which is not that of today's default set), then
+/// `system` first, then in the order of the published tables (not of today's default set), then
 /// by name.
 fn candidates(data: &Data) -> Vec<String> {
     const ORDER: [&str; 7] =

@@ -27,7 +27,7 @@ const RESAMPLES: usize = 200;
 /// The figures of a bench that is followed.
 const FIGURES: [&str; 4] = ["memory", "memory_idle", "cpu", "p99"];
 
-/// What is compared.
+/// Candidates and rules that are compared.
 #[derive(Debug, Clone)]
 pub struct AnswerOptions {
     /// The candidates of a bench beside `system`.

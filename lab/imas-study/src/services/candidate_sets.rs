@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What sets of candidates would gain, by the rule of docs/decisions/0016: for each service the best
+//! Gains by sets of candidates, by the rule of docs/decisions/0016: for each service the best
 //! candidate of the set by some rounds, `system` where none is better, judged by the others.
 
 use imas_core::stats::{Interval, RESAMPLES, mean_and_deviation, mean_interval};
@@ -163,7 +163,7 @@ fn splits(
     service.rounds.iter().map(of_split).collect()
 }
 
-/// The rules by which sets are compared: memory within the guard rails first, then those of
+/// The rules by which sets are compared: memory within the guard rails first, then the rules of
 /// docs/decisions/0016. Any gain counts.
 #[must_use]
 pub fn set_rules(rails: &[GuardRail]) -> [(&'static str, PickRule); 4] {

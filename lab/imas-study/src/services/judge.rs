@@ -35,7 +35,7 @@ pub struct JudgedPick {
     pub ratios: [Option<f64>; JUDGED.len()],
 }
 
-/// What became of the picks on the rounds that did not choose them.
+/// Results of the picks on the rounds that did not choose them.
 #[derive(Serialize, Clone, PartialEq, Debug)]
 pub struct HeldOutPicks {
     /// The picks, each once, the most frequent first.

@@ -20,10 +20,10 @@ use imas_core::server_bench::GuardRail;
 /// Rounds for a proof on rounds that do not judge: three choose, one judges.
 pub const ROUNDS_FOR_PROOF: usize = 4;
 
-/// What is judged.
+/// Rules of the judgement.
 #[derive(Debug)]
 pub struct JudgeOptions<'a> {
-    /// What a pick may cost.
+    /// Limits on the costs of a pick.
     pub rails: Vec<GuardRail>,
     /// Services that take less memory under `system`, bytes, do not count for the gain.
     pub least_bytes: f64,

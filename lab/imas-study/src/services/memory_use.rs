@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the memory of a service is under `system`, how much of it an allocator could save at most, and how much the
+//! Memory of a service under `system`, how much of it an allocator could save at most, and how much the
 //! pick saves.
 //!
 //! Live blocks are the program's: no allocator saves them. Free blocks, free pages and what threads keep could be saved
@@ -36,9 +36,9 @@ pub struct MemoryUse {
     pub live: f64,
     /// The parts of glibc's heaps; None where another malloc serves.
     pub parts: Option<HeapParts>,
-    /// What an allocator could save at most: all that is resident in heaps and not live.
+    /// Most bytes that an allocator could save: all that is resident in heaps and not live.
     pub possible: f64,
-    /// What the pick saves.
+    /// Bytes that the pick saves.
     pub reached: f64,
     /// The pick. Settings of a runtime may save more than an allocator could: memory of the runtime's own heap.
     pub pick: String,

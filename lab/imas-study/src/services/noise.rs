@@ -64,7 +64,7 @@ pub struct ServiceNoise {
     pub deviations: [Option<f64>; NOISE_OF.len()],
 }
 
-/// What benchmarks of equal candidates say.
+/// Results of benchmarks of equal candidates.
 #[derive(Serialize, Clone, Copy, PartialEq, Debug)]
 pub struct EqualBenches {
     /// Number of benchmarks.

@@ -25,7 +25,7 @@ pub struct PickRule {
 }
 
 impl PickRule {
-    /// What a candidate costs by these rounds, as a logarithm; below 0 is a gain. None if it may not be
+    /// Cost of a candidate by these rounds, as a logarithm; below 0 is a gain. None if it may not be
     /// picked: also where it ran in fewer than half of the rounds, for the luck of one round would pick it.
     #[must_use]
     pub fn score(&self, changes: &RoundChanges, candidate: usize, rounds: &[u32]) -> Option<f64> {

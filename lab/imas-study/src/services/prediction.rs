@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a recorded run of a service, replayed under a candidate, lets expect: a line of JSON in a journal.
+//! Prediction from a recorded run of a service, replayed under a candidate: a line of JSON in a journal.
 
 use serde::{Deserialize, Serialize};
 

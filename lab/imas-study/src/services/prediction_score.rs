@@ -42,7 +42,7 @@ impl JudgedPrediction {
     }
 }
 
-/// What choosing by predictions costs in one service. Ratios are live memory over that under `system`.
+/// Cost of choosing by predictions in one service. Ratios are live memory over the memory under `system`.
 #[derive(Serialize, Clone, PartialEq, Debug)]
 pub struct PredictedChoice {
     /// The service.
@@ -95,7 +95,7 @@ impl PredictionScore {
         near as f64 / self.judged.len().max(1) as f64
     }
 
-    /// The number of services for which the ratio of a choice is at most `most` above that of the best candidate.
+    /// The number of services for which the ratio of a choice is at most `most` above the best candidate's.
     #[must_use]
     pub fn found(&self, most: f64, ratio: fn(&PredictedChoice) -> f64) -> usize {
         self.choices.iter().filter(|one| ratio(one) <= one.best_ratio * (1.0 + most)).count()

@@ -50,7 +50,7 @@ pub fn readme(services: &[MeasuredService<'_>], judgement: &JournalJudgement) ->
     format!("{}{notes}\n\n{}", how(&rows), compact(&without_empty_columns(table)))
 }
 
-/// What is known of the best candidate of a service.
+/// Result of the best candidate of a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RowKind {
     /// Its gain is proven; with too few rounds for a proof, as measured.
@@ -148,7 +148,7 @@ fn how(rows: &[ReadmeRow]) -> String {
     format!("{}, {times}. {follows}", counted(rows.len(), "service"))
 }
 
-/// What the brackets are.
+/// Explanation of the brackets.
 fn intervals(rounds: usize) -> String {
     let percent = attainable_confidence(rounds) * 100.0;
     let percent = if percent.fract() == 0.0 { format!("{percent:.0}") } else { format!("{percent:.1}") };

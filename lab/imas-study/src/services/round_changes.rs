@@ -11,7 +11,7 @@ use imas_core::server_bench::{EvenCpu, compared, even_cpu, is_cpu};
 use imas_core::server_run::{ArenaHeaps, Better};
 use imas_linux::runtime::Runtime;
 
-/// What a candidate did in one round.
+/// Outcome of a candidate in one round.
 #[derive(Clone, PartialEq, Debug)]
 enum RoundOutcome {
     Failed,
@@ -129,8 +129,8 @@ impl RoundChanges {
         }
     }
 
-    /// Changes of each run under `system` of one round against their mean, as logarithms by figure; those of a single
-    /// run are 0.
+    /// Changes of each run under `system` of one round against their mean, as logarithms by figure; the
+    /// changes of a single run are 0.
     pub fn references(&self, round: u32) -> &[BTreeMap<String, f64>] {
         self.references.get(&round).map_or(&[], Vec::as_slice)
     }

@@ -25,7 +25,7 @@ use crate::services::pick_rule::PickRule;
 use crate::services::round_changes::RoundChanges;
 use crate::study::without_empty_columns;
 
-/// What picks are best at.
+/// Goals of picks, each with its name.
 const AIMS: [(Goal, &str); 3] =
     [(Goal::Cpu, "fastest"), (Goal::Memory, "leanest"), (Goal::Balanced, "balanced")];
 /// Most additional CPU time of the leanest pick.
@@ -139,7 +139,7 @@ impl RuntimePicks {
             Some(_) => self.picks.iter().map(which).collect::<Vec<_>>().join("; "),
             None => String::new(),
         };
-        // Of fewer than three services an interval over them says nothing.
+        // An interval over fewer than three services says nothing.
         let text = |ratio: Option<Interval>| match ratio {
             Some(ratio) if self.services < 3 => format::percent(ratio.mid),
             ratio => change(ratio),
@@ -148,7 +148,7 @@ impl RuntimePicks {
     }
 }
 
-/// What is picked, and what it may cost: of the axis that it is not picked for, as much as picks of commands.
+/// Rule of a pick. Of the axis that it is not picked for it may cost as much as picks of commands.
 fn rule(goal: Goal, needs_proof: bool) -> PickRule {
     let rail = |figure: &str, most: f64| GuardRail { figure: figure.to_owned(), most };
     let (cpu, memory) = (rail("cpu", CostLimits::USUAL.cpu), rail("memory", CostLimits::USUAL.memory));

@@ -186,7 +186,7 @@ mod tests {
                 prop_assert!(count(i) == 0 || at_once <= 1 + board.counted[i] as usize, "{trials:?}");
             }
             prop_assert!(trials.is_empty() || count(0) < trials.len());
-            // What some starts have taken leaves the rest as it was.
+            // Trials that some starts have taken leave the rest as it was.
             if !trials.is_empty() && running.is_empty() {
                 let more = sorted(plan(&board, &[], room));
                 prop_assert_eq!(more, sorted(trials));

@@ -24,7 +24,7 @@ pub use self::proof::Proof;
 /// logarithms.
 const PRICE: f64 = 0.006;
 /// Usual spread between allocators: standard deviations of ln CPU and ln memory relative to `system`, roughly
-/// those of lab/data/first.jsonl.
+/// as in lab/data/first.jsonl.
 const USUAL: [f64; 2] = [0.08, 0.25];
 /// Number of trials without figures after which a candidate that never had any is eliminated.
 const VOID_TRIALS: u32 = 2;
@@ -303,7 +303,8 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Differences to `system` that show how far one of both scatters: those of `system` itself are all 0.
+    /// Differences to `system` that show how far one of both scatters: the differences of `system` itself are
+    /// all 0.
     fn pairs_of(&self, i: usize, other: usize) -> &Moments {
         &self.board.pairs[if i == self.board.system { other } else { i }]
     }

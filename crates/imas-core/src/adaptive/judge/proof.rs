@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What replacing the incumbent takes, and whether it can still be reached.
+//! Proof that replaces the incumbent, and whether it can still be reached.
 //!
 //! A challenger must pass two tests. First, it **differs** from the incumbent for the better. The program's
 //! own trials prove this in the score, or in memory alone, with the confidence of the settings over all

@@ -45,7 +45,7 @@ pub(super) fn reason_to_go_back(record: &WatchRecord, watched_s: f64) -> Option<
 /// Windows in a row in which the candidate must be missed: a process may be at its start in one.
 const UNSERVED_WINDOWS: u32 = 2;
 
-/// What the restart alone gained is no gain of a candidate that does not serve.
+/// Reason against a candidate that does not serve: the gain of the restart alone is not its gain.
 fn is_unserved(after: &After) -> Option<String> {
     let process = after.unserved.as_ref().filter(|_| after.unserved_windows >= UNSERVED_WINDOWS)?;
     Some(format!("the candidate does not serve in {process}, which holds the most memory"))

@@ -286,7 +286,7 @@ const POLL: Duration = Duration::from_millis(200);
 /// Time for the unit to end and to begin to start again.
 const LONGEST: Duration = Duration::from_secs(600);
 
-/// What the unit needs after its drop-in was restored.
+/// Action on the unit after its drop-in was restored.
 #[derive(Debug, PartialEq, Eq)]
 enum Way {
     /// The unit's own failure brought it down: it is started again.

@@ -249,7 +249,7 @@ if [ -n "$IMAS_SHIM_WORDS" ]; then
 fi
 "#;
 
-/// What the names of the manager's variables begin with, if the file is a shim: `PYENV`.
+/// Beginning of the names of the manager's variables, if the file is a shim: `PYENV`.
 pub(super) fn shim_prefix(file: &Path) -> Option<String> {
     let mut text = String::new();
     std::fs::File::open(file).ok()?.take(2048).read_to_string(&mut text).ok()?;

@@ -2,9 +2,9 @@
 //! Commands that start another command: `nice PROG`, `timeout 5 PROG`, `sh -c 'PROG'`, a shim of pyenv. IMAS
 //! learns about the program that runs in the end.
 //!
-//! What `env` does is done here, and the program is started at once. Every other wrapper is started as it is,
-//! with `imas run` before the command inside it: `timeout 5 imas run -- PROG`. It makes no difference then
-//! whether the wrapper calls exec or forks.
+//! The work of `env` is done here, and the program is started at once. Every other wrapper is started as it
+//! is, with `imas run` before the command inside it: `timeout 5 imas run -- PROG`. It makes no difference
+//! then whether the wrapper calls exec or forks.
 
 mod command_line;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the runs of `imas bench` brought, by candidate.
+//! Results of the runs of `imas bench`, by candidate.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What came of the rules as JUnit XML, which CI systems show.
+//! Results of the rules as JUnit XML, which CI systems show.
 
 use anyhow::Result;
 use imas_core::bench::{BaselineCheck, CheckStatus};

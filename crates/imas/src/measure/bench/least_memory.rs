@@ -27,7 +27,8 @@ use super::progress;
 use crate::command_line::bench_args::BenchArgs;
 
 /// Hint where the limit of a group cannot be set.
-const AS_USER: &str = "as root, or in a group of its own: systemd-run --user --scope -p Delegate=yes imas bench ...";
+const AS_USER: &str =
+    "as root, or in a group of its own: systemd-run --user --scope -p Delegate=yes imas bench ...";
 /// Time that a line of load may take within a limit, as a multiple of the longest cycle without one, and in seconds more.
 const PATIENCE: (f64, f64) = (2.0, 5.0);
 /// Least change of a limit that is worth a word.
@@ -58,7 +59,8 @@ impl HeapShare {
     fn variable(self, limit: u64, inherited: &Variables) -> (String, String) {
         let mib = (limit * self.per_cent / 100) >> 20;
         let joined = |name: &str, own: String| {
-            let before = inherited.get(std::ffi::OsStr::new(name)).map(|text| text.to_string_lossy().into_owned());
+            let before =
+                inherited.get(std::ffi::OsStr::new(name)).map(|text| text.to_string_lossy().into_owned());
             (name.to_owned(), before.into_iter().chain([own]).collect::<Vec<_>>().join(" "))
         };
         match self.runtime {
@@ -137,7 +139,8 @@ pub(super) struct LeastMemory<'a> {
 
 impl LeastMemory<'_> {
     pub(super) fn run(&self, interruption: &Interruption) -> Result<ExitCode> {
-        let limits = self.executor.limit_memory().map_err(|error| Hinted::error(error.to_string(), AS_USER))?;
+        let limits =
+            self.executor.limit_memory().map_err(|error| Hinted::error(error.to_string(), AS_USER))?;
         let options = LeastOptions::default();
         let bar = progress::bar(0, self.args.look.style.has_live_line());
         let mut search = Search {
@@ -316,7 +319,8 @@ impl<'a> Search<'a> {
                 NextLimit::Unlimited => None,
                 NextLimit::Limit(limit) => Some(limit),
             };
-            let is_late = self.bench.args.max_time.is_some_and(|most| self.began.elapsed().as_secs_f64() > most);
+            let is_late =
+                self.bench.args.max_time.is_some_and(|most| self.began.elapsed().as_secs_f64() > most);
             if is_late {
                 message::say("imas: --max-time is over: the answer is what was found until then");
                 break best_so_far(&runs);
@@ -390,7 +394,10 @@ impl<'a> Search<'a> {
 /// Answer of a search that was ended early.
 fn best_so_far(runs: &[LimitRun]) -> LeastEnd {
     let worked = runs.iter().filter(|run| run.end == LimitEnd::Worked).filter_map(|run| run.limit).min();
-    worked.map_or_else(|| LeastEnd::Fails("it was ended before a limit was found".to_owned()), LeastEnd::NotSettled)
+    worked.map_or_else(
+        || LeastEnd::Fails("it was ended before a limit was found".to_owned()),
+        LeastEnd::NotSettled,
+    )
 }
 
 fn limit_run(limit: Option<u64>, run: &RawRun) -> LimitRun {

@@ -53,7 +53,7 @@ impl Progress {
         self.bar.inc(1);
     }
 
-    /// What the runs say so far.
+    /// Takes the estimate from the runs so far.
     pub(super) fn looked(&mut self, judgement: &BenchJudgement) {
         self.estimate = estimate(judgement).map_or_else(String::new, |text| format!("; so far {text}"));
     }

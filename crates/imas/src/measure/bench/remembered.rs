@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What `imas bench` leaves in the store, so that `imas run` needs no trial of what is proven and never sees a crash
-//! again: each measured run of a command as a trial that is marked, and how a run did harm.
+//! Results of `imas bench` in the store, so that `imas run` needs no trial of what is proven and never sees a
+//! crash again: each measured run of a command as a trial that is marked, and how a run did harm.
 
 use anyhow::Result;
 use imas_core::bench::prepare;
@@ -37,8 +37,8 @@ impl Remembered<'_> {
         self.keep(&[self.record(candidate, sample)])
     }
 
-    /// Stores the rounds of a command whose runs were one process: a candidate reaches the children of a bench, and not
-    /// those of a start by `imas run`.
+    /// Stores the rounds of a command whose runs were one process: a candidate reaches the children of a
+    /// bench, and not the children of a start by `imas run`.
     pub(super) fn rounds(&self, collector: &Collector<'_>) -> Result<()> {
         let is_one_process = collector.system().is_some_and(|system| system.processes() == Some(1));
         if !is_one_process {

@@ -38,7 +38,8 @@ pub(super) fn report(collector: &Collector<'_>, around: Context) -> BenchReport<
         .filter(|one| one.obstacle.is_some())
         .map(|one| one.candidate.name.as_str())
         .collect();
-    // What could not be used is listed with its reason; that it has no runs needs no second warning.
+    // A candidate that could not be used is listed with its reason; that it has no runs needs no second
+    // warning.
     let is_listed = |warning: &Warning| warning.candidate().is_some_and(|name| unusable.contains(&name));
     let warnings = comparison.warnings.into_iter().filter(|warning| !is_listed(warning)).collect();
     let with_runs = collector.compared.iter().zip(&collector.collected).zip(runs);

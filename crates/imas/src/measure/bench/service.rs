@@ -300,8 +300,10 @@ impl<'a> Session<'a> {
         let is_wanted = |one: &CatalogueCandidate| !one.trims || self.args.with().contains(&one.name);
         let candidates: Vec<&CatalogueCandidate> =
             self.chosen.iter().filter(|one| one.obstacle.is_none()).map(|one| one.candidate).collect();
-        let (system, others): (Vec<_>, Vec<_>) =
-            candidates.into_iter().filter(|one| is_wanted(one)).partition(|one| one.name == imas_core::SYSTEM);
+        let (system, others): (Vec<_>, Vec<_>) = candidates
+            .into_iter()
+            .filter(|one| is_wanted(one))
+            .partition(|one| one.name == imas_core::SYSTEM);
         let behind = self.runtime_behind_a_script(executable)?.map(|runtime| runtime.found.runtime);
         let bench = LeastMemory {
             args: self.args,
@@ -490,7 +492,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// What was noisy, as one line.
+    /// Load and noise, as one line.
     fn noise_line(&self, report: &ServiceReport) -> Option<String> {
         let load = self.busy.map(|load| format!("load {load:.0} on {}", counted(host::cpus(), "CPU")));
         let floor = |figure: &str| {
@@ -509,7 +511,7 @@ impl<'a> Session<'a> {
         all.filter_map(|one| Some((one.name.clone(), single_variable(one)?))).collect()
     }
 
-    /// What an image needs for the pick.
+    /// Line that an image needs for the pick, or the command that prints its lines.
     fn for_an_image(&self, pick: &str) -> String {
         let chosen = self.chosen.iter().map(|one| one.candidate).find(|one| one.name == pick);
         match chosen.and_then(single_variable) {

@@ -74,7 +74,7 @@ impl Course<'_> {
         }
     }
 
-    /// What will be run, before anything is known of the time.
+    /// Runs that will be made, before anything is known of the time.
     fn plan(&self) -> String {
         let others = counted(self.names.len().saturating_sub(1), "candidate");
         let (usual, most) = self.planned();

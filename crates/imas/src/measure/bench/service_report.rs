@@ -27,7 +27,7 @@ pub(super) struct ServiceReport {
     /// Worth of 1 % of CPU time in per cent of memory.
     pub(super) worth_of_cpu: f64,
     pub(super) comparison: ServiceComparison,
-    /// What it says, in words.
+    /// Result in words.
     pub(super) sentence: String,
     pub(super) rounds: RoundsMade,
     /// Candidates that could not be used, and why.

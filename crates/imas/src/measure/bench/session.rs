@@ -66,7 +66,7 @@ pub(super) struct CommandSession<'a> {
     /// Facts about the program's executable.
     executable: ExecutableFacts,
     of_runtime: OfRuntime,
-    /// What is preloaded beside a candidate.
+    /// Libraries that are preloaded beside a candidate.
     libraries: Libraries,
     /// Before the first run, like the conditions.
     began_unix_s: f64,
@@ -156,7 +156,7 @@ impl<'a> CommandSession<'a> {
         self.line("--setup", &lines.setup).map_or(Ok(()), |line| line.run())?;
         let measured = self.measure(compared, interruption);
         let cleaned = self.line("--cleanup", &lines.cleanup).map_or(Ok(()), |line| line.run());
-        // What was measured is not lost where the cleanup fails.
+        // The measurements are not lost where the cleanup fails.
         let _ = cleaned.inspect_err(message::error);
         measured
     }
@@ -187,7 +187,7 @@ impl<'a> CommandSession<'a> {
         }
         collector.progress.finish();
         let signal = if let SessionEnd::Interrupted(signal) = ended? { Some(signal) } else { None };
-        // What the program does by itself, or what was not compared, is nobody's fault.
+        // A failure of the program by itself, or of runs that were not compared, is no candidate's fault.
         if let Some(failure) = &collector.failure {
             return self.stopped_by(failure);
         }

@@ -71,7 +71,7 @@ fn text(args: &BenchArgs, report: &BenchReport<Host>, command: &Command) -> Resu
     print_for_people(args, &how_to_use(report, command))
 }
 
-/// The table of the counted runs, which are not those of the first table.
+/// The table of the counted runs, which are others than in the first table.
 fn where_memory_was(args: &BenchArgs, report: &BenchReport<Host>) -> String {
     let splits = report.splits();
     if splits.is_empty() {
