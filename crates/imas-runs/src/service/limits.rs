@@ -15,7 +15,7 @@ pub struct ServiceLimits {
 }
 
 /// Bound on the memory of the server in one run, by a control group that counts it, page cache included.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct MemoryBound {
     /// Most bytes that the group may have, without swap; `None` counts alone.
     pub limit: Option<u64>,

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::Result;
-use imas_cli::format::{counted, percent, size};
+use imas_cli::format::{percent, size};
 use imas_cli::message::{self, Hinted};
 use imas_cli::{output, table};
 use imas_core::SYSTEM;
@@ -31,8 +31,6 @@ const AS_USER: &str =
     "as root, or in a group of its own: systemd-run --user --scope -p Delegate=yes imas bench ...";
 /// Time that a line of load may take within a limit, as a multiple of the longest cycle without one, and in seconds more.
 const PATIENCE: (f64, f64) = (2.0, 5.0);
-/// Least change of a limit that is worth a word.
-const WORTH_SAYING: f64 = 0.02;
 
 /// Limit of a runtime's heap that follows the limit of the group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -206,7 +204,7 @@ fn sentence(found: &[LeastOfCandidate], best: Option<(&LeastOfCandidate, u64)>) 
     let system = found.iter().find(|one| one.name == SYSTEM);
     let Some((best, least)) = best else {
         let why = match system.map(|one| &one.end) {
-            Some(LeastEnd::Fails(why)) => format!(": {why}"),
+            Some(LeastEnd::Fails(why)) => format!(": {}", why.trim_end_matches('.')),
             _ => String::new(),
         };
         return format!("No least limit was found{why}.");
