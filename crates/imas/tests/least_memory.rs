@@ -93,5 +93,5 @@ fn a_server_works_in_what_it_holds_and_in_no_less() {
 #[test]
 fn a_least_limit_is_of_a_server() {
     let world = World::new();
-    assert_hinted(&output(&mut world.imas(["bench", "--least-memory", "--", "true"])), "--ready and --load");
+    assert_hinted(&output(&mut world.imas(["bench", "--least-memory", "--", "true"])), "is for a server");
 }
