@@ -403,9 +403,7 @@ mod tests {
         for runtime in Runtime::ALL {
             let names: Vec<&str> = catalogue.of_runtime(runtime).map(|one| one.name.as_str()).collect();
             let are_named = names.iter().all(|name| Runtime::of_candidate(name) == Some(runtime));
-            // No command gained by any of CPython (docs/runtimes.md): its settings are the user's own.
-            let is_right = names.is_empty() == (runtime == Runtime::Cpython) && are_named;
-            assert!(is_right, "{runtime}: {names:?}");
+            assert!(are_named && !names.is_empty(), "{runtime}: {names:?}");
         }
         let of_net = catalogue.of_runtime(Runtime::Dotnet).filter(|one| one.default);
         assert_eq!(of_net.map(|one| one.name.as_str()).collect::<Vec<_>>(), ["dotnet:workstation"]);
