@@ -75,9 +75,9 @@ impl Selection<'_> {
     /// be used on this machine now.
     fn of(&self, is_available: impl Fn(&catalogue::CatalogueCandidate) -> bool) -> Vec<Candidate> {
         let of_runtime = self.runtime.into_iter().flat_map(|runtime| self.catalogue.of_runtime(runtime));
-        let all = self.catalogue.candidates().iter().chain(of_runtime);
-        let selected = all.filter(|candidate| self.includes(candidate));
-        let for_program = |candidate| Candidate {
+        let all = self.catalogue.candidates().iter().chain(of_runtime).chain(self.catalogue.of_the_kernel());
+        let selected: Vec<_> = all.filter(|candidate| self.includes(candidate)).collect();
+        let for_program = |candidate: &catalogue::CatalogueCandidate| Candidate {
             tested: self.tests(candidate),
             available: is_available(candidate),
             ..for_policy(candidate)
@@ -152,7 +152,8 @@ pub fn version_served(catalogue: &Catalogue, candidate: &str, served: &str) -> S
 /// build. The untouched program has none.
 #[must_use]
 pub fn version_for_policy(candidate: &catalogue::CatalogueCandidate) -> String {
-    let is_of_glibc = candidate.library.is_none() && candidate.runtime.is_none() && !candidate.is_system();
+    let is_of_glibc = candidate.library.is_none() && candidate.runtime.is_none();
+    let is_of_glibc = is_of_glibc && !candidate.is_system() && !candidate.is_huge_pages();
     match &candidate.version {
         Some(version) => version.clone(),
         None if is_of_glibc => imas_linux::host::glibc_release(),
@@ -166,7 +167,7 @@ pub fn version(candidate: &catalogue::CatalogueCandidate) -> String {
     match (&candidate.version, &candidate.library) {
         (Some(version), _) => version.clone(),
         // The runtime is the program's, and its version part of the program's build.
-        (None, None) if candidate.runtime.is_some() => String::new(),
+        (None, None) if candidate.runtime.is_some() || candidate.is_huge_pages() => String::new(),
         (None, None) => imas_linux::host::libc_version(),
         (None, Some(_)) => String::new(),
     }
@@ -183,7 +184,7 @@ fn for_policy(candidate: &catalogue::CatalogueCandidate) -> Candidate {
 /// The names under which the allocator reports itself in a trial page when it serves.
 fn names_when_serving(candidate: &catalogue::CatalogueCandidate, version: &str) -> Vec<String> {
     match &candidate.library {
-        _ if candidate.is_system() => vec![],
+        _ if candidate.is_system() || candidate.is_huge_pages() => vec![],
         // Settings of glibc: glibc itself has to serve.
         None => vec!["libc.so.6".to_owned()],
         Some(library) => names_of_library(candidate, library, version),

@@ -14,7 +14,8 @@ use imas_cli::format::mib;
 use imas_cli::message::{self, Hinted};
 use imas_core::SYSTEM;
 use imas_engine::context::Context;
-use imas_engine::live::memory_point;
+use imas_engine::drop_in::LEAST_SYSTEMD;
+use imas_engine::prices::advised_restart;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::elf::Unfit;
 use imas_linux::in_time::ROOT;
@@ -24,7 +25,7 @@ use imas_linux::serving::chooser::WantedLibraries;
 use imas_linux::serving::{On, RealCandidates};
 use imas_linux::{foreign_file, process, process_trim};
 
-use super::unit::Unit;
+use super::unit::{Unit, systemctl};
 
 /// Programs that become another one and hand their environment on. Some are static: they load nothing, and what they
 /// start does.
@@ -42,7 +43,10 @@ const HANDING_ON: [&str; 9] = [
 
 /// Refuses a unit whose program cannot be preloaded into: its drop-in would do nothing.
 pub(super) fn check(unit: &Unit, root: Option<&Path>, candidate: &CatalogueCandidate) -> Result<()> {
-    if candidate.runtime.as_ref().is_some_and(|settings| settings.is_bare) {
+    if candidate.huge_pages.is_some() && root.is_none() {
+        check_manager(&candidate.name, &systemctl(&["--version"])?)?;
+    }
+    if candidate.is_bare() {
         return Ok(());
     }
     // An image does not run.
@@ -60,6 +64,18 @@ pub(super) fn check(unit: &Unit, root: Option<&Path>, candidate: &CatalogueCandi
 
 /// Why the program of a command cannot be preloaded into. With another program in its place by now, that one counts.
 fn unfit(words: &[std::ffi::OsString], root: Option<&Path>, running: Option<&Program>) -> Option<Unfit> {
+/// Refuses huge pages where the manager would pass over the line: `version` is what it prints.
+fn check_manager(candidate: &str, version: &str) -> Result<()> {
+    let number = version.split_whitespace().nth(1).and_then(|number| number.parse::<u32>().ok());
+    if number.is_some_and(|number| number >= LEAST_SYSTEMD) {
+        return Ok(());
+    }
+    Err(Hinted::error(
+        format!("{candidate}: this systemd has no MemoryTHP=: {LEAST_SYSTEMD} has it"),
+        format!("put 'imas run --candidate {candidate} --' in front of the command in ExecStart="),
+    ))
+}
+
     let (file, is_privileged) = match root {
         None => {
             let command = Command::resolve(words, std::env::var_os("PATH").as_deref()).ok()?;
@@ -163,4 +179,12 @@ mod tests {
         assert!(!is_much(mib(31), mib(60)), "too little");
         assert!(!is_much(mib(40), mib(900)), "too small a share");
     }
+    #[test]
+    fn an_older_manager_gets_no_line_that_it_passes_over() {
+        assert!(check_manager("thp:off", "systemd 260 (260.1-1)\n+PAM").is_ok());
+        for older in ["systemd 252 (252.38-1~deb12u1)\n+PAM", "", "systemd"] {
+            assert!(check_manager("thp:off", older).is_err(), "{older}");
+        }
+    }
+
 }

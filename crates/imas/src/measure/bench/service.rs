@@ -375,7 +375,7 @@ impl<'a> Session<'a> {
         looks: Looks,
         is_told: bool,
     ) -> Course<'b> {
-        let has_settings = usable.iter().any(|one| one.runtime.is_some());
+        let has_settings = usable.iter().any(|one| one.runtime.is_some() || one.huge_pages.is_some());
         let ignores_heaps = self.args.server.all || has_settings || self.args.server.goal() != Goal::Memory;
         Course {
             names,
