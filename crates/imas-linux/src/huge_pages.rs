@@ -14,9 +14,9 @@ const MODE: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HugePages {
-    /// None.
+    /// No huge pages.
     Off,
-    /// Those that it asks for by madvise(2).
+    /// Huge pages that it asks for by madvise(2).
     Advised,
 }
 

@@ -12,14 +12,10 @@ use crate::support::{
 const OFF: &str = "THP_enabled:\t0\n";
 const FILE: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 
-/// Whether `thp:off` acts on this machine; says so where it does not.
+/// Whether `thp:off` acts on this machine.
 fn is_offered() -> bool {
     let mode = std::fs::read_to_string(FILE).unwrap_or_default();
-    let is_offered = mode.contains("[always]") || mode.contains("[madvise]");
-    if !is_offered {
-        imas_testing::skipped(&format!("this machine gives no huge pages: {mode}"));
-    }
-    is_offered
+    mode.contains("[always]") || mode.contains("[madvise]")
 }
 
 fn of_this_process() -> String {
@@ -33,7 +29,7 @@ fn of_this_process() -> String {
 #[test]
 fn a_program_has_no_huge_pages_and_sees_nothing_else() {
     if !is_offered() {
-        return;
+        return imas_testing::skipped("this machine gives no huge pages");
     }
     let world = World::new();
     let (sh, print) =
@@ -52,7 +48,7 @@ fn a_program_has_no_huge_pages_and_sees_nothing_else() {
 #[test]
 fn a_static_program_is_started_and_measured_without_huge_pages() {
     if !is_offered() {
-        return;
+        return imas_testing::skipped("this machine gives no huge pages");
     }
     let world = World::new();
     let program = program_with("cc", "thp", &["-static"], &world.work().join("thp"));
@@ -74,7 +70,7 @@ fn a_static_program_is_started_and_measured_without_huge_pages() {
 #[test]
 fn a_pinned_program_has_none_at_each_start() {
     if !is_offered() {
-        return;
+        return imas_testing::skipped("this machine gives no huge pages");
     }
     let world = World::new();
     let program = program_with("cc", "thp", &[], &world.work().join("thp"));
