@@ -63,7 +63,7 @@ rounds.
 def read_catalogue(place):
     """The catalogue's entries for every program, in its order."""
     with open(place.lib / "catalogue.toml", "rb") as stream:
-        return [entry for entry in tomllib.load(stream)["candidate"] if "runtime" not in entry]
+        return [entry for entry in tomllib.load(stream)["candidate"] if not {"runtime", "huge_pages"} & entry.keys()]
 
 
 def table(head, rows):

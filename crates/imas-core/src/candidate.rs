@@ -27,6 +27,9 @@ pub struct Candidate {
     /// True for settings of the program's runtime, under which an exit status may be the candidate's doing.
     #[serde(default)]
     pub of_runtime: bool,
+    /// Place in the first round of trials; candidates with the same place run in random order.
+    #[serde(default)]
+    pub place: u32,
 }
 
 fn yes() -> bool {
@@ -38,7 +41,7 @@ impl Candidate {
     pub fn new(name: &str, version: &str, serves: &[&str]) -> Self {
         let serves = serves.iter().map(|s| (*s).to_owned()).collect();
         let (name, version) = (name.to_owned(), version.to_owned());
-        Self { name, version, serves, available: true, tested: true, of_runtime: false }
+        Self { name, version, serves, available: true, tested: true, of_runtime: false, place: 0 }
     }
 
     /// The candidate `system`: whatever serves is right.

@@ -12,6 +12,8 @@ use imas_linux::catalogue::{self, Catalogue};
 use imas_linux::runtime::Runtime;
 use imas_store::daemon::Disabled;
 
+use crate::prices;
+
 /// Rules by which this machine decides which candidates programs may get.
 #[derive(Clone, Copy)]
 pub struct CandidateRules<'a> {
@@ -75,14 +77,29 @@ impl Selection<'_> {
     /// be used on this machine now.
     fn of(&self, is_available: impl Fn(&catalogue::CatalogueCandidate) -> bool) -> Vec<Candidate> {
         let of_runtime = self.runtime.into_iter().flat_map(|runtime| self.catalogue.of_runtime(runtime));
-        let all = self.catalogue.candidates().iter().chain(of_runtime);
-        let selected = all.filter(|candidate| self.includes(candidate));
-        let for_program = |candidate| Candidate {
+        let all = self.catalogue.candidates().iter().chain(of_runtime).chain(self.catalogue.of_the_kernel());
+        let selected: Vec<_> = all.filter(|candidate| self.includes(candidate)).collect();
+        let for_program = |candidate: &catalogue::CatalogueCandidate| Candidate {
             tested: self.tests(candidate),
             available: is_available(candidate),
+            place: self.place(candidate, &selected),
             ..for_policy(candidate)
         };
-        selected.map(for_program).collect()
+        selected.iter().map(|candidate| for_program(candidate)).collect()
+    }
+
+    /// Place in the first round of a service, as in a bench of a server: `system`, then the best expectation first.
+    fn place(
+        &self,
+        candidate: &catalogue::CatalogueCandidate,
+        all: &[&catalogue::CatalogueCandidate],
+    ) -> u32 {
+        if !self.is_service || candidate.is_system() {
+            return 0;
+        }
+        let rank = |one: &catalogue::CatalogueCandidate| prices::rank(&one.name, self.runtime);
+        let before = all.iter().filter(|one| !one.is_system() && rank(one) < rank(candidate));
+        1 + u32::try_from(before.count()).unwrap_or(u32::MAX - 1)
     }
 
     fn includes(&self, candidate: &catalogue::CatalogueCandidate) -> bool {
@@ -152,7 +169,8 @@ pub fn version_served(catalogue: &Catalogue, candidate: &str, served: &str) -> S
 /// build. The untouched program has none.
 #[must_use]
 pub fn version_for_policy(candidate: &catalogue::CatalogueCandidate) -> String {
-    let is_of_glibc = candidate.library.is_none() && candidate.runtime.is_none() && !candidate.is_system();
+    let is_of_glibc = candidate.library.is_none() && candidate.runtime.is_none();
+    let is_of_glibc = is_of_glibc && !candidate.is_system() && !candidate.is_huge_pages();
     match &candidate.version {
         Some(version) => version.clone(),
         None if is_of_glibc => imas_linux::host::glibc_release(),
@@ -166,7 +184,7 @@ pub fn version(candidate: &catalogue::CatalogueCandidate) -> String {
     match (&candidate.version, &candidate.library) {
         (Some(version), _) => version.clone(),
         // The runtime is the program's, and its version part of the program's build.
-        (None, None) if candidate.runtime.is_some() => String::new(),
+        (None, None) if candidate.runtime.is_some() || candidate.is_huge_pages() => String::new(),
         (None, None) => imas_linux::host::libc_version(),
         (None, Some(_)) => String::new(),
     }
@@ -177,13 +195,13 @@ fn for_policy(candidate: &catalogue::CatalogueCandidate) -> Candidate {
     let version = version_for_policy(candidate);
     let serves = names_when_serving(candidate, &version);
     let (name, of_runtime) = (candidate.name.clone(), candidate.runtime.is_some());
-    Candidate { name, version, serves, available: true, tested: true, of_runtime }
+    Candidate { name, version, serves, available: true, tested: true, of_runtime, place: 0 }
 }
 
 /// The names under which the allocator reports itself in a trial page when it serves.
 fn names_when_serving(candidate: &catalogue::CatalogueCandidate, version: &str) -> Vec<String> {
     match &candidate.library {
-        _ if candidate.is_system() => vec![],
+        _ if candidate.is_system() || candidate.is_huge_pages() => vec![],
         // Settings of glibc: glibc itself has to serve.
         None => vec!["libc.so.6".to_owned()],
         Some(library) => names_of_library(candidate, library, version),
@@ -303,6 +321,23 @@ mod tests {
         assert_eq!(names(&catalogue, None, true), of_service, "what was tried before stays usable");
         let listed = ["mimalloc".to_owned()];
         assert_eq!(names(&catalogue, Some(&listed), true), set(&[("system", true), ("mimalloc", true)]));
+        let arenas = ["glibc:lean", "glibc:arena1"].map(|name| entry(name, "service_default = true"));
+        std::fs::write(folder.path().join("catalogue.toml"), format!("schema = 1\n{}", arenas.concat()))
+            .unwrap();
+        let arenas = Catalogue::read(&[folder.path().join("catalogue.toml")]);
+        let places = |is_service, runtime| {
+            let rules =
+                CandidateRules { catalogue: &arenas, configured: None, disabled: &[], is_usable: &is_usable };
+            let found = rules.of_program(None, &BTreeSet::new(), is_service, runtime).into_iter();
+            found.map(|one| (one.name, one.place)).collect::<Vec<_>>()
+        };
+        let of = |lean, arena1| {
+            [("system", 0), ("glibc:lean", lean), ("glibc:arena1", arena1)]
+                .map(|(name, at)| (name.into(), at))
+        };
+        assert_eq!(places(true, None), of(2, 1), "compiled services: the best expectation first");
+        assert_eq!(places(true, Some(Runtime::Ruby)), of(1, 2));
+        assert!(places(false, None).iter().all(|(_, place)| *place == 0), "other programs: random order");
         let (_folder, without) = self::catalogue();
         let usual = names(&without, None, true);
         assert!(usual.contains(&("jemalloc".to_owned(), true)), "a catalogue without such a set: {usual:?}");

@@ -125,8 +125,8 @@ pub fn for_program<'a>(compared: &[ComparedCandidate<'a>], defined: &[String]) -
     compared.iter().map(for_program).collect()
 }
 
-/// Candidates of a program's runtime that a comparison has: those that are named (`all`: every one), else the
-/// ones that are tested by default. A name of another runtime is among them, for the reason why it is not used.
+/// Candidates of a program's runtime and of the kernel that a comparison has: those that are named (`all`: every one), else
+/// the ones that are tested by default. A name of another runtime is among them, for the reason why it is not used.
 #[must_use]
 pub fn of_runtime<'a>(
     names: &[String],
@@ -137,10 +137,11 @@ pub fn of_runtime<'a>(
     let own: Vec<_> = of_program(&context.catalogue, executable).collect();
     let is_wanted = |one: &&CatalogueCandidate| match names {
         [] => one.default && own.contains(one),
-        _ if all => own.contains(one),
+        _ if all => own.contains(one) || one.is_huge_pages(),
         names => names.contains(&one.name),
     };
-    context.catalogue.all().filter(|one| one.runtime.is_some()).filter(is_wanted).collect()
+    let is_bare = |one: &&CatalogueCandidate| one.runtime.is_some() || one.is_huge_pages();
+    context.catalogue.all().filter(is_bare).filter(is_wanted).collect()
 }
 
 fn in_this_order<'a>(these: &[&str], context: &'a Context) -> Vec<&'a CatalogueCandidate> {
@@ -204,10 +205,12 @@ impl OfRuntime {
             names => all || names.contains(&candidate.name),
         };
         let fitted = |candidate: &CatalogueCandidate| match runtime.fitted_behind_a_script(candidate) {
+            _ if candidate.is_huge_pages() => (candidate.clone(), context.obstacle(candidate, store)),
             Ok(fitted) => (fitted, context.obstacle(candidate, store)),
             Err(why) => (candidate.clone(), Some(why)),
         };
         let of_runtime = context.catalogue.of_runtime(runtime.found.runtime);
+        let of_runtime = of_runtime.chain(context.catalogue.of_the_kernel());
         let candidates = of_runtime.filter(is_wanted).map(fitted).collect();
         Self { candidates, is_named: !names.is_empty(), has_musl: false }
     }

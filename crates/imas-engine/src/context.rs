@@ -11,6 +11,7 @@ use imas_core::paper::Limits;
 use imas_linux::catalogue::{Catalogue, CatalogueCandidate, SYSTEM};
 use imas_linux::environment::{Injection, Libraries, Mode, Reach};
 use imas_linux::host::now_unix_s;
+use imas_linux::huge_pages::HugePages;
 use imas_linux::page::{self, PageFileError};
 use imas_linux::runtime::{Runtime, RuntimeSettings};
 use imas_store::{Store, StoreError};
@@ -243,6 +244,12 @@ impl Context {
     #[must_use]
     pub fn obstacle(&self, candidate: &CatalogueCandidate, store: Option<&Store>) -> Option<String> {
         if candidate.is_system() {
+            return None;
+        }
+        if let Some(why) = candidate.huge_pages.and_then(HugePages::obstacle) {
+            return Some(why);
+        }
+        if candidate.is_huge_pages() {
             return None;
         }
         if let Some(ours) = self.own_obstacle(store) {

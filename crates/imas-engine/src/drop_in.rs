@@ -9,12 +9,15 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use anyhow::Result;
 use imas_cli::message::{self, Hinted};
+use imas_linux::huge_pages::HugePages;
 use similar::ChangeTag;
 use similar::algorithms::{Capture, Replace, lcs};
 use similar::udiff::UnifiedHunkHeader;
 
 /// Name of the file in `UNIT.d`.
 pub const NAME: &str = "50-imas.conf";
+/// First systemd that has `MemoryTHP=`.
+pub const LEAST_SYSTEMD: u32 = 260;
 /// Beginning of a line that says what the unit itself sets.
 pub const WAS: &str = "# was ";
 const MARK: &str = "# Made by imas, check sum ";
@@ -36,13 +39,15 @@ pub fn path(root: &Path, unit: &str) -> PathBuf {
     root.join("etc/systemd/system").join(format!("{unit}.d")).join(NAME)
 }
 
-/// The file's whole text. `replaced` has the values that the unit sets itself and that no variable notes.
+/// The file's whole text. `replaced` has the values that the unit sets itself and that no variable notes. Huge pages need
+/// [`LEAST_SYSTEMD`].
 #[must_use]
 pub fn text(
     unit: &str,
     candidate: &str,
     variables: &[(String, String)],
     replaced: &[(String, String)],
+    huge_pages: Option<HugePages>,
 ) -> String {
     let mut body =
         format!("# {candidate} for {unit}; to take it away: imas unapply {unit} --write\n[Service]\n");
@@ -52,6 +57,9 @@ pub fn text(
     }
     for (name, value) in variables {
         body.push_str(&line(name, value));
+    }
+    if let Some(huge_pages) = huge_pages {
+        let _ = writeln!(body, "MemoryTHP={}", huge_pages.of_systemd()); // a string takes everything
     }
     marked(&body)
 }
@@ -207,7 +215,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = path(folder.path(), "x.service");
         assert_eq!(find(&file).unwrap(), Found::Nothing);
-        let ours = text("x.service", "hoard", &[("A".into(), "b".into())], &[]);
+        let ours = text("x.service", "hoard", &[("A".into(), "b".into())], &[], Some(HugePages::Off));
+        assert!(ours.ends_with("\nEnvironment=\"A=b\"\nMemoryTHP=disable\n"), "{ours}");
         write(&file, &ours).unwrap();
         assert_eq!(find(&file).unwrap(), Found::Ours(ours.clone()));
         assert_eq!(candidate(&ours), Some("hoard"));

@@ -75,8 +75,7 @@ pub fn moved(candidate: &CatalogueCandidate, at: &Path) -> CatalogueCandidate {
 /// Files that have to be there for those variables to work: the guard, what answers a runtime, the allocator, and what the
 /// distribution brings. None where nothing is loaded.
 pub fn files<'a>(context: &'a Context, candidate: &'a CatalogueCandidate) -> impl Iterator<Item = &'a Path> {
-    let is_bare = candidate.runtime.as_ref().is_some_and(|settings| settings.is_bare);
-    let ours = (!is_bare).then_some(context.libraries.guard.as_path());
+    let ours = (!candidate.is_bare()).then_some(context.libraries.guard.as_path());
     let answers = has_hidden_settings(candidate).then_some(context.libraries.settings.as_path());
     [ours, answers, candidate.library.as_deref(), candidate.needs.as_deref()].into_iter().flatten()
 }
@@ -94,11 +93,26 @@ pub fn oldest_libc<'a>(files: impl IntoIterator<Item = &'a Path>) -> String {
     if is_cxx { format!("libstdc++ and {libc}") } else { libc }
 }
 
-/// An error if the candidate's library belongs to a distribution, and cannot be taken along.
+/// An error if the candidate has huge pages of its own, which no variable sets.
+fn can_be_variables(candidate: &CatalogueCandidate) -> Result<()> {
+    match candidate.huge_pages {
+        None => Ok(()),
+        Some(_) => Err(Hinted::error(
+            format!("{}: no variable sets the huge pages of a program", candidate.name),
+            format!(
+                "start it with 'imas run --candidate {} -- ...'; 'imas apply' sets MemoryTHP=",
+                candidate.name
+            ),
+        )),
+    }
+}
+
+/// An error if the candidate's library belongs to a distribution, and cannot be taken along, or no variable sets it.
 ///
 /// # Errors
 /// If it does.
 pub fn can_be_taken(candidate: &CatalogueCandidate) -> Result<()> {
+    can_be_variables(candidate)?;
     if candidate.needs.is_none() {
         return Ok(());
     }
@@ -121,6 +135,7 @@ const OF_JVM: &str = "JAVA_TOOL_OPTIONS";
 /// # Errors
 /// If a variable has a value already, or would need to know the memory limit.
 pub fn for_any(candidate: &CatalogueCandidate, environment: &Variables) -> Result<CatalogueCandidate> {
+    can_be_variables(candidate)?;
     if candidate.runtime.is_none() {
         return Ok(candidate.clone());
     }

@@ -38,6 +38,7 @@ pub fn is_measurable(executable: &ExecutableFacts) -> bool {
 pub fn takes(context: &Context, executable: &ExecutableFacts, candidate: &CatalogueCandidate) -> bool {
     let is_settings = candidate.runtime.is_some() && candidate.library.is_none();
     candidate.is_system()
+        || candidate.is_huge_pages()
         || (is_settings && is_served_by_settings(executable))
         || (executable.fits_musl && runtime_command::candidate_of_musl(context, candidate).is_ok())
 }

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Prices of candidates in CPU time, as far as services were measured under them: advice without a trial has its price.
+//! Expectations of candidates for services, as far as services were measured under them: memory and CPU time, and who paid.
+//! One order (docs/decisions/0059) for advice without a trial, `imas apply --auto`, the first trials of a service and the
+//! first round of a bench of a server.
 //!
 //! `candidate-prices.json` is written by `imas-lab services prices`, from the raw runs in `lab/results`.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
+use imas_core::compare::{CostLimits, smallest_difference};
+use imas_core::server_bench::course::most_cost;
+use imas_core::server_bench::{WORTH_OF_CPU, at_worth};
 use imas_linux::runtime::Runtime;
 use imas_linux::serving::RealCandidates;
 use serde::{Deserialize, Serialize};
-
-use crate::live::memory_point::advised_candidate;
 
 const SHIPPED: &str = include_str!("../candidate-prices.json");
 /// Fewer services say nothing about another one.
@@ -20,7 +23,7 @@ const LEAST_SERVICES: u32 = 2;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PriceTable {
-    /// Version of the shape: 1.
+    /// Version of the shape: 2.
     pub schema: u32,
     /// The command that wrote it.
     pub source: String,
@@ -39,6 +42,10 @@ pub struct CandidatePrice {
     pub runtime: Option<Runtime>,
     /// Number of services that were measured under it.
     pub services: u32,
+    /// Memory under load as a ratio to `system`: the mean of the logarithms of all services.
+    pub memory: f64,
+    /// CPU time likewise.
+    pub cpu: f64,
     /// Services that took more CPU time beyond the noise, and how much more, as a part of 1.
     pub paid: BTreeMap<String, f64>,
 }
@@ -48,6 +55,11 @@ impl CandidatePrice {
     #[must_use]
     pub fn is_free(&self) -> bool {
         self.services >= LEAST_SERVICES && self.paid.is_empty()
+    }
+
+    /// Whether no service paid as much as a pick may cost at most (docs/decisions/0038).
+    fn keeps_limits(&self) -> bool {
+        self.paid.values().all(|more| *more < CostLimits::USUAL.cpu)
     }
 
     /// The price as a clause: `7 of 21 measured compiled services took 6 to 25 % more CPU time`.
@@ -80,6 +92,40 @@ pub fn price(candidate: &str, runtime: Option<Runtime>) -> Option<&'static Candi
     TABLE.iter().find(is_it).filter(|one| one.services >= LEAST_SERVICES)
 }
 
+/// Expectation of the candidate for a service of this runtime, or a compiled one: memory with CPU time at its worth, as a
+/// ratio to `system`. Where too few of its kind were measured, that of all services. None where too few of these were,
+/// and where one paid more than a pick may cost.
+#[must_use]
+pub fn expectation(candidate: &str, runtime: Option<Runtime>) -> Option<f64> {
+    let own = price(candidate, runtime);
+    let all: Vec<&CandidatePrice> = match own {
+        Some(own) => vec![own],
+        None => TABLE.iter().filter(|one| one.candidate == candidate).collect(),
+    };
+    let services: u32 = all.iter().map(|one| one.services).sum();
+    if services < LEAST_SERVICES || !all.iter().all(|one| one.keeps_limits()) {
+        return None;
+    }
+    let log =
+        |one: &&CandidatePrice| f64::from(one.services) * at_worth(one.memory, one.cpu, WORTH_OF_CPU).ln();
+    Some((all.iter().map(log).sum::<f64>() / f64::from(services)).exp())
+}
+
+/// Key by which candidates are ordered: the best expectation first, the unknown ones last.
+#[must_use]
+pub fn rank(candidate: &str, runtime: Option<Runtime>) -> f64 {
+    expectation(candidate, runtime).unwrap_or(f64::INFINITY)
+}
+
+/// The candidate with the best expectation, if by that it would stay in a bench. None where the catalogue has none.
+#[must_use]
+pub fn best_expected(runtime: Option<Runtime>, among: &RealCandidates) -> Option<&str> {
+    let names = among.all().iter().filter(|one| one.runtime.is_none()).map(|one| one.name.as_str());
+    let most = most_cost(smallest_difference("memory"));
+    let ranked = names.map(|name| (rank(name, runtime), name)).filter(|(rank, _)| *rank < most);
+    ranked.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, name)| name)
+}
+
 /// A restart that keeps fewer free pages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AdvisedRestart<'a> {
@@ -99,7 +145,7 @@ pub fn advised_restart(
     arenas: u64,
     among: &RealCandidates,
 ) -> Option<AdvisedRestart<'_>> {
-    let candidate = advised_candidate(among).filter(|_| arenas > 1)?;
+    let candidate = best_expected(runtime, among).filter(|_| arenas > 1)?;
     let price = price(candidate, runtime);
     Some(AdvisedRestart {
         candidate,
@@ -121,6 +167,26 @@ mod tests {
         assert!(lean.paid["mariadb"] > 0.2 && !lean.is_free(), "{lean:?}");
         assert!(price("glibc:arena1", None).is_some_and(CandidatePrice::is_free));
         assert_eq!(price("glibc:lean", Some(Runtime::Node)), None);
+    }
+
+    #[test]
+    fn the_best_expectation_is_of_its_kind_and_keeps_the_limits() {
+        let named = |name: &str| CatalogueCandidate { name: name.into(), ..CatalogueCandidate::default() };
+        let all = ["system", "glibc:lean", "glibc:arena1", "mimalloc"].map(named);
+        let among = RealCandidates::of(&all);
+        let best = |runtime| best_expected(runtime, &among);
+        assert_eq!(expectation("glibc:lean", None), None, "mariadb paid as much as no pick may");
+        assert_eq!((expectation("mimalloc", None), rank("mimalloc", None)), (None, f64::INFINITY));
+        assert_eq!(best(None), Some("glibc:arena1"));
+        assert_eq!(best(Some(Runtime::Cpython)), Some("glibc:arena1"));
+        assert_eq!(best(Some(Runtime::Ruby)), Some("glibc:lean"), "none paid, and it saves more");
+        assert_eq!(best(Some(Runtime::Php)), None, "nothing to gain");
+        assert_eq!(
+            best(Some(Runtime::Node)),
+            Some("glibc:arena1"),
+            "as all services: none of Node.js was measured"
+        );
+        assert_eq!(best_expected(None, &RealCandidates::of(&all[..2])), None);
     }
 
     #[test]
@@ -149,6 +215,8 @@ mod tests {
             candidate: "glibc:lean".into(),
             runtime: Some(Runtime::Php),
             services: 3,
+            memory: 0.9,
+            cpu: 1.0,
             paid: paid.iter().map(|(name, more)| ((*name).to_owned(), *more)).collect(),
         };
         assert_eq!(paid(&[]).words(), "none of 3 measured services of PHP took more CPU time");

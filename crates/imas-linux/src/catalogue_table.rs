@@ -79,7 +79,7 @@ const MOST_OF_A_SETTING: usize = 255;
 /// for every program.
 #[must_use]
 pub fn can_be_placed(candidate: &CatalogueCandidate) -> bool {
-    let Some(settings) = &candidate.runtime else { return true };
+    let Some(settings) = &candidate.runtime else { return candidate.huge_pages.is_none() };
     let is_fixed = |value: &String| !runtime::names_limit(value) && value.len() <= MOST_OF_A_SETTING;
     settings.runtime.is_placed()
         && settings.arguments.is_empty()

@@ -108,9 +108,10 @@ impl Injection<'_> {
     /// # Errors
     /// When one of the libraries lies at a path that LD_PRELOAD cannot express.
     pub fn variables(&self, inherited: &Variables, libraries: &Libraries) -> Result<Variables, UnusablePath> {
-        let own = unfollowed(inherited);
+        let mut own = unfollowed(inherited).into_owned();
+        own.huge_pages = self.candidate.huge_pages;
         let inherited: &Variables = &own;
-        if self.candidate.runtime.as_ref().is_some_and(|settings| settings.is_bare) {
+        if self.candidate.is_bare() && (self.mode == Mode::Production || !self.candidate.is_huge_pages()) {
             return Ok(self.with_plain(inherited));
         }
         let mut changes = BTreeMap::new();
@@ -307,8 +308,7 @@ fn with_sign(left: &OsStr, sign: char, right: &OsStr) -> OsString {
 /// Whether `libimas-settings.so` is loaded under the candidate.
 #[must_use]
 pub fn has_hidden_settings(candidate: &CatalogueCandidate) -> bool {
-    let is_bare = candidate.runtime.as_ref().is_some_and(|settings| settings.is_bare);
-    !is_bare && !hidden_settings(candidate).is_empty()
+    !candidate.is_bare() && !hidden_settings(candidate).is_empty()
 }
 
 /// The value of `IMAS_SETTINGS` under the candidate; empty where no runtime asks for its variables.

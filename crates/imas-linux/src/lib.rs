@@ -15,6 +15,7 @@ pub mod foreign_file;
 pub mod foreign_process;
 pub mod heap;
 pub mod host;
+pub mod huge_pages;
 pub mod in_time;
 pub mod index;
 pub mod ingest;

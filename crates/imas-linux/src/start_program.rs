@@ -26,6 +26,7 @@ use rustix::process::{
     WaitId, WaitIdOptions, WaitIdStatus, WaitOptions, kill_process_group, waitid, waitpid,
 };
 
+use crate::huge_pages::Kept;
 use crate::variables::{SIGPIPE_IGNORED, Variables};
 use crate::{foreign_process, process, sampler};
 
@@ -71,6 +72,7 @@ impl ProgramStart<'_> {
                 // Rust ignores SIGPIPE. A signal that has a handler has its default again after exec.
                 signal_hook::flag::register(signal_hook::consts::SIGPIPE, Arc::default())?;
             }
+            let _huge_pages = Kept::of(self.variables.huge_pages).ok(); // without it the program starts all the same
             Ok(nix::unistd::execvpe(&self.path()?, &self.words()?, &self.variables.array()?)?)
         };
         let Err(error) = exec();
@@ -87,6 +89,7 @@ impl ProgramStart<'_> {
         let start = |path: &CString, words: &[CString]| {
             posix_spawn(path.as_c_str(), &actions, &attributes, words, &environment)
         };
+        let _huge_pages = Kept::of(self.variables.huge_pages).ok(); // without it the program starts all the same
         let _there = setup.folder.map(InFolder::enter).transpose()?;
         let started = match start(&path, &words) {
             Err(nix::Error::ENOEXEC) => {

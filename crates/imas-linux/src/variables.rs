@@ -5,6 +5,8 @@
 use std::ffi::{CString, NulError, OsStr, OsString};
 use std::os::unix::ffi::OsStringExt;
 
+use crate::huge_pages::HugePages;
+
 /// Variable that the command's `sigpipe.c` sets if SIGPIPE was ignored at its start. No program gets it.
 pub const SIGPIPE_IGNORED: &str = "IMAS_SIGPIPE_IGNORED";
 /// Name under which the command's `odd_entries.c` shows an entry that is no variable. No program gets it.
@@ -15,6 +17,8 @@ const ODD_ENTRY: &str = "IMAS_ODD_ENTRY";
 pub struct Variables {
     /// Name and value; without a value an entry is one that has no `=` behind a name.
     entries: Vec<(OsString, Option<OsString>)>,
+    /// Huge pages of the program beside its variables; None: as the machine is set.
+    pub huge_pages: Option<HugePages>,
 }
 
 impl Variables {
@@ -31,7 +35,7 @@ impl Variables {
         let entry = |(name, value): (OsString, OsString)| {
             if name == ODD_ENTRY { (value, None) } else { (name, Some(value)) }
         };
-        Self { entries: ours.map(entry).collect() }
+        Self { entries: ours.map(entry).collect(), huge_pages: None }
     }
 
     /// Value of the first entry of that name: the one that getenv finds.
@@ -174,6 +178,7 @@ mod tests {
     fn odd() -> Variables {
         let entry = |name: &str, value: Option<&str>| (name.into(), value.map(OsString::from));
         Variables {
+            huge_pages: None,
             entries: vec![
                 entry("Z", Some("1")),
                 entry("MODE", Some("first")),

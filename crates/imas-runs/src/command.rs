@@ -171,10 +171,6 @@ impl<'a> CommandExecutor<'a> {
     }
 }
 
-fn is_bare(candidate: &CatalogueCandidate) -> bool {
-    candidate.runtime.as_ref().is_some_and(|settings| settings.is_bare)
-}
-
 fn inherited() -> Variables {
     Variables::inherited()
 }
@@ -187,7 +183,7 @@ impl Executor for CommandExecutor<'_> {
         let candidate = self.candidates[step.candidate];
         match step.kind {
             RoundKind::Warmup => self.warm_up(candidate, limits),
-            RoundKind::Counted { .. } if !is_bare(candidate) => self.counted(candidate, limits),
+            RoundKind::Counted { .. } if !candidate.is_bare() => self.counted(candidate, limits),
             // Nothing is loaded into the program that would count.
             RoundKind::Counted { .. } | RoundKind::Measured { .. } => {
                 let outcome = self.plain(candidate, limits)?;

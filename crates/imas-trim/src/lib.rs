@@ -10,14 +10,15 @@
 //! are set. They are set so that malloc_trim returns into a signal frame (`frame`), from which the kernel restores
 //! every register, whoever lives. While malloc_trim runs the tracer only watches for a signal (`away`).
 //!
-//! This crate has the only `unsafe` code of the product, in `trace`: calls of ptrace(2), and in `own_filter`. Where the
-//! C library is, and where its arenas are, `imas_linux` finds out. Nothing here opens a path that the process names.
+//! This crate has the only `unsafe` code of the product: calls of ptrace(2) in `trace`, calls that are tried in `filter`,
+//! and prctl(2) in `huge_pages`, which has nothing to do with trims. Where the C library is, and where its arenas are, `imas_linux` finds out. Nothing here opens a path that the process names.
 //!
 //! Differences between x86-64 and aarch64 are in `frame`, a file for each. There is no other processor.
 
 mod call;
 mod filter;
 mod frame;
+pub mod huge_pages;
 mod process;
 mod trace;
 mod waits;

@@ -512,6 +512,74 @@ fn a_server_that_has_nothing_to_save_is_run_once() {
     assert!(list(&all, "/runs").len() >= 3, "--all measures each candidate");
 }
 
+/// A server with eight threads that answer one after the other. Each answer frees all of some 20 MB but a block at
+/// their end, so an arena keeps the pages: that of each thread, or one for all. It takes 50 ms of CPU time.
+const ARENAS: &str = r#"
+import ctypes, http.server, queue, sys, threading, time
+libc = ctypes.CDLL(None)
+libc.malloc.restype = ctypes.c_void_p
+def work(asked, done):
+    while asked.get():
+        blocks = [libc.malloc(ctypes.c_size_t(30000)) for _ in range(700)]
+        for block in blocks:
+            ctypes.memset(ctypes.c_void_p(block), 1, 30000)
+        for block in blocks[:-1]:
+            libc.free(ctypes.c_void_p(block))
+        end = time.thread_time() + 0.05
+        while time.thread_time() < end:
+            pass
+        done.put(True)
+QUEUES = [(queue.Queue(), queue.Queue()) for _ in range(8)]
+for of in QUEUES:
+    threading.Thread(target=work, args=of, daemon=True).start()
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        asked, done = QUEUES[0]
+        QUEUES.append(QUEUES.pop(0))
+        asked.put(True)
+        done.get()
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"ok")
+    def log_message(self, *args):
+        pass
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+"#;
+
+/// One run under `system` with a look, one of each candidate, one more of the two that look better, then the best beside
+/// `system` until it is proven. One arena keeps an eighth of the pages, four keep half, 64 gain nothing.
+#[test]
+fn a_server_that_one_arena_makes_small_has_its_pick_after_nine_runs() {
+    let place = Place::new();
+    std::fs::write(place.world.work().join("arenas.py"), ARENAS).unwrap();
+    let words = "bench --json --idle 1 --cycles 1 --ready tcp:$PORT --with glibc:arena1 --with glibc?arena_max:4 \
+                 --with glibc?arena_max:64";
+    let mut bench = place.world.imas(words.split_whitespace());
+    bench.args(["--load", &place.load(8, "/"), "--"]).arg(real("python3"));
+    let done = succeeded(output(bench.args([&place.script("arenas.py"), "$PORT"])));
+    let result = parsed(&done);
+    let mut made: Vec<(u64, &str)> = list(&result, "/runs")
+        .iter()
+        .map(|run| (run["round"].as_u64().unwrap(), text(run, "/candidate")))
+        .collect();
+    assert_eq!(made[..2], [(0, "system"), (0, "glibc:arena1")], "the best expectation comes first: {made:?}");
+    made.sort_unstable();
+    let rounds: [&[&str]; 3] = [
+        &["glibc:arena1", "glibc?arena_max:4", "glibc?arena_max:64", "system"],
+        &["glibc:arena1", "glibc?arena_max:4", "system"],
+        &["glibc:arena1", "system"],
+    ];
+    let course = (0..).zip(rounds).flat_map(|(round, names)| names.iter().map(move |name| (round, *name)));
+    assert_eq!(made, course.collect::<Vec<_>>(), "{}", describe(&done));
+    assert_eq!(text(&result, "/comparison/judgement/ending/kind"), "picked", "{result:#}");
+    assert_eq!(result["rounds"]["ended"], "settled", "{result:#}");
+    let said = text(&result, "/sentence");
+    let memory = compared(&result, "glibc:arena1")["goal"][1].as_f64().unwrap();
+    assert!(said.starts_with("Use glibc:arena1 (") && memory < 0.5, "{said}: {memory}");
+    let looked = &list(&result, "/runs")[0]["server"]["heaps"];
+    assert!(!list(looked, "").is_empty(), "the first run was looked into: {looked}");
+}
+
 #[test]
 fn a_set_up_that_is_interrupted_leaves_nothing() {
     let place = Place::new();

@@ -13,6 +13,7 @@ mod children;
 mod crash;
 mod default_set;
 mod first_hour;
+mod huge_pages;
 mod lasting_settings;
 mod least_memory;
 mod noise;

@@ -62,6 +62,7 @@ impl AdaptiveState {
         let divided = DividedTrials::of(&made, history, settings);
         let mut board = Board::of(&divided.rounds, len, system);
         board.untouched = divided.untouched;
+        board.places = history.candidates.iter().map(|one| one.place).collect();
         let is_newcomer = |i: usize| roles[i] == Role::Tested && board.trials_of(i) == 0;
         let first_of_round = made.len().saturating_sub(board.in_round.len());
         let is_stale =

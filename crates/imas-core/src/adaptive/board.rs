@@ -35,6 +35,8 @@ pub struct Board {
     pub in_round: Vec<usize>,
     /// Number of rounds, the unfinished one included.
     pub rounds: u32,
+    /// Place of each candidate in the first round ([`crate::Candidate::place`]); empty: random order.
+    pub places: Vec<u32>,
     /// Number of rounds before each candidate's first trial, with figures or without. All rounds where it had
     /// none.
     pub came_after: Vec<u32>,
@@ -74,6 +76,7 @@ impl Board {
             void: vec![0; len],
             in_round: in_round(divided, len),
             rounds: u32::try_from(rounds.len()).unwrap_or(u32::MAX),
+            places: vec![],
             came_after: came_after(&rounds, len),
             system,
             residue: residue(&rounds),

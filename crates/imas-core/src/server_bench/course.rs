@@ -139,10 +139,16 @@ impl FollowedCourse {
     }
 }
 
+/// Greatest cost with which a candidate looks better, as a ratio to `system`; `margin` is the smallest gain that counts.
+#[must_use]
+pub fn most_cost(margin: f64) -> f64 {
+    1.0 - LOOKS_LIKE * margin
+}
+
 /// The candidates that stay, the best first: they ran in each round, and look better. After the second round one stays.
 fn staying(comparison: &ServiceComparison) -> Vec<&CandidateFigures> {
     let made = comparison.judgement.rounds;
-    let least = 1.0 - LOOKS_LIKE * comparison.margin();
+    let most = most_cost(comparison.margin());
     let is_fit = |one: &&CandidateFigures| {
         one.name != SYSTEM
             && one.rounds >= made
@@ -151,7 +157,7 @@ fn staying(comparison: &ServiceComparison) -> Vec<&CandidateFigures> {
             && !matches!(one.answer, FigureAnswer::NoGain | FigureAnswer::Worse)
     };
     let by_cost = comparison.candidates.iter().filter(is_fit).filter_map(|one| Some((one.cost?, one)));
-    let mut fit: Vec<(f64, &CandidateFigures)> = by_cost.filter(|(cost, _)| *cost < least).collect();
+    let mut fit: Vec<(f64, &CandidateFigures)> = by_cost.filter(|(cost, _)| *cost < most).collect();
     fit.sort_by(|a, b| a.0.total_cmp(&b.0));
     fit.truncate(if made < 2 { SECOND } else { 1 });
     fit.into_iter().map(|(_, one)| one).collect()

@@ -105,6 +105,15 @@ impl ServiceComparison {
     }
 }
 
+/// Usual worth of 1 % of CPU time in per cent of memory: docs/decisions/0059 reasons it from prices of clouds.
+pub const WORTH_OF_CPU: f64 = 2.0;
+
+/// Memory with CPU time at its worth. Both are ratios to `system`: below 1 is better.
+#[must_use]
+pub fn at_worth(memory: f64, cpu: f64, worth: f64) -> f64 {
+    memory * cpu.powf(worth)
+}
+
 /// How services are compared.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ServiceOptions {
@@ -140,7 +149,7 @@ impl ServiceOptions {
     fn cost(&self, goal: f64, cpu: Option<&ComparedFigure>, rounds: usize) -> f64 {
         let known = rounds as f64 / (rounds as f64 + 1.0);
         let cpu = cpu.filter(|_| course::weighs_cpu(self.goal)).and_then(|cpu| cpu.ratio);
-        goal * cpu.map_or(1.0, |cpu| cpu.mid.powf(self.worth * known))
+        cpu.map_or(goal, |cpu| at_worth(goal, cpu.mid, self.worth * known))
     }
 
     /// The limit that a candidate breaks whose gain is less than its CPU time is worth.

@@ -208,7 +208,7 @@ mod tests {
     fn a_service_that_was_restarted_since_and_lacks_it_has_lost_it() {
         let root = tempfile::tempdir().unwrap();
         let variables = [("LD_PRELOAD".to_owned(), "/i/libimas-guard.so:/i/libjemalloc.so".to_owned())];
-        let text = drop_in::text("web@.service", "jemalloc", &variables, &[]);
+        let text = drop_in::text("web@.service", "jemalloc", &variables, &[], None);
         let file = drop_in::path(root.path(), "web@.service");
         drop_in::write(&file, &text).unwrap();
         let process = Started::with("");

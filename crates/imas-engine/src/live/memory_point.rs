@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The memory of one process at one moment: a point of its curve, what its trial page counts, and the candidate to advise
-//! where glibc holds pages.
+//! The memory of one process at one moment: a point of its curve, and what its trial page counts.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use imas_core::split::AllocatorReport;
-use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::host::now_unix_s;
 use imas_linux::ingest::{ExpectedPage, ParsedPage};
 use imas_linux::resident::ResidentMemory;
 use imas_linux::running::Running;
-use imas_linux::serving::RealCandidates;
 use imas_linux::{foreign_file, process};
 use serde::Serialize;
 
@@ -102,27 +99,8 @@ pub fn live_bytes(running: &Running) -> Option<u64> {
     Some(page.live_bytes_now()).filter(|bytes| *bytes > 0)
 }
 
-// The candidate to advise where glibc's heaps hold pages that a trim would return.
-
-/// Fewer bytes do not justify a restart.
+/// Fewer bytes that a trim would return do not justify a restart.
 pub const LEAST_BYTES: u64 = 8 << 20;
-
-/// Setting of glibc's malloc by which all threads share one arena.
-const ONE_ARENA: &str = "arena_max=1";
-
-/// The candidate to be advised, and to be tried unasked: glibc's malloc with one arena, which costs no CPU time in the
-/// laboratory. If there are several, the one with the fewest settings. None where the catalogue has none.
-#[must_use]
-pub fn advised_candidate(among: &RealCandidates) -> Option<&str> {
-    let settings = |one: &CatalogueCandidate| {
-        one.environment.values().map(|value| value.split(':').count()).sum::<usize>()
-    };
-    let has_one_arena = |one: &&CatalogueCandidate| {
-        let sets = |value: &String| value.split(':').any(|setting| setting.ends_with(ONE_ARENA));
-        one.allocator == "glibc" && one.runtime.is_none() && one.environment.values().any(sets)
-    };
-    among.all().iter().filter(has_one_arena).min_by_key(|one| settings(one)).map(|one| one.name.as_str())
-}
 
 #[cfg(test)]
 mod tests {
@@ -142,23 +120,5 @@ mod tests {
         }
         let point = MemoryPoint::of(&resident, Some(700), Some(&report));
         assert_eq!((point.free_blocks, point.free_pages, point.heap), (Some(200), Some(400), 200));
-    }
-
-    #[test]
-    fn one_arena_and_nothing_else_is_advised() {
-        let named = |name: &str, value: &str| CatalogueCandidate {
-            name: name.into(),
-            allocator: name.split(':').next().unwrap().into(),
-            environment: [("GLIBC_TUNABLES".to_owned(), value.to_owned())].into(),
-            ..CatalogueCandidate::default()
-        };
-        let all = [
-            named("glibc:lean", "glibc.malloc.arena_max=1:glibc.malloc.top_pad=0"),
-            named("glibc:arena1", "glibc.malloc.arena_max=1"),
-            named("glibc:arena2", "glibc.malloc.arena_max=2"),
-            named("other:arena1", "glibc.malloc.arena_max=1"),
-        ];
-        assert_eq!(advised_candidate(&RealCandidates::of(&all)), Some("glibc:arena1"));
-        assert_eq!(advised_candidate(&RealCandidates::of(&all[2..])), None);
     }
 }

@@ -26,6 +26,7 @@ use crate::live::snapshot::{
     StoreKind,
 };
 use crate::live::tracked::{Identity, ProcessReader, Tracked};
+use crate::prices;
 
 /// How often the daemon's status and list of ineligible programs are read.
 const DAEMON_LASTS: Duration = Duration::from_secs(10);
@@ -285,7 +286,7 @@ impl ProcessObserver {
             return None;
         }
         Some(LiveGain {
-            candidate: memory_point::advised_candidate(&self.candidates)?.to_owned(),
+            candidate: prices::best_expected(None, &self.candidates)?.to_owned(),
             memory_bytes: Some(Interval { lo: 0.0, mid: bytes, hi: bytes }),
             cpu_percent: None,
             certainty: Certainty::Estimate,

@@ -10,6 +10,7 @@ use serde::Deserialize;
 
 use super::CatalogueCandidate;
 use crate::elf;
+use crate::huge_pages::HugePages;
 use crate::runtime::{Runtime, RuntimeSettings, VersionRange};
 
 /// The file.
@@ -41,6 +42,7 @@ pub(super) struct Entry {
     #[serde(default)]
     service_default: bool,
     page_size: Option<u64>,
+    huge_pages: Option<HugePages>,
     #[serde(default)]
     environment: BTreeMap<String, String>,
     withheld: Option<String>,
@@ -143,6 +145,7 @@ impl Entry {
             service_default: self.service_default,
             page_size: self.page_size,
             trims: false,
+            huge_pages: self.huge_pages,
             environment: self.environment,
             runtime,
             needs,

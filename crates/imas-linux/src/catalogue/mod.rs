@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::elf::{Class, ElfImage};
+use crate::huge_pages::HugePages;
 use crate::runtime::{Runtime, RuntimeSettings};
 use crate::trust;
 use entry::{Entry, File};
@@ -54,6 +55,9 @@ pub struct CatalogueCandidate {
     pub page_size: Option<u64>,
     /// Whether the program is trimmed from outside while it runs (`+trims` in its name).
     pub trims: bool,
+    /// Huge pages of the program; None: as the machine is set.
+    #[serde(default)]
+    pub huge_pages: Option<HugePages>,
     /// Variables set at the start, without the preload.
     pub environment: BTreeMap<String, String>,
     /// Settings of a runtime; `None` when the candidate is for every program.
@@ -76,6 +80,21 @@ impl CatalogueCandidate {
     #[must_use]
     pub fn is_system(&self) -> bool {
         self.name == SYSTEM
+    }
+
+    /// Whether it is huge pages alone: nothing is loaded, and no variable set.
+    #[must_use]
+    pub fn is_huge_pages(&self) -> bool {
+        self.huge_pages.is_some()
+            && self.library.is_none()
+            && self.runtime.is_none()
+            && self.environment.is_empty()
+    }
+
+    /// Whether nothing of ours is loaded for it.
+    #[must_use]
+    pub fn is_bare(&self) -> bool {
+        self.is_huge_pages() || self.runtime.as_ref().is_some_and(|settings| settings.is_bare)
     }
 }
 
@@ -136,7 +155,12 @@ impl Catalogue {
         self.of_runtimes.iter().filter(is_of)
     }
 
-    /// The candidates for every program, then the settings of runtimes.
+    /// The candidates that are huge pages alone, for any program, whatever can be loaded into it.
+    pub fn of_the_kernel(&self) -> impl Iterator<Item = &CatalogueCandidate> {
+        self.of_runtimes.iter().filter(|one| one.is_huge_pages())
+    }
+
+    /// The candidates for every program that an allocator can be loaded into, then the settings of runtimes and huge pages.
     pub fn all(&self) -> impl Iterator<Item = &CatalogueCandidate> {
         self.candidates.iter().chain(&self.of_runtimes)
     }
@@ -193,7 +217,9 @@ impl Catalogue {
             at = start;
             let entry = table.into_inner().try_into::<Entry>().map_err(|error| error.message().to_owned());
             match entry.and_then(|entry| self.candidate_of(entry, file, line, added)) {
-                Ok(Some(candidate)) if candidate.runtime.is_some() => self.of_runtimes.push(candidate),
+                Ok(Some(candidate)) if candidate.runtime.is_some() || candidate.is_huge_pages() => {
+                    self.of_runtimes.push(candidate)
+                }
                 Ok(candidate) => self.candidates.extend(candidate),
                 Err(what) => self.problem(file, Some(line), what),
             }
@@ -403,12 +429,13 @@ mod tests {
         for runtime in Runtime::ALL {
             let names: Vec<&str> = catalogue.of_runtime(runtime).map(|one| one.name.as_str()).collect();
             let are_named = names.iter().all(|name| Runtime::of_candidate(name) == Some(runtime));
-            // No command gained by any of CPython (docs/runtimes.md): its settings are the user's own.
-            let is_right = names.is_empty() == (runtime == Runtime::Cpython) && are_named;
-            assert!(is_right, "{runtime}: {names:?}");
+            assert!(are_named && !names.is_empty(), "{runtime}: {names:?}");
         }
         let of_net = catalogue.of_runtime(Runtime::Dotnet).filter(|one| one.default);
         assert_eq!(of_net.map(|one| one.name.as_str()).collect::<Vec<_>>(), ["dotnet:workstation"]);
+        let of_the_kernel = catalogue.of_the_kernel().map(|one| (one.name.as_str(), one.huge_pages));
+        let both = [("thp:off", Some(HugePages::Off)), ("thp:advised", Some(HugePages::Advised))];
+        assert_eq!(of_the_kernel.collect::<Vec<_>>(), both);
         let allocators = catalogue.candidates().iter().map(|one| Runtime::of_candidate(&one.name));
         assert!(allocators.flatten().next().is_none());
     }

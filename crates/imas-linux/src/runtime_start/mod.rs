@@ -269,6 +269,21 @@ mod tests {
     }
 
     #[test]
+    fn mimalloc_of_cpython_is_for_3_13_and_later() {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../allocators/catalogue.toml");
+        let catalogue = crate::catalogue::Catalogue::read(&[file]);
+        let mimalloc = catalogue.find("cpython:mimalloc").unwrap();
+        let python = |version| found(Runtime::Cpython, RuntimeEntry::Own, Some(version));
+        for version in ["3.13", "3.13.2", "3.14"] {
+            let fitted = fit(mimalloc, &[python(version)], None).unwrap();
+            assert_eq!(fitted.environment["PYTHONMALLOC"], "mimalloc", "{version}");
+            assert_eq!(unasked_obstacle(mimalloc, &python(version)), None, "{version}");
+        }
+        assert!(fit(mimalloc, &[python("3.12.9")], None).unwrap_err().contains("this is 3.12.9"));
+        assert!(unasked_obstacle(mimalloc, &python("3.8+")).unwrap().contains("is not known"));
+    }
+
+    #[test]
     fn where_nobody_asks_the_version_must_be_known() {
         let mut semi = candidate(Runtime::Node, &[], &[("NODE_OPTIONS", "--x")]);
         let node = |version| found(Runtime::Node, RuntimeEntry::Own, version);

@@ -172,6 +172,10 @@ impl Running {
     }
 
     fn is_on_real(&self, candidate: &CatalogueCandidate, others: &[CatalogueCandidate]) -> On {
+        // The flag is one that a program may set itself.
+        if candidate.is_huge_pages() {
+            return On::Unknown;
+        }
         let (answers, hides) = (self.is_given_settings(), has_hidden_settings(candidate));
         // Arguments of a JVM are not looked at.
         if !answers && runtime_start::jvm_flags(candidate).is_some() {
@@ -216,9 +220,9 @@ impl Running {
     }
 
     fn without_settings(&self, others: &[CatalogueCandidate]) -> On {
-        let settings = others
-            .iter()
-            .filter(|other| other.library.is_none() && other.runtime.is_none() && !other.is_system());
+        let settings = others.iter().filter(|other| {
+            other.library.is_none() && other.runtime.is_none() && !other.environment.is_empty()
+        });
         let set = settings.into_iter().any(|other| self.has_settings(other) == On::Yes);
         match (self.injected(), set) {
             (Injected::Hook | Injected::Guard, _) => On::Unknown,

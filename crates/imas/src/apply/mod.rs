@@ -112,7 +112,8 @@ fn apply_to(
     check_files(unit, &variables, &args.how)?;
     check_unset(unit, &variables)?;
     lasting::remarks(candidate).iter().for_each(|remark| message::warning(&format!("{name}: {remark}")));
-    let text = drop_in::text(name, &candidate.name, &variables, &replaced(candidate, &variables, &inherited));
+    let before = replaced(candidate, &variables, &inherited);
+    let text = drop_in::text(name, &candidate.name, &variables, &before, candidate.huge_pages);
     let old = match found {
         Found::Edited => {
             applied.problem = Some(left_alone(&file));
@@ -145,11 +146,10 @@ fn replaced(
     variables: &[(String, String)],
     inherited: &Variables,
 ) -> Vec<(String, String)> {
-    let is_open = candidate.runtime.as_ref().is_some_and(|settings| settings.is_bare);
     let before = |(name, _): &(String, String)| {
         Some((name.clone(), inherited.get(name.as_str())?.to_string_lossy().into_owned()))
     };
-    if is_open { variables.iter().filter_map(before).collect() } else { vec![] }
+    if candidate.is_bare() { variables.iter().filter_map(before).collect() } else { vec![] }
 }
 
 /// A drop-in that is about to be written.

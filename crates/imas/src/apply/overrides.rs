@@ -31,6 +31,15 @@ pub(crate) fn pin(args: &PinArgs, context: &Context) -> Result<ExitCode> {
         ));
     }
     let candidate = context.candidate(&args.candidate)?;
+    if context.of_the_system && candidate.huge_pages.is_some() {
+        return Err(Hinted::error(
+            format!(
+                "{}: imasd starts programs by their environment alone, and gives no huge pages",
+                candidate.name
+            ),
+            "imas apply UNIT --candidate, or imas run --candidate",
+        ));
+    }
     let store = context.open_store()?;
     if let Some(obstacle) = context.obstacle(candidate, Some(&store)) {
         return Err(Hinted::error(

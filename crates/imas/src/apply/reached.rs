@@ -14,17 +14,20 @@ use imas_cli::format::mib;
 use imas_cli::message::{self, Hinted};
 use imas_core::SYSTEM;
 use imas_engine::context::Context;
-use imas_engine::live::memory_point;
+use imas_engine::drop_in::LEAST_SYSTEMD;
+use imas_engine::prices::advised_restart;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::elf::Unfit;
+use imas_linux::heap::figures::HeapFigures;
 use imas_linux::in_time::ROOT;
 use imas_linux::program::{Command, Program, is_privileged};
 use imas_linux::running::{self, Running};
+use imas_linux::running_runtime::RunningRuntime;
 use imas_linux::serving::chooser::WantedLibraries;
 use imas_linux::serving::{On, RealCandidates};
 use imas_linux::{foreign_file, process, process_trim};
 
-use super::unit::Unit;
+use super::unit::{Unit, systemctl};
 
 /// Programs that become another one and hand their environment on. Some are static: they load nothing, and what they
 /// start does.
@@ -42,7 +45,10 @@ const HANDING_ON: [&str; 9] = [
 
 /// Refuses a unit whose program cannot be preloaded into: its drop-in would do nothing.
 pub(super) fn check(unit: &Unit, root: Option<&Path>, candidate: &CatalogueCandidate) -> Result<()> {
-    if candidate.runtime.as_ref().is_some_and(|settings| settings.is_bare) {
+    if candidate.huge_pages.is_some() && root.is_none() {
+        check_manager(&candidate.name, &systemctl(&["--version"])?)?;
+    }
+    if candidate.is_bare() {
         return Ok(());
     }
     // An image does not run.
@@ -56,6 +62,18 @@ pub(super) fn check(unit: &Unit, root: Option<&Path>, candidate: &CatalogueCandi
         )),
         None => Ok(()),
     }
+}
+
+/// Refuses huge pages where the manager would pass over the line: `version` is what it prints.
+fn check_manager(candidate: &str, version: &str) -> Result<()> {
+    let number = version.split_whitespace().nth(1).and_then(|number| number.parse::<u32>().ok());
+    if number.is_some_and(|number| number >= LEAST_SYSTEMD) {
+        return Ok(());
+    }
+    Err(Hinted::error(
+        format!("{candidate}: this systemd has no MemoryTHP=: {LEAST_SYSTEMD} has it"),
+        format!("put 'imas run --candidate {candidate} --' in front of the command in ExecStart="),
+    ))
 }
 
 /// Why the program of a command cannot be preloaded into. With another program in its place by now, that one counts.
@@ -123,29 +141,34 @@ const MOST: usize = 16;
 /// The candidate for a running service that was left untouched and holds much free memory.
 pub(super) fn held_free_candidate(context: &Context, unit: &Unit) -> Option<String> {
     let candidates = RealCandidates::of(context.catalogue.all());
-    let careful = memory_point::advised_candidate(&candidates)?.to_owned();
     let of_unit = |process: &Running| process.system_unit() == Some(unit.name.as_str()) && unit.has(process);
     let untouched = |process: &Running| process.is_on(SYSTEM, &candidates) != On::No;
     let own: Vec<Running> = running::all().into_iter().filter(of_unit).collect();
     if own.is_empty() || !own.iter().all(untouched) {
         return None;
     }
-    let mut sized: Vec<(u64, u32)> =
-        own.iter().filter_map(|one| Some((process::resident_bytes(one.pid)?, one.pid))).collect();
+    let mut sized: Vec<(u64, &Running)> =
+        own.iter().filter_map(|one| Some((process::resident_bytes(one.pid)?, one))).collect();
     sized.sort_unstable_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
     let resident: u64 = sized.iter().map(|(bytes, _)| bytes).sum();
-    let heaps = sized.iter().take(MOST).filter_map(|(_, pid)| process_trim::heaps_of(*pid).ok());
-    let free = heaps.map(|heaps| heaps.bytes.returnable).fold(0, u64::saturating_add);
+    let looked_at = sized.iter().take(MOST).filter_map(|(_, one)| process_trim::heaps_of(one.pid).ok());
+    let heaps: Vec<HeapFigures> = looked_at.collect();
+    let free = heaps.iter().map(|heaps| heaps.bytes.returnable).fold(0, u64::saturating_add);
     if !is_much(free, resident) {
         return None;
     }
+    let runtime = RunningRuntime::of(sized.first()?.1).map(|runtime| runtime.found.runtime);
+    let arenas = heaps.iter().map(|heaps| heaps.arenas).max().unwrap_or(0);
+    let restart = advised_restart(runtime, arenas, &candidates)?;
     message::say(&format!(
-        "imas: {}: {} of {} MiB are free pages that a trim returns; nothing is measured yet, so {careful} is tried",
+        "imas: {}: {} of {} MiB are free pages that a trim returns; nothing is measured yet, so {} is tried: {}",
         unit.name,
         mib(free as f64),
-        mib(resident as f64)
+        mib(resident as f64),
+        restart.candidate,
+        restart.price
     ));
-    Some(careful)
+    Some(restart.candidate.to_owned())
 }
 
 fn is_much(free: u64, resident: u64) -> bool {
@@ -155,6 +178,14 @@ fn is_much(free: u64, resident: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_older_manager_gets_no_line_that_it_passes_over() {
+        assert!(check_manager("thp:off", "systemd 260 (260.1-1)\n+PAM").is_ok());
+        for older in ["systemd 252 (252.38-1~deb12u1)\n+PAM", "", "systemd"] {
+            assert!(check_manager("thp:off", older).is_err(), "{older}");
+        }
+    }
 
     #[test]
     fn little_free_memory_is_no_reason_for_a_restart() {

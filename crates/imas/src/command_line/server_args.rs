@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
 use imas_core::judgement::Goal;
-use imas_core::server_bench::{GuardRail, usual_rails};
+use imas_core::server_bench::{GuardRail, WORTH_OF_CPU, usual_rails};
 use imas_runs::service::{Service, StopSignal};
 
 use crate::command_line::lines_args::LinesArgs;
@@ -78,9 +78,6 @@ pub(crate) enum ServerObjective {
     /// CPU and memory alike
     Balanced,
 }
-
-/// Worth of 1 % of CPU time in per cent of memory; docs/services.md has the reasons.
-const WORTH_OF_CPU: f64 = 2.0;
 
 fn worth(text: &str) -> Result<f64, String> {
     let wrong = || format!("{text}: write cpu=N, where N is a number from 0 to 100");

@@ -33,7 +33,9 @@ pub(super) fn forced(
     };
     let executable = inspect::command(command, None)?;
     let request = request.of(&executable);
-    if let Some(why) = executable.unfit.as_ref().filter(|_| candidate.runtime.is_none()) {
+    if let Some(why) =
+        executable.unfit.as_ref().filter(|_| candidate.runtime.is_none() && !candidate.is_huge_pages())
+    {
         return match executable.fits_musl && !candidate.is_system() {
             true => of_musl(request, context, candidate, why),
             false => Ok(Start::untouched_because(request, why)),

@@ -258,7 +258,7 @@ fn settled_start(
         kind: page_kind::FLIGHT,
         trial_id: &trial_id,
         candidate: &candidate.name,
-        served: if is_bare(candidate) { MEASURED_OUTSIDE } else { "" },
+        served: if candidate.is_bare() { MEASURED_OUTSIDE } else { "" },
         program: &command.program,
         build_id: settled.build_id(),
         pid: std::process::id(),
@@ -335,7 +335,7 @@ fn decided_anew(
             return Ok(Start::untouched_because(request, why));
         }
     };
-    let is_outside = giving.is_outside() || is_bare(&candidate);
+    let is_outside = giving.is_outside() || candidate.is_bare();
     // The small file has no libraries for musl.
     let is_of_musl = is_outside && chosen.library.is_some();
     if !args.dry_run && next.trial().is_none() && !is_of_musl {
@@ -388,11 +388,6 @@ fn known(
             })
     };
     state_where(context, store, program, &of_runtime.executable.build_id, &is_usable)
-}
-
-/// Whether the candidate is given with nothing of ours loaded.
-fn is_bare(candidate: &CatalogueCandidate) -> bool {
-    candidate.runtime.as_ref().is_some_and(|settings| settings.is_bare)
 }
 
 fn started_program(store: &Store, program: &Program) -> Result<StoredProgram> {

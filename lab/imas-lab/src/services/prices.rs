@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Prints what each candidate costs in CPU time, by kind of service: `imas advise` and `imas explain` name these prices.
+//! Prints what each candidate takes of memory and CPU time, by kind of service: the expectations by which `imas apply
+//! --auto` and others choose, and the prices that `imas advise` and `imas explain` name.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -51,31 +52,52 @@ pub(super) fn prices(args: &PricesArgs) -> Result<ExitCode> {
     let name = args.file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let services = RoundChanges::of_all(&read(&args.file)?);
     let source = format!("imas-lab services prices lab/results/{name}");
-    output::json(&PriceTable { schema: 1, source, prices: prices_of(&services) })?;
+    output::json(&PriceTable { schema: 2, source, prices: prices_of(&services) })?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// A price for each candidate that is for every program, and kind of service.
 fn prices_of(services: &[RoundChanges]) -> Vec<CandidatePrice> {
-    let mut prices: BTreeMap<(&str, Option<Runtime>), CandidatePrice> = BTreeMap::new();
+    let mut prices: BTreeMap<(&str, Option<Runtime>), Vec<Measured<'_>>> = BTreeMap::new();
     for service in services {
         for (index, candidate) in service.candidates.iter().enumerate() {
-            let changes = service.changes(index, &service.rounds, "cpu");
-            if changes.len() < LEAST_ROUNDS || Runtime::of_candidate(candidate).is_some() {
-                continue;
+            if Runtime::of_candidate(candidate).is_none()
+                && let Some(measured) = Measured::of(service, index)
+            {
+                prices.entry((candidate, runtime_of(&service.service))).or_default().push(measured);
             }
-            let runtime = runtime_of(&service.service);
-            let price = prices.entry((candidate, runtime)).or_insert_with(|| CandidatePrice {
-                candidate: candidate.clone(),
-                runtime,
-                services: 0,
-                paid: BTreeMap::new(),
-            });
-            price.services += 1;
-            price.paid.extend(cost(&changes).map(|cost| (service.service.clone(), cost)));
         }
     }
-    prices.into_values().collect()
+    prices.into_iter().map(|((candidate, runtime), all)| price(candidate, runtime, &all)).collect()
+}
+
+/// One service under a candidate: changes to `system` as logarithms.
+struct Measured<'a> {
+    service: &'a str,
+    memory: f64,
+    cpu: Vec<f64>,
+}
+
+impl<'a> Measured<'a> {
+    fn of(service: &'a RoundChanges, index: usize) -> Option<Self> {
+        let of = |figure: &str| service.changes(index, &service.rounds, figure);
+        let (memory, cpu) = (of("memory"), of("cpu"));
+        let is_enough = cpu.len() >= LEAST_ROUNDS;
+        is_enough.then_some(Self { service: &service.service, memory: median(&memory)?, cpu })
+    }
+}
+
+fn price(candidate: &str, runtime: Option<Runtime>, all: &[Measured<'_>]) -> CandidatePrice {
+    let mean = |logs: Vec<f64>| logs.iter().sum::<f64>() / logs.len().max(1) as f64;
+    let ratio = |logs: Vec<f64>| (mean(logs).exp() * 1000.0).round() / 1000.0;
+    CandidatePrice {
+        candidate: candidate.to_owned(),
+        runtime,
+        services: u32::try_from(all.len()).unwrap_or(u32::MAX),
+        memory: ratio(all.iter().map(|one| one.memory).collect()),
+        cpu: ratio(all.iter().filter_map(|one| median(&one.cpu)).collect()),
+        paid: all.iter().filter_map(|one| Some((one.service.to_owned(), cost(&one.cpu)?))).collect(),
+    }
 }
 
 fn runtime_of(service: &str) -> Option<Runtime> {

@@ -8,7 +8,7 @@
 use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 
-use super::{Board, Judge, Role, Settings, Standing, places, with_judge};
+use super::{Board, Judge, Role, Settings, Standing, with_judge};
 
 /// Streams of random numbers for the order within a deployment; those below are for the order of rounds.
 const ORDERS: u64 = 1 << 32;
@@ -45,7 +45,7 @@ fn planned(judge: &Judge<'_>, asked: &Asked<'_>) -> Vec<usize> {
         return vec![];
     }
     due.retain(|&i| i != board.system);
-    let places = places(settings.seed, board.rounds + 1, standings.len());
+    let places = judge.places(board.rounds + 1);
     due.sort_by_key(|&i| (judge.trials_so_far(i, asked), places[i]));
     in_random_order(judge.rounds_of(&due, pick, asked), settings.seed, board.rounds)
 }
@@ -127,6 +127,22 @@ mod tests {
         let four = plan(&board, &[], 4);
         assert!(four.len() == 4 && four.contains(&0), "{four:?}");
         assert_eq!(sorted(plan(&board, &[], 12)), [0, 1, 2, 3, 4, 5], "none twice that has no trial");
+    }
+
+    /// `system` first, then by place: one after the other, and as many as there is room for.
+    #[test]
+    fn the_first_round_has_the_order_of_the_places() {
+        let settings = Settings::default();
+        let places = vec![0, 5, 4, 3, 2, 1];
+        let mut made: Vec<JudgedTrial> = vec![];
+        for _ in 0..LEN {
+            let board = Board { places: places.clone(), ..Board::new(&made, LEN, 0) };
+            let next = super::super::judge(&board, &[Role::Tested; LEN], 0, 0.5, &settings).next.unwrap();
+            made.push(trial(next, 1.0));
+        }
+        assert_eq!(made.iter().map(|one| one.candidate).collect::<Vec<_>>(), [0, 5, 4, 3, 2, 1]);
+        let first = Board { places, ..Board::new(&[], LEN, 0) };
+        assert_eq!(sorted(plan(&first, &[], 3)), [0, 4, 5]);
     }
 
     #[test]

@@ -485,7 +485,7 @@ impl<'a> Judge<'a> {
             true => (self.among(standings, pick, &[]), begun + 1),
             false => (in_this, begun),
         };
-        let places = places(self.settings.seed, round, standings.len());
+        let places = self.places(round);
         among.into_iter().min_by_key(|&i| places[i])
     }
 
@@ -525,9 +525,13 @@ fn other_axis(w: f64) -> Option<usize> {
     }
 }
 
-/// Order of the candidates in a round: random by the seed, and computed without stored state.
-fn places(seed: u64, round: u32, candidates: usize) -> Vec<u64> {
-    let mut random = ChaCha8Rng::seed_from_u64(seed);
-    random.set_stream(u64::from(round));
-    (0..candidates).map(|_| random.random()).collect()
+impl Judge<'_> {
+    /// Order of the candidates in a round, the first by their places: random by the seed, and computed without stored
+    /// state.
+    fn places(&self, round: u32) -> Vec<(u32, u64)> {
+        let mut random = ChaCha8Rng::seed_from_u64(self.settings.seed);
+        random.set_stream(u64::from(round));
+        let place = |i: usize| self.board.places.get(i).copied().filter(|_| round <= 1).unwrap_or(0);
+        (0..self.board.pairs.len()).map(|i| (place(i), random.random())).collect()
+    }
 }

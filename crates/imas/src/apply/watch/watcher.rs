@@ -395,12 +395,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = drop_in::path(folder.path(), "x.service");
         let mut record = WatchRecord { unit: "x.service".into(), ..WatchRecord::default() };
-        drop_in::write(&file, &drop_in::text("x.service", "hoard", &[], &[])).unwrap();
+        drop_in::write(&file, &drop_in::text("x.service", "hoard", &[], &[], None)).unwrap();
         for _ in 0..2 {
             restore(&record, &file).unwrap();
             assert_eq!(drop_in::find(&file).unwrap(), Found::Nothing);
         }
-        record.drop_in_before = drop_in::text("x.service", "jemalloc", &[], &[]);
+        record.drop_in_before = drop_in::text("x.service", "jemalloc", &[], &[], None);
         for _ in 0..2 {
             restore(&record, &file).unwrap();
             assert_eq!(drop_in::find(&file).unwrap(), Found::Ours(record.drop_in_before.clone()));

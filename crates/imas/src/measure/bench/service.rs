@@ -24,6 +24,7 @@ use imas_linux::environment::Variables;
 use imas_linux::host::{self, Host, now_unix_s};
 use imas_linux::program::Command;
 use imas_linux::running_runtime::RunningRuntime;
+use imas_linux::runtime::Runtime;
 use imas_report::bench::{RoundsEnd, RoundsMade};
 use imas_runs::interruption::{InterruptedBy, Interruption};
 use imas_runs::runner::{Elimination, Rules, Runner, SessionEnd};
@@ -97,6 +98,7 @@ pub(super) fn run(args: &BenchArgs, context: &Context) -> Result<ExitCode> {
         ));
     }
     session.chosen = of_runtime.join(&session.chosen, &executable);
+    session.runtime = executable.runtimes.first().map(|found| found.runtime);
     let build_id = executable.build_id.clone();
     let interruption = Interruption::watch()?;
     if args.server.least_memory {
@@ -238,6 +240,8 @@ fn hinted(error: ServiceError) -> anyhow::Error {
 struct Session<'a> {
     args: &'a BenchArgs,
     chosen: Vec<ComparedCandidate<'a>>,
+    /// Runtime of the server's program.
+    runtime: Option<Runtime>,
     executor: ServiceExecutor,
     began_unix_s: f64,
     /// Beginning of the session, for `--max-time`.
@@ -264,7 +268,15 @@ impl<'a> Session<'a> {
         )
         .map_err(hinted)?;
         let busy = host::load1().filter(|load| *load > 0.5 * f64::from(host::cpus()));
-        Ok(Self { args, chosen, executor, began_unix_s: now_unix_s(), began: Instant::now(), busy })
+        Ok(Self {
+            args,
+            chosen,
+            runtime: None,
+            executor,
+            began_unix_s: now_unix_s(),
+            began: Instant::now(),
+            busy,
+        })
     }
 
     fn command(&self) -> Result<Command> {
@@ -375,7 +387,7 @@ impl<'a> Session<'a> {
         looks: Looks,
         is_told: bool,
     ) -> Course<'b> {
-        let has_settings = usable.iter().any(|one| one.runtime.is_some());
+        let has_settings = usable.iter().any(|one| one.runtime.is_some() || one.huge_pages.is_some());
         let ignores_heaps = self.args.server.all || has_settings || self.args.server.goal() != Goal::Memory;
         Course {
             names,
@@ -383,6 +395,7 @@ impl<'a> Session<'a> {
             course: CourseOptions { ignores_heaps, looks },
             warmup: self.args.warmup,
             seed: self.args.seed,
+            runtime: self.runtime,
             is_told,
         }
     }

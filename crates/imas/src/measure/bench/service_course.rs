@@ -10,6 +10,8 @@ use imas_cli::message;
 use imas_core::SYSTEM;
 use imas_core::server_bench::course::{CourseEnd, CourseOptions, NextRuns, runs_of_a_course};
 use imas_core::server_bench::{ServiceComparison, ServiceOptions, compare_services};
+use imas_engine::prices;
+use imas_linux::runtime::Runtime;
 use imas_report::service::{leanest, so_far};
 use imas_runs::executor::Executor;
 use imas_runs::runner::{Runner, SessionEnd};
@@ -25,6 +27,8 @@ pub(super) struct Course<'a> {
     /// Runs under `system` before the first that counts.
     pub(super) warmup: u32,
     pub(super) seed: u64,
+    /// Runtime of the server, by which candidates have their expectations.
+    pub(super) runtime: Option<Runtime>,
     /// Plan and time go to standard error.
     pub(super) is_told: bool,
 }
@@ -51,21 +55,31 @@ impl Course<'_> {
             let comparison = compare_services(self.names, rounds.runs(), &self.options);
             let (round, names) = match NextRuns::after(rounds.runs(), &comparison, &self.course) {
                 NextRuns::System => (0, vec![SYSTEM.to_owned()]),
-                NextRuns::Candidates(names) => (0, names),
+                NextRuns::Candidates(names) => (0, self.by_expectation(names)),
                 NextRuns::Round(round, names) => (round, [vec![SYSTEM.to_owned()], names].concat()),
                 NextRuns::End(end) => return Ok((ended, Some(end))),
             };
             rounds.so_far = firmer(&comparison);
             let began = Instant::now();
-            let order = schedule::candidates("", names.len(), round, self.seed).into_iter();
+            let order = match round {
+                0 => (0..names.len()).collect(),
+                _ => schedule::candidates("", names.len(), round, self.seed),
+            };
             let kind = RoundKind::Measured { round };
-            let steps = order.map(|at| Step { subject: 0, candidate: of(&names[at]), kind });
+            let steps = order.into_iter().map(|at| Step { subject: 0, candidate: of(&names[at]), kind });
             ended = runner.run(steps, executor, rounds)?;
             if rounds.runs().len() == 1 {
                 self.tell(|| self.time(began.elapsed().as_secs_f64()));
             }
         }
         Ok((ended, None))
+    }
+
+    /// The candidates of the first round, the best expectation first: a bench that is cut short has compared these.
+    fn by_expectation(&self, mut names: Vec<String>) -> Vec<String> {
+        let rank = |name: &String| prices::rank(name, self.runtime);
+        names.sort_by(|a, b| rank(a).total_cmp(&rank(b)));
+        names
     }
 
     fn tell(&self, text: impl Fn() -> String) {
