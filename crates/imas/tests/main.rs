@@ -14,6 +14,7 @@ mod crash;
 mod default_set;
 mod first_hour;
 mod lasting_settings;
+mod leaks;
 mod least_memory;
 mod noise;
 mod one_answer;
