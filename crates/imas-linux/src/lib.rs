@@ -33,6 +33,7 @@ pub mod process;
 pub mod process_trim;
 pub mod program;
 pub mod program_file;
+pub mod reach;
 pub mod resident;
 pub mod running;
 pub mod running_runtime;

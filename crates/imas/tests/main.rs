@@ -15,6 +15,7 @@ mod default_set;
 mod first_hour;
 mod huge_pages;
 mod lasting_settings;
+mod leaks;
 mod least_memory;
 mod noise;
 mod one_answer;

@@ -37,7 +37,7 @@ use crate::mapping_text;
 use question::{Asked, HELPER_ARGUMENT, Helper, Question, help, is_of_ended};
 
 pub use question::ForeignFile;
-pub(crate) use question::{Finding, MOST_OF_MAPPED_FILES, NamedFile};
+pub(crate) use question::{Finding, LONGEST_SEARCH, MOST_OF_MAPPED_FILES, NamedFile};
 
 /// Processes that are left alone; more are forgotten.
 const MOST_LEFT_ALONE: usize = 4096;

@@ -91,9 +91,12 @@ pub(crate) enum Finding {
     Parts,
     /// Heaps of runtimes (`crate::object_heaps`).
     ObjectHeaps,
+    /// First look of a search for leaks, and the next ones (`crate::reach`).
+    LeaksBegin,
+    LeaksGoOn,
 }
 
-const FINDINGS: [Finding; 10] = [
+const FINDINGS: [Finding; 12] = [
     Finding::Program,
     Finding::Chooser,
     Finding::Runtime,
@@ -104,6 +107,8 @@ const FINDINGS: [Finding; 10] = [
     Finding::NamedMemory,
     Finding::Parts,
     Finding::ObjectHeaps,
+    Finding::LeaksBegin,
+    Finding::LeaksGoOn,
 ];
 
 /// Questions about a file whose path somebody else has named.
@@ -168,9 +173,22 @@ impl Question {
         }
     }
 
-    /// Whether the helper waits for the process by its own will, within bounds of its own.
+    /// Whether the helper works or waits by its own will, within bounds of its own: a user has asked for it.
     pub(super) fn is_waited_for(self) -> bool {
-        self == Self::Finding(Finding::TrimFromOutside)
+        self == Self::Finding(Finding::TrimFromOutside) || self.is_search()
+    }
+
+    fn is_search(self) -> bool {
+        matches!(self, Self::Finding(Finding::LeaksBegin | Finding::LeaksGoOn))
+    }
+
+    /// Most CPU time of the helper. A search bounds its own by the size of the process.
+    fn most_cpu(self) -> Duration {
+        if self.is_search() { Duration::MAX } else { MOST_CPU }
+    }
+
+    fn longest(self) -> Duration {
+        if self.is_search() { 2 * LONGEST_SEARCH } else { LONGEST }
     }
 }
 
@@ -231,6 +249,8 @@ const MOST_ASLEEP_AT_WORK: u32 = 600;
 const LONGEST: Duration = Duration::from_secs(20);
 /// The walk of a helper may take so much CPU time: page tables of 800 GB.
 const MOST_CPU: Duration = Duration::from_secs(5);
+/// One look of a search for leaks may take so long, by its own bounds.
+pub(crate) const LONGEST_SEARCH: Duration = Duration::from_secs(30);
 /// Time between two looks at what a slow helper does.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
@@ -266,6 +286,9 @@ struct Waiting<'a> {
     most_asleep: u32,
     /// CPU time of the helper at the first look.
     cpu: Option<Duration>,
+    /// More of it, or of time, and it is stuck.
+    most_cpu: Duration,
+    longest: Duration,
     /// Called at each look.
     slow: &'a dyn Fn(),
 }
@@ -276,7 +299,7 @@ impl Waiting<'_> {
     fn is_over(&mut self, is_asleep: bool, cpu: Duration) -> bool {
         self.asleep += u32::from(is_asleep);
         let used = cpu.saturating_sub(*self.cpu.get_or_insert(cpu));
-        self.asleep > self.most_asleep || self.begin.elapsed() > LONGEST || used > MOST_CPU
+        self.asleep > self.most_asleep || self.begin.elapsed() > self.longest || used > self.most_cpu
     }
 }
 
@@ -295,7 +318,8 @@ impl Helper {
     pub(super) fn ask(&mut self, asked: &Asked<&Path>, slow: &dyn Fn()) -> Result<Result<Vec<u8>>> {
         let begin = Instant::now();
         let most_asleep = if asked.question.is_waited_for() { MOST_ASLEEP_AT_WORK } else { MOST_ASLEEP };
-        let mut waiting = Waiting { begin, asleep: 0, most_asleep, cpu: None, slow };
+        let (most_cpu, longest) = (asked.question.most_cpu(), asked.question.longest());
+        let mut waiting = Waiting { begin, asleep: 0, most_asleep, cpu: None, most_cpu, longest, slow };
         self.socket.write_all(&asked.bytes()?)?;
         let mut head = [[0; 4]; 2];
         self.receive(head.as_flattened_mut(), &mut waiting)?;
@@ -378,7 +402,16 @@ mod tests {
     fn a_helper_that_sleeps_now_and_then_is_waited_for_and_one_that_only_sleeps_is_not() {
         let looks_until_over = |is_asleep: fn(u32) -> bool, cpu_each: Duration| {
             let begin = Instant::now();
-            let mut waiting = Waiting { begin, asleep: 0, most_asleep: MOST_ASLEEP, cpu: None, slow: &|| {} };
+            let (most_cpu, longest) = (MOST_CPU, LONGEST);
+            let mut waiting = Waiting {
+                begin,
+                asleep: 0,
+                most_asleep: MOST_ASLEEP,
+                cpu: None,
+                most_cpu,
+                longest,
+                slow: &|| {},
+            };
             (0..1000).position(|look| waiting.is_over(is_asleep(look), cpu_each * look))
         };
         assert_eq!(looks_until_over(|_| true, Duration::ZERO), Some(50));

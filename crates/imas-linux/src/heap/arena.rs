@@ -20,26 +20,26 @@ const SMALL: u64 = 3;
 
 /// The record of an arena (`malloc_state`).
 #[derive(Debug, Clone)]
-pub(super) struct Arena {
-    pub(super) address: u64,
-    pub(super) is_main: bool,
-    pub(super) top: u64,
-    pub(super) next: u64,
-    pub(super) system_mem: u64,
-    pub(super) fastbins: Vec<u64>,
+pub(crate) struct Arena {
+    pub(crate) address: u64,
+    pub(crate) is_main: bool,
+    pub(crate) top: u64,
+    pub(crate) next: u64,
+    pub(crate) system_mem: u64,
+    pub(crate) fastbins: Vec<u64>,
 }
 
 /// A heap of an arena beside the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct HeapInfo {
-    pub(super) address: u64,
-    pub(super) arena: u64,
-    pub(super) bytes: u64,
+pub(crate) struct HeapInfo {
+    pub(crate) address: u64,
+    pub(crate) arena: u64,
+    pub(crate) bytes: u64,
 }
 
 impl Arena {
     /// The arena with its record at an address; None where that cannot be read.
-    pub(super) fn read(memory: &dyn Memory, layout: &Layout, address: u64, is_main: bool) -> Option<Self> {
+    pub(crate) fn read(memory: &dyn Memory, layout: &Layout, address: u64, is_main: bool) -> Option<Self> {
         let state = read_words(memory, address, layout.state)?;
         Some(Self::parsed(&state, layout, address, is_main))
     }
@@ -65,7 +65,7 @@ impl Arena {
 
 impl HeapInfo {
     /// The heap that begins at an address, if what is there can be one.
-    pub(super) fn read(memory: &dyn Memory, layout: &Layout, address: u64) -> Option<Self> {
+    pub(crate) fn read(memory: &dyn Memory, layout: &Layout, address: u64) -> Option<Self> {
         let words = read_words(memory, address, layout.heap_info)?;
         let [arena, previous, bytes, usable] = words.get(..4)?.try_into().ok()?;
         let is_size =
@@ -78,14 +78,14 @@ impl HeapInfo {
     }
 
     /// Address of its first chunk.
-    pub(super) fn first_chunk(&self, arena: &Arena, layout: &Layout) -> u64 {
+    pub(crate) fn first_chunk(&self, arena: &Arena, layout: &Layout) -> u64 {
         let record = self.address + layout.heap_info;
         if arena.address == record { arena.first_chunk(layout) } else { record.next_multiple_of(ALIGNMENT) }
     }
 }
 
 /// All arenas, the first one first.
-pub(super) fn all(memory: &dyn Memory, library: &Library) -> Result<Vec<Arena>, NotReadable> {
+pub(crate) fn all(memory: &dyn Memory, library: &Library) -> Result<Vec<Arena>, NotReadable> {
     let (mut unused, mut rings) = (false, 0);
     for (begin, words) in &library.data {
         for (at, address) in (0..words.len()).zip((*begin..).step_by(8)) {
@@ -159,7 +159,7 @@ fn ring(memory: &dyn Memory, layout: &Layout, main: Arena) -> Option<Vec<Arena>>
 }
 
 /// Heaps of the arenas beside the first, by the address of their arena.
-pub(super) fn heaps(
+pub(crate) fn heaps(
     memory: &dyn Memory,
     layout: &Layout,
     regions: &[Region],

@@ -39,19 +39,19 @@ impl HeapBytes {
     }
 
     /// Adds pages that a trim returns: of this process alone, and shared.
-    pub(super) fn add_returnable(&mut self, [own, shared]: [u64; 2]) {
+    pub(crate) fn add_returnable(&mut self, [own, shared]: [u64; 2]) {
         self.returnable = self.returnable.saturating_add(own);
         self.shared = self.shared.saturating_add(shared);
     }
 
     /// Says how many of the live bytes are in the caches of threads.
-    pub(super) fn set_cached(&mut self, bytes: u64) {
+    pub(crate) fn set_cached(&mut self, bytes: u64) {
         self.live = self.live.saturating_sub(bytes);
         self.cached = bytes;
     }
 
     /// The bytes, each times `all` divided by `read`.
-    pub(super) fn scaled(self, all: u64, read: u64) -> Self {
+    pub(crate) fn scaled(self, all: u64, read: u64) -> Self {
         let scale = |bytes: u64| {
             let scaled = u128::from(bytes) * u128::from(all) / u128::from(read.max(1));
             u64::try_from(scaled).unwrap_or(u64::MAX)
@@ -139,7 +139,7 @@ pub struct NotReadable(pub String);
 
 impl NotReadable {
     /// The reason in words.
-    pub(super) fn because(reason: impl Into<String>) -> Self {
+    pub(crate) fn because(reason: impl Into<String>) -> Self {
         Self(reason.into())
     }
 
@@ -171,7 +171,7 @@ struct Written {
 }
 
 impl HeapAnswer {
-    pub(super) fn to_text(&self) -> Option<Vec<u8>> {
+    pub(crate) fn to_text(&self) -> Option<Vec<u8>> {
         let written =
             Written { reason: self.0.as_ref().err().cloned(), figures: self.0.as_ref().ok().cloned() };
         toml::to_string(&written).ok().map(String::into_bytes)

@@ -37,15 +37,15 @@ const MOST_DATA: u64 = 1 << 20;
 const ELF_64: &[u8] = b"\x7fELF\x02";
 
 /// The C library of a process.
-pub(super) struct Library {
-    pub(super) version: String,
-    pub(super) layout: Layout,
+pub(crate) struct Library {
+    pub(crate) version: String,
+    pub(crate) layout: Layout,
     /// Its variables, mapping by mapping: address, words.
-    pub(super) data: Vec<(u64, Vec<u64>)>,
+    pub(crate) data: Vec<(u64, Vec<u64>)>,
 }
 
 impl Library {
-    pub(super) fn of(memory: &dyn Memory, regions: &[Region]) -> Result<Self, NotReadable> {
+    pub(crate) fn of(memory: &dyn Memory, regions: &[Region]) -> Result<Self, NotReadable> {
         let of_kind = |kind| regions.iter().filter(move |region| region.kind == kind).take(MOST_MAPPINGS);
         let texts: Vec<&Region> = of_kind(RegionKind::LibraryText).collect();
         let first = texts.first();
@@ -116,56 +116,57 @@ fn words(memory: &dyn Memory, region: &Region) -> Vec<u64> {
 }
 
 /// `HEAP_MAX_SIZE`: heaps of arenas beside the first begin at its multiples.
-pub(super) const HEAP_BYTES: u64 = 64 << 20;
+pub(crate) const HEAP_BYTES: u64 = 64 << 20;
 /// Chunks begin at multiples of this.
-pub(super) const ALIGNMENT: u64 = 16;
+pub(crate) const ALIGNMENT: u64 = 16;
 /// `MINSIZE`: no chunk is smaller, but for fences.
-pub(super) const LEAST_CHUNK: u64 = 32;
+pub(crate) const LEAST_CHUNK: u64 = 32;
 /// A chunk's fields in front of the first page that a trim returns of it.
-pub(super) const CHUNK_RECORD: u64 = 48;
+pub(crate) const CHUNK_RECORD: u64 = 48;
 /// Chunks at the end of a heap that nothing is joined with.
-pub(super) const FENCE: u64 = 16;
+pub(crate) const FENCE: u64 = 16;
 /// Offset of a chunk's size and flags.
-pub(super) const SIZE: u64 = 8;
+pub(crate) const SIZE: u64 = 8;
 /// Offset of the program's bytes, of a free chunk's next in its list, and of that one's previous.
-pub(super) const USER: u64 = 16;
+pub(crate) const USER: u64 = 16;
 /// Offset of the word by which a freed block in a thread's cache is known (`tcache_entry.key`).
-pub(super) const CACHE_KEY: u64 = 24;
+pub(crate) const CACHE_KEY: u64 = 24;
 /// Flags in the size: the chunk before is in use; this one was mapped for itself.
-pub(super) const PREVIOUS_IN_USE: u64 = 1;
-pub(super) const MAPPED: u64 = 2;
+pub(crate) const PREVIOUS_IN_USE: u64 = 1;
+pub(crate) const MAPPED: u64 = 2;
 /// All flags.
-pub(super) const FLAGS: u64 = 7;
+pub(crate) const FLAGS: u64 = 7;
 
 /// Sizes and offsets of glibc's records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Layout {
+pub(crate) struct Layout {
     /// Bytes of `heap_info`.
-    pub(super) heap_info: u64,
+    pub(crate) heap_info: u64,
     /// Whether `heap_info` has `pagesize`.
-    pub(super) has_page_size: bool,
+    pub(crate) has_page_size: bool,
     /// Bytes of `malloc_state`.
-    pub(super) state: u64,
+    pub(crate) state: u64,
     /// Offset of `fastbinsY`, and number of its lists: none since 2.43.
-    pub(super) fastbins: (u64, u64),
+    pub(crate) fastbins: (u64, u64),
     /// Offset of `top`.
-    pub(super) top: u64,
+    pub(crate) top: u64,
     /// Offset of `bins`, and number of its lists.
-    pub(super) bins: (u64, u64),
+    pub(crate) bins: (u64, u64),
     /// Offset of `next`.
-    pub(super) next: u64,
+    pub(crate) next: u64,
     /// Offset of `system_mem`.
-    pub(super) system_mem: u64,
+    pub(crate) system_mem: u64,
     /// Whether lists of small free blocks hide their pointers (`PROTECT_PTR`).
-    pub(super) hides_pointers: bool,
+    pub(crate) hides_pointers: bool,
     /// How a block in a thread's cache is known.
-    pub(super) cache_key: CacheKey,
+    pub(crate) cache_key: CacheKey,
 }
 
 /// Word of a free block in a thread's cache (`tcache_entry.key`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum CacheKey {
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum CacheKey {
     /// The block has none: it counts as live.
+    #[default]
     None,
     /// The address of the cache's record.
     Record(CacheRecord),
@@ -175,22 +176,22 @@ pub(super) enum CacheKey {
 
 /// Record of a thread's cache (`tcache_perthread_struct`): for each size a number of blocks, then the first block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct CacheRecord {
+pub(crate) struct CacheRecord {
     /// Bytes of one of the numbers.
-    pub(super) count: u64,
+    pub(crate) count: u64,
 }
 
 impl CacheRecord {
     /// Number of sizes.
-    pub(super) const SIZES: u64 = 64;
+    pub(crate) const SIZES: u64 = 64;
 
     /// Offset of the first blocks.
-    pub(super) fn blocks(self) -> u64 {
+    pub(crate) fn blocks(self) -> u64 {
         self.count * Self::SIZES
     }
 
     /// Bytes of the chunk that has the record.
-    pub(super) fn chunk(self) -> u64 {
+    pub(crate) fn chunk(self) -> u64 {
         self.blocks() + 8 * Self::SIZES + USER
     }
 }
@@ -245,12 +246,12 @@ const LAYOUTS: [(u32, u32, Layout); 7] = [
 
 impl Layout {
     /// The layout of `2.minor`.
-    pub(super) fn of(minor: u32) -> Option<Self> {
+    pub(crate) fn of(minor: u32) -> Option<Self> {
         LAYOUTS.iter().find(|(first, last, _)| (first..=last).contains(&&minor)).map(|(.., layout)| *layout)
     }
 
     /// Address of a list's head, as if it were a chunk.
-    pub(super) fn bin(&self, state: u64, list: u64) -> u64 {
+    pub(crate) fn bin(&self, state: u64, list: u64) -> u64 {
         state.wrapping_add(self.bins.0 + list * 16).wrapping_sub(USER)
     }
 }
@@ -284,7 +285,7 @@ const MOST_REGIONS: usize = 1 << 18;
 
 /// Findings in the mappings of a process.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(crate) struct Found {
     regions: Vec<Region>,
     has_musl: bool,
     /// Library with another malloc.
@@ -292,7 +293,7 @@ pub(super) struct Found {
 }
 
 impl Found {
-    pub(super) fn of(maps: impl Iterator<Item = io::Result<MemoryMap>>) -> io::Result<Self> {
+    pub(crate) fn of(maps: impl Iterator<Item = io::Result<MemoryMap>>) -> io::Result<Self> {
         let mut found = Self::default();
         for map in maps {
             found.add(&map?);
@@ -316,7 +317,7 @@ impl Found {
     }
 
     /// The regions; why there are none that can be looked at.
-    pub(super) fn regions(&self) -> std::result::Result<&[Region], NotReadable> {
+    pub(crate) fn regions(&self) -> std::result::Result<&[Region], NotReadable> {
         if self.regions.len() > MOST_REGIONS {
             return Err(NotReadable::because("it has too many mappings"));
         }
@@ -330,7 +331,7 @@ impl Found {
     }
 
     /// The reason, with the library that has another malloc.
-    pub(super) fn with_other_malloc(&self, reason: NotReadable) -> NotReadable {
+    pub(crate) fn with_other_malloc(&self, reason: NotReadable) -> NotReadable {
         match &self.other_malloc {
             Some(other) => NotReadable::because(format!("{reason} ({other} is loaded)")),
             None => reason,

@@ -10,9 +10,9 @@ use super::memory::{Memory, Residency, Stop};
 
 /// A block, with malloc's own words.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct MappedBlock {
-    address: u64,
-    bytes: u64,
+pub(crate) struct MappedBlock {
+    pub(crate) address: u64,
+    pub(crate) bytes: u64,
 }
 
 /// A block with a mapping of its own has at least so many bytes.
@@ -23,7 +23,7 @@ const MOST_MISSED: u64 = 512;
 
 /// Blocks in the regions, outside of the heaps, which are in order. A block in a region that begins with something else
 /// may be missed.
-pub(super) fn mapped_blocks(
+pub(crate) fn mapped_blocks(
     memory: &dyn Memory,
     regions: &[Range<u64>],
     heaps: &[Range<u64>],
@@ -52,7 +52,7 @@ pub(super) fn mapped_blocks(
 }
 
 /// Resident bytes of the blocks.
-pub(super) fn resident_bytes(
+pub(crate) fn resident_bytes(
     memory: &dyn Memory,
     blocks: &[MappedBlock],
     until: Instant,

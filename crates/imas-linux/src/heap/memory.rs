@@ -2,7 +2,7 @@
 //! The memory of a process, as its heaps are read from it.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Seek as _};
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::time::Instant;
@@ -45,9 +45,9 @@ pub trait Memory {
 const PAGES: (u64, u64) = (4, 64);
 
 /// The pages that were read last.
-pub(super) struct Window<'m> {
+pub(crate) struct Window<'m> {
     memory: &'m dyn Memory,
-    pub(super) residency: Residency<'m>,
+    pub(crate) residency: Residency<'m>,
     begin: u64,
     bytes: Vec<u8>,
     pages: u64,
@@ -55,7 +55,7 @@ pub(super) struct Window<'m> {
 }
 
 impl<'m> Window<'m> {
-    pub(super) fn new(memory: &'m dyn Memory, until: Instant) -> Self {
+    pub(crate) fn new(memory: &'m dyn Memory, until: Instant) -> Self {
         Self {
             memory,
             residency: Residency::new(memory, until),
@@ -67,7 +67,7 @@ impl<'m> Window<'m> {
     }
 
     /// The word at an address, which must be a multiple of eight.
-    pub(super) fn word(&mut self, address: u64) -> Result<u64, Stop> {
+    pub(crate) fn word(&mut self, address: u64) -> Result<u64, Stop> {
         if !address.is_multiple_of(8) {
             return Err(Stop::Torn);
         }
@@ -111,7 +111,7 @@ impl<'m> Window<'m> {
 const BLOCK: u64 = 4096;
 
 /// Residency of pages. Questions that go upwards are asked of the kernel once.
-pub(super) struct Residency<'m> {
+pub(crate) struct Residency<'m> {
     memory: &'m dyn Memory,
     first: u64,
     pages: Vec<PageState>,
@@ -119,12 +119,12 @@ pub(super) struct Residency<'m> {
 }
 
 impl<'m> Residency<'m> {
-    pub(super) fn new(memory: &'m dyn Memory, until: Instant) -> Self {
+    pub(crate) fn new(memory: &'m dyn Memory, until: Instant) -> Self {
         Self { memory, first: 0, pages: vec![], until }
     }
 
     /// Whether the page is resident.
-    pub(super) fn has(&mut self, page: u64) -> Result<bool, Stop> {
+    pub(crate) fn has(&mut self, page: u64) -> Result<bool, Stop> {
         Ok(self.page(page)? != PageState::Absent)
     }
 
@@ -146,7 +146,7 @@ impl<'m> Residency<'m> {
     }
 
     /// Bytes of the resident pages that lie wholly between the addresses: of this process alone, and shared.
-    pub(super) fn bytes_between(&mut self, addresses: Range<u64>) -> Result<[u64; 2], Stop> {
+    pub(crate) fn bytes_between(&mut self, addresses: Range<u64>) -> Result<[u64; 2], Stop> {
         let page_bytes = self.memory.page_bytes();
         let mut pages = [0, 0];
         let between = addresses.start.div_ceil(page_bytes)..addresses.end / page_bytes;
@@ -167,7 +167,7 @@ impl<'m> Residency<'m> {
 
 /// Reason why a walk did not come to its end.
 #[derive(Debug)]
-pub(super) enum Stop {
+pub(crate) enum Stop {
     /// The bytes read cannot be a heap's: it was changed meanwhile, or is none.
     Torn,
     /// The page is not in memory.
@@ -203,8 +203,9 @@ impl ProcessMemory {
         })
     }
 
-    /// The mappings, one after the other.
+    /// The mappings as they are now, one after the other.
     pub(crate) fn maps(&self) -> impl Iterator<Item = io::Result<MemoryMap>> {
+        let _ = (&self.maps).rewind(); // a file of /proc can be
         mappings(&self.maps)
     }
 }

@@ -9,14 +9,14 @@
 //! a process. A file of this name on a file system that does not answer (FUSE) holds the reader. So it is a helper,
 //! which is killed after it was asleep for a second ([`crate::foreign_process`]).
 
-mod arena;
+pub(crate) mod arena;
 pub mod figures;
 mod in_memory;
 pub(crate) mod libc;
-mod mapped;
+pub(crate) mod mapped;
 pub mod memory;
 mod trim_site;
-mod walk;
+pub(crate) mod walk;
 
 use std::collections::{BTreeMap, HashSet};
 use std::io::{ErrorKind, Result};
@@ -46,7 +46,7 @@ pub(crate) fn text_of(pid: u32) -> Result<Vec<u8>> {
 /// Number of times that a walk through a heap may step back.
 const TRIES: usize = 60;
 /// `[heap]` may have grown by so much since its mapping was read.
-const MOST_GROWN: u64 = 1 << 30;
+pub(crate) const MOST_GROWN: u64 = 1 << 30;
 /// Arenas that are listed one by one.
 const LISTED: usize = 64;
 
@@ -306,7 +306,7 @@ fn sampled(arenas: &[Arena]) -> Vec<&Arena> {
     arenas
 }
 
-fn reason(stop: &Stop) -> NotReadable {
+pub(crate) fn reason(stop: &Stop) -> NotReadable {
     match stop {
         Stop::Torn => NotReadable::because("its heaps change too fast"),
         Stop::Absent => NotReadable::because("its heaps are swapped out"),

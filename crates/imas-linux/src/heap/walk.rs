@@ -18,32 +18,32 @@ const MOST_EARLIER: usize = 16;
 
 /// A piece of memory full of chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Heap {
+pub(crate) struct Heap {
     /// First address.
-    pub(super) start: u64,
+    pub(crate) start: u64,
     /// Address of the first chunk.
-    pub(super) begin: u64,
+    pub(crate) begin: u64,
     /// Address after the last.
-    pub(super) end: u64,
+    pub(crate) end: u64,
     /// The arena's top, if that is here. Without it, fences end the heap.
-    pub(super) top: Option<u64>,
+    pub(crate) top: Option<u64>,
     /// Whether a trim returns what is free at the top.
-    pub(super) returns_top: bool,
+    pub(crate) returns_top: bool,
 }
 
 /// Facts that are known beside the chunks themselves.
-pub(super) struct Known<'a> {
-    pub(super) fast: &'a HashSet<u64>,
-    pub(super) keys: &'a CacheKeys,
+pub(crate) struct Known<'a> {
+    pub(crate) fast: &'a HashSet<u64>,
+    pub(crate) keys: &'a CacheKeys,
 }
 
 /// A walk through a heap, and what was counted until now.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Walk {
-    pub(super) bytes: HeapBytes,
-    pub(super) keyed: KeyedBytes,
+pub(crate) struct Walk {
+    pub(crate) bytes: HeapBytes,
+    pub(crate) keyed: KeyedBytes,
     /// Bytes of the heap that were passed.
-    pub(super) passed: u64,
+    pub(crate) passed: u64,
     /// Where the walk is; None at its beginning.
     at: Option<u64>,
     /// Where the free chunks just below begin.
@@ -52,8 +52,8 @@ pub(super) struct Walk {
 
 /// A walk that can step back where the heap was torn.
 #[derive(Debug, Default)]
-pub(super) struct Steps {
-    pub(super) walk: Walk,
+pub(crate) struct Steps {
+    pub(crate) walk: Walk,
     /// The walk at earlier places, the newest last.
     earlier: Vec<Walk>,
 }
@@ -168,7 +168,7 @@ impl Walk {
 }
 
 /// Whether the chunks end here: nothing, or one fence and then nothing.
-fn is_fence(size: u64, at: u64, last: u64) -> bool {
+pub(crate) fn is_fence(size: u64, at: u64, last: u64) -> bool {
     match size & !FLAGS {
         0 => at == last,
         FENCE => at.checked_add(FENCE) == Some(last),
@@ -177,7 +177,7 @@ fn is_fence(size: u64, at: u64, last: u64) -> bool {
 }
 
 /// The end of a chunk, if its size is possible.
-fn chunk_end(at: u64, size: u64, last: u64) -> Result<u64, Stop> {
+pub(crate) fn chunk_end(at: u64, size: u64, last: u64) -> Result<u64, Stop> {
     let bytes = size & !FLAGS;
     let end = at.checked_add(bytes).filter(|end| *end <= last).ok_or(Stop::Torn)?;
     let is_possible = bytes >= LEAST_CHUNK && bytes.is_multiple_of(ALIGNMENT) && size & MAPPED == 0;
@@ -253,7 +253,7 @@ fn add_free(bytes: &mut HeapBytes, at: u64, window: &mut Window<'_>) -> Result<(
 const MOST_FAST: usize = 1 << 18;
 
 /// Addresses of the blocks. A list that is changed meanwhile is taken as far as it makes sense.
-pub(super) fn fast_blocks(arena: &Arena, layout: &Layout, window: &mut Window<'_>) -> HashSet<u64> {
+pub(crate) fn fast_blocks(arena: &Arena, layout: &Layout, window: &mut Window<'_>) -> HashSet<u64> {
     let mut blocks = HashSet::new();
     for head in &arena.fastbins {
         let mut at = *head;
@@ -280,8 +280,8 @@ fn next_fast(at: u64, layout: &Layout, window: &mut Window<'_>) -> Result<u64, S
 // known by its size, and by what is in it. A block whose cache lies in a heap that is read later counts as live.
 
 /// Words that may be the key.
-#[derive(Debug)]
-pub(super) struct CacheKeys {
+#[derive(Debug, Default)]
+pub(crate) struct CacheKeys {
     kind: CacheKey,
     /// Random words, in their order.
     words: Vec<u64>,
@@ -293,7 +293,7 @@ const MOST_KEYS: usize = 64;
 
 /// Bytes of blocks, by the word that may be the key.
 #[derive(Debug, Clone, Default)]
-pub(super) struct KeyedBytes(BTreeMap<u64, u64>);
+pub(crate) struct KeyedBytes(BTreeMap<u64, u64>);
 
 impl KeyedBytes {
     /// Adds the bytes of a block. A new word beyond the most is left out.
@@ -323,12 +323,17 @@ impl KeyedBytes {
 }
 
 impl CacheKeys {
-    pub(super) fn of(library: &Library) -> Self {
+    pub(crate) fn of(library: &Library) -> Self {
         let words = library.data.iter().flat_map(|(_, words)| words);
         let mut keys: Vec<u64> = words.copied().filter(|word| is_random(*word)).collect();
         keys.sort_unstable();
         keys.dedup();
         Self { kind: library.layout.cache_key, words: keys }
+    }
+
+    /// Whether a block with this word may be one in a cache, by the process's random key.
+    pub(crate) fn may_be_cached(&self, key: u64) -> bool {
+        self.kind == CacheKey::Random && is_random(key) && self.words.binary_search(&key).is_ok()
     }
 
     /// Adds a used block, if it may be one in a cache. It may be the record of a cache itself, which is noted.

@@ -311,6 +311,12 @@ pub(crate) struct ExplainArgs {
     /// A running process, where its number is also a program's
     #[arg(long, value_name = "PID")]
     pub(crate) pid: Option<u32>,
+    /// Search a running process for leaks: look twice at what can be reached in glibc's heaps
+    #[arg(long)]
+    pub(crate) leaks: bool,
+    /// Watch a running process so long, and say which part of its memory grows; with --leaks the time between two looks [9s]
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    pub(crate) time: Option<Duration>,
     #[command(flatten)]
     pub(crate) rules: RulesArgs,
     #[command(flatten)]

@@ -41,9 +41,10 @@ const PAST: u32 = 10;
 
 pub(crate) fn run(args: &ExplainArgs, context: &Context) -> Result<ExitCode> {
     match (args.pid, &args.program) {
-        (Some(pid), _) => process_memory::run(pid, args.json, context),
+        (Some(pid), _) => process_memory::run(pid, args, context),
         (None, Some(word)) => match process_meant(word, context)? {
-            Some(pid) => process_memory::run(pid, args.json, context),
+            Some(pid) => process_memory::run(pid, args, context),
+            None if args.leaks || args.time.is_some() => bail!("--leaks and --for look at a running process"),
             None => of_program(word, args, context),
         },
         (None, None) => bail!("name a program, or a process by its number"),

@@ -63,6 +63,22 @@ pub(crate) fn allocators<'a>(files: impl Iterator<Item = &'a Path>) -> Vec<Strin
     found
 }
 
+/// Owner of a part in words.
+pub(crate) fn owner_words(owner: Owner) -> &'static str {
+    match owner {
+        Owner::Malloc => "glibc's heaps",
+        Owner::Anonymous => "other private memory",
+        Owner::MadeCode => "code that was made at run time (JIT)",
+        Owner::Named => "memory that the program has named",
+        Owner::Stacks => "stacks",
+        Owner::Variables => "variables of the program and its libraries",
+        Owner::Files => "files: code and data",
+        Owner::Shared => "shared memory and memory files",
+        Owner::Hook => "tables of IMAS's hook",
+        Owner::Kernel => "pages of the kernel",
+    }
+}
+
 /// All parts, the largest first.
 pub(crate) fn parts(held: &Held<'_>) -> Vec<Part> {
     let mut parts: Vec<Part> =
@@ -89,23 +105,20 @@ fn of_owner(held: &Held<'_>, owner: Owner, bytes: &OwnedBytes) -> Vec<Part> {
         remedy: remedy.to_owned(),
         is_named: true,
     };
+    let words = || owner_words(owner).to_owned();
     vec![match owner {
         Owner::Malloc => return of_malloc(held, bytes),
         Owner::Anonymous => return of_anonymous(held, bytes),
-        Owner::MadeCode => part("code that was made at run time (JIT)".into(), ""),
-        Owner::Named => part("memory that the program has named".into(), &runtime_remedy(held.runtime)),
+        Owner::MadeCode => part(words(), ""),
+        Owner::Named => part(words(), &runtime_remedy(held.runtime)),
         Owner::Stacks => {
             part(format!("stacks of {}", counted(held.threads, "thread")), "fewer threads hold fewer")
         }
-        Owner::Variables => part("variables of the program and its libraries".into(), ""),
-        Owner::Files => {
-            part("files: code and data".into(), "the kernel takes these pages when it needs memory")
-        }
-        Owner::Shared => {
-            part("shared memory and memory files".into(), "the program's own: no allocator helps")
-        }
-        Owner::Hook => part("tables of IMAS's hook".into(), "they go with the trial"),
-        Owner::Kernel => part("pages of the kernel".into(), ""),
+        Owner::Variables => part(words(), ""),
+        Owner::Files => part(words(), "the kernel takes these pages when it needs memory"),
+        Owner::Shared => part(words(), "the program's own: no allocator helps"),
+        Owner::Hook => part(words(), "they go with the trial"),
+        Owner::Kernel => part(words(), ""),
     }]
 }
 

@@ -4,6 +4,7 @@
 pub(crate) mod advise;
 pub(crate) mod doctor;
 pub(crate) mod explain;
+pub(crate) mod growth;
 pub(crate) mod heap_advice;
 pub(crate) mod held_memory;
 pub(crate) mod list;

@@ -33,7 +33,8 @@ use imas_linux::serving::chooser::{Choice, Chooser};
 use imas_linux::{memory_parts, process, process_trim};
 use serde::Serialize;
 
-use crate::command_line::cli::JsonArgs;
+use crate::command_line::cli::ExplainArgs;
+use crate::look::growth::{self, Growth};
 use crate::look::heap_advice::{self, size};
 use crate::look::held_memory::{self, Held, Part};
 
@@ -77,6 +78,8 @@ struct ProcessMemory {
     verdict: Verdict,
     /// The verdict in words.
     sentence: String,
+    /// What has grown in a time; absent where nobody asked for one.
+    growth: Option<Growth>,
 }
 
 /// Language runtime of a process.
@@ -128,14 +131,15 @@ enum Verdict {
 }
 
 /// Shows a process.
-pub(crate) fn run(pid: u32, json: JsonArgs, context: &Context) -> Result<ExitCode> {
+pub(crate) fn run(pid: u32, args: &ExplainArgs, context: &Context) -> Result<ExitCode> {
     let gone = || {
         message::not_seen(pid, "another user's processes can be looked into by root: sudo imas explain PID")
     };
     let running = running::one(pid).ok_or_else(gone)?;
     let resident = ResidentMemory::of(pid).ok_or_else(gone)?;
-    let memory = memory(context, &running, resident);
-    if json.json {
+    let growth = growth::watch(&running, (args.leaks, args.time));
+    let memory = ProcessMemory { growth, ..memory(context, &running, resident) };
+    if args.json.json {
         output::json(&memory)?;
     } else {
         output::text(&text(&memory)?)?;
@@ -180,6 +184,7 @@ fn memory(context: &Context, running: &Running, resident: ResidentMemory) -> Pro
         live_bytes,
         verdict,
         sentence,
+        growth: None,
         named_share: held_memory::named_share(&parts),
         parts,
         objects,
@@ -262,7 +267,8 @@ fn sentence(
 }
 
 fn text(memory: &ProcessMemory) -> Result<String> {
-    let mut text = format!("{}\n{} (pid {}", memory.sentence, memory.program, memory.pid);
+    let mut text = memory.growth.as_ref().map_or_else(String::new, growth::page);
+    write!(text, "{}\n{} (pid {}", memory.sentence, memory.program, memory.pid)?;
     if let Some(unit) = &memory.unit {
         write!(text, ", {unit}")?;
     }
