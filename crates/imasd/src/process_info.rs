@@ -62,7 +62,7 @@ pub(crate) struct ProcessInfo {
     pub(crate) executable: Executable,
     /// Detail of what the process is given to run, as the hook looks it up.
     pub(crate) detail: Detail,
-    /// The same detail, as a text for people and for the store.
+    /// Detail of the program as text, for people and for the store.
     pub(crate) detail_text: String,
     /// Number of the process's threads now.
     pub(crate) threads: u32,

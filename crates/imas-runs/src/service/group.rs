@@ -123,7 +123,7 @@ fn own_group() -> Option<PathBuf> {
 /// Right to limit the memory of groups below the one of this process. Drop gives it back.
 #[derive(Debug)]
 pub(crate) struct MemoryControl {
-    /// Of version 2: the group that had this process, and the one below it that has it meanwhile.
+    /// Group of version 2 that had this process, and the one below it that has it meanwhile.
     moved: Option<(PathBuf, PathBuf)>,
 }
 
@@ -194,7 +194,7 @@ fn remove_leftovers(above: &Path) {
 #[derive(Debug)]
 pub(crate) struct MemoryGroup {
     folder: PathBuf,
-    /// Of version 1: group of this process. None where the group is the server's of version 2.
+    /// Group of this process, of version 1. None where the group is the server's of version 2.
     home: Option<PathBuf>,
 }
 
