@@ -21,8 +21,9 @@ from imas_testing import Failed, case, finish, imas_of, run, skipped, until  # n
 SCOPE = pathlib.Path("/proc/sys/kernel/yama/ptrace_scope")
 NOBODY = 65534
 HOLDER = (PROJECT / "tests/programs/holds_free.py").read_text()
-# CPU time that pays for a trim: one takes a hundredth of it at most.
-WORKED = "import time\nwhile time.process_time() < 60: pass\n"
+# A thread that works pays for trims, which take a hundredth of its CPU time at most: of an emulated processor some minutes.
+WORKS = "import threading\ndef work():\n    while True: pass\nthreading.Thread(target=work, daemon=True).start()\n"
+LONGEST_S = 180  # and as many times more as the machine is slow
 
 
 def as_nobody(words, home):
@@ -73,10 +74,10 @@ def by_hand(imas, home, uid, refusal):
 def by_parent(imas, home):
     """`imas run --trim` is the parent of what it trims, and has no other right."""
     log = home / "said"
-    words = [imas, "run", "--trim=1s", "--candidate", "system", "-v", "--", "python3", "-c", WORKED + HOLDER, "blocked"]
+    words = [imas, "run", "--trim=1s", "--candidate", "system", "-v", "--", "python3", "-c", WORKS + HOLDER, "blocked"]
     with open(log, "w", encoding="utf-8") as errors, held(as_nobody(words, home), stderr=errors):
-        said = until(lambda: [line for line in log.read_text().splitlines() if " back: " in line or "left alone" in line])
-    if not said or " back: " not in said[0]:
+        said = until(lambda: [line for line in log.read_text().splitlines() if " back: " in line], LONGEST_S)
+    if not said:
         raise Failed(f"not trimmed: {log.read_text()}")
 
 
@@ -92,7 +93,7 @@ def main():
             SCOPE.write_text(scope)
             case(f"scope {scope}: the owner", by_hand, imas, home, NOBODY, of_owner)
             case(f"scope {scope}: root", by_hand, imas, home, 0, None)
-            if scope != "2":
+            if scope == "1":
                 case(f"scope {scope}: a parent", by_parent, imas, home)
         SCOPE.write_text("3")
         case("scope 3: root", by_hand, imas, home, 0, "until the next boot")
