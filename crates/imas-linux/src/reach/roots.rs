@@ -161,6 +161,7 @@ fn text(path: &str) -> String {
 }
 
 #[cfg(test)]
+#[allow(clippy::single_range_in_vec_init, reason = "one range of addresses is meant")]
 mod tests {
     use super::*;
     use crate::mapping_text::mappings;
