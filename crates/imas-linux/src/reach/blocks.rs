@@ -373,6 +373,7 @@ impl Blocks {
 }
 
 #[cfg(test)]
+#[allow(clippy::single_range_in_vec_init, reason = "one range of addresses is meant")]
 mod tests {
     use proptest::prelude::*;
 

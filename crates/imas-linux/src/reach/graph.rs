@@ -206,11 +206,11 @@ mod tests {
     proptest! {
         #[test]
         fn marks_are_what_a_slow_search_finds(
-            edges in prop::collection::vec(prop::collection::vec((0u64..40, 0u64..56), 0..4), 1..40),
+            edges in prop::collection::vec(prop::collection::vec((0usize..40, 0u64..56), 0..4), 1..40),
             roots in prop::collection::vec(0u64..40, 0..4),
         ) {
             let words: Vec<Vec<u64>> =
-                edges.iter().map(|to| to.iter().map(|(at, inside)| user(*at) + inside).collect()).collect();
+                edges.iter().map(|to| to.iter().map(|(at, inside)| user(*at as u64) + inside).collect()).collect();
             let blocks = blocks(&words.iter().map(Vec::as_slice).collect::<Vec<_>>());
             let graph = Graph::new(&blocks);
             let marks = graph.marked(&roots.iter().map(|root| user(*root)).collect::<Vec<_>>());
@@ -220,7 +220,7 @@ mod tests {
                     let is_reached = slow[index] || roots.contains(&(index as u64));
                     slow[index] = is_reached;
                     for (to, _) in edges[index].iter().filter(|_| is_reached) {
-                        if let Some(mark) = slow.get_mut(*to as usize) {
+                        if let Some(mark) = slow.get_mut(*to) {
                             *mark = true;
                         }
                     }

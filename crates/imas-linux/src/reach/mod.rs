@@ -40,7 +40,7 @@ use space::Space;
 
 pub use names::ObjectClass;
 
-/// Most CPU time of a look, nanoseconds: in any case, and for each resident byte. Large blocks take a tenth of it.
+/// Most CPU time of a look, nanoseconds: in any case, and for each resident byte.
 const CPU_NS: (u64, u64) = (1_000_000_000, 4);
 /// Share of the available memory that a look may hold.
 const MEMORY_SHARE: u64 = 4;

@@ -161,6 +161,7 @@ fn text(path: &str) -> String {
 }
 
 #[cfg(test)]
+#[allow(clippy::single_range_in_vec_init, reason = "one range of addresses is meant")]
 mod tests {
     use super::*;
     use crate::mapping_text::mappings;
@@ -170,8 +171,12 @@ mod tests {
     fn what_is_no_walked_heap_is_a_root() {
         let mut words = vec![0; 3 * 512];
         (words[3], words[600], words[1100]) = (0x7000_0010, 0x7000_0020, 0x7000_0030);
-        let memory = Made::new(0x10000, &words);
-        let text = "10000-13000 rw-p 00000000 00:00 0 \n20000-30000 rw-p 00000000 00:00 0 \n";
+        let mut memory = Made::new(0x10000, &words);
+        // An address in an instruction, at an uneven place of code that was made at run time.
+        memory.bytes.resize(0x4000, 0);
+        memory.bytes[0x300d..0x3015].copy_from_slice(&0x7000_0040_u64.to_ne_bytes());
+        let text = "10000-13000 rw-p 00000000 00:00 0 \n13000-14000 r-xp 00000000 00:00 0 \n\
+                    20000-30000 rw-p 00000000 00:00 0 \n";
         let (space, _) = Space::read(mappings(text.as_bytes())).unwrap();
         let targets = Targets::new(vec![0x7000_0000..0x7001_0000]);
         let found = |walked: &[Range<u64>]| {
@@ -180,8 +185,8 @@ mod tests {
             assert!(roots.add_memory(&space, walked, (&targets, false), &mut copied).unwrap());
             roots.addresses
         };
-        assert_eq!(found(&[]), [0x7000_0010, 0x7000_0020, 0x7000_0030]);
-        assert_eq!(found(&[0x11000..0x12000]), [0x7000_0010, 0x7000_0030]);
+        assert_eq!(found(&[]), [0x7000_0010, 0x7000_0020, 0x7000_0030, 0x7000_0040]);
+        assert_eq!(found(&[0x11000..0x12000]), [0x7000_0010, 0x7000_0030, 0x7000_0040]);
         assert!(found(&[0x0..0x20000]).is_empty());
     }
 
