@@ -187,7 +187,7 @@ impl LeastSearch<'_> {
 
     /// Just below the limit of another candidate: a second time where it was only too slow.
     fn first(&self, runs: &[LimitRun], known: u64, bounds: &Bounds) -> NextLimit {
-        let below = rounded_down((known as f64 * (1.0 - self.options.precision)) as u64);
+        let below = rounded_down(scaled(known, 1.0 - self.options.precision));
         let tried: Vec<&LimitRun> = runs.iter().filter(|run| run.limit == Some(below)).collect();
         let is_slow_once = tried.len() == 1 && tried[0].end == LimitEnd::Worked;
         if below < LEAST || (bounds.fails.is_some() && !is_slow_once) {
@@ -199,7 +199,7 @@ impl LeastSearch<'_> {
     fn within(&self, runs: &[LimitRun], bounds: &Bounds, peak: u64) -> NextLimit {
         let fails = bounds.fails.unwrap_or(0);
         let works = bounds.works.unwrap_or_else(|| peak.max(fails + STEP));
-        let is_close = works <= rounded_up((fails as f64 * (1.0 + self.options.precision)) as u64);
+        let is_close = works <= rounded_up(scaled(fails, 1.0 + self.options.precision));
         let is_least = is_close || works <= LEAST;
         let confirmed = runs.iter().filter(|run| run.limit == Some(works)).count() >= CONFIRMATIONS;
         if bounds.works.is_some() && is_least && confirmed {
@@ -215,10 +215,10 @@ impl LeastSearch<'_> {
             return NextLimit::Limit(works);
         }
         let next = match fails {
-            0 => works as f64 * FIRST_SHARE,
-            fails => (fails as f64 * works as f64).sqrt(),
+            0 => scaled(works, FIRST_SHARE),
+            fails => scaled(fails, (works as f64 / fails as f64).sqrt()),
         };
-        NextLimit::Limit(rounded_down(next as u64).clamp((fails + STEP).max(LEAST), works))
+        NextLimit::Limit(rounded_down(next).clamp((fails + STEP).max(LEAST), works))
     }
 }
 
@@ -249,6 +249,15 @@ fn why_failed(run: &LimitRun) -> Option<String> {
     }
 }
 
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "shares are positive, and bytes far below 2^53"
+)]
+fn scaled(bytes: u64, share: f64) -> u64 {
+    (bytes as f64 * share) as u64
+}
+
 fn rounded_up(bytes: u64) -> u64 {
     bytes.div_ceil(STEP).saturating_mul(STEP)
 }
@@ -260,7 +269,7 @@ fn rounded_down(bytes: u64) -> u64 {
 /// A limit to set, bytes: the least one with a reserve, in whole MiB.
 #[must_use]
 pub fn suggested_limit(least: u64) -> u64 {
-    ((least as f64 * (1.0 + RESERVE)) as u64).div_ceil(1 << 20) << 20
+    scaled(least, 1.0 + RESERVE).div_ceil(1 << 20) << 20
 }
 
 #[cfg(test)]

@@ -74,7 +74,7 @@ fn a_server_works_in_what_it_holds_and_in_no_less() {
     let system = &list(&report, "/candidates")[0];
     let least = system["end"]["found"].as_u64().unwrap_or_else(|| panic!("{report:#}")) >> 20;
     // An interpreter, and less than half as much again for pages of files.
-    assert!(least >= HELD_MIB && least <= HELD_MIB + 48, "{least} MiB: {system:#}");
+    assert!((HELD_MIB..=HELD_MIB + 48).contains(&least), "{least} MiB: {system:#}");
     let runs = system["runs"].as_array().unwrap();
     let killed = runs.iter().filter(|run| run["end"] == "killed").filter_map(|run| run["limit"].as_u64());
     assert!(killed.max().is_some_and(|limit| limit >> 20 < least), "{system:#}");

@@ -405,6 +405,7 @@ fn limit_run(limit: Option<u64>, run: &RawRun) -> LimitRun {
         Some(failure) => LimitEnd::Failed(failure.what.clone()),
         None => LimitEnd::Worked,
     };
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number of bytes")]
     let peak = run.value("group_peak").map(|bytes| bytes as u64);
     LimitRun { limit, end, rate: run.value("rate"), p99: run.value("p99"), peak }
 }
