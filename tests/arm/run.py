@@ -52,7 +52,6 @@ PARTS = {
 RUST = 'cd {}; for test in {}; do echo "== $test"; $test {} || broken=1; done; test -z "$broken"'
 # Tests in Rust that would fail there, by the folder of their crate: a part of the name, and why.
 LEFT_OUT = {"imas": {"programs::java": "the root lacks that program"},
-            "imas-trim": {"storms::a_program_in_namespaces": "it failed there on 29 November 2026; the cause is not known yet"},
             "imas-linux": {"package::tests::a_packaged_file": "dpkg knows no package of the root: they are unpacked alone"}}
 COPIED = ["abi", "allocators/glue", "allocators/catalogue.toml", "allocators/lib", "hook", "record", "tests", "bench", "crates",
           "docs", "fleet/nats", "packaging", "system", "Cargo.toml", "Makefile"]

@@ -50,7 +50,7 @@ fn on_a_terminal(world: &World, columns: u16, set: &str) -> Option<String> {
     let imas = crate::support::built("imas");
     let behave = build::program("behave", &world.work());
     let line = format!(
-        "stty cols {columns} rows 30; {set} {} bench -n 3 --trials 0 --with hoard,glibc:arena1 -- {} 20000 2>errors",
+        "stty cols {columns} rows 30; {set} {} bench -n 3 --trials 0 --with hoard,glibc:arena1 -- {} 400000 2>errors",
         imas.display(),
         behave.display()
     );

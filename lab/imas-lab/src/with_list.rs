@@ -7,7 +7,7 @@ use imas_engine::compared::{DefaultComparison, usable};
 use imas_engine::context::Context;
 use imas_linux::catalogue::{CatalogueCandidate, SYSTEM};
 
-/// Word of `--with` for all candidates that are settings of a program's runtime.
+/// Word of `--with` for all candidates that are settings of a program's runtime, or of the kernel.
 const SETTINGS: &str = "settings";
 
 /// The candidates for every program: those that are named, else the default ones.

@@ -195,8 +195,9 @@ fn redirected_input_reaches_every_run() {
 fn a_signal_ends_the_run_and_keeps_what_was_measured() {
     let world = World::new();
     let json = world.work().join("r.json");
-    // The sixth run, in the second round, waits for the signal.
-    let script = "echo $$ >>made; [ $(wc -l <made) -lt 6 ] || exec sleep 600";
+    // The sixth run, in the second round, waits for the signal. The others work long enough to be compared.
+    let script = "i=0; while [ $i -lt 150000 ]; do i=$((i+1)); done; \
+                  echo $$ >>made; [ $(wc -l <made) -lt 6 ] || exec sleep 600";
     let json_name = json.to_string_lossy().into_owned();
     let words = ["bench", "-n", "5", "--trials", "0", "--with", "hoard", "--export-json", &json_name];
     let mut command = world.imas(words);
