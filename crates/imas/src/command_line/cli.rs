@@ -314,7 +314,7 @@ pub(crate) struct ExplainArgs {
     /// Search a running process for leaks: look twice at what can be reached in glibc's heaps
     #[arg(long)]
     pub(crate) leaks: bool,
-    /// Watch a running process so long, and say which part of its memory grows; with --leaks the time between two looks [9s]
+    /// Watch a running process so long, and say which part of its memory grows; with --leaks the time between two looks [default: 9s]
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     pub(crate) time: Option<Duration>,
     #[command(flatten)]
