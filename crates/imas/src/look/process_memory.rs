@@ -138,6 +138,8 @@ pub(crate) fn run(pid: u32, args: &ExplainArgs, context: &Context) -> Result<Exi
     let running = running::one(pid).ok_or_else(gone)?;
     let resident = ResidentMemory::of(pid).ok_or_else(gone)?;
     let growth = growth::watch(&running, (args.leaks, args.time));
+    // All that is shown is of the same moment, where the process has not ended meanwhile.
+    let resident = growth.as_ref().and_then(|_| ResidentMemory::of(pid)).unwrap_or(resident);
     let memory = ProcessMemory { growth, ..memory(context, &running, resident) };
     if args.json.json {
         output::json(&memory)?;
