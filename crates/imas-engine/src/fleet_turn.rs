@@ -42,7 +42,7 @@ pub struct FleetKnowledge {
 #[derive(Debug, Clone, PartialEq)]
 struct KnownStatistics {
     subject: String,
-    /// These statistics as the policy takes them.
+    /// The fleet's statistics as the policy takes them.
     prior: FleetPrior,
     /// When this host got the first of this subject, seconds since 1970.
     since_s: f64,

@@ -93,7 +93,7 @@ pub fn price(candidate: &str, runtime: Option<Runtime>) -> Option<&'static Candi
 }
 
 /// Expectation of the candidate for a service of this runtime, or a compiled one: memory with CPU time at its worth, as a
-/// ratio to `system`. Where too few of its kind were measured, that of all services. None where too few of these were,
+/// ratio to `system`. Where too few of its kind were measured, the ratio of all services. None where too few of these were,
 /// and where one paid more than a pick may cost.
 #[must_use]
 pub fn expectation(candidate: &str, runtime: Option<Runtime>) -> Option<f64> {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Transparent huge pages (THP) of one program, as a candidate or part of one: prctl(2) before its start. Nothing is loaded,
-//! so static programs and those of other C libraries can have it too. What the program starts inherits it.
+//! so static programs and those of other C libraries can have it, too. Children inherit it.
 
 use std::io;
 

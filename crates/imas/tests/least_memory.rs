@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::support::{World, assert_hinted, describe, list, output, parsed, real, stderr};
 use imas_testing::skipped;
 
-/// Holds so many MiB for each request, one after the other, and is ready from the start on.
+/// Holds the MiB of its second argument for each request, one after the other, and is ready from the start on.
 const SERVER: &str = r#"
 import socket, sys
 listener = socket.create_server(("127.0.0.1", int(sys.argv[1])))

@@ -51,7 +51,7 @@ pub(super) struct Block {
     pub(super) units: u32,
     /// Kind of its first word ([`FirstWords`]); the highest bit says that it may be a freed one in a thread's cache.
     kind: u32,
-    /// Where its addresses begin among all.
+    /// Index of its first address among all.
     words: u64,
 }
 
@@ -148,7 +148,7 @@ pub(super) struct Walked {
     pub(super) blocks: Range<usize>,
 }
 
-/// What a walk needs beside the memory.
+/// Settings of a walk beside the memory.
 pub(super) struct Walker<'a> {
     pub(super) targets: &'a Targets,
     pub(super) keys: &'a CacheKeys,

@@ -11,12 +11,12 @@ use super::look::{BlockClass, LostBlock, Seen};
 
 /// Registers that keep their value over a system call.
 const REGISTERS: u64 = if cfg!(target_arch = "x86_64") { 6 } else { 11 };
-/// A leak has so many lost structures beside those that registers may hold, or so many bytes in a few.
+/// Fewest lost structures of a leak beside those that registers may hold, or fewest bytes in a few.
 const LEAST_HEADS: usize = 8;
 const LEAST_LARGE: (usize, u64) = (2, 256 << 10);
 /// Less new lost memory is no reason for a third look, bytes.
 const LEAST_NEW: u64 = 2 << 10;
-/// A structure that grew so many times as much as the one in the middle is not counted with the others.
+/// Factor above the growth of the middle structure from which one is not counted with the others.
 const OUTLIER: u64 = 4;
 /// Fewer looks show no leak.
 const LEAST_LOOKS: usize = 3;
@@ -35,7 +35,7 @@ pub(super) struct LeakedBlocks {
     pub(super) new: u64,
 }
 
-/// What two or three looks show.
+/// Result of two or more looks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Judged {
     /// Classes that leak, the most bytes of new blocks first.

@@ -200,14 +200,14 @@ impl Heaps {
         Ok(Self { library, main: of_kind(RegionKind::MainHeap).next().copied(), arenas, others, mapped })
     }
 
-    /// Where blocks may lie by the end of the look.
+    /// Addresses at which blocks may lie by the end of the look.
     fn targets(&self) -> Targets {
         let main = self.main.map(|main| main.begin..main.end.saturating_add(MOST_GROWN));
         let others = self.others.iter().map(|heap| heap.address..heap.address + HEAP_BYTES);
         Targets::new(main.into_iter().chain(others).chain(self.mapped.iter().cloned()).collect())
     }
 
-    /// Where they lie now, in order.
+    /// Ranges in which they lie now, in order.
     fn places(&self) -> Vec<Range<u64>> {
         let main = self.main.map(|main| main.begin..main.end);
         let others = self.others.iter().map(|heap| heap.address..heap.address + heap.bytes);

@@ -112,7 +112,7 @@ pub(super) fn without(range: Range<u64>, others: &[Range<u64>]) -> Vec<Range<u64
     parts
 }
 
-/// What a program gave to epoll with each file.
+/// Values that a program gave to epoll with each file.
 fn epoll_data(task: u32) -> Vec<u64> {
     let Ok(files) = fs::read_dir(format!("/proc/{task}/fd")) else { return vec![] };
     let mut words = vec![];

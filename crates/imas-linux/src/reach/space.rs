@@ -42,7 +42,7 @@ pub(super) struct Mapping {
     pub(super) begin: u64,
     pub(super) end: u64,
     pub(super) of: MappingUse,
-    /// Index of its file among those of the space, and the offset there.
+    /// Index of its file among the space's files, and the offset there.
     pub(super) file: Option<(u32, u64)>,
 }
 

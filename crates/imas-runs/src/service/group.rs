@@ -199,7 +199,7 @@ pub(crate) struct MemoryGroup {
 }
 
 impl MemoryGroup {
-    /// A group with a limit of so many bytes, and without swap. `None` counts alone.
+    /// A group with a limit in bytes, and without swap. `None` counts alone.
     ///
     /// # Errors
     /// When it cannot be made.

@@ -53,7 +53,7 @@ impl HeapShare {
         shares.iter().map(move |per_cent| Self { runtime, per_cent: *per_cent })
     }
 
-    /// The variable that sets it within a limit of so many bytes. A JVM takes what the user gives it as well.
+    /// The variable that sets it within a limit in bytes. A JVM takes what the user gives it as well.
     fn variable(self, limit: u64, inherited: &Variables) -> (String, String) {
         let mib = (limit * self.per_cent / 100) >> 20;
         let joined = |name: &str, own: String| {
