@@ -13,8 +13,7 @@ use imas_linux::program::Command;
 use imas_linux::runtime_start::with_arguments;
 
 use crate::counted::{CountedRun, Folder};
-use crate::executor::{Execution, Executor, RunLimits};
-use crate::record::record;
+use crate::executor::{Execution, Executor, RunLimits, record};
 use crate::schedule::{RoundKind, Step};
 
 /// When runs are kept on one CPU.

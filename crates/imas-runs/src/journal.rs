@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A file of JSON lines that is only appended to: whatever ends the program, every line that was finished is
-//! kept.
+//! Files of raw runs.
+//!
+//! - [`Journal`]: a file of JSON lines that is only appended to: whatever ends the program, every line that was finished
+//!   is kept
+//! - [`read_text`]: a file as text; it is packed with gzip where it is kept with a source tree (`imas-lab suite pack`)
+//! - [`read_data`]: the runs of several files, to replay or show them
 
 use std::fs::File;
 use std::io::{Error, ErrorKind, Read, Result, Seek, SeekFrom, Stdout, Write};
 use std::path::{Path, PathBuf};
 
+use flate2::read::MultiGzDecoder;
+use imas_cli::message::{self, Hinted};
+use imas_core::raw_runs::data;
 use imas_linux::files;
 use serde::Serialize;
-
-use crate::packed;
 
 /// The open file, or standard output.
 #[derive(Debug)]
@@ -68,7 +73,7 @@ impl Journal {
         // Nothing can be read back from a pipe or a terminal.
         if file.metadata()?.is_file() {
             file.read_to_end(&mut bytes)?;
-            if bytes.starts_with(&packed::MAGIC) {
+            if bytes.starts_with(&MAGIC) {
                 return Err(Error::new(ErrorKind::InvalidData, "it is packed: unpack it with gunzip first"));
             }
             torn_bytes = mend(&mut file, &mut bytes)?;
@@ -156,6 +161,60 @@ fn tail(bytes: &[u8]) -> Tail {
     if is_object && !is_complete { Tail::Torn(from) } else { Tail::Unterminated }
 }
 
+/// First bytes of a gzip file.
+const MAGIC: [u8; 2] = [0x1f, 0x8b];
+
+/// The text of a file of raw runs, packed or not.
+///
+/// # Errors
+/// When it cannot be read, is damaged or is no text.
+pub fn read_text(path: &Path) -> Result<String> {
+    let bytes = std::fs::read(path)?;
+    let bytes = if bytes.starts_with(&MAGIC) {
+        let mut plain = vec![];
+        MultiGzDecoder::new(bytes.as_slice()).read_to_end(&mut plain)?;
+        plain
+    } else {
+        bytes
+    };
+    String::from_utf8(bytes).or_else(|error| match error.utf8_error().error_len() {
+        // The last line is cut off within a character.
+        None => Ok(String::from_utf8_lossy(error.as_bytes()).into_owned()),
+        Some(_) => Err(Error::new(ErrorKind::InvalidData, "it is no text")),
+    })
+}
+
+/// The runs of all files; other lines are reported.
+///
+/// # Errors
+/// When a file cannot be read.
+pub fn read_data(files: &[PathBuf]) -> anyhow::Result<data::Data> {
+    let texts = files.iter().map(|file| read_or_hint(file)).collect::<anyhow::Result<Vec<_>>>()?;
+    let data = data::read_all(texts.iter().map(String::as_str));
+    if let [first, others @ ..] = data.unreadable.as_slice() {
+        let and = if others.is_empty() { String::new() } else { format!("; {} more lines", others.len()) };
+        let file = files[first.text].display();
+        message::warning(&format!(
+            "{file}: line {} is no run and is skipped: {}{and}",
+            first.line, first.why
+        ));
+    }
+    Ok(data)
+}
+
+/// The text of one, packed or not.
+///
+/// # Errors
+/// When it cannot be read; the error has a hint.
+pub fn read_or_hint(file: &Path) -> anyhow::Result<String> {
+    read_text(file).map_err(|error| {
+        Hinted::error(
+            format!("{} cannot be read: {error}", file.display()),
+            "--data names files of runs, as 'imas bench --export-runs' writes them",
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -202,9 +261,9 @@ mod tests {
     #[test]
     fn a_packed_file_is_not_appended_to() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), packed::MAGIC).unwrap();
+        std::fs::write(file.path(), MAGIC).unwrap();
         assert!(Journal::open(file.path()).is_err());
-        assert_eq!(std::fs::read(file.path()).unwrap(), packed::MAGIC);
+        assert_eq!(std::fs::read(file.path()).unwrap(), MAGIC);
     }
 
     #[test]

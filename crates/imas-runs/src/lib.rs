@@ -1,20 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Runs of a program under candidates, and the raw records of them: what `imas` and `imas-lab` share.
 
-pub mod around;
 pub mod command;
 pub mod counted;
-pub mod data;
 pub mod executor;
-pub mod handing_on;
 pub mod interruption;
 pub mod journal;
-pub mod packed;
-pub mod prefault;
-pub mod record;
 pub mod runner;
 pub mod schedule;
 pub mod service;
 pub mod subject;
-
-mod watch;

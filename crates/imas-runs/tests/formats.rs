@@ -16,7 +16,7 @@ fn fixture(name: &str) -> PathBuf {
 /// `imas-lab suite run` of a program under two candidates: two measured rounds and a counted one.
 #[test]
 fn runs_of_the_suite_are_read() {
-    let runs = imas_runs::data::read_data(&[fixture("suite.jsonl")]).unwrap().runs;
+    let runs = imas_runs::journal::read_data(&[fixture("suite.jsonl")]).unwrap().runs;
     assert_eq!(runs.len(), 6);
     assert!(runs.iter().all(|run| run.ok && run.output.is_some() && run.load1.is_some()));
     let counted: Vec<_> = runs.iter().filter(|run| run.kind == RunKind::Counted).collect();
@@ -27,7 +27,7 @@ fn runs_of_the_suite_are_read() {
 /// `imas bench --export-runs` of a command that writes something else under mimalloc.
 #[test]
 fn exported_runs_of_a_bench_are_read() {
-    let data = imas_runs::data::read_data(&[fixture("bench.jsonl")]).unwrap();
+    let data = imas_runs::journal::read_data(&[fixture("bench.jsonl")]).unwrap();
     assert_eq!((data.headers.len(), data.runs.len(), data.unreadable.len()), (1, 6, 0));
     let rejected: Vec<_> = data.runs.iter().filter(|run| !run.ok).collect();
     assert!(rejected.iter().all(|run| run.candidate == "mimalloc" && run.why.as_deref() == Some("output")));

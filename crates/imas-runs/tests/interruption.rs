@@ -9,10 +9,9 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use imas_runs::executor::{Execution, Executor, RunLimits};
+use imas_runs::executor::{Execution, Executor, RunLimits, record};
 use imas_runs::interruption::Interruption;
 use imas_runs::journal::Journal;
-use imas_runs::record::record;
 use imas_runs::runner::{Elimination, Runner, SessionEnd};
 use imas_runs::schedule::Step;
 use imas_runs::subject::{Subject, Timeout};

@@ -387,7 +387,7 @@ impl Suite {
 }
 
 fn read(file: &Path) -> anyhow::Result<BTreeMap<String, ProgramSection>> {
-    let data = imas_runs::data::read_data(&[file.to_owned()])?;
+    let data = imas_runs::journal::read_data(&[file.to_owned()])?;
     let mut names: Vec<&str> = data.runs.iter().map(|run| run.program.as_str()).collect();
     names.sort_unstable();
     names.dedup();

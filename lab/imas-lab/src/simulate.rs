@@ -181,7 +181,7 @@ fn store(context: &Context) -> Result<Source> {
 }
 
 fn measured(files: &[std::path::PathBuf]) -> Result<Source> {
-    let data = imas_runs::data::read_data(files)?;
+    let data = imas_runs::journal::read_data(files)?;
     if data.runs.is_empty() {
         let names: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
         return Err(Hinted::error(format!("no run in {}", names.join(", ")), NO_RUNS));

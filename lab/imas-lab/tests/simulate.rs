@@ -124,7 +124,7 @@ fn the_laboratory_replays_the_users_own_store() {
 #[test]
 fn the_published_runs_are_read() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../results/suite.jsonl.gz");
-    let text = imas_runs::packed::read(&path).unwrap();
+    let text = imas_runs::journal::read_text(&path).unwrap();
     let data = imas_core::raw_runs::data::read(&text);
     assert!(data.unreadable.is_empty(), "{:?}", data.unreadable);
     assert!(data.runs.len() > 1000, "{} runs", data.runs.len());

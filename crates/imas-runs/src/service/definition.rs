@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How a service is started, loaded and stopped. Data only.
+//! How a service is started, loaded and stopped, and the limits of its runs. Data only. Last, the errors that prevent a
+//! run: a server that fails is not such an error, the record of its run has the failure.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use imas_linux::environment::UnusablePath;
+use imas_linux::measure::RunError;
+use imas_linux::program::CommandError;
 use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 
@@ -316,6 +321,61 @@ impl Service {
             return Err(format!("command: no words, or quotes that do not match: {}", self.command));
         }
         Ok(words)
+    }
+}
+
+/// Limits of each run. The default sets none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ServiceLimits {
+    /// Time limit from the start of the server to its end.
+    pub timeout: Option<Duration>,
+    /// A load that ends with an exit status other than 0, or whose requests fail, leaves the run valid.
+    pub ignores_load_failure: bool,
+    /// The server is kept on one CPU.
+    pub one_cpu: bool,
+}
+
+/// Bound on the memory of the server in one run, by a control group that counts it, page cache included.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct MemoryBound {
+    /// Most bytes that the group may have, without swap; `None` counts alone.
+    pub limit: Option<u64>,
+    /// Variables that go with it, such as the limit of a heap.
+    pub variables: Vec<(String, String)>,
+    /// Most seconds of a line of load: one that takes longer ends the run.
+    pub longest_line_s: Option<f64>,
+}
+
+/// The reason why no run could be made.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the texts of the errors say it")]
+pub enum ServiceError {
+    #[error("{0}")]
+    Definition(String),
+    /// The server's command cannot be started.
+    #[error(transparent)]
+    Command(#[from] CommandError),
+    /// The candidate's library cannot be preloaded.
+    #[error(transparent)]
+    Path(#[from] UnusablePath),
+    /// A file or folder of the run cannot be used.
+    #[error("{}: {error}", .path.display())]
+    File { path: PathBuf, error: std::io::Error },
+    #[error("cannot measure: {0}")]
+    System(#[from] std::io::Error),
+    /// The shared library code could not make a run.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    #[error("interrupted by signal {0}")]
+    Interrupted(i32),
+    #[error("the set-up failed ({how}): {last}")]
+    Setup { how: String, last: String },
+}
+
+impl ServiceError {
+    pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.into();
+        move |error| Self::File { path, error }
     }
 }
 

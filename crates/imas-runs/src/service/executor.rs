@@ -18,22 +18,14 @@ use imas_linux::running_runtime::RunningRuntime;
 use imas_linux::runtime_start::with_arguments;
 
 use crate::counted::Folder;
-use crate::service::cpus;
-use crate::service::definition::Service;
-use crate::service::error::ServiceError;
-use crate::service::group::MemoryControl;
+use crate::service::definition::{MemoryBound, Service, ServiceError, ServiceLimits};
 use crate::service::life::{Interrupted, LoadCost, Purpose, ServerLife};
-use crate::service::limits::{MemoryBound, ServiceLimits};
-use crate::service::line::ShellLine;
-use crate::service::line::expand;
-use crate::service::live::with_live;
-use crate::service::load;
-use crate::service::ports;
+use crate::service::line::{NAMES, ShellLine, Work, expand};
 use crate::service::ready::Ready;
-use crate::service::recorder::Recorder;
-use crate::service::run_figures::{add_figures, finished};
+use crate::service::recorder::{Recorder, add_figures, finished, with_live};
 use crate::service::server::{Server, ServerStart};
-use crate::service::work::{NAMES, Work};
+use crate::service::tree::MemoryControl;
+use crate::service::{adapter, line};
 use imas_core::run::{RawRun, RunKind};
 use imas_core::server_run::{C_LIBRARY, CpuShare, Failure, ServerRun, Stage};
 
@@ -159,7 +151,7 @@ impl ServiceExecutor {
         }
         adopt_orphans()?;
         let setup = service.setup.as_ref().map(|_| Work::new("imas-setup-")).transpose()?;
-        let cpus = if limits.one_cpu { cpus::one_for_the_server() } else { cpus::shared_out() };
+        let cpus = if limits.one_cpu { line::one_for_the_server() } else { line::shared_out() };
         let executor = Self {
             service,
             words,
@@ -327,7 +319,7 @@ impl ServiceExecutor {
         let mut server = ServerRun {
             cpus: self.cpus.clone(),
             asked_rate: purpose.rate(),
-            by_clock: load::is_by_clock(&self.service.load),
+            by_clock: adapter::is_by_clock(&self.service.load),
             ..ServerRun::default()
         };
         let work = Work::new("imas-service-")?;
@@ -491,7 +483,7 @@ impl ServiceExecutor {
     /// Says so where a server did not get ready because the run before had its port.
     fn with_port(&self, failure: Failure, ready: &Ready) -> Failure {
         let port = ready.port().filter(|_| self.has_fixed_port() && failure.stage == Stage::Ready);
-        let Some(port) = port.filter(|port| ports::is_kept_by_ended_connections(*port)) else {
+        let Some(port) = port.filter(|port| line::is_kept_by_ended_connections(*port)) else {
             return failure;
         };
         let what = format!(

@@ -17,31 +17,18 @@ pub mod adapter;
 /// Runs under `system` in each round. Every candidate is compared with their mean, so its noise is in all comparisons.
 pub const SYSTEM_RUNS: u32 = 3;
 
-mod cpus;
 mod definition;
-mod error;
 mod executor;
-mod group;
-mod heaps;
 mod life;
-mod limits;
 mod line;
-mod live;
-mod load;
-mod malloc;
-mod ports;
 mod ready;
 mod recorder;
 mod request_log;
-mod run_figures;
 mod server;
-mod tls;
 mod tree;
-mod trims;
-mod work;
 
-pub use definition::{DayKind, DayPart, Service, ServiceFileError, StopSignal};
-pub use error::ServiceError;
+pub use definition::{
+    DayKind, DayPart, MemoryBound, Service, ServiceError, ServiceFileError, ServiceLimits, StopSignal,
+};
 pub use executor::{MemoryLimits, ServiceExecutor, execution};
-pub use limits::{MemoryBound, ServiceLimits};
-pub use ports::free_port;
+pub use line::free_port;

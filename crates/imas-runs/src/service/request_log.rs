@@ -10,8 +10,7 @@ use std::time::SystemTime;
 use imas_linux::environment::Variables;
 use serde::Deserialize;
 
-use crate::service::line::expand;
-use crate::service::work::NAMES;
+use crate::service::line::{NAMES, expand};
 use imas_core::server_run::Figure;
 
 /// The percentiles, and the shares of the requests that are not slower.

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The server of one run: start, end (also in words), and what it printed.
+//! The server of one run: start, end (also in words), and what it printed. Then what is seen of its processes from outside:
+//! the contents of their heaps while there is no load, and the library that serves malloc under `system`, since settings of
+//! glibc cannot act on another malloc.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -10,26 +12,25 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use imas_core::sample::is_crash_signal;
-use imas_core::server_run::{ArenaHeaps, Failure, ServerRun, Stage};
+use imas_core::server_run::{ArenaHeaps, C_LIBRARY, Failure, HeldMemory, STATIC, ServerRun, Stage};
 use imas_linux::elf::{JEMALLOC, looks_for_jemalloc};
 use imas_linux::environment::Variables;
+use imas_linux::heap::figures::HeapFigures;
 use imas_linux::process::signal_name;
 use imas_linux::program::Command;
+use imas_linux::resident::{ResidentMemory, arena_heaps};
 use imas_linux::running_runtime::RunningRuntime;
+use imas_linux::serving::chooser::{Choice, Chooser};
 use imas_linux::start_program::{ChildSetup, ProgramStart, StartedProgram};
-use imas_linux::{running, sampler};
+use imas_linux::{process_trim, running, sampler};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::record::last_line;
-use crate::service::cpus::KeptOn;
-use crate::service::error::ServiceError;
-use crate::service::group::{Group, MemoryGroup};
-use crate::service::limits::MemoryBound;
-use crate::service::line::{exit_text, tail};
+use crate::executor::last_line;
+use crate::service::definition::{MemoryBound, ServiceError};
+use crate::service::line::{KeptOn, exit_text, tail};
 use crate::service::recorder::SharedTree;
-use crate::service::tree::Tree;
-use crate::service::{heaps, malloc};
+use crate::service::tree::{Group, MemoryGroup, Tree};
 
 /// Time limit for the server to end. Then it is killed.
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
@@ -132,7 +133,7 @@ impl Server {
     /// The heaps of glibc's arenas in each process, with what they hold; empty under another allocator.
     pub(crate) fn heaps(&self) -> Vec<ArenaHeaps> {
         let pids = if self.is_on_libc { self.tree().pids() } else { Vec::new() };
-        pids.into_iter().filter_map(heaps::of).collect()
+        pids.into_iter().filter_map(heaps_of).collect()
     }
 
     /// Adds what its group counted to the run. Returns the failure that it is where the kernel has killed one of its
@@ -172,7 +173,7 @@ impl Server {
     /// Libraries that serve malloc in its processes, each once.
     pub(crate) fn malloc(&self) -> Vec<String> {
         let pids = self.tree().pids();
-        let all: BTreeSet<String> = pids.into_iter().filter_map(malloc::of).collect();
+        let all: BTreeSet<String> = pids.into_iter().filter_map(server_of_malloc).collect();
         all.into_iter().collect()
     }
 
@@ -253,4 +254,72 @@ fn send(pid: u32, signal: Signal) {
 /// The tree, also after a thread has panicked with it.
 pub(crate) fn locked(tree: &SharedTree) -> MutexGuard<'_, Tree> {
     tree.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The heaps of a process; None when it has ended.
+pub(crate) fn heaps_of(pid: u32) -> Option<ArenaHeaps> {
+    let heaps = arena_heaps(pid)?;
+    let read = process_trim::heaps_of(pid).ok().zip(ResidentMemory::of(pid));
+    let held = read.map(|(figures, resident)| held(&heaps, &figures, &resident));
+    Some(ArenaHeaps { held, ..heaps })
+}
+
+/// A look counts a page that several processes have since a fork in each of them, so its figures are reduced by the
+/// share of the heaps that this process bears.
+fn held(heaps: &ArenaHeaps, figures: &HeapFigures, resident: &ResidentMemory) -> HeldMemory {
+    let whole = (resident.heap + resident.arenas).max(1) as f64;
+    let share = (heaps.all_heap_bytes() as f64 / whole).min(1.0);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a part of a number of bytes"
+    )]
+    let part = |bytes: u64| (bytes as f64 * share) as u64;
+    let bytes = &figures.bytes;
+    HeldMemory {
+        live: part(bytes.live),
+        cached: part(bytes.cached),
+        free_pages: part(bytes.returnable.saturating_add(bytes.top_resident)),
+        stacks: resident.stacks,
+        is_estimate: figures.is_estimate(),
+    }
+}
+
+/// Name of what serves malloc in a process; None when it has ended or its files do not
+/// answer, and where our hook is before it.
+fn server_of_malloc(pid: u32) -> Option<String> {
+    let running = running::one(pid)?;
+    let choice = Choice::of(&running);
+    if matches!(choice.by, Chooser::Guard | Chooser::Trial | Chooser::Unknown) {
+        return None;
+    }
+    let name = |file: &std::path::Path| file.file_name().map(|name| name.to_string_lossy().into_owned());
+    let has_libc = running.files().c_library().is_some();
+    let named = choice.file.as_deref().and_then(name);
+    Some(named.unwrap_or_else(|| if has_libc { C_LIBRARY } else { STATIC }.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+
+    use imas_linux::heap::figures::HeapBytes;
+
+    /// Two processes that share all pages since a fork bear half of them each.
+    #[test]
+    fn what_is_shared_since_a_fork_counts_in_parts() {
+        let heaps = ArenaHeaps { main_bytes: 30, heap_bytes: vec![20], ..ArenaHeaps::default() };
+        let bytes =
+            HeapBytes { live: 60, cached: 10, returnable: 16, top_resident: 4, ..HeapBytes::default() };
+        let figures = HeapFigures { held: 100, read: 90, bytes, ..HeapFigures::default() };
+        let resident = ResidentMemory { heap: 60, arenas: 40, stacks: 7, ..ResidentMemory::default() };
+        let found = held(&heaps, &figures, &resident);
+        let wanted = HeldMemory { live: 30, cached: 5, free_pages: 10, stacks: 7, is_estimate: true };
+        assert_eq!(found, wanted);
+    }
+
+    #[test]
+    fn this_process_is_served_by_the_c_library() {
+        assert_eq!(server_of_malloc(std::process::id()).as_deref(), Some(C_LIBRARY));
+        assert_eq!(server_of_malloc(u32::MAX), None);
+    }
 }

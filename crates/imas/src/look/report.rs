@@ -75,7 +75,7 @@ fn program_among_files(error: anyhow::Error, files: &[PathBuf], program: Option<
 }
 
 fn page_of_files(files: &[PathBuf], program: Option<&OsStr>) -> Result<ReportPage> {
-    let data = imas_runs::data::read_data(files)?;
+    let data = imas_runs::journal::read_data(files)?;
     let mut names: Vec<&str> = data.runs.iter().map(|run| run.program.as_str()).collect();
     names.sort_unstable();
     names.dedup();

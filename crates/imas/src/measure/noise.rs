@@ -16,13 +16,11 @@ use imas_linux::environment::Variables;
 use imas_linux::measure::{RunOutcome, RunRequest};
 use imas_linux::pace::steady_cpu;
 use imas_linux::program::Command;
-use imas_runs::executor::{Execution, Executor, RunLimits};
+use imas_runs::executor::{Execution, Executor, RunLimits, record};
 use imas_runs::interruption::{InterruptedBy, Interruption};
-use imas_runs::prefault::Extremes;
-use imas_runs::record::record;
+use imas_runs::subject::{Extremes, Subject, Timeout};
 use imas_runs::runner::{Elimination, NextStep, Observer, Rules, Runner, SessionEnd};
 use imas_runs::schedule::{RoundKind, Step};
-use imas_runs::subject::{Subject, Timeout};
 use serde_json::json;
 
 use imas_cli::{message, output};

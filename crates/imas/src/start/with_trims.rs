@@ -19,7 +19,7 @@ use imas_linux::environment::Variables;
 use imas_linux::process_trim::{Trimmer, trimmable};
 use imas_linux::start_program::{ChildSetup, ProgramStart, reap_orphans};
 use imas_linux::{foreign_process, sampler};
-use imas_runs::handing_on::HandingOn;
+use imas_runs::interruption::HandingOn;
 
 use crate::command_line::cli::RunArgs;
 

@@ -41,7 +41,7 @@ pub(crate) fn study(args: &StudyArgs, places: &Places) -> Result<Study> {
     let (mut data, mut live) = (args.data.clone(), args.replay.live.clone());
     if data.is_empty() {
         let context = Context::new(places)?;
-        let known = imas_runs::data::read_data(&live)?;
+        let known = imas_runs::journal::read_data(&live)?;
         data.push(run(args, &known, &context)?);
         if let Some(rounds) = args.run.rounds {
             live.push(live_rounds(args, &known, rounds, &context)?);

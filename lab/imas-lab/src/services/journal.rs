@@ -73,7 +73,7 @@ pub(super) struct ServiceJournal {
 
 /// The runs of a journal with what its headers say.
 pub(super) fn read_whole(path: &Path) -> Result<ServiceJournal> {
-    let text = imas_runs::packed::read(path).with_context(|| path.display().to_string())?;
+    let text = imas_runs::journal::read_text(path).with_context(|| path.display().to_string())?;
     Ok(read_text(&text))
 }
 

@@ -76,7 +76,7 @@ pub(super) fn replay(args: &ReplayArgs, context: &Context) -> Result<ExitCode> {
 
 /// The predictions of a file; lines that are cut off or of another kind are left out.
 pub(super) fn read(path: &Path) -> Result<Vec<ServicePrediction>> {
-    let text = imas_runs::packed::read(path).with_context(|| path.display().to_string())?;
+    let text = imas_runs::journal::read_text(path).with_context(|| path.display().to_string())?;
     let line = |line: &str| serde_json::from_str::<ServicePrediction>(line).ok();
     Ok(text.lines().filter_map(line).filter(|line| !line.service.is_empty()).collect())
 }

@@ -19,8 +19,7 @@ use super::fit::resolve;
 use imas_engine::context::Context;
 use imas_runs::command::Recorder;
 use imas_runs::counted::Folder;
-use imas_runs::executor::{Execution, RunLimits};
-use imas_runs::record::{Fault, record, with_fault};
+use imas_runs::executor::{Execution, Fault, RunLimits, record, with_fault};
 use imas_runs::service::free_port;
 
 /// A program of the suite, and what one run of it needs.

@@ -10,11 +10,11 @@ use super::packed;
 use crate::study_args::SuitePackArgs;
 use imas_cli::message::{self, Hinted};
 use imas_cli::output;
-use imas_runs::data;
+use imas_runs::journal;
 
 pub(super) fn run(args: &SuitePackArgs) -> Result<ExitCode> {
-    let texts = args.files.iter().map(|file| data::read(file)).collect::<Result<Vec<_>>>()?;
-    let runs = data::read_data(&args.files)?;
+    let texts = args.files.iter().map(|file| journal::read_or_hint(file)).collect::<Result<Vec<_>>>()?;
+    let runs = journal::read_data(&args.files)?;
     if runs.runs.is_empty() {
         return Err(Hinted::error(
             "there is no run in these files",

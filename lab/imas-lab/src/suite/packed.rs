@@ -109,7 +109,7 @@ fn name(run: &Map<String, Value>, key: &'static str) -> (Value, Value, &'static 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use imas_runs::packed::read;
+    use imas_runs::journal::read_text;
 
     #[test]
     fn packed_runs_are_read_back_without_nulls_and_torn_lines() {
@@ -118,10 +118,10 @@ mod tests {
         let text = "{\"a\":0.1234567890123,\"b\":null}\n{\"c\":1}\n{\"d\":".to_owned();
         let packed = write(&[text, "{\"e\":2}\n".to_owned()], &path).unwrap();
         assert_eq!(packed.skipped, 1);
-        assert_eq!(read(&path).unwrap(), "{\"a\":0.1234567890123}\n{\"c\":1}\n{\"e\":2}\n");
+        assert_eq!(read_text(&path).unwrap(), "{\"a\":0.1234567890123}\n{\"c\":1}\n{\"e\":2}\n");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
         std::fs::write(&path, &std::fs::read(&path).unwrap()[..20]).unwrap();
-        assert!(read(&path).is_err(), "a damaged file is not taken for a short one");
+        assert!(read_text(&path).is_err(), "a damaged file is not taken for a short one");
     }
 
     #[test]
@@ -139,7 +139,7 @@ mod tests {
         let torn = json!({"program": "q", "candidate": "a", "ok": true, "curve": {"ms": "soon"}}).to_string();
         let lines = [run("a", false), run("a", true), run("a", true), run("b", true), torn];
         write(&[lines.join("\n")], &path).unwrap();
-        let text = read(&path).unwrap();
+        let text = read_text(&path).unwrap();
         let packed: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         let has = |key: &str| packed.iter().map(|run| !run[key].is_null()).collect::<Vec<_>>();
         assert_eq!(has("curve"), [false, true, false, true, false]);

@@ -17,7 +17,7 @@ use imas_replay::recording::{RecordedRun, Recording, RecordingLimits};
 use imas_replay::trace::file::{TraceHeader, TraceProcess};
 use imas_replay::trace::raw::Stop;
 use imas_runs::command::Recorder;
-use imas_runs::handing_on::HandingOn;
+use imas_runs::interruption::HandingOn;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike as _;
 
