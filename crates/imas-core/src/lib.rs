@@ -34,7 +34,6 @@ pub mod printable;
 pub mod profile;
 pub mod quarantine;
 pub mod raw_runs;
-pub mod reason;
 pub mod run;
 pub mod sample;
 pub mod server_bench;
@@ -45,8 +44,7 @@ pub mod stats;
 pub mod trimming;
 
 pub use candidate::{Candidate, SYSTEM, TrialRecord};
-pub use decision::{Conditions, Decision, decide, decide_production};
+pub use decision::{Conditions, Decision, Reason, decide, decide_production};
 pub use fleet_prior::FleetPrior;
 pub use profile::{History, Policy, ProfileView};
-pub use reason::Reason;
 pub use sample::Sample;

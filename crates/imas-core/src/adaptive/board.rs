@@ -10,7 +10,7 @@ pub use super::round::JudgedTrial;
 use super::round::{Round, in_sequence, steady};
 use crate::compare::Residue;
 pub use crate::compare::Spread;
-use crate::compare::residue::ResidueRun;
+use crate::compare::estimate::ResidueRun;
 use crate::fleet_prior::FleetEvidence;
 use crate::stats::Moments;
 

@@ -8,8 +8,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::prepare::prepare;
-use super::run::CandidateRuns;
+use super::eligibility::{CandidateRuns, prepare};
 use crate::compare::ratio_after;
 use crate::run::RawRun;
 use crate::stats::Interval;

@@ -5,11 +5,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::claims::{Criterion, Entrant, Field, common_spread, pairs, ratio};
-use super::eligibility::{IneligibleCandidate, Reference};
-use super::options::Options;
-use super::prepare::prepare;
-use super::run::{CandidateRuns, MedianRun};
+use super::claims::{Criterion, Entrant, Field, Options, common_spread, pairs, ratio};
+use super::eligibility::{CandidateRuns, IneligibleCandidate, MedianRun, Reference, prepare};
 use super::warning::{TOO_NOISY, TOO_SHORT_S, TOO_UNSURE, Warning};
 use crate::candidate::SYSTEM;
 use crate::compare::{PairedRatio, Spread};

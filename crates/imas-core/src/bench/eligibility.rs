@@ -1,14 +1,97 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Correctness first: a candidate that changes the program's behaviour is ineligible.
+//! The runs of a candidate before they are compared: their medians; correctness, which comes first (a candidate that changes
+//! the program's behaviour is ineligible); normalised CPU time, and marks on outliers.
 
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::run::CandidateRuns;
+use crate::candidate::SYSTEM;
 use crate::output_check::{OutputCheck, OutputJudgement};
+use crate::pace::{PaceCorrection, Paced};
 use crate::run::RawRun;
 use crate::sample::is_crash_signal;
+use crate::stats::{median, outliers};
+
+/// All runs of one candidate.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+pub struct CandidateRuns {
+    /// Name in the catalogue.
+    pub name: String,
+    /// Empty when it could not run at all.
+    pub runs: Vec<RawRun>,
+}
+
+/// Medians of a candidate's runs, figure by figure (no single run need have them all). Of an even number of
+/// integers the mean of the two in the middle, rounded.
+#[derive(Serialize, Deserialize, Clone, PartialEq, Debug, Default)]
+#[serde(default)]
+pub struct MedianRun {
+    /// User CPU time, seconds.
+    pub user_s: f64,
+    /// System CPU time, seconds.
+    pub system_s: f64,
+    /// User and system CPU time, seconds: the median of the sums, not the sum of the medians.
+    pub cpu_s: f64,
+    /// Elapsed time, seconds.
+    pub wall_s: f64,
+    /// Peak of resident anonymous memory, bytes.
+    pub peak_bytes: u64,
+    /// Time-weighted mean of resident anonymous memory, bytes.
+    pub mean_bytes: u64,
+    /// Page faults served without I/O.
+    pub minor_faults: u64,
+    /// Page faults that needed I/O.
+    pub major_faults: u64,
+    /// User-mode instructions.
+    pub instructions: Option<u64>,
+    /// Cycles.
+    pub cycles: Option<u64>,
+    /// Misses of the data TLB.
+    pub dtlb_misses: Option<u64>,
+    /// Last-level cache misses.
+    pub cache_misses: Option<u64>,
+    /// Context switches by waiting.
+    pub voluntary_switches: u64,
+    /// Context switches by preemption.
+    pub involuntary_switches: u64,
+}
+
+impl MedianRun {
+    /// Medians of `runs`; None without any. A counter that some of the runs lack is the median of those that
+    /// have it.
+    pub fn of<'a>(runs: impl IntoIterator<Item = &'a RawRun>) -> Option<Self> {
+        let runs: Vec<&RawRun> = runs.into_iter().collect();
+        let real = |get: fn(&RawRun) -> f64| median(&runs.iter().map(|run| get(run)).collect::<Vec<_>>());
+        let counter = |get: fn(&RawRun) -> Option<u64>| median_count(runs.iter().filter_map(|run| get(run)));
+        let count = |get: fn(&RawRun) -> u64| median_count(runs.iter().map(|run| get(run))).unwrap_or(0);
+        Some(Self {
+            user_s: real(|run| run.user_s)?,
+            system_s: real(|run| run.system_s)?,
+            cpu_s: real(RawRun::cpu_s)?,
+            wall_s: real(|run| run.wall_s)?,
+            peak_bytes: count(|run| run.peak_bytes),
+            mean_bytes: count(|run| run.mean_bytes),
+            minor_faults: count(|run| run.minor_faults),
+            major_faults: count(|run| run.major_faults),
+            instructions: counter(|run| run.instructions),
+            cycles: counter(|run| run.cycles),
+            dtlb_misses: counter(|run| run.dtlb_misses),
+            cache_misses: counter(|run| run.cache_misses),
+            voluntary_switches: count(|run| run.voluntary_switches),
+            involuntary_switches: count(|run| run.involuntary_switches),
+        })
+    }
+}
+
+/// Median of integers without the detour over f64, which is exact to 2^53 only.
+fn median_count(values: impl Iterator<Item = u64>) -> Option<u64> {
+    let mut sorted: Vec<u64> = values.collect();
+    sorted.sort_unstable();
+    let upper = *sorted.get(sorted.len() / 2)?;
+    let lower = sorted[(sorted.len() - 1) / 2];
+    Some(lower + (upper - lower).div_ceil(2))
+}
 
 /// Why a candidate cannot be picked.
 #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
@@ -121,9 +204,63 @@ fn crash_signal(exit: i32) -> Option<u32> {
     u32::try_from(exit - 128).ok().filter(|&signal| is_crash_signal(signal))
 }
 
+/// Prepares the runs of one program for comparison: normalised CPU time, then marks on outliers.
+pub fn prepare(candidates: &mut [CandidateRuns]) {
+    normalise_pace(candidates);
+    for candidate in candidates {
+        mark_outliers(&mut candidate.runs);
+    }
+}
+
+/// Writes the normalised CPU time into the runs of one program ([`PaceCorrection`]). It is learnt from those
+/// that ended as one under `system` did: the time of a run that crashed or hung does not depend on the pace.
+fn normalise_pace(candidates: &mut [CandidateRuns]) {
+    let paced = |run: &RawRun| (run.cpu_s(), run.pace);
+    let system = candidates.iter().find(|c| c.name == SYSTEM).map_or(&[][..], |c| &c.runs);
+    let reference = Reference::of(system, &[]);
+    let is_comparable = |run: &&RawRun| system.is_empty() || reference.is_expected(run);
+    let groups: Vec<Vec<Paced>> =
+        candidates.iter().map(|c| c.runs.iter().filter(is_comparable).map(paced).collect()).collect();
+    let even = PaceCorrection::fit(&groups);
+    for run in candidates.iter_mut().flat_map(|candidate| &mut candidate.runs) {
+        run.even_cpu_s = run.pace.map(|_| even.cpu_s(paced(run)));
+    }
+}
+
+/// Sets [`RawRun::outlier`]: of a candidate's runs, those whose elapsed or CPU time is an outlier among
+/// them. They stay in the comparison, where medians keep them harmless, and become a warning.
+fn mark_outliers(runs: &mut [RawRun]) {
+    let wall = outliers(&runs.iter().map(|run| run.wall_s).collect::<Vec<_>>());
+    let cpu = outliers(&runs.iter().map(RawRun::compared_cpu_s).collect::<Vec<_>>());
+    for ((run, wall), cpu) in runs.iter_mut().zip(wall).zip(cpu) {
+        run.outlier = Some(wall || cpu);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pace::Pace;
+
+    fn counted(user_s: f64, system_s: f64, peak_bytes: u64, cycles: Option<u64>) -> RawRun {
+        RawRun { user_s, system_s, wall_s: user_s + system_s, peak_bytes, cycles, ..RawRun::default() }
+    }
+
+    #[test]
+    fn medians_are_taken_figure_by_figure() {
+        let runs = [counted(1.0, 3.0, 10, None), counted(2.0, 1.0, 30, Some(7)), counted(3.0, 2.0, 21, None)];
+        let median = MedianRun::of(&runs).unwrap();
+        assert_eq!((median.user_s, median.system_s, median.cpu_s), (2.0, 2.0, 4.0));
+        assert_eq!((median.peak_bytes, median.cycles, median.instructions), (21, Some(7), None));
+        assert_eq!(MedianRun::of(&[]), None);
+    }
+
+    #[test]
+    fn large_counts_stay_exact() {
+        assert_eq!(median_count([u64::MAX, u64::MAX - 1, 5].into_iter()), Some(u64::MAX - 1));
+        assert_eq!(median_count([3, 6].into_iter()), Some(5));
+        assert_eq!(median_count([].into_iter()), None);
+    }
 
     fn run(exit: i32, output: Option<&str>) -> RawRun {
         RawRun { exit, output: output.map(str::to_owned), ..RawRun::default() }
@@ -191,5 +328,50 @@ mod tests {
         let system = [run(0, Some("a")), run(0, Some("b"))];
         assert!(Reference::of(&system, &[]).varies());
         assert_eq!(objection(&system, &[run(0, Some("c"))]), None);
+    }
+
+    fn timed(user_s: f64) -> RawRun {
+        RawRun { user_s, wall_s: user_s, ..RawRun::default() }
+    }
+
+    #[test]
+    fn a_run_on_a_slow_cpu_is_no_outlier_when_normalised() {
+        let slow = |factor: f64| Pace { arithmetic_ns: 8e3 * factor, branches_ns: 4e4 * factor, looks: 9 };
+        let of = |factor: f64| RawRun { pace: Some(slow(factor)), ..timed(1.5 * factor.powf(1.6)) };
+        let runs: Vec<RawRun> = [1.0, 1.02, 0.99, 1.01, 1.4].map(of).to_vec();
+        let mut candidates = [CandidateRuns { name: "a".into(), runs }];
+        candidates[0].runs.iter_mut().for_each(|run| run.wall_s = 2.0);
+        prepare(&mut candidates);
+        let [CandidateRuns { runs, .. }] = &candidates;
+        assert!(runs.iter().all(|run| run.outlier == Some(false)), "{runs:?}");
+        assert!((runs[4].compared_cpu_s() / runs[0].compared_cpu_s() - 1.0).abs() < 0.01);
+        assert!(runs[4].cpu_s() > 2.0, "what the kernel counted stays");
+    }
+
+    #[test]
+    fn runs_that_crashed_or_hung_do_not_hide_the_pace() {
+        let slow = |factor: f64| Pace { arithmetic_ns: 8e3 * factor, branches_ns: 4e4 * factor, looks: 9 };
+        let of =
+            |cpu_s: f64, factor: f64, exit: i32| RawRun { pace: Some(slow(factor)), exit, ..timed(cpu_s) };
+        let steady: Vec<RawRun> =
+            [1.0, 1.3, 0.9, 1.4].map(|factor: f64| of(factor.powf(1.6), factor, 0)).to_vec();
+        let broken = [of(0.01, 1.0, 139), of(60.0, 0.9, 137), of(0.01, 1.4, 139), of(60.0, 1.0, 137)];
+        let named = |name: &str, runs: &[RawRun]| CandidateRuns { name: name.into(), runs: runs.to_vec() };
+        let mut candidates = [named(SYSTEM, &steady), named("broken", &broken)];
+        prepare(&mut candidates);
+        let even: Vec<f64> = candidates[0].runs.iter().map(RawRun::compared_cpu_s).collect();
+        assert!(even.iter().all(|cpu_s| (cpu_s / even[0] - 1.0).abs() < 0.03), "{even:?}");
+        assert!(candidates[1].runs.iter().all(|run| run.even_cpu_s.is_some()), "theirs is written, too");
+    }
+
+    #[test]
+    fn an_odd_run_is_marked() {
+        let mut runs: Vec<_> = [1.0, 1.01, 0.99, 1.02, 5.0].map(timed).to_vec();
+        runs[0].outlier = Some(true);
+        mark_outliers(&mut runs);
+        assert_eq!(
+            runs.iter().map(|run| run.outlier).collect::<Vec<_>>(),
+            [false, false, false, false, true].map(Some)
+        );
     }
 }

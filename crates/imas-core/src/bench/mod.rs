@@ -8,16 +8,11 @@ mod baseline;
 mod claims;
 mod comparison;
 mod eligibility;
-mod options;
-mod prepare;
-mod run;
 mod warning;
 
 pub use crate::compare::Looks;
 pub use baseline::{BaselineCheck, BaselineFigure, CheckStatus, FailRule, check_against};
+pub use claims::{Floor, Options};
 pub use comparison::{CandidateResult, Comparison, CountedExits, Observed, Ratios, compare};
-pub use eligibility::IneligibleCandidate;
-pub use options::{Floor, Options};
-pub use prepare::prepare;
-pub use run::{CandidateRuns, MedianRun};
+pub use eligibility::{CandidateRuns, IneligibleCandidate, MedianRun, prepare};
 pub use warning::Warning;

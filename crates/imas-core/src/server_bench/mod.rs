@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 pub use self::limits::{GuardRail, KnownCost, OpenLimit, usual_rails};
 use self::limits::{RailFigures, limits_of};
 use crate::SYSTEM;
-use crate::bench::{CandidateRuns, prepare};
+use crate::bench::{CandidateRuns, eligibility};
 use crate::compare::{
     Demand, FEWEST_ROUNDS, Looks, NoiseFloor, PairedRatio, PairedRuns, Resampling, Spread,
     smallest_difference,
@@ -27,8 +27,7 @@ use crate::judgement::{
     conclude,
 };
 use crate::run::RawRun;
-use crate::server_run::Better;
-use crate::server_run::Failure;
+use crate::server_run::{Better, Failure};
 use crate::stats::{Interval, RESAMPLES, attainable_confidence, bootstrap, geometric_mean, median};
 
 /// The result of the comparison.
