@@ -15,4 +15,3 @@ mod look;
 pub mod measure;
 pub mod page;
 pub mod service;
-pub mod split;

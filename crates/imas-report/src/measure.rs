@@ -18,11 +18,13 @@
 //! assert_eq!(table.columns, ["candidate", "requests", "p99"]);
 //! assert_eq!(table.rows[1], ["jemalloc", "55000 /s", "1.7 ms [1.5 ms, 1.9 ms]"]);
 //! ```
-
-use serde::Serialize;
+//!
+//! Last, where the resident memory is, by candidate, as a table ([`split_text`]).
 
 use imas_cli::format;
-use imas_cli::table::Table;
+use imas_cli::table::{self, Table};
+use imas_core::split::{Shares, Split};
+use serde::Serialize;
 
 /// Unit of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -156,9 +158,82 @@ pub fn csv(rows: &[MeasuredRow]) -> Result<Vec<u8>, csv::Error> {
     writer.into_inner().map_err(|error| csv::Error::from(error.into_error()))
 }
 
+/// The heads of [`split_cells`].
+pub const SPLIT_HEAD: [&str; 8] = [
+    "candidate",
+    "resident MiB",
+    "asked for %",
+    "rounding %",
+    "free blocks %",
+    "free pages %",
+    "own %",
+    "other %",
+];
+
+/// The table's heads for a terminal of 80 columns; [`SPLIT_TITLE`] says what each is.
+const SPLIT_TEXT_HEAD: [&str; 8] = ["candidate", "MiB", "asked", "round", "blocks", "pages", "own", "other"];
+
+/// The title of the table on a terminal.
+const SPLIT_TITLE: &str = "Where the resident memory was, mean over the time of the counted runs, in %:\n\
+     asked for by the program, rounding, free blocks, free pages, the allocator's\n\
+     own, other:";
+
+/// One candidate as a line of text; the figures are per cent of the resident memory.
+#[must_use]
+pub fn split_cells(name: &str, split: &Split) -> Vec<String> {
+    let mut split_cells = vec![name.to_owned(), format::mib(split.resident as f64)];
+    split_cells.extend(shares(split.shares()));
+    split_cells
+}
+
+fn shares(shares: Option<Shares>) -> [String; 6] {
+    let percent = |share: f64| format!("{:.0}", (share * 100.0).round() + 0.0);
+    let dashes = || [""; 6].map(|_| "-".to_owned());
+    let Some(Shares { requested, rounding, reported, other }) = shares else { return dashes() };
+    if requested > 1.0 {
+        let mut split_cells = dashes();
+        split_cells[0] = ">100".to_owned();
+        return split_cells;
+    }
+    let [cached, dirty, own] =
+        reported.map_or_else(|| [""; 3].map(|_| "-".to_owned()), |reported| reported.map(percent));
+    [percent(requested), percent(rounding), cached, dirty, own, percent(other)]
+}
+
+/// The table with its title and the allocators that report nothing; empty without rows.
+#[must_use]
+pub fn split_text(rows: &[(&str, Split)]) -> String {
+    if rows.is_empty() {
+        return String::new();
+    }
+    let lines = rows.iter().map(|(name, split)| split_cells(name, split));
+    let mut split_text = format!("{TITLE}\n{}", table::plain(&SPLIT_TEXT_HEAD, lines));
+    let silent: Vec<&str> =
+        rows.iter().filter(|(_, split)| split.reported.is_none()).map(|(name, _)| *name).collect();
+    if !silent.is_empty() {
+        split_text.push_str(&format!(
+            "Not reported by: {}. What it keeps free is part of 'other'.\n",
+            silent.join(", ")
+        ));
+    }
+    let untouched: Vec<&str> = rows
+        .iter()
+        .filter(|(_, split)| split.shares().is_some_and(|shares| shares.requested > 1.0))
+        .map(|(name, _)| *name)
+        .collect();
+    if !untouched.is_empty() {
+        split_text.push_str(&format!(
+            "More was asked for than is resident under: {}. Blocks were never touched, or processes were looked at one after the other; no parts can be named.\n",
+            untouched.join(", ")
+        ));
+    }
+    split_text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use imas_core::split::AllocatorReport;
 
     #[test]
     fn a_figure_that_is_missing_is_a_dash() {
@@ -173,5 +248,37 @@ mod tests {
         assert_eq!(csv.lines().next(), Some("candidate,figure,value,low,high,unit"));
         assert_eq!(csv.lines().last(), Some("b,CPU,-0.01,-2.0,2.0,percent_change"));
         assert_eq!(csv.lines().nth(1), Some("a,peak,1048576.0,,,bytes"));
+    }
+
+    #[test]
+    fn an_allocator_without_a_report_is_named() {
+        let reported = AllocatorReport { in_use: 620 << 20, cached: 100 << 20, dirty: 60 << 20, own: 0 };
+        let split = Split {
+            moments: 3,
+            resident: 1000 << 20,
+            live: 600 << 20,
+            requested: 500 << 20,
+            reported: Some(reported),
+        };
+        let silent = Split { reported: None, ..split };
+        let split_text = split_text(&[("glibc", split), ("hoard", silent)]);
+        let line = |name: &str| split_text.lines().find(|line| line.trim_start().starts_with(name)).unwrap();
+        let table = split_text.lines().take_while(|line| !line.starts_with("Not reported"));
+        assert!(table.into_iter().all(|line| line.chars().count() <= 80), "{text}");
+        let words: Vec<&str> = line("glibc").split_whitespace().collect();
+        assert_eq!(words, ["glibc", "1000.0", "50", "10", "10", "6", "0", "24"]);
+        assert!(line("hoard").split_whitespace().eq(["hoard", "1000.0", "50", "10", "-", "-", "-", "40"]));
+        assert!(split_text.contains("Not reported by: hoard."));
+        assert_eq!(split_text(&[]), "");
+    }
+
+    #[test]
+    fn no_part_is_larger_than_the_whole() {
+        let split =
+            Split { moments: 1, resident: 1 << 20, live: 6 << 20, requested: 6 << 20, reported: None };
+        let split_text = split_text(&[("glibc", split)]);
+        let line = split_text.lines().find(|line| line.trim_start().starts_with("glibc")).unwrap();
+        assert!(line.split_whitespace().eq(["glibc", "1.00", ">100", "-", "-", "-", "-", "-"]), "{line}");
+        assert!(split_text.contains("More was asked for than is resident under: glibc."), "{text}");
     }
 }

@@ -4,8 +4,7 @@
 use imas_core::stats::Interval;
 use maud::{Markup, html};
 
-use super::frame::Frame;
-use super::scale::{Scale, Spacing};
+use super::frame::{Frame, Scale, Spacing};
 use super::{Chart, WIDTH, fitted, offsets, text_width};
 use crate::look::Look;
 

@@ -39,18 +39,14 @@ mod curves;
 mod distribution;
 mod frame;
 mod plane;
-mod scale;
-mod timeline;
 
 use maud::{Markup, PreEscaped, html};
 
 pub use bars::{BarRow, Bars};
 pub use curves::{CurveLine, Curves, ReferenceLine};
-pub use distribution::{Distribution, DistributionRow};
-pub use frame::Axis;
+pub use distribution::{Distribution, DistributionRow, Timeline, TimelineMark};
+pub use frame::{Axis, Spacing};
 pub use plane::{Plane, PlanePoint};
-pub use scale::Spacing;
-pub use timeline::{Timeline, TimelineMark};
 
 /// The colours of all pages and charts, light and dark.
 pub(crate) const COLOURS: &str = include_str!("colours.css");

@@ -5,9 +5,7 @@
 //! The caller fills in [`ReportPage`]. The charts are from [`crate::chart`], the page is a
 //! [`crate::page::ResultPage`].
 
-mod findings;
 mod latency;
-mod memory;
 mod program;
 
 use imas_core::bench::CandidateRuns;
@@ -17,10 +15,10 @@ use imas_core::stats::Interval;
 
 use crate::chart::{BarRow, Bars, Chart};
 use crate::page::{Block, FoldedPart, PageSection, ResultPage};
-pub use findings::{CandidateFindings, ProgramFindings};
 use imas_cli::format::counted;
 use imas_cli::table::Table;
 use program::Program;
+pub use program::{CandidateFindings, ProgramFindings};
 
 /// Programs up to which every one is shown unfolded.
 const UNFOLDED: usize = 2;

@@ -5,18 +5,17 @@
 //! A page is one file. It loads nothing, it can be read without its script, and it follows the reader's
 //! choice of light or dark. Every text is escaped. A page that is served beside others is the same with its
 //! style and script elsewhere: [`Site`].
+//!
+//! Last, what a server adds: a question, whose answer is another page ([`Form`]), and the page beside others, whose style
+//! and script have addresses of their own, so that it needs nothing inline.
 
-mod cells;
-mod form;
-mod site;
 mod tables;
 
+use imas_cli::table::Table;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::chart::{COLOURS, Chart, STYLE};
-pub use form::{Field, Form};
-use imas_cli::table::Table;
-pub use site::{Site, SiteLink, script, stylesheet};
+
 pub use tables::{Head, Listing};
 
 const PAGE_STYLE: &str = include_str!("page.css");
@@ -191,9 +190,9 @@ impl Block {
             Self::Table(table) => tables::table(table, &[]),
             Self::Listing(listing) => listing.render(),
             Self::Form(form) => form.render(),
-            Self::Links(label, links) => site::links(label, links),
+            Self::Links(label, links) => links(label, links),
             Self::Index(table, links) => tables::table(table, links),
-            Self::Keys(names) => cells::keys(names),
+            Self::Keys(names) => tables::keys(names),
             Self::Group(blocks) => html! {
                 div.group { (reading()) @for block in blocks { (block.render()) } }
             },
@@ -216,6 +215,166 @@ impl FoldedPart {
                 @for block in &self.blocks { (block.render()) }
             }
         }
+    }
+}
+
+/// Fields whose values become the query of a link (`GET`); nothing is changed by them.
+#[derive(Debug, Clone, Default)]
+pub struct Form {
+    /// Purpose of the form.
+    pub label: String,
+    /// Address of the answer.
+    pub action: String,
+    /// Fields in the order shown.
+    pub fields: Vec<Field>,
+    /// Name of the button.
+    pub submit: String,
+}
+
+/// A field of a form.
+#[derive(Debug, Clone, Default)]
+pub struct Field {
+    /// Name of the field in the query.
+    pub name: String,
+    /// Question that the field answers.
+    pub label: String,
+    /// Value of the field.
+    pub value: String,
+    /// Values and what they are called; any text where there are none.
+    pub choices: Vec<(String, String)>,
+}
+
+impl Form {
+    pub(super) fn render(&self) -> Markup {
+        html! {
+            form.ask action=(self.action) method="get" aria-label=(self.label) {
+                @for field in &self.fields { (field.render()) }
+                button type="submit" { (self.submit) }
+            }
+        }
+    }
+}
+
+impl Field {
+    fn render(&self) -> Markup {
+        html! {
+            label {
+                span { (self.label) }
+                @if self.choices.is_empty() {
+                    input type="search" name=(self.name) value=(self.value) maxlength="200" autocomplete="off";
+                } @else {
+                    select name=(self.name) {
+                        @for (value, title) in &self.choices {
+                            option value=(value) selected[*value == self.value] { (title) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+const SITE_STYLE: &str = include_str!("site.css");
+
+/// Surroundings of a page: name, links, style and footer.
+#[derive(Debug, Clone, Default)]
+pub struct Site {
+    /// Name of the site, at the top of every page.
+    pub name: String,
+    /// The pages.
+    pub links: Vec<SiteLink>,
+    /// Address of [`stylesheet`].
+    pub style: String,
+    /// Addresses of scripts, [`script`] among them.
+    pub scripts: Vec<String>,
+    /// Text at the end of every page.
+    pub footer: String,
+}
+
+/// A link among others.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SiteLink {
+    /// Address that the link leads to.
+    pub href: String,
+    /// Title to click on.
+    pub title: String,
+    /// Whether the link leads to what is shown already.
+    pub is_current: bool,
+}
+
+impl SiteLink {
+    /// A link.
+    #[must_use]
+    pub fn new(href: &str, title: &str) -> Self {
+        Self { href: href.to_owned(), title: title.to_owned(), is_current: false }
+    }
+
+    /// This link, marked if it leads to what is shown already.
+    #[must_use]
+    pub fn current(self, is_current: bool) -> Self {
+        Self { is_current, ..self }
+    }
+
+    fn render(&self) -> Markup {
+        html! { a href=(self.href) aria-current=[self.is_current.then_some("page")] { (self.title) } }
+    }
+}
+
+/// The style of all pages.
+#[must_use]
+pub fn stylesheet() -> String {
+    [COLOURS, STYLE, PAGE_STYLE, SITE_STYLE].concat()
+}
+
+/// The script of all pages: it sorts tables, and lets the parts of one candidate point at each other.
+#[must_use]
+pub fn script() -> &'static str {
+    SCRIPT
+}
+
+impl ResultPage {
+    /// The page as HTML that loads the site's style and scripts and has nothing inline.
+    #[must_use]
+    pub fn render_in(&self, site: &Site) -> String {
+        let markup = html! {
+            (DOCTYPE)
+            html lang="en" {
+                (self.site_head(site))
+                body {
+                    a.skip href="#main" { "To the contents" }
+                    div.site {
+                        span.name { (site.name) }
+                        (links("Pages", &site.links))
+                        span.updates role="status" {}
+                    }
+                    div #main tabindex="-1" {
+                        header { h1 { (self.title) } @if !self.subtitle.is_empty() { p.soft { (self.subtitle) } } }
+                        main.group[self.is_group] { (self.parts()) }
+                    }
+                    footer.note { (site.footer) }
+                }
+            }
+        };
+        markup.into_string()
+    }
+
+    fn site_head(&self, site: &Site) -> Markup {
+        html! {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                title { (self.title) " \u{2013} " (site.name) }
+                link rel="stylesheet" href=(site.style);
+                @for script in &site.scripts { script src=(script) defer {} }
+            }
+        }
+    }
+}
+
+/// Links beside each other.
+pub(super) fn links(label: &str, links: &[SiteLink]) -> Markup {
+    html! {
+        nav aria-label=(label) { ol { @for link in links { li { (link.render()) } } } }
     }
 }
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A table in a page. Its first column stays visible on a narrow screen. There the rows of a listing, and of a table that
 //! ends in a verdict, become cards: what matters most would be out of sight.
+//! Last, names in their colours, and the figures in cells of text.
 
+use imas_cli::table::Table;
 use maud::{Markup, html};
 
-use super::cells;
-use imas_cli::table::Table;
+use crate::look::Look;
 
 /// Rows up to which a table is shown unfolded.
 const UNFOLDED: usize = 60;
@@ -137,7 +138,7 @@ fn row(table: &Table, cells: &[String], columns: &[Column], link: Option<&String
                         @match link { Some(to) => { a href=(to) { (text) } }, None => { (content(text, column)) } }
                     }
                 } @else {
-                    td class=[column.class(cells::tone(text))] data-sort=[sort(text)] data-head=(table.columns[at]) {
+                    td class=[column.class(tone(text))] data-sort=[sort(text)] data-head=(table.columns[at]) {
                         (content(text, column))
                     }
                 }
@@ -147,11 +148,65 @@ fn row(table: &Table, cells: &[String], columns: &[Column], link: Option<&String
 }
 
 fn content(text: &str, column: &Column) -> Markup {
-    html! { @if column.is_candidate { (cells::mark(text)) } (cells::text(text)) }
+    html! { @if column.is_candidate { (mark(text)) } (text(text)) }
 }
 
 fn sort(text: &str) -> Option<String> {
-    if text == "-" { Some(LAST.to_owned()) } else { cells::sort_key(text).map(|key| key.to_string()) }
+    if text == "-" { Some(LAST.to_owned()) } else { sort_key(text).map(|key| key.to_string()) }
+}
+
+/// The mark of an allocator: its colour and shape.
+pub(super) fn mark(name: &str) -> Markup {
+    let look = Look::of(name);
+    html! {
+        svg class={"key " (look.class())} viewBox="-6.5 -6.5 13 13" aria-hidden="true" { path d=(look.dot()) {} }
+    }
+}
+
+/// A line of names.
+pub(super) fn keys(names: &[String]) -> Markup {
+    html! {
+        p.keys { @for name in names { span data-candidate=(name) { (mark(name)) (name) } } }
+    }
+}
+
+/// The text; an interval stays on one line, so that a narrow column breaks before it and not within.
+pub(super) fn text(text: &str) -> Markup {
+    let is_figure = text.starts_with(['+', '-']) || text.starts_with(|c: char| c.is_ascii_digit());
+    match text.split_once(" [").and_then(|(before, rest)| Some((before, rest.split_once(']')?))) {
+        Some((before, (interval, after))) if is_figure => html! {
+            (before) " " span.interval { "[" (interval) "]" } (after)
+        },
+        _ => html! { (text) },
+    }
+}
+
+/// Words with a colour of their own, which say the same.
+fn tone(text: &str) -> Option<&'static str> {
+    match text {
+        "reproduced" | "faster" | "less memory" | "faster, less memory" => Some("good"),
+        "differs" => Some("mid"),
+        "not reproduced" | "slower" | "more memory" | "slower, more memory" => Some("bad"),
+        _ => None,
+    }
+}
+
+/// Key that a column is sorted by: the figure that the cell begins with, in the least of its units; None of
+/// other text.
+fn sort_key(text: &str) -> Option<f64> {
+    let text = text.trim().trim_start_matches(['<', ' ']);
+    let digits = text.find(|c: char| !(c.is_ascii_digit() || ".+-".contains(c))).unwrap_or(text.len());
+    let number: f64 = text[..digits].parse().ok()?;
+    let factor = match text[digits..].split_whitespace().next() {
+        Some("ns") => 1e-9,
+        Some("us" | "\u{b5}s") => 1e-6,
+        Some("ms") => 1e-3,
+        Some("KiB") => 1024.0,
+        Some("MiB") => 1_048_576.0,
+        Some("GiB") => 1_073_741_824.0,
+        _ => 1.0,
+    };
+    Some(number * factor)
 }
 
 #[cfg(test)]
@@ -184,5 +239,27 @@ mod tests {
     fn a_long_table_is_folded_and_an_empty_one_is_marked() {
         assert!(shown(61).starts_with("<details>") && !shown(60).starts_with("<details>"));
         assert!(shown(0).contains("<td colspan=\"3\">none</td>"));
+    }
+
+    #[test]
+    fn an_interval_is_kept_together() {
+        let shown = |cell: &str| text(cell).into_string();
+        let interval = "+1.0 <span class=\"interval\">[-2.0, +3.0]</span> (4 programs)";
+        assert_eq!(shown("+1.0 [-2.0, +3.0] (4 programs)"), interval);
+        assert_eq!(shown("a [b] <c>"), "a [b] &lt;c&gt;");
+        assert_eq!(shown("+<a> [<b>]<c>"), "+&lt;a&gt; <span class=\"interval\">[&lt;b&gt;]</span>&lt;c&gt;");
+    }
+
+    #[test]
+    fn cells_sort_by_their_figures_in_one_unit() {
+        let cells = ["< 4.0 ns", "13 ns", "2.5 \u{b5}s", "12.3 ms [11.0 ms, 14.0 ms]", "0.80 s", "-1.5 %"];
+        let keys: Vec<f64> = cells.into_iter().filter_map(sort_key).collect();
+        assert_eq!(keys.len(), cells.len());
+        assert!(keys[..5].windows(2).all(|pair| pair[0] < pair[1]), "{keys:?}");
+        assert_eq!(
+            (sort_key("-1.5 % [-2.0, -1.0]"), sort_key("+7"), sort_key("-")),
+            (Some(-1.5), Some(7.0), None)
+        );
+        assert_eq!(sort_key("jemalloc"), None);
     }
 }

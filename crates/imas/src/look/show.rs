@@ -124,7 +124,7 @@ pub(crate) fn table(state: &ProgramView) -> String {
 pub(crate) fn splits(state: &ProgramView) -> String {
     let views = state.profile.candidates.iter();
     let rows: Vec<_> = views.filter_map(|view| Some((view.name.as_str(), view.split?))).collect();
-    let text = imas_report::split::text(&rows);
+    let text = imas_report::measure::split_text(&rows);
     if text.is_empty() { text } else { text + "\n" }
 }
 

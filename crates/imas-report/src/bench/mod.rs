@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 pub use table::{BenchColumn, BenchLayout, USUAL, coloured};
 
-use crate::{judgement, split};
+use crate::{judgement, measure};
 use table::Attempt;
 
 /// Figures of the paper, from runs in which every call was counted.
@@ -197,7 +197,7 @@ impl<Host: Serialize> BenchReport<Host> {
     pub fn splits(&self) -> String {
         let known = |candidate: &CandidateReport| candidate.paper.as_ref().and_then(|paper| paper.split);
         let rows = self.candidates.iter().filter_map(|one| Some((one.name.as_str(), known(one)?)));
-        split::text(&rows.collect::<Vec<_>>())
+        measure::split_text(&rows.collect::<Vec<_>>())
     }
 
     /// The report as Markdown, with command, picks and warnings.
