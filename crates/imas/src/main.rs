@@ -5,7 +5,7 @@
 //! is only put together.
 
 mod apply;
-mod command_line;
+pub(crate) mod command_line;
 pub(crate) mod dispatch;
 mod look;
 mod measure;

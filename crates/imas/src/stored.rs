@@ -19,7 +19,7 @@ use imas_store::samples::StoredProgram;
 use serde_json::json;
 
 use crate::command_line::cli::JsonArgs;
-use crate::command_line::complete::program_names;
+use crate::command_line::man::program_names;
 
 /// Result of a harvest.
 #[derive(Debug, Default, PartialEq, Eq)]

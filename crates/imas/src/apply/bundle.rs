@@ -14,7 +14,7 @@ use imas_linux::environment::{Libraries, Reach, Variables};
 use rustix::fs::Mode;
 use serde_json::json;
 
-use crate::apply::of_runtime;
+use crate::apply::reached;
 use crate::command_line::cli::BundleArgs;
 use imas_cli::message::{self, Hinted};
 use imas_cli::output;
@@ -39,7 +39,7 @@ const ANOTHER_NAME: &str = "name a folder, or a file that ends in .tar, .tar.gz 
 const MUSL: &str = "musl 1.2.3";
 
 pub(crate) fn run(args: &BundleArgs, context: &Context) -> Result<ExitCode> {
-    let candidate = lasting::for_container(&of_runtime::usable(context, &args.candidate)?)?;
+    let candidate = lasting::for_container(&reached::usable(context, &args.candidate)?)?;
     let candidate = if args.musl { for_musl(context, &candidate)? } else { candidate };
     let bundle = Bundle::new(context, &candidate, args)?;
     if let Some(options) = packing(&args.out) {
@@ -89,12 +89,12 @@ impl<'a> Bundle<'a> {
             || [Some(runtime_command::libraries_of_musl(&context.lib_dir).guard), candidate.library.clone()];
         let files: Vec<PathBuf> = match args.musl {
             true => of_musl().into_iter().flatten().collect(),
-            false => of_runtime::files(context, candidate).map(Path::to_owned).collect(),
+            false => reached::files(context, candidate).map(Path::to_owned).collect(),
         };
         Ok(Self {
             at: &args.at,
             licences: if files.is_empty() { String::new() } else { licences::of(context, candidate)? },
-            variables: of_runtime::changes(
+            variables: reached::changes(
                 &Libraries::plain(&args.at),
                 &lasting::moved(candidate, &args.at),
                 Reach::Children,

@@ -15,7 +15,7 @@ use imas_linux::environment::{Libraries, Reach, Variables};
 
 use serde_json::json;
 
-use crate::apply::of_runtime;
+use crate::apply::reached;
 use crate::command_line::cli::Places;
 use crate::command_line::service_args::{EnvArgs, Format};
 use crate::stored::find;
@@ -33,16 +33,16 @@ pub(crate) fn run(args: &EnvArgs, places: &Places, context: &Context) -> Result<
     };
     // A shell's own variables are known; of the others we know nothing, and say so.
     let inherited = if args.format == Format::Sh { Variables::inherited() } else { Variables::new() };
-    let candidate = lasting::for_any(&of_runtime::usable(context, &name)?, &inherited)?;
+    let candidate = lasting::for_any(&reached::usable(context, &name)?, &inherited)?;
     let is_for_container = !matches!(args.format, Format::Sh | Format::Systemd);
     let candidate = if is_for_container { lasting::bare(candidate) } else { candidate };
-    let needs_files = of_runtime::files(context, &candidate).next().is_some();
+    let needs_files = reached::files(context, &candidate).next().is_some();
     if needs_files && args.bundle.is_none() {
         refuse_checkout(places, context, &name)?;
     }
     let moved = args.bundle.as_deref().map(|at| lasting::moved(&candidate, at));
     let candidate = moved.as_ref().unwrap_or(&candidate);
-    let variables = of_runtime::changes(&libraries(context, args), candidate, Reach::Children, &inherited)?;
+    let variables = reached::changes(&libraries(context, args), candidate, Reach::Children, &inherited)?;
     if args.json.json {
         let variables: BTreeMap<_, _> = variables.into_iter().collect();
         output::json(&json!({ "schema": 1, "candidate": candidate.name, "environment": variables }))?;
@@ -106,7 +106,7 @@ fn learned(context: &Context, word: &std::ffi::OsStr) -> Result<String> {
     let store = crate::stored::view(context)?;
     let state =
         state(context, &store, find(&store, word)?, &crate::command_line::cli::RulesArgs::of_environment())?;
-    Ok(of_runtime::settled_or_why(&state)?.to_owned())
+    Ok(reached::settled_or_why(&state)?.to_owned())
 }
 
 /// The settings that are to be written.
@@ -245,7 +245,7 @@ impl Setting<'_> {
     /// The files that are ours to bring; what the distribution has is the image's.
     fn own_files(&self) -> Vec<&Path> {
         let theirs = self.candidate.needs.as_deref();
-        of_runtime::files(self.context, self.candidate).filter(|file| Some(*file) != theirs).collect()
+        reached::files(self.context, self.candidate).filter(|file| Some(*file) != theirs).collect()
     }
 
     /// The folders to mount: the installation's, and the folder of a library which lies elsewhere.

@@ -4,11 +4,9 @@
 
 pub(crate) mod bundle;
 pub(crate) mod env;
-pub(crate) mod of_runtime;
 pub(crate) mod overrides;
-mod reached;
+pub(crate) mod reached;
 pub(crate) mod trim;
-mod trim_timer;
 pub(crate) mod unapply;
 pub(crate) mod unit;
 mod unit_files;
@@ -58,14 +56,14 @@ pub(crate) fn apply(args: &ApplyArgs, places: &Places, context: &Context) -> Res
     let plain = without_trims(args, &unit, context)?;
     let (args, is_trimmed) = (plain.as_ref().unwrap_or(args), plain.is_some());
     let candidate = candidate_for(args, context, &unit)?;
-    if args.how.root.is_some() && args.how.write && of_runtime::files(context, &candidate).next().is_some() {
+    if args.how.root.is_some() && args.how.write && reached::files(context, &candidate).next().is_some() {
         env::refuse_checkout(places, context, &candidate.name)?;
     }
     let mut applied = not_yet(&unit, &candidate, args);
     apply_to(&unit, &candidate, args, context, &mut applied)?;
     let is_left_alone = applied.problem.is_some();
     if is_trimmed && !is_left_alone {
-        trim_timer::beside_candidate(&unit.name, &args.how, args.how.write || args.watch.is_some())?;
+        trim::beside_candidate(&unit.name, &args.how, args.how.write || args.watch.is_some())?;
     }
     if args.how.json.json {
         unapply::print_applied(&[applied])?;
@@ -106,8 +104,8 @@ fn apply_to(
     drop_in::check_below(root_of(&args.how), &file)?;
     let found = drop_in::find(&file)?;
     let inherited = unit.environment_before(&found);
-    let reach = of_runtime::reach(candidate, unit, args.how.root.as_deref(), args.follow);
-    let variables = of_runtime::changes(&libraries(context, &args.how), candidate, reach, &inherited)?;
+    let reach = reached::reach(candidate, unit, args.how.root.as_deref(), args.follow);
+    let variables = reached::changes(&libraries(context, &args.how), candidate, reach, &inherited)?;
     check_specifiers(unit, &variables)?;
     check_files(unit, &variables, &args.how)?;
     check_unset(unit, &variables)?;
@@ -323,7 +321,7 @@ fn proven(
         Some(settled) => Some(settled.to_owned()).filter(|pick| pick != imas_core::SYSTEM),
         None => reached::held_free_candidate(context, &unit),
     };
-    let Some(candidate) = pick.and_then(|pick| of_runtime::usable(context, &pick).ok()) else {
+    let Some(candidate) = pick.and_then(|pick| reached::usable(context, &pick).ok()) else {
         return Ok(None);
     };
     let candidate = fitted(candidate, &unit, None, false)?;
@@ -360,7 +358,7 @@ fn candidate_for(args: &ApplyArgs, context: &Context, unit: &Unit) -> Result<Cat
         Ok(candidate)
     };
     if let Some(name) = &args.candidate {
-        return checked(of_runtime::usable(context, name)?);
+        return checked(reached::usable(context, name)?);
     }
     let program = program.as_ref().ok_or_else(|| {
         Hinted::error(
@@ -376,9 +374,9 @@ fn candidate_for(args: &ApplyArgs, context: &Context, unit: &Unit) -> Result<Cat
         )
     })?;
     let state = state(context, &store, known, &crate::command_line::cli::RulesArgs::of_environment())?;
-    let name = of_runtime::settled_or_why(&state)?.to_owned();
+    let name = reached::settled_or_why(&state)?.to_owned();
     message::say(&format!("imas: {program}: {name}: {}", state.decision.reason.sentence()));
-    let candidate = checked(of_runtime::usable(context, &name)?)?;
+    let candidate = checked(reached::usable(context, &name)?)?;
     if lasting::prints_a_line(&candidate) {
         return Err(Hinted::error(
             format!(
@@ -405,7 +403,7 @@ fn fitted(
             environment.insert(name.into(), value.into());
         });
     }
-    of_runtime::for_unit(&candidate, unit, &environment, root, follows)
+    reached::for_unit(&candidate, unit, &environment, root, follows)
 }
 
 /// The variables that a file of variables sets.
@@ -462,7 +460,7 @@ fn check_place(
             "copy them there and set the variables by hand: imas env --format systemd",
         ));
     }
-    for file in of_runtime::files(context, candidate) {
+    for file in reached::files(context, candidate) {
         match &how.root {
             Some(root) if !below(root, file).is_file() => {
                 message::warning(&format!(

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Arguments of `bench`. No side effects.
+//! Arguments of `bench`: of every command, to measure a server, and for the shell lines around the runs of either. No side
+//! effects.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -8,11 +9,12 @@ use clap::{Args, ValueEnum, ValueHint};
 use clap_complete::engine::ArgValueCompleter;
 use imas_core::bench::{FailRule, Looks};
 use imas_core::compare::CostLimits;
+use imas_core::judgement::Goal;
+use imas_core::server_bench::{GuardRail, WORTH_OF_CPU, usual_rails};
 use imas_report::bench::BenchColumn;
+use imas_runs::service::{Service, StopSignal};
 
-use crate::command_line::complete;
-use crate::command_line::lines_args::LinesArgs;
-use crate::command_line::server_args::ServerArgs;
+use crate::command_line::man;
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
@@ -31,7 +33,7 @@ pub(crate) struct BenchArgs {
     /// Candidates to compare with system, separated by commas; or `all`. With settings:
     /// 'jemalloc?narenas:1,dirty_decay_ms:1000', 'glibc?mmap_threshold=65536'; these take the rest of the
     /// word, so give `--with` again for more
-    #[arg(long = "with", value_name = "LIST", add = ArgValueCompleter::new(complete::candidates))]
+    #[arg(long = "with", value_name = "LIST", add = ArgValueCompleter::new(man::candidates))]
     with: Vec<String>,
     /// Standard input of the command, anew for each run [default: what standard input is redirected from]
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -104,7 +106,7 @@ fn names(list: &str) -> Vec<String> {
 
 /// Largest costs of a pick.
 #[derive(Debug, Args)]
-pub(crate) struct CostArgs {
+struct CostArgs {
     /// Pick no candidate that takes so much more memory than system [default: +25%]; of a server --at-most says it
     #[arg(long, value_name = "+N%", value_parser = imas_engine::flags::more_share)]
     pub(crate) max_memory: Option<f64>,
@@ -141,7 +143,7 @@ pub(crate) struct CommandsArgs {
 /// How the table looks.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "The table")]
-pub(crate) struct LookArgs {
+struct LookArgs {
     /// Columns: wall, cpu, user, system, peak, mean (memory), wall-change, cpu-change, peak-change,
     /// mean-change, ns-per-op, fragmentation, faults, verdict [default: those that fit the terminal]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
@@ -163,7 +165,7 @@ pub(crate) struct LookArgs {
 /// Files for results.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Exports")]
-pub(crate) struct ExportArgs {
+struct ExportArgs {
     /// Write everything as JSON; here and below `-` is standard output, and the table goes to standard error
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) export_json: Option<PathBuf>,
@@ -187,7 +189,7 @@ pub(crate) struct ExportArgs {
 /// The check against an earlier result.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "In CI")]
-pub(crate) struct BaselineArgs {
+struct BaselineArgs {
     /// Compare with this result of --export-json
     #[arg(long, value_name = "FILE.json", value_hint = ValueHint::FilePath, requires = "fail_if")]
     pub(crate) baseline: Option<PathBuf>,
@@ -289,6 +291,171 @@ impl StyleName {
             Self::Auto => {}
         }
     }
+}
+
+/// Options of `imas bench` for a server; any of `--ready` and `--service` makes it one.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "A server")]
+struct ServerArgs {
+    /// The command is a server, ready when this is: tcp:PORT, unix:PATH, a URL, or a command that succeeds.
+    /// $PORT is a free port, $WORK a fresh folder. https is asked by curl, which accepts
+    /// any certificate here
+    #[arg(long, value_name = "WHEN", requires = "load")]
+    pub(crate) ready: Option<String>,
+    /// Load on the server, a shell line with a fixed number or a fixed rate of requests; several run one
+    /// after the other
+    #[arg(long, value_name = "LINE", requires = "ready")]
+    pub(crate) load: Vec<String>,
+    /// How often the load is repeated in one run [default: 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) cycles: Option<u32>,
+    /// Seconds without load at the end of a run [default: 10]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) idle: Option<f64>,
+    /// After the pause five minutes as on a day: busy, quiet, a burst, quiet; the pick is by memory over it.
+    /// A file of --service may have a day of its own
+    #[arg(long)]
+    pub(crate) day: bool,
+    /// What the server is asked to end with [default: TERM]
+    #[arg(long, value_name = "SIGNAL")]
+    pub(crate) stop: Option<StopSignal>,
+    /// Run the server and its lines in $WORK, a fresh folder for each run, and not in this one: for a server
+    /// that writes files where it runs. A server of --service always runs so
+    #[arg(long, requires = "ready")]
+    pub(crate) fresh_folder: bool,
+    /// All of this from a file
+    #[arg(long, value_name = "FILE.toml", value_hint = ValueHint::FilePath, conflicts_with = "ready")]
+    pub(crate) service: Option<PathBuf>,
+    /// What the server's pick is to be best at [default: memory]
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub(crate) objective: Option<ServerObjective>,
+    /// What the server's pick may cost against system, such as 'p99+5%' or 'cpu+2%': more is rejected where it is proven
+    /// [default: 25 % of CPU time, memory and p99]
+    #[arg(long, value_name = "FIGURE+N%")]
+    pub(crate) at_most: Vec<GuardRail>,
+    /// What CPU time is worth where memory is the objective: at cpu=2 1 % of CPU time is worth 2 % of memory
+    /// [default: cpu=2]
+    #[arg(long, value_name = "cpu=N", value_parser = worth)]
+    worth: Option<f64>,
+    /// Measure every candidate, although the first run shows that no allocator could save anything
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Find the smallest limit of memory in which the load still passes, at a rate within 5 %: untouched, under each
+    /// candidate, and with the limit of the runtime's heap. Takes control groups: root, or a group of its own
+    #[arg(long, conflicts_with_all = ["html", "all", "day", "worth", "at_most", "objective"])]
+    pub(crate) least_memory: bool,
+    /// Write a page for a browser, with a memory curve of the server under each candidate
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) html: Option<PathBuf>,
+}
+
+/// What the pick is to be best at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ServerObjective {
+    /// Least memory
+    Memory,
+    /// Least CPU time for the same load
+    Cpu,
+    /// Least p99 latency
+    Latency,
+    /// CPU and memory alike
+    Balanced,
+}
+
+fn worth(text: &str) -> Result<f64, String> {
+    let wrong = || format!("{text}: write cpu=N, where N is a number from 0 to 100");
+    let number: f64 = text.strip_prefix("cpu=").ok_or_else(wrong)?.parse().map_err(|_| wrong())?;
+    (0.0..=100.0).contains(&number).then_some(number).ok_or_else(wrong)
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse::<f64>().map_err(|error| error.to_string())?;
+    let is_fit = (0.0..=1e6).contains(&seconds);
+    is_fit.then_some(seconds).ok_or_else(|| "seconds from 0 to 1000000".to_owned())
+}
+
+impl ServerArgs {
+    /// Whether a server is to be measured.
+    pub(crate) fn is_given(&self) -> bool {
+        self.ready.is_some() || self.service.is_some()
+    }
+
+    /// An option of a server that is given although no server is; such an option would do nothing.
+    pub(crate) fn stray(&self) -> Option<&'static str> {
+        let given = [
+            ("--cycles", self.cycles.is_some()),
+            ("--idle", self.idle.is_some()),
+            ("--day", self.day),
+            ("--stop", self.stop.is_some()),
+            ("--objective", self.objective.is_some()),
+            ("--at-most", !self.at_most.is_empty()),
+            ("--all", self.all),
+            ("--worth", self.worth.is_some()),
+            ("--html", self.html.is_some()),
+            ("--least-memory", self.least_memory),
+        ];
+        given.into_iter().find(|(_, is_given)| *is_given && !self.is_given()).map(|(name, _)| name)
+    }
+
+    /// Definition with the changes by the options; without a file, the options are the whole of it.
+    pub(crate) fn service(&self, lines: &LinesArgs, from_file: Option<Service>) -> Service {
+        let mut service = from_file
+            .unwrap_or_else(|| Service::new(self.ready.as_deref().unwrap_or_default(), self.load.clone()));
+        service.cycles = self.cycles.unwrap_or(service.cycles);
+        service.idle = self.idle.unwrap_or(service.idle);
+        service.stop = self.stop.unwrap_or(service.stop);
+        if self.day && service.day.is_empty() {
+            service.day = Service::usual_day();
+        }
+        for (line, into) in [
+            (&lines.setup, &mut service.setup),
+            (&lines.prepare, &mut service.prepare),
+            (&lines.cleanup, &mut service.cleanup),
+        ] {
+            if line.is_some() {
+                into.clone_from(line);
+            }
+        }
+        service
+    }
+
+    pub(crate) fn goal(&self) -> Goal {
+        match self.objective.unwrap_or(ServerObjective::Memory) {
+            ServerObjective::Memory => Goal::Memory,
+            ServerObjective::Cpu => Goal::Cpu,
+            ServerObjective::Latency => Goal::Latency,
+            ServerObjective::Balanced => Goal::Balanced,
+        }
+    }
+
+    /// Worth of CPU time against memory.
+    pub(crate) fn worth(&self) -> f64 {
+        self.worth.unwrap_or(WORTH_OF_CPU)
+    }
+
+    /// Guard rails that were given; without any, the usual ones of every pick.
+    pub(crate) fn rails(&self) -> Vec<GuardRail> {
+        if self.at_most.is_empty() { usual_rails(self.goal()) } else { self.at_most.clone() }
+    }
+}
+
+/// Shell lines around the runs.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Lines around the runs")]
+struct LinesArgs {
+    /// A shell line before all runs; $SETUP is a folder for a server's files that stays until the end
+    #[arg(long, value_name = "LINE")]
+    pub(crate) setup: Option<String>,
+    /// A shell line before each run; of a server $WORK is a fresh folder, and what the line leaves running
+    /// helps the load and is not measured
+    #[arg(long, value_name = "LINE")]
+    pub(crate) prepare: Option<String>,
+    /// A shell line after each run
+    #[arg(long, value_name = "LINE")]
+    pub(crate) conclude: Option<String>,
+    /// A shell line after all runs; of a server after each run
+    #[arg(long, value_name = "LINE")]
+    pub(crate) cleanup: Option<String>,
 }
 
 #[cfg(test)]

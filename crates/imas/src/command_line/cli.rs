@@ -12,7 +12,7 @@ use imas_engine::flags::{self, with_negative_numbers};
 pub(crate) use imas_engine::flags::{JsonArgs, Places, RulesArgs};
 
 use crate::command_line::bench_args::BenchArgs;
-use crate::command_line::complete;
+use crate::command_line::man;
 use crate::command_line::service_args::{ApplyArgs, EnvArgs, TrimArgs, UnapplyArgs};
 
 /// Finds the memory allocator that suits a program, and starts the program on it.
@@ -63,7 +63,7 @@ fn in_groups(command: clap::Command) -> clap::Command {
 impl Cli {
     /// All that may be typed.
     pub(crate) fn definition() -> clap::Command {
-        with_negative_numbers(crate::command_line::examples::add(in_groups(Self::command())))
+        with_negative_numbers(crate::command_line::man::add(in_groups(Self::command())))
     }
 
     /// From the words of the command line.
@@ -162,7 +162,7 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) follow: bool,
     /// Use this candidate once, whatever was decided; nothing is learned. With settings: 'jemalloc?narenas:1', as 'imas bench --with' takes them
-    #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(complete::candidates))]
+    #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(man::candidates))]
     pub(crate) candidate: Option<String>,
     /// Say on standard error what was decided and why
     #[arg(short, long)]
@@ -228,7 +228,7 @@ pub(crate) struct DoctorArgs {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ProgramArgs {
     /// A path, a name found in PATH, or the number that `imas show` prints; for an interpreter, its script
-    #[arg(value_name = "PROGRAM", add = ArgValueCompleter::new(complete::programs))]
+    #[arg(value_name = "PROGRAM", add = ArgValueCompleter::new(man::programs))]
     pub(crate) program: OsString,
 }
 
@@ -244,7 +244,7 @@ pub(crate) struct ProgramJsonArgs {
 #[command(group(ArgGroup::new("what").required(true).args(["program", "all"])))]
 pub(crate) struct ForgetArgs {
     /// A path, a name found in PATH, or the number that `imas show` prints; for an interpreter, its script
-    #[arg(value_name = "PROGRAM", add = ArgValueCompleter::new(complete::programs))]
+    #[arg(value_name = "PROGRAM", add = ArgValueCompleter::new(man::programs))]
     pub(crate) program: Option<OsString>,
     /// Every program; pins go with them, exclusions stay
     #[arg(long)]
@@ -257,7 +257,7 @@ pub(crate) struct ForgetArgs {
 #[command(after_long_help = crate::command_line::service_args::SETTINGS_OF_AN_IMAGE)]
 pub(crate) struct BundleArgs {
     /// Name of the candidate, as `imas list` shows it: an allocator, or settings of a language runtime
-    #[arg(value_name = "CANDIDATE", add = ArgValueCompleter::new(complete::candidates))]
+    #[arg(value_name = "CANDIDATE", add = ArgValueCompleter::new(man::candidates))]
     pub(crate) candidate: String,
     /// The folder to make, or an archive whose name ends in `.tar`, `.tar.gz` or `.tgz`
     #[arg(long, value_name = "DIR|FILE.tar[.gz]", value_hint = ValueHint::AnyPath)]
@@ -275,7 +275,7 @@ pub(crate) struct BundleArgs {
 #[derive(Debug, Args)]
 pub(crate) struct UnblockArgs {
     /// Name of the allocator, as `imas status` shows it
-    #[arg(value_name = "ALLOCATOR", add = ArgValueCompleter::new(complete::candidates))]
+    #[arg(value_name = "ALLOCATOR", add = ArgValueCompleter::new(man::candidates))]
     pub(crate) allocator: String,
     #[command(flatten)]
     pub(crate) json: JsonArgs,
@@ -293,7 +293,7 @@ pub(crate) struct StatusArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ShowArgs {
     /// A path, a name found in PATH, or the number that `imas show` prints
-    #[arg(value_name = "PROGRAM", add = ArgValueCompleter::new(complete::programs))]
+    #[arg(value_name = "PROGRAM", add = ArgValueCompleter::new(man::programs))]
     pub(crate) program: Option<OsString>,
     #[command(flatten)]
     pub(crate) rules: RulesArgs,
@@ -306,7 +306,7 @@ pub(crate) struct ShowArgs {
 pub(crate) struct ExplainArgs {
     /// A running process by its number; or a program: a path, a name found in PATH, or the number that `imas show` prints;
     /// for an interpreter, its script
-    #[arg(value_name = "PID|PROGRAM", add = ArgValueCompleter::new(complete::programs))]
+    #[arg(value_name = "PID|PROGRAM", add = ArgValueCompleter::new(man::programs))]
     pub(crate) program: Option<OsString>,
     /// A running process, where its number is also a program's
     #[arg(long, value_name = "PID")]
@@ -328,7 +328,7 @@ pub(crate) struct PinArgs {
     #[command(flatten)]
     pub(crate) program: ProgramArgs,
     /// Name of the candidate, as `imas list` shows it
-    #[arg(value_name = "CANDIDATE", add = ArgValueCompleter::new(complete::candidates))]
+    #[arg(value_name = "CANDIDATE", add = ArgValueCompleter::new(man::candidates))]
     pub(crate) candidate: String,
     /// Give the candidate another chance if it is quarantined for this program
     #[arg(long)]

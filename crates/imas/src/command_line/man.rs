@@ -1,10 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Parts of the man pages that the definition of the command line lacks: files, variables, exit statuses, and
-//! the settings of `imas.toml`.
+//! What help, man pages and shells have beyond the definition of the command line: files, variables, exit statuses and the
+//! settings of `imas.toml` in man pages; an example or two for each verb, at the end of its help and of its man page; and
+//! proposals for a shell to complete, names of candidates and of programs that are known (any trouble means no proposals).
 
+use std::ffi::OsStr;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
+use clap::Command;
+use clap_complete::engine::CompletionCandidate;
+use imas_engine::context::Context;
+use imas_engine::flags::{self, Places};
+use imas_linux::interpreter_target::name_of_detail;
+use imas_store::Store;
+use imas_store::samples::StoredProgram;
 
 /// The sample of the settings, which names each with its default; a test of the configuration reads it.
 const SETTINGS: &str = include_str!("../../../../packaging/etc/imas.toml");
@@ -101,6 +110,81 @@ fn escaped(text: &str) -> String {
     if text.starts_with(['.', '\'']) { format!("\\&{text}") } else { text }
 }
 
+/// An example in each line: its verb, a command, and what that does, with tabs between them.
+const EXAMPLES: &str = include_str!("examples.txt");
+
+/// The command line with examples at the end of each verb's help.
+pub(crate) fn add(command: Command) -> Command {
+    let lines: Vec<(&str, &str)> = EXAMPLES.lines().filter_map(|line| line.split_once('\t')).collect();
+    lines.chunk_by(|one, next| one.0 == next.0).fold(command, |command, lines| {
+        let examples: Vec<_> = lines.iter().filter_map(|(_, example)| example.split_once('\t')).collect();
+        command.mut_subcommand(lines[0].0, |verb| {
+            let long = verb.get_after_long_help().map(|text| format!("\n\n{text}")).unwrap_or_default();
+            let text = text(&examples);
+            below(verb, &examples).after_long_help(format!("{text}{long}")).after_help(text)
+        })
+    })
+}
+
+/// The verb whose own verbs (`exclude add`) have the examples that are theirs.
+fn below(verb: Command, examples: &[(&str, &str)]) -> Command {
+    let name = verb.get_name().to_owned();
+    let below: Vec<String> = verb.get_subcommands().map(|one| one.get_name().to_owned()).collect();
+    below.into_iter().fold(verb, |verb, one| {
+        let whole = format!("imas {name} {one}");
+        let own: Vec<_> = examples.iter().filter(|(command, _)| command.contains(&whole)).copied().collect();
+        if own.is_empty() { verb } else { verb.mut_subcommand(one, |one| one.after_help(text(&own))) }
+    })
+}
+
+fn text(examples: &[(&str, &str)]) -> String {
+    let lines = examples.iter().map(|(command, what)| format!("  {command}\n      {what}"));
+    format!("Examples:\n{}", lines.collect::<Vec<_>>().join("\n"))
+}
+
+fn context() -> Option<Context> {
+    let named = |name: &str| flags::variable(name).map(Into::into);
+    let places = Places {
+        lib_dir: named("IMAS_LIB_DIR"),
+        system: false,
+        store: named("IMAS_STORE"),
+        store_named: false,
+        retest: None,
+    };
+    Context::new(&places).ok()
+}
+
+/// The candidates of the catalogue, each with what it is good at.
+pub(crate) fn candidates(begun: &OsStr) -> Vec<CompletionCandidate> {
+    let Some(context) = context() else { return vec![] };
+    let begins = |name: &str| begun.to_str().is_some_and(|begun| name.starts_with(begun));
+    let of = context.catalogue.all().filter(|candidate| begins(&candidate.name));
+    of.map(|candidate| CompletionCandidate::new(&candidate.name).help(Some(candidate.summary.clone().into())))
+        .collect()
+}
+
+/// The programs of the store, by name.
+pub(crate) fn programs(begun: &OsStr) -> Vec<CompletionCandidate> {
+    let store = context().and_then(|context| Store::open_read_only(&context.store_path).ok());
+    let known = store.and_then(|store| store.programs().ok()).unwrap_or_default();
+    let mut names: Vec<_> = known.iter().flat_map(program_names).collect();
+    names.sort();
+    names.dedup();
+    names.retain(|name| begun.to_str().is_some_and(|begun| name.starts_with(begun)));
+    names.into_iter().map(CompletionCandidate::new).collect()
+}
+
+/// The file name of its executable, or of its script; the name by which it is started, where that
+/// counts.
+pub(crate) fn program_names(program: &StoredProgram) -> Vec<String> {
+    if let Some(name) = name_of_detail(&program.detail) {
+        return vec![name.to_owned()];
+    }
+    let script = Some(program.detail.as_str()).filter(|detail| detail.starts_with('/'));
+    let paths = [Some(program.path.as_str()), script].into_iter().flatten();
+    paths.filter_map(|path| Some(Path::new(path).file_name()?.to_string_lossy().into_owned())).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,5 +206,10 @@ mod tests {
         ] {
             assert!(page.contains(&format!("\n{key} = ")), "{key}: {page}");
         }
+    }
+
+    #[test]
+    fn every_line_has_three_parts() {
+        assert!(EXAMPLES.lines().all(|line| line.split('\t').count() == 3));
     }
 }

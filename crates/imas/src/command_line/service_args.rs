@@ -9,7 +9,7 @@ use clap_complete::engine::ArgValueCompleter;
 use imas_engine::amounts::{duration, image_reference, size};
 use imas_engine::flags::JsonArgs;
 
-use crate::command_line::complete;
+use crate::command_line::man;
 
 /// At the end of `imas apply --help` and `imas unapply --help`, and of their man pages.
 const JSON_DOCUMENT: &str = "With --json, standard output is one document, and messages go to standard error:\n\
@@ -48,7 +48,7 @@ pub(crate) struct ApplyArgs {
     pub(crate) watch: Option<f64>,
     /// This candidate, as 'imas list' names it (jemalloc, go:gogc200), or an allocator with settings as
     /// 'jemalloc?narenas:1' [default: what was learned about the unit's program]
-    #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(complete::candidates))]
+    #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(man::candidates))]
     pub(crate) candidate: Option<String>,
     /// What the service starts in turn gets the settings of a language runtime too. An allocator it always gets
     #[arg(long)]
@@ -176,11 +176,11 @@ is for you to see. Settings that follow the memory limit (go:limit, node:limit) 
 pub(crate) struct EnvArgs {
     /// What was learned about this program: a path, a name found in PATH, or the number that `imas show`
     /// prints
-    #[arg(value_name = "PROGRAM", add = ArgValueCompleter::new(complete::programs))]
+    #[arg(value_name = "PROGRAM", add = ArgValueCompleter::new(man::programs))]
     pub(crate) program: Option<OsString>,
     /// This candidate, as 'imas list' names it (jemalloc, go:gogc200), or an allocator with settings as
     /// 'jemalloc?narenas:1'
-    #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(complete::candidates))]
+    #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(man::candidates))]
     pub(crate) candidate: Option<String>,
     /// Form of the lines
     #[arg(long, value_enum, default_value_t = Format::Sh)]

@@ -18,9 +18,9 @@ use imas_linux::pace::steady_cpu;
 use imas_linux::program::Command;
 use imas_runs::executor::{Execution, Executor, RunLimits, record};
 use imas_runs::interruption::{InterruptedBy, Interruption};
-use imas_runs::subject::{Extremes, Subject, Timeout};
 use imas_runs::runner::{Elimination, NextStep, Observer, Rules, Runner, SessionEnd};
 use imas_runs::schedule::{RoundKind, Step};
+use imas_runs::subject::{Extremes, Subject, Timeout};
 use serde_json::json;
 
 use imas_cli::{message, output};

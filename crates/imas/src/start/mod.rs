@@ -21,9 +21,7 @@
 //! 127, as with env(1).
 
 mod by_hand;
-pub(crate) mod plain_run;
 pub(crate) mod settled;
-mod with_trims;
 
 use std::convert::Infallible;
 use std::ffi::{OsStr, OsString};
@@ -86,8 +84,8 @@ impl Request<'_> {
 
 /// Decides and execs; returns only when nothing could be started, for a dry run, or after a start with trims.
 pub(crate) fn run(args: &RunArgs, places: &Places) -> Result<ExitCode> {
-    if let Some(every) = with_trims::asked_by(args) {
-        return with_trims::run(args, every);
+    if let Some(every) = by_hand::asked_by(args) {
+        return by_hand::run_with_trims(args, every);
     }
     let mut unwrapped = wrapper::unwrap(&args.command, Variables::inherited());
     if let Some(error) = start_wrapper(args, &unwrapped) {

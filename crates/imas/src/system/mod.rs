@@ -5,10 +5,8 @@
 //! mount namespace of its own) and again on the real thing; the file is edited by the static
 //! `imas-ldpreload`, which puts it back when that fails.
 
-mod battery;
 mod enable;
 mod machine;
-mod place;
 mod status;
 mod verify;
 
@@ -39,11 +37,11 @@ pub(crate) fn run(args: &SystemArgs, places: &Places) -> Result<ExitCode> {
         SystemAction::Disable(json) => enable::run_disable(*json, &machine),
         SystemAction::Status(json) => status::run(*json, &machine),
         SystemAction::Verify(args) => verify::run(*args, &machine),
-        SystemAction::Boot(json) => place::boot(*json, &machine),
+        SystemAction::Boot(json) => enable::boot(*json, &machine),
         SystemAction::Stage { before } => {
-            battery::run_stage(if *before { battery::Scope::Before } else { battery::Scope::All }, &machine)
+            verify::run_stage(if *before { verify::Scope::Before } else { verify::Scope::All }, &machine)
         }
-        SystemAction::Exercise => battery::exercise(),
+        SystemAction::Exercise => verify::exercise(),
     }
 }
 

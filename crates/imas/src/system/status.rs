@@ -16,8 +16,8 @@ use imas_linux::{preloads, process};
 use serde::Serialize;
 
 use super::enable;
+use super::enable::{self, Identity};
 use super::machine::{self, Machine, Placement};
-use super::place::{self, Identity};
 use imas_cli::output;
 use imas_engine::flags::JsonArgs;
 
@@ -100,7 +100,7 @@ impl Status {
     fn now(machine: &Machine) -> Self {
         let table = CatalogueTable::read(&machine.catalogue());
         let entry = Entry::now(machine);
-        let approved = place::read_approved(machine);
+        let approved = enable::read_approved(machine);
         let links: Vec<_> = machine
             .placements()
             .unwrap_or_default()

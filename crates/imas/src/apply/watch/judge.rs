@@ -8,8 +8,7 @@ use imas_core::compare::{
 use imas_core::printable::counted;
 use imas_core::stats::median;
 
-use super::figures::whole;
-use super::record::{After, Before, MemoryPoint, WatchRecord};
+use super::figures::{After, Before, MemoryPoint, WatchRecord, whole};
 
 /// Bytes by which a unit's memory must stay above the earlier maximum during a whole window to prove the unit worse,
 /// beside the share of `highest` in the table of margins.

@@ -15,7 +15,6 @@
 
 mod figures;
 mod judge;
-mod record;
 mod watcher;
 
 use std::path::{Path, PathBuf};
@@ -28,8 +27,7 @@ use imas_linux::host::now_unix_s;
 
 use crate::apply::unit::systemctl;
 
-pub(crate) use figures::work_command;
-pub(crate) use record::WatchRecord;
+pub(crate) use figures::{WatchRecord, work_command};
 
 /// Default length of a watch, seconds.
 pub(crate) const USUAL_S: f64 = 24.0 * 3600.0;
@@ -95,7 +93,7 @@ pub(crate) fn prepare(change: &Change<'_>) -> Result<NewWatch> {
             watch.undo();
             let hint = match message::is_denied(&error) {
                 true => "root may watch services: the same with sudo".to_owned(),
-                false => format!("make room in {}, then try again; or leave --watch out", record::FOLDER),
+                false => format!("make room in {}, then try again; or leave --watch out", figures::FOLDER),
             };
             Err(Hinted::error(
                 format!("{}: its watch cannot be recorded, so nothing was changed: {error:#}", change.unit),
@@ -126,7 +124,7 @@ impl NewWatch {
         let unit = &self.record.unit;
         forget_unit(unit);
         let Some(earlier) = &self.earlier else {
-            let _ = std::fs::remove_file(record::file(unit)); // it may never have been written
+            let _ = std::fs::remove_file(figures::file(unit)); // it may never have been written
             return;
         };
         // On a full disk the earlier record is still there.
@@ -140,9 +138,9 @@ impl NewWatch {
 
 /// Ends the watch of a unit and deletes its record.
 pub(crate) fn end(unit: &str) {
-    if record::file(unit).exists() {
+    if figures::file(unit).exists() {
         stop_unit(unit);
-        let _ = std::fs::remove_file(record::file(unit));
+        let _ = std::fs::remove_file(figures::file(unit));
     }
 }
 
@@ -153,7 +151,7 @@ pub(crate) fn run(unit: &str) -> Result<ExitCode> {
 
 /// The records of all units, ordered by name.
 pub(crate) fn records() -> Vec<WatchRecord> {
-    let entries = std::fs::read_dir(Path::new(record::FOLDER)).into_iter().flatten().flatten();
+    let entries = std::fs::read_dir(Path::new(figures::FOLDER)).into_iter().flatten().flatten();
     let mut records: Vec<_> = entries.filter_map(|entry| WatchRecord::read(&entry.path()).ok()).collect();
     records.sort_by(|a, b| a.unit.cmp(&b.unit));
     records
@@ -217,7 +215,7 @@ mod tests {
     fn a_second_watch_goes_back_to_what_was_before_the_first() {
         let watch = |before: &str, failures| WatchRecord {
             drop_in_before: before.into(),
-            before: record::Before { failures, ..record::Before::default() },
+            before: figures::Before { failures, ..record::Before::default() },
             ..WatchRecord::default()
         };
         let mut second = watch("first candidate", 5);

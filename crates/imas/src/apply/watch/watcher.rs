@@ -14,9 +14,8 @@ use imas_core::stats::median;
 use imas_engine::drop_in::{self, Found};
 use imas_linux::host::now_unix_s;
 
-use super::figures::{self, UnitState};
+use super::figures::{self, After, GoingBack, MemoryPoint, Outcome, UnitState, WatchRecord};
 use super::judge;
-use super::record::{self, After, GoingBack, MemoryPoint, Outcome, WatchRecord};
 use crate::apply::reached;
 use crate::apply::unit::{Unit, systemctl};
 
@@ -44,7 +43,7 @@ struct Watcher {
 /// # Errors
 /// When it has no record, or the change cannot be taken back.
 pub(super) fn watch(unit: &str) -> Result<ExitCode> {
-    let record = WatchRecord::read(&record::file(unit))?;
+    let record = WatchRecord::read(&figures::file(unit))?;
     if record.outcome.is_some() {
         super::forget_unit(unit);
         return Ok(ExitCode::SUCCESS);

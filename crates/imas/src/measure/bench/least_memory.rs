@@ -185,7 +185,7 @@ impl LeastMemory<'_> {
             suggestion,
             unusable: self.unusable.clone(),
         };
-        crate::measure::export::json(self.args, &report)?;
+        crate::measure::bench::export::json(self.args, &report)?;
         if self.args.json {
             return output::json(&report);
         }

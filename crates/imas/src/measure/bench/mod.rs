@@ -2,22 +2,16 @@
 //! `imas bench`: runs a command under every candidate, interleaved, and compares the runs.
 
 mod caller_folder;
-mod checks;
 mod collected;
-mod input;
-mod junit;
+pub(crate) mod export;
 mod least_memory;
-mod overview;
-mod progress;
-mod remembered;
+pub(crate) mod progress;
 mod result;
 mod service;
-mod service_course;
 mod service_report;
 mod service_rounds;
 mod session;
 mod shown;
-mod typed;
 mod variant;
 
 use std::process::ExitCode;
@@ -33,13 +27,12 @@ use imas_runs::interruption::{InterruptedBy, Interruption};
 use imas_store::Store;
 
 use crate::command_line::bench_args::BenchArgs;
-use crate::measure::export;
-use checks::Baseline;
+use crate::measure::bench::export;
+use export::Baseline;
 use imas_cli::message::{self, Hinted};
 use imas_engine::context::Context;
-use input::Input;
 use session::{CommandSession, SessionOutcome};
-use variant::variants;
+use variant::{Input, variants};
 
 /// Exit status when the program itself fails under `system`, or a figure has grown beyond its limit.
 const NO: u8 = 1;
@@ -51,7 +44,7 @@ pub(crate) fn run(args: &BenchArgs, context: &Context) -> Result<ExitCode> {
 
 fn bench(args: &BenchArgs, context: &Context) -> Result<ExitCode> {
     args.look.style.choose_colours();
-    typed::refuse_late_options(args)?;
+    variant::refuse_late_options(args)?;
     if args.server.is_given() {
         return service::run(args, context);
     }
@@ -151,7 +144,7 @@ impl Bench<'_> {
             shown::overview(self.args, reports)?;
         }
         if let Some(file) = &self.args.exports.export_junit {
-            export::to(file, &junit::xml(reports)?)?;
+            export::to(file, &export::xml(reports)?)?;
         }
         export::write(self.args, reports)
     }

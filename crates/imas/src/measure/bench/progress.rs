@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The progress of `imas bench` on standard error: a live line on a terminal, a line now and then elsewhere,
-//! and a hint while the first run does not end. And when no further round is made.
+//! The progress of `imas bench` on standard error: a live line on a terminal, a line now and then elsewhere, and a hint
+//! while the first run does not end. And when no further round is made.
 
 use std::io::IsTerminal as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use imas_cli::format::seconds;
+use imas_cli::message;
 use imas_core::bench::Looks;
 use imas_core::judgement::{BenchCourse, BenchEnding, BenchJudgement, JudgedFigure};
 use imas_report::bench::RoundsEnd;
 use imas_runs::schedule::RoundKind;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-
-use crate::measure::ticker::Ticker;
-use imas_cli::format::seconds;
-use imas_cli::message;
 
 /// Between two lines where there is no terminal, and before the hint.
 const NOW_AND_THEN: Duration = Duration::from_secs(10);
@@ -83,7 +83,7 @@ pub(super) fn ticker(bar: &ProgressBar) -> Option<Ticker> {
 }
 
 /// Gives a hint, once, while the first run of a command does not end: it may be a server.
-pub(super) struct FirstRun {
+struct FirstRun {
     has_ended: Arc<AtomicBool>,
     _hint: Ticker,
 }
@@ -162,5 +162,34 @@ impl StopRule {
     pub(super) fn check_time(&mut self) {
         let is_up = self.max_time.is_some_and(|max_time| self.began.elapsed() >= max_time);
         self.ended = self.ended.or_else(|| is_up.then_some(RoundsEnd::MaxTime));
+    }
+}
+
+/// Calls a function again and again, on a thread of its own, until it is dropped.
+pub(crate) struct Ticker {
+    /// The thread ends when this end of the channel is dropped.
+    alive: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Ticker {
+    /// Ticker that calls `tick` after every gap. The first call comes after one gap.
+    pub(crate) fn every(gap: Duration, mut tick: impl FnMut() + Send + 'static) -> Self {
+        let (alive, ended) = channel::<()>();
+        let thread = std::thread::spawn(move || {
+            while ended.recv_timeout(gap) == Err(RecvTimeoutError::Timeout) {
+                tick();
+            }
+        });
+        Self { alive: Some(alive), thread: Some(thread) }
+    }
+}
+
+impl Drop for Ticker {
+    fn drop(&mut self) {
+        drop(self.alive.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join(); // a message that failed must not end the command
+        }
     }
 }

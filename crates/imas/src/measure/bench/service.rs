@@ -38,10 +38,9 @@ use imas_store::Store;
 use super::caller_folder::CallerFolder;
 use super::least_memory::LeastMemory;
 use super::progress::StopRule;
-use super::remembered::Remembered;
-use super::service_course::Course;
+use super::result::Remembered;
 use super::service_report::ServiceReport;
-use super::service_rounds::{BenchRounds, OneServer};
+use super::service_rounds::{BenchRounds, Course, OneServer};
 use super::session::refuse_preloads;
 use super::shown::{self, pinnable};
 use crate::command_line::bench_args::{BenchArgs, OneCpuName, RunCount};
@@ -186,7 +185,7 @@ fn refuse(args: &BenchArgs) -> Result<()> {
             "docs/services.md has the options of a server; --export-json has every run with all figures",
         ));
     }
-    crate::measure::export::check(args)
+    crate::measure::bench::export::check(args)
 }
 
 /// Limits of each run, from the options.
@@ -474,7 +473,7 @@ impl<'a> Session<'a> {
     }
 
     fn write(&self, report: &ServiceReport) -> Result<()> {
-        crate::measure::export::json(self.args, report)?;
+        crate::measure::bench::export::json(self.args, report)?;
         if let Some(file) = &self.args.server.html {
             imas_cli::output_file::write(file, report.html().as_bytes())
                 .with_context(|| file.display().to_string())?;
@@ -492,7 +491,7 @@ impl<'a> Session<'a> {
             report.figures(),
             self.how_to_use(report)?
         );
-        match crate::measure::export::takes_stdout(self.args) {
+        match crate::measure::bench::export::takes_stdout(self.args) {
             true => message::say(text.trim_end_matches('\n')),
             false => output::text(&text)?,
         }

@@ -19,8 +19,8 @@ use imas_linux::preloads::own_malloc;
 use imas_linux::program::Command;
 use imas_linux::variables::Variables;
 use imas_report::bench::{BenchReport, RoundsEnd, RoundsMade};
-use imas_runs::executor::{Around, Executor, ShellLine};
 use imas_runs::command::{CommandExecutor, OneCpuRule};
+use imas_runs::executor::{Around, Executor, ShellLine};
 use imas_runs::interruption::{InterruptedBy, Interruption};
 use imas_runs::journal::Journal;
 use imas_runs::runner::{Elimination, Rules, Runner, SessionEnd};
@@ -29,12 +29,10 @@ use imas_runs::subject::{Subject, Timeout};
 use imas_store::Store;
 
 use super::collected::{AGAIN, Collector, Failure};
-use super::input::Input;
 use super::progress::{Progress, StopRule};
-use super::remembered::Remembered;
-use super::result::{self, Context as AroundRuns};
-use super::typed;
-use super::variant::Variant;
+use super::result::{self, Context as AroundRuns, Remembered};
+use super::variant;
+use super::variant::{Input, Variant};
 use crate::command_line::bench_args::{BenchArgs, OneCpuName};
 use imas_cli::message::{self, Hinted};
 use imas_engine::context::Context;
@@ -98,7 +96,7 @@ impl<'a> CommandSession<'a> {
         variant: &'a Variant,
         input: &'a Input,
     ) -> Result<Self> {
-        let command = typed::command(&variant.words)?;
+        let command = variant::command(&variant.words)?;
         let executable = imas_engine::inspect::command(&command, store)?;
         refuse_preloads()?;
         let names = args.with();
@@ -356,7 +354,7 @@ impl<'a> CommandSession<'a> {
     fn journal(&self, compared: &[ComparedCandidate<'_>]) -> Result<Option<Journal>> {
         let Some(file) = &self.args.exports.export_runs else { return Ok(None) };
         let named = || file.display().to_string();
-        let mut journal = crate::measure::export::journal(file)?;
+        let mut journal = crate::measure::bench::export::journal(file)?;
         let version = |one: &ComparedCandidate<'_>| {
             (one.candidate.name.clone(), imas_engine::candidates::version(one.candidate))
         };

@@ -1,13 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The commands of one call: each line of `--shell`, with each value of the parameters.
+//! The commands of one call: each line of `--shell`, with each value of the parameters. Then what was typed in the habits of
+//! hyperfine and would measure something else here, options after the command and a command line in one word; and the
+//! standard input of the command: what ours is redirected from, read once and given to every run.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::io::{IsTerminal, Seek};
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
+use imas_cli::message::{self, Hinted};
+use imas_linux::program::{Command, CommandError};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use tempfile::NamedTempFile;
 
 use crate::command_line::bench_args::{BenchArgs, CommandsArgs};
-use imas_cli::message::Hinted;
+use crate::command_line::cli::Cli;
 
 /// One command, with its parameters filled in.
 #[derive(Debug, Clone)]
@@ -166,6 +176,120 @@ fn filled(text: &str, parameters: &BTreeMap<String, String>) -> String {
     parameters.iter().fold(text.to_owned(), fill)
 }
 
+/// Signs that mean something to a shell.
+const SHELL_SIGNS: [char; 9] = ['|', '&', ';', '<', '>', '$', '`', '*', '('];
+
+/// An option of bench after the command would be given to the command. After `--` that is what was meant.
+pub(super) fn refuse_late_options(args: &BenchArgs) -> Result<()> {
+    if args.command.is_empty() || std::env::args_os().any(|word| word == "--") {
+        return Ok(());
+    }
+    let Some(late) = args.command.iter().skip(1).find_map(|word| option_of_bench(word)) else {
+        return Ok(());
+    };
+    let command = args.command[0].to_string_lossy();
+    Err(Hinted::error(
+        format!("{late} comes after the command, and would be given to {command}"),
+        format!(
+            "options of bench come first: imas bench {late} ... -- {command} ...; what follows -- is the command's"
+        ),
+    ))
+}
+
+/// The word without its value, if it is a long option of bench.
+fn option_of_bench(word: &OsStr) -> Option<String> {
+    let name = word.to_str()?.strip_prefix("--")?.split('=').next()?;
+    let definition = Cli::definition();
+    let bench = definition.find_subcommand("bench")?;
+    let is_known = bench.get_arguments().any(|option| option.get_long() == Some(name));
+    is_known.then(|| format!("--{name}"))
+}
+
+/// The command of these words.
+///
+/// # Errors
+/// When there is none; one word that looks like a whole command line gets the option that runs it.
+pub(super) fn command(words: &[OsString]) -> Result<Command> {
+    let found = Command::resolve(words, std::env::var_os("PATH").as_deref());
+    found.map_err(|error| match (&error, words) {
+        (CommandError::NotFound(_), [line]) => {
+            one_line(&line.to_string_lossy()).unwrap_or_else(|| error.into())
+        }
+        _ => error.into(),
+    })
+}
+
+/// Hint for a command line that was given as one word; None for a single word.
+fn one_line(line: &str) -> Option<anyhow::Error> {
+    let shell = match line.contains(SHELL_SIGNS) {
+        true => "sh",
+        false if line.contains(char::is_whitespace) => "none",
+        false => return None,
+    };
+    let quoted = shell_words::quote(line);
+    Some(Hinted::error(
+        format!("there is no program '{line}': it is one word"),
+        format!("a command line in one word takes --shell: imas bench --shell {shell} -- {quoted}"),
+    ))
+}
+
+/// Input that every run reads.
+#[derive(Debug, Default)]
+pub(super) struct Input {
+    path: Option<PathBuf>,
+    /// Deleted when it is no longer needed.
+    _buffer: Option<NamedTempFile>,
+}
+
+/// Time limit for the first byte of a pipe. Services may have a pipe as standard input that is never written
+/// to.
+const FIRST_BYTE_MS: u16 = 2000;
+
+impl Input {
+    /// The file that was named; else what standard input is redirected from, a file or a pipe.
+    pub(super) fn of(named: Option<&Path>) -> Result<Self> {
+        if let Some(path) = named {
+            return Ok(Self { path: Some(path.to_owned()), _buffer: None });
+        }
+        if !is_redirected()? {
+            return Ok(Self::default());
+        }
+        let mut buffer = NamedTempFile::new().context("a file for standard input")?;
+        let bytes = std::io::copy(&mut std::io::stdin().lock(), &mut buffer).context("standard input")?;
+        if bytes == 0 {
+            return Ok(Self::default());
+        }
+        buffer.rewind()?;
+        Ok(Self { path: Some(buffer.path().to_owned()), _buffer: Some(buffer) })
+    }
+
+    pub(super) fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+}
+
+/// Whether standard input is a file, or a pipe or socket that data come from.
+fn is_redirected() -> Result<bool> {
+    let stdin = std::io::stdin();
+    // A closed one has no file.
+    let Ok(about) = std::fs::metadata("/proc/self/fd/0") else { return Ok(false) };
+    let kind = about.file_type();
+    if stdin.is_terminal() || kind.is_char_device() {
+        return Ok(false);
+    }
+    if kind.is_file() {
+        return Ok(true);
+    }
+    let mut fds = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
+    let is_ready = poll(&mut fds, PollTimeout::from(FIRST_BYTE_MS))? > 0;
+    if !is_ready {
+        message::warning(
+            "standard input is a pipe to which nothing is written: the command gets no input\nhint: name its input with --input FILE, or redirect: </dev/null",
+        );
+    }
+    Ok(is_ready)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -191,5 +315,21 @@ mod tests {
         let all = parameters(&args).unwrap();
         let texts: Vec<String> = all.iter().map(|one| filled("{a}{b} {c}", one)).collect();
         assert_eq!(texts, ["x1 {c}", "x2 {c}", "y1 {c}", "y2 {c}"]);
+    }
+
+    #[test]
+    fn long_options_of_bench_are_known() {
+        assert_eq!(option_of_bench(OsStr::new("--with=a")).as_deref(), Some("--with"));
+        assert_eq!(option_of_bench(OsStr::new("--runs")).as_deref(), Some("--runs"));
+        for other in ["--", "-n", "with", "--colour"] {
+            assert_eq!(option_of_bench(OsStr::new(other)), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn only_a_line_is_taken_for_one() {
+        assert!(one_line("sort x | uniq").is_some_and(|error| error.to_string().contains("sort x | uniq")));
+        assert!(one_line("sort x").is_some());
+        assert!(one_line("sort").is_none());
     }
 }
