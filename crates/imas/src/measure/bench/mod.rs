@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `imas bench`: runs a command under every candidate, interleaved, and compares the runs.
 
-mod caller_folder;
 mod collected;
 pub(crate) mod export;
 mod least_memory;
 pub(crate) mod progress;
 mod result;
 mod service;
+mod service_definition;
 mod service_report;
 mod service_rounds;
 mod session;

@@ -2,21 +2,19 @@
 //! `imas bench` of a server: loaded from outside, only the server under the candidate.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use imas_core::compare::Looks;
 use imas_core::judgement::Goal;
 use imas_core::run::RawRun;
 use imas_core::sample::Ended;
 use imas_core::server_bench::course::{CourseEnd, CourseOptions};
-use imas_core::server_bench::{ServiceComparison, ServiceOptions, compare_services};
+use imas_core::server_bench::{ServiceOptions, compare_services};
 use imas_engine::compared::{
     ComparedCandidate, DefaultComparison, OfRuntime, compared_with_inline, typed_for_services,
 };
-use imas_engine::inline_candidate::TRIMS;
 use imas_engine::inspect::ExecutableFacts;
 use imas_engine::runtime_command::RuntimeCommand;
 use imas_linux::catalogue::CatalogueCandidate;
@@ -29,31 +27,24 @@ use imas_report::bench::{RoundsEnd, RoundsMade};
 use imas_runs::interruption::{InterruptedBy, Interruption};
 use imas_runs::runner::{Elimination, Rules, Runner, SessionEnd};
 use imas_runs::schedule;
-use imas_runs::service::{
-    SYSTEM_RUNS, Service, ServiceError, ServiceExecutor, ServiceFileError, ServiceLimits,
-};
+use imas_runs::service::{SYSTEM_RUNS, Service, ServiceExecutor};
 use imas_runs::subject::{Subject, Timeout};
 use imas_store::Store;
 
-use super::caller_folder::CallerFolder;
 use super::least_memory::LeastMemory;
 use super::progress::StopRule;
 use super::result::Remembered;
-use super::service_report::ServiceReport;
+use super::service_definition::{CallerFolder, definition, hinted, limits, refuse};
+use super::service_report::{ServiceReport, ShownSession};
 use super::service_rounds::{BenchRounds, Course, OneServer};
 use super::session::refuse_preloads;
-use super::shown::{self, pinnable};
-use crate::command_line::bench_args::{BenchArgs, OneCpuName, RunCount};
+use crate::command_line::bench_args::BenchArgs;
 use crate::command_line::wrapper::starts_another;
-use imas_cli::format::counted;
 use imas_cli::message::{self, Hinted};
-use imas_cli::output;
 use imas_engine::context::Context;
 
 /// Failed runs that eliminate a candidate: another one would most likely fail as well, and takes minutes.
 const MOST_FAILURES: usize = 2;
-/// The jemalloc that shows its own functions to the program.
-const DISTRO_JEMALLOC: &str = "distro-jemalloc";
 /// Exit status when the server fails under `system`.
 const PROGRAM_FAILED: u8 = 1;
 
@@ -142,98 +133,6 @@ fn has_common_round(runs: &[RawRun]) -> bool {
     let system =
         |round| runs.iter().any(|run| run.round == round && run.candidate == imas_core::SYSTEM && run.ok);
     runs.iter().any(|run| run.candidate != imas_core::SYSTEM && run.ok && system(run.round))
-}
-
-/// The setting of malloc that is all of a candidate, as a variable that each version of glibc reads. None for a candidate
-/// that has more.
-fn single_variable(candidate: &CatalogueCandidate) -> Option<String> {
-    let is_trimmed = candidate.name.ends_with(TRIMS);
-    let is_bare = candidate.library.is_none() && !is_trimmed && candidate.runtime.is_none();
-    let mut variables = candidate.environment.iter().filter(|_| is_bare);
-    let (name, value) = variables.next().filter(|_| candidate.environment.len() == 1)?;
-    match value.strip_prefix("glibc.malloc.arena_max=") {
-        Some(arenas) if !arenas.contains(':') => Some(format!("MALLOC_ARENA_MAX={arenas}")),
-        _ => (!value.contains(':')).then(|| format!("{name}={value}")),
-    }
-}
-
-/// Options that have no meaning for a server must not look as if they had.
-fn refuse(args: &BenchArgs) -> Result<()> {
-    if args.trials.is_some() {
-        return Err(Hinted::error(
-            "--trials is not for a server: it has no counted runs",
-            "-n N is the number of rounds, with one run of each candidate",
-        ));
-    }
-    let given = [
-        ("--export-csv", args.exports.export_csv.is_some()),
-        ("--export-markdown", args.exports.export_markdown.is_some()),
-        ("--input", args.input.is_some()),
-        ("--conclude", args.lines.conclude.is_some()),
-        ("--shell", args.commands.shell.is_some()),
-        ("--parameter-list", !args.commands.parameter_list.is_empty()),
-        ("--parameter-scan", !args.commands.parameter_scan.is_empty()),
-        ("--columns", !args.look.columns.is_empty()),
-        ("--sort", args.look.sort.is_some()),
-        ("--baseline", args.baseline.baseline.is_some()),
-        ("--max-cpu", args.cost.max_cpu.is_some()),
-        ("--max-memory", args.cost.max_memory.is_some()),
-    ];
-    if let Some((option, _)) = given.into_iter().find(|(_, is_given)| *is_given) {
-        return Err(Hinted::error(
-            format!("{option} is not for a server"),
-            "docs/services.md has the options of a server; --export-json has every run with all figures",
-        ));
-    }
-    crate::measure::bench::export::check(args)
-}
-
-/// Limits of each run, from the options.
-fn limits(args: &BenchArgs) -> ServiceLimits {
-    ServiceLimits {
-        timeout: args.timeout.map(Duration::from_secs_f64),
-        ignores_load_failure: args.ignore_failure,
-        one_cpu: args.one_cpu == OneCpuName::Always,
-    }
-}
-
-/// The service and the words of its command.
-fn definition(args: &BenchArgs) -> Result<(Service, Vec<String>)> {
-    let from_file = args.server.service.as_deref().map(Service::read).transpose().map_err(file_error)?;
-    let mut service = args.server.service(&args.lines, from_file);
-    let typed: Vec<String> = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    let words = if typed.is_empty() { service.words().map_err(definition_error)? } else { typed };
-    if let Some(name) = &args.exports.name {
-        service.name.clone_from(name);
-    } else if service.name.is_empty() {
-        let first = words.first().map(Path::new).and_then(Path::file_name);
-        service.name = first.map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-    }
-    service.check().map_err(definition_error)?;
-    if args.runs == RunCount::Auto && args.server.cycles.is_none() {
-        // Most of the noise lies between runs: shorter ones, and more of them.
-        service.cycles = service.cycles.div_ceil(2);
-    }
-    Ok((service, words))
-}
-
-fn file_error(error: ServiceFileError) -> anyhow::Error {
-    Hinted::error(
-        error.to_string(),
-        "docs/services.md has the keys of such a file, and lab/workloads/services/ in the source tree examples",
-    )
-}
-
-fn definition_error(why: String) -> anyhow::Error {
-    Hinted::error(why, "docs/services.md says how a server is described")
-}
-
-fn hinted(error: ServiceError) -> anyhow::Error {
-    match error {
-        ServiceError::Command(error) => error.into(),
-        ServiceError::Setup { .. } => Hinted::error(error.to_string(), "run the line of --setup by hand"),
-        other => definition_error(other.to_string()),
-    }
 }
 
 struct Session<'a> {
@@ -411,6 +310,11 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// What the words about the result rest on.
+    fn shown(&self) -> ShownSession<'_> {
+        ShownSession { args: self.args, chosen: &self.chosen, executor: &self.executor, busy: self.busy }
+    }
+
     /// A crash under a candidate is evidence: `imas run` must never have to see it again.
     fn remember_crashes(&self, store: &Store, runs: &[RawRun], build_id: &str) -> Result<()> {
         let command = self.command()?;
@@ -441,7 +345,8 @@ impl<'a> Session<'a> {
             Some(end) => comparison.ended(end),
             None => comparison,
         };
-        comparison.look_for_one_variable(&self.single_variables());
+        let shown = self.shown();
+        comparison.look_for_one_variable(&shown.single_variables());
         let unusable =
             self.chosen.iter().filter_map(|c| Some((c.candidate.name.clone(), c.obstacle.clone()?)));
         let report = ServiceReport {
@@ -456,13 +361,13 @@ impl<'a> Session<'a> {
             at_most: options.rails,
             worth_of_cpu: options.worth,
             unusable: unusable.collect(),
-            notes: self.notes(&runs, &comparison).into_iter().chain(rounds.note()).collect(),
+            notes: shown.notes(&runs, &comparison).into_iter().chain(rounds.note()).collect(),
             sentence: imas_report::service::sentence(&comparison),
             comparison,
             rounds,
             runs,
         };
-        self.write(&report)?;
+        shown.write(&report)?;
         let system = report.comparison.named(imas_core::SYSTEM);
         let is_measured = system.is_some_and(|system| system.rounds > 0);
         if is_measured {
@@ -470,171 +375,5 @@ impl<'a> Session<'a> {
         }
         message::say("imas: note: every run under system failed; the warning of each run says why");
         Ok(ExitCode::from(PROGRAM_FAILED))
-    }
-
-    fn write(&self, report: &ServiceReport) -> Result<()> {
-        crate::measure::bench::export::json(self.args, report)?;
-        if let Some(file) = &self.args.server.html {
-            imas_cli::output_file::write(file, report.html().as_bytes())
-                .with_context(|| file.display().to_string())?;
-        }
-        if self.args.json {
-            return output::json(report);
-        }
-        let seen = imas_report::service::could_have_seen(&report.comparison);
-        let held = imas_report::service::where_memory_is(&report.runs);
-        let below: String = seen.into_iter().chain(held).map(|line| format!("{line}\n")).collect();
-        let text = format!(
-            "\n{}\n{}\n{below}\n{}\n{}",
-            report.table(shown::width(self.args)),
-            report.sentence,
-            report.figures(),
-            self.how_to_use(report)?
-        );
-        match crate::measure::bench::export::takes_stdout(self.args) {
-            true => message::say(text.trim_end_matches('\n')),
-            false => output::text(&text)?,
-        }
-        let told = report.rounds.note().filter(|_| report.rounds.ended == RoundsEnd::Interrupted);
-        let notes = match self.args.look.verbose {
-            true => report.noise().into_iter().chain(report.notes.iter().cloned()).collect(),
-            false => told.into_iter().chain(self.noise_line(report)).collect::<Vec<_>>(),
-        };
-        notes.iter().for_each(|note| message::say(&format!("imas: note: {note}")));
-        Ok(())
-    }
-
-    /// Load and noise, as one line.
-    fn noise_line(&self, report: &ServiceReport) -> Option<String> {
-        let load = self.busy.map(|load| format!("load {load:.0} on {}", counted(host::cpus(), "CPU")));
-        let floor = |figure: &str| {
-            let floor = report.comparison.noise.get(figure)?;
-            Some(format!("{figure} +-{:.0} %", floor.deviation * 100.0))
-        };
-        let parts: Vec<String> =
-            load.into_iter().chain(["memory", "cpu", "p99"].into_iter().filter_map(floor)).collect();
-        (!parts.is_empty())
-            .then(|| format!("noise between two runs of system: {}; -v explains", parts.join(", ")))
-    }
-
-    /// The candidates that are one variable of the environment each, with it.
-    fn single_variables(&self) -> Vec<(String, String)> {
-        let all = self.chosen.iter().map(|one| one.candidate);
-        all.filter_map(|one| Some((one.name.clone(), single_variable(one)?))).collect()
-    }
-
-    /// Line that an image needs for the pick, or the command that prints its lines.
-    fn for_an_image(&self, pick: &str) -> String {
-        let chosen = self.chosen.iter().map(|one| one.candidate).find(|one| one.name == pick);
-        match chosen.and_then(single_variable) {
-            Some(variable) => format!("ENV {variable}"),
-            None => format!("imas env --candidate {pick} --bundle /opt/imas --format dockerfile"),
-        }
-    }
-
-    fn how_to_use(&self, report: &ServiceReport) -> Result<String> {
-        let pick = report.comparison.pick();
-        if pick == imas_core::SYSTEM {
-            return Ok(String::new());
-        }
-        let words = shell_words::join(&report.command);
-        let program = pinnable(&self.command()?);
-        let program = shell_words::quote(&program);
-        let set = self.set_by_hand(&report.command);
-        if let Some(plain) = pick.strip_suffix(TRIMS) {
-            let unit = match plain == imas_core::SYSTEM {
-                true => "imas trim UNIT --every 1m --write      (UNIT: its systemd service; no restart)"
-                    .to_owned(),
-                false => {
-                    format!("imas apply UNIT --candidate {pick} --write      (UNIT: its systemd service)")
-                }
-            };
-            return Ok(format!(
-                "to use it:  {unit}\n\
-                 by hand:    {set}imas run --follow --candidate {pick} -- {words}\n"
-            ));
-        }
-        Ok(format!(
-            "to use it:  imas apply UNIT --candidate {pick} --write      (UNIT: its systemd service)\n\
-             by hand:    {set}imas run --follow --candidate {pick} -- {words}\n\
-             in images:  {}\n\
-             for good:   imas pin {program} {pick}      (for every start of it on this machine, not for this service alone)\n",
-            self.for_an_image(pick)
-        ))
-    }
-
-    /// The variables that the bench sets for the command, as they are written before it.
-    fn set_by_hand(&self, words: &[String]) -> String {
-        let is_named = |name: &str| {
-            let forms = [format!("${name}"), format!("${{{name}}}")];
-            words.iter().any(|word| forms.iter().any(|form| word.contains(form)))
-        };
-        let own =
-            self.executor.service().environment.iter().map(|(name, value)| (name.clone(), value.clone()));
-        let folder =
-            self.args.server.service.as_deref().and_then(Path::parent).and_then(|at| at.canonicalize().ok());
-        let folder = folder.filter(|_| is_named("SERVICE_DIR"));
-        let port = is_named("PORT").then(|| ("PORT".to_owned(), "8080".to_owned()));
-        let work = is_named("WORK").then(|| ("WORK".to_owned(), "/tmp".to_owned()));
-        let folder = folder.map(|at| ("SERVICE_DIR".to_owned(), at.to_string_lossy().into_owned()));
-        let all: Vec<(String, String)> = port.into_iter().chain(work).chain(folder).collect();
-        let set = |(name, value): &(String, String)| format!("export {name}={}; ", shell_words::quote(value));
-        own.chain(all).collect::<Vec<_>>().iter().map(set).collect()
-    }
-
-    /// Note on which jemalloc was measured, where that makes a difference to the server.
-    fn which_jemalloc(&self, runs: &[RawRun]) -> Option<String> {
-        let ours = self.chosen.iter().find(|one| one.candidate.allocator == "jemalloc")?.candidate;
-        let has =
-            |name: &str| self.chosen.iter().any(|one| one.candidate.name == name && one.obstacle.is_none());
-        let asking = runs.iter().find_map(|run| run.of_server().looks_for_jemalloc.clone())?;
-        let version = ours.version.as_deref().unwrap_or_default();
-        let other = if has(DISTRO_JEMALLOC) {
-            "was measured beside it"
-        } else {
-            "is measured by '--with distro-jemalloc' (package libjemalloc2)"
-        };
-        Some(format!(
-            "{asking} looks for jemalloc's mallctl; jemalloc {version} here is the one that IMAS builds, which shows none, so the server does what it does under glibc; the distribution's shows it, and {other}"
-        ))
-    }
-
-    /// Notes on what a reader of the figures should know beyond them.
-    fn notes(&self, runs: &[RawRun], comparison: &ServiceComparison) -> Vec<String> {
-        let confidence = comparison.confidence;
-        let cpus = if self.args.one_cpu == OneCpuName::Always && !self.executor.cpus().is_apart() {
-            "server and load shared the only CPU".to_owned()
-        } else if self.executor.cpus().is_apart() {
-            format!(
-                "the server had the CPUs {:?}, the load {:?}",
-                self.executor.cpus().server,
-                self.executor.cpus().load
-            )
-        } else {
-            "server and load shared all CPUs: with fewer than four none is set apart for the load".to_owned()
-        };
-        let tree = "no control group (version 2) could be made, so the server's processes were found by their parents: the CPU time of helpers without a waiting parent is missing";
-        let clock = "the load ends by the clock, so a faster server got more work: CPU is not comparable, its limit is one of the rate of requests, and memory may be that of less work; use a number or a rate of requests";
-        let few = format!(
-            "an interval of so few rounds has a confidence of at most {:.0} %, of six 95 %; a proof takes a test besides",
-            confidence * 100.0
-        );
-        let busy =
-            self.busy.map(|load| format!("the machine was busy before the first run (load {load:.1})"));
-        let own = runs
-            .iter()
-            .flat_map(|run| run.of_server().notes.iter().map(|note| format!("{}: {note}", run.candidate)));
-        let mut notes = vec![cpus];
-        notes
-            .extend(runs.iter().any(|run| !run.of_server().control_group && run.ok).then(|| tree.to_owned()));
-        let by_clock = runs.iter().any(|run| run.of_server().by_clock);
-        notes.extend(by_clock.then(|| clock.to_owned()));
-        notes.extend((confidence < 0.95).then_some(few));
-        let untested = comparison.untested.iter();
-        notes.extend(untested.map(|rail| format!("no run has the figure of {rail}: it is not tested")));
-        notes.extend(busy);
-        notes.extend(self.which_jemalloc(runs));
-        notes.extend(own);
-        notes
     }
 }
