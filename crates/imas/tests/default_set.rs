@@ -5,7 +5,6 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use crate::support::trial::trial;
 use crate::support::{
     World, build, candidate, describe, json, lib_dir, list, output, stderr, succeeded, text,
 };
@@ -13,6 +12,7 @@ use imas_core::TrialRecord;
 use imas_core::sample::PageKind;
 use imas_linux::host::now_unix_s;
 use imas_store::Store;
+use imas_testing::trial;
 use serde_json::Value;
 
 /// Number of rounds that the store is given.

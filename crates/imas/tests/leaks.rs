@@ -2,10 +2,10 @@
 //! `imas explain PID --leaks` on programs whose memory is known: a leak, a cache, blocks that were freed, blocks that come
 //! and go. `bench/held` has fifty of them.
 
-use imas_testing::skipped;
+use imas_testing::{end_piped, skipped, start_piped};
 use serde_json::Value;
 
-use crate::support::{World, describe, output, parsed, piped, real, stdout, wait_until};
+use crate::support::{World, describe, output, parsed, real, stdout, wait_until};
 
 /// Holds 10 MB of blocks from malloc in a table, writes a letter, and does one thing with more of them for ever.
 const HOLDER: &str = r"
@@ -45,14 +45,14 @@ fn watched(world: &World, pid: u32, more: &[&str]) -> Value {
 /// The answer for a program, once it is this one: a busy machine lets a program grow slowly.
 fn says(mode: &str, verdict: &str) -> Value {
     let world = World::new();
-    let child = piped::start(world.command(real("python3")).args(["-c", HOLDER, mode]));
+    let child = start_piped(world.command(real("python3")).args(["-c", HOLDER, mode]));
     let mut growth = Value::Null;
     wait_until(&format!("{mode} is {verdict}"), || {
         growth = watched(&world, child.id(), &["--for", "3s"]);
         assert!(verdict == "leak" || growth["verdict"] != "leak", "a false leak: {growth:#}");
         growth["verdict"] == verdict
     });
-    piped::end(child);
+    end_piped(child);
     growth
 }
 
@@ -92,7 +92,7 @@ fn free_blocks_and_blocks_that_come_and_go_are_no_leak() {
 #[test]
 fn the_page_begins_with_the_verdict_and_a_time_alone_needs_no_search() {
     let world = World::new();
-    let child = piped::start(world.command(real("python3")).args(["-c", HOLDER, "leak"]));
+    let child = start_piped(world.command(real("python3")).args(["-c", HOLDER, "leak"]));
     let pid = child.id().to_string();
     wait_until("the page begins with the leak", || {
         let page = stdout(&output(&mut world.imas(["explain", &pid, "--leaks", "--for", "3s"])));
@@ -103,7 +103,7 @@ fn the_page_begins_with_the_verdict_and_a_time_alone_needs_no_search() {
         alone["growth"]["search"].is_null() && alone["growth"]["seconds"].as_f64().unwrap() >= 2.0,
         "{alone:#}"
     );
-    piped::end(child);
+    end_piped(child);
     let none = parsed(&output(&mut world.imas(["explain", &std::process::id().to_string(), "--json"])));
     assert!(none["growth"].is_null(), "{none:#}");
 }
@@ -116,10 +116,10 @@ fn what_cannot_be_searched_has_a_reason_and_the_rest_is_shown() {
     if !library.exists() {
         return skipped("libmimalloc.so was not built");
     }
-    let child = piped::start(command.args(["-c", HOLDER, "leak"]).env("LD_PRELOAD", &library));
+    let child = start_piped(command.args(["-c", HOLDER, "leak"]).env("LD_PRELOAD", &library));
     let page =
         stdout(&output(&mut world.imas(["explain", &child.id().to_string(), "--leaks", "--for", "1s"])));
-    piped::end(child);
+    end_piped(child);
     assert!(page.starts_with("not known: ") && page.contains("libmimalloc.so"), "{page}");
     assert!(page.contains("resident memory"), "the rest is there: {page}");
     let program = output(&mut world.imas(["explain", "/usr/bin/python3", "--leaks"]));

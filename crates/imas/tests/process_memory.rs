@@ -13,12 +13,11 @@ use std::process::Child;
 use std::time::Instant;
 
 use imas_core::sample::Ended;
-use imas_testing::{Group, skipped};
+use imas_testing::{Group, end_piped, skipped, start_piped};
 use serde_json::Value;
 
 use crate::support::{
-    World, built, describe, lib_dir, list, looked_at, output, parsed, piped, real, stdout, succeeded,
-    wait_until,
+    World, built, describe, lib_dir, list, looked_at, output, parsed, real, stdout, succeeded, wait_until,
 };
 
 /// Keeps 120 MB in blocks of 1000 bytes from malloc. With an argument it frees all but every eighth. Then it
@@ -49,14 +48,14 @@ fn explained(world: &World, pid: u32) -> (Value, String) {
 fn what_is_live_is_read_without_a_trial() {
     let world = World::new();
     for (argument, verdict, live) in [("keep", "live", 122e6), ("free", "fragmentation", 20e6)] {
-        let child = piped::start(world.command(real("python3")).args(["-c", KEEPER, argument]));
+        let child = start_piped(world.command(real("python3")).args(["-c", KEEPER, argument]));
         let memory = looked_at(|| explained(&world, child.id()).0);
         let mut page = String::new();
         wait_until("the page has its heaps", || {
             page = explained(&world, child.id()).1;
             page.contains("glibc holds")
         });
-        piped::end(child);
+        end_piped(child);
         let resident = &memory["resident"];
         assert!(resident["heap"].as_u64().unwrap() > 110_000_000, "{memory:#}");
         assert!(resident["files"].as_u64().unwrap() > 1_000_000, "{memory:#}");
@@ -73,9 +72,9 @@ fn a_heap_of_another_allocator_is_said_to_be_unreadable() {
     let world = World::new();
     let library = lib_dir().join("allocators/libmimalloc.so");
     let mut command = world.command(real("python3"));
-    let child = piped::start(command.args(["-c", KEEPER, "keep"]).env("LD_PRELOAD", &library));
+    let child = start_piped(command.args(["-c", KEEPER, "keep"]).env("LD_PRELOAD", &library));
     let (memory, page) = explained(&world, child.id());
-    piped::end(child);
+    end_piped(child);
     assert_eq!((&memory["verdict"], &memory["heaps"]), (&"unknown".into(), &Value::Null), "{memory:#}");
     assert!(page.contains("never used in it: another one serves it (libmimalloc.so is loaded)"), "{page}");
 }
@@ -86,9 +85,9 @@ fn in_a_trial_free_blocks_are_fragmentation_and_live_ones_are_not() {
     world.tests_six("");
     for (argument, verdict) in [("free", "fragmentation"), ("keep", "live")] {
         let words = ["run", "--retest", "0", "--", "/usr/bin/python3", "-c", KEEPER, argument];
-        let child = piped::start(&mut world.imas(words));
+        let child = start_piped(&mut world.imas(words));
         let (memory, page) = explained(&world, child.id());
-        piped::end(child);
+        end_piped(child);
         assert_eq!(memory["verdict"], verdict, "{memory:#}");
         let live = memory["live_bytes"].as_f64().unwrap();
         let expected = if argument == "free" { 120e6 / 8.0 } else { 120e6 };
@@ -100,10 +99,10 @@ fn in_a_trial_free_blocks_are_fragmentation_and_live_ones_are_not() {
 #[test]
 fn the_parts_add_up_and_have_names() {
     let world = World::new();
-    let child = piped::start(world.command(real("python3")).args(["-c", KEEPER, "free"]));
+    let child = start_piped(world.command(real("python3")).args(["-c", KEEPER, "free"]));
     let memory = looked_at(|| explained(&world, child.id()).0);
     let page = stdout(&output(&mut world.imas(["explain", &child.id().to_string()])));
-    piped::end(child);
+    end_piped(child);
     let parts = list(&memory, "/parts");
     let sum: u64 = parts.iter().map(|part| part["resident_bytes"].as_u64().unwrap()).sum();
     assert!(sum.abs_diff(memory["resident_bytes"].as_u64().unwrap()) < 4 << 20, "{memory:#}");
@@ -120,7 +119,7 @@ fn objects_of_cpython_are_counted_as_it_counts_them() {
                   sys._debugmallocstats(); print('x', flush=True); sys.stdin.read()";
     let world = World::new();
     let mut command = world.command(real("python3"));
-    let child = piped::start(command.args(["-c", script]).stderr(std::process::Stdio::piped()));
+    let child = start_piped(command.args(["-c", script]).stderr(std::process::Stdio::piped()));
     let memory = explained(&world, child.id()).0;
     let mut own = String::new();
     let mut child = child;
@@ -174,9 +173,9 @@ fn a_line_says_whether_imas_is_active_and_by_what() {
     ];
     for (words, says, by) in cases {
         let program = if words[0] == "IMAS" { crate::support::built("imas") } else { words[0].into() };
-        let child = piped::start(world.command(program).args(&words[1..]).args(waits));
+        let child = start_piped(world.command(program).args(&words[1..]).args(waits));
         let (json, page) = explained(&world, child.id());
-        piped::end(child);
+        end_piped(child);
         let line = page.lines().find(|line| line.starts_with("is IMAS active here: ")).unwrap_or_default();
         assert!(line.contains(says), "{words:?}: {page}");
         assert_eq!(json["active"]["by"], by, "{json:#}");
@@ -206,7 +205,7 @@ stay.wait(); stay.wait(); print('x', flush=True); sys.stdin.read(); stay.wait()
 ";
 
 fn threads(world: &World, what: &str) -> Child {
-    piped::start(world.command(real("python3")).args(["-c", THREADS, what]))
+    start_piped(world.command(real("python3")).args(["-c", THREADS, what]))
 }
 
 /// The row of the process.
@@ -244,8 +243,8 @@ fn free_pages_are_reported_and_full_arenas_are_not() {
         page.contains(&format!("(pid {pid}, "))
     });
     let again = advised(&world, pid, false);
-    piped::end(free);
-    piped::end(full);
+    end_piped(free);
+    end_piped(full);
     let row = row_of(&advice, pid).unwrap();
     let bytes = &row["heaps"]["bytes"];
     assert!(bytes["returnable"].as_f64().unwrap() > 90e6 && row["threads"] == 17, "{row:#}");
@@ -283,11 +282,11 @@ fn workers_that_only_fork_are_counted() {
     succeeded(output(world.imas(["pin"]).arg(&script).arg("hoard")));
     let explain = || stdout(&output(world.imas(["explain"]).arg(&script)));
     assert!(!explain().contains("workers"), "no worker runs");
-    let server = piped::start(world.command(real("python3")).arg(&script));
+    let server = start_piped(world.command(real("python3")).arg(&script));
     // On a busy machine the time for looks at processes may be over before both were looked at.
     let counted = "1 of its 2 running processes are workers that were forked";
     wait_until("both are looked at", || explain().contains(counted));
-    piped::end(server);
+    end_piped(server);
 }
 
 /// A control group with little memory.

@@ -9,9 +9,8 @@ use serde_json::Value;
 
 use crate::bench::{bench, names, picks};
 use crate::runtimes::go_built;
-use crate::support::{
-    World, candidate, list, output, parsed, piped, real, stdout, succeeded, text, wait_until,
-};
+use crate::support::{World, candidate, list, output, parsed, real, stdout, succeeded, text, wait_until};
+use imas_testing::{end_piped, start_piped};
 
 /// Makes much that dies young and keeps nothing. Prints a letter then, and ends when its standard input is closed.
 const WASTE: &str = r#"
@@ -47,7 +46,7 @@ fn a_jvm_that_holds_far_more_than_it_needs_is_advised_about() {
         return imas_testing::skipped("javac is not installed");
     }
     let java = real("java");
-    let start = |options: &[&str]| piped::start(world.command(&java).args(options).arg("Waste"));
+    let start = |options: &[&str]| start_piped(world.command(&java).args(options).arg("Waste"));
     let of =
         |advice: &Value, pid: u32| list(advice, "/runtimes").iter().find(|row| row["pid"] == pid).cloned();
     let wasteful = start(&["-Xmn300m"]);
@@ -61,7 +60,7 @@ fn a_jvm_that_holds_far_more_than_it_needs_is_advised_about() {
     });
     let explained = json(&world, &["explain", "--json", "--pid", &pid.to_string()]);
     let text = stdout(&output(&mut world.imas(["explain", "--pid", &pid.to_string()])));
-    piped::end(wasteful);
+    end_piped(wasteful);
     let heap = &explained["runtime"]["jvm"];
     let bytes = |name: &str| heap[name].as_u64().unwrap_or_else(|| panic!("{explained:#}"));
     assert!(bytes("committed") > 200 << 20 && bytes("after_collection") < 50 << 20, "{explained:#}");
@@ -75,7 +74,7 @@ fn a_jvm_that_holds_far_more_than_it_needs_is_advised_about() {
     let chosen = start(&["-Xmn300m", "-Xms400m", "-XX:+UseG1GC"]);
     let advice = json(&world, &["advise", "--json"]);
     let its_own = chosen.id();
-    piped::end(chosen);
+    end_piped(chosen);
     assert_eq!(of(&advice, its_own), None, "its user has chosen");
 }
 
@@ -86,7 +85,7 @@ fn a_node_program_has_its_runtime_named() {
     }
     let world = World::new();
     let script = "global.kept = Buffer.alloc(9e7, 1); console.log('x'); process.stdin.resume()";
-    let node = piped::start(world.command(real("node")).args(["-e", script]));
+    let node = start_piped(world.command(real("node")).args(["-e", script]));
     let pid = node.id();
     let explained = json(&world, &["explain", "--json", "--pid", &pid.to_string()]);
     let mut row = None;
@@ -96,7 +95,7 @@ fn a_node_program_has_its_runtime_named() {
         row = list(&advice, "/runtimes").iter().find(|row| row["pid"] == pid).cloned();
         row.is_some()
     });
-    piped::end(node);
+    end_piped(node);
     assert_eq!(explained["runtime"]["runtime"], "node", "{explained:#}");
     let row: Value = row.unwrap();
     assert!(row["how"].as_str().unwrap().contains("node:semi1") && row["jvm"].is_null(), "{row:#}");
@@ -114,9 +113,9 @@ fn a_file_of_counters_that_lies_is_not_believed() {
     for bytes in [endless, vec![b'x'; 1 << 20]] {
         let file = folder.join("1");
         std::fs::write(&file, bytes).unwrap();
-        let python = piped::start(world.command(real("python3")).args(["-c", script]).arg(&file));
+        let python = start_piped(world.command(real("python3")).args(["-c", script]).arg(&file));
         let explained = json(&world, &["explain", "--json", "--pid", &python.id().to_string()]);
-        piped::end(python);
+        end_piped(python);
         assert!(explained["runtime"]["jvm"].is_null(), "{explained:#}");
         assert_eq!(explained["runtime"]["runtime"], "cpython", "{explained:#}");
     }

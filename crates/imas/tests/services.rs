@@ -4,7 +4,6 @@
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use crate::support::trial::trial;
 use crate::support::{
     SIX, World, assert_hinted, assert_refused, build, describe, install, list, output, parsed, real, stderr,
     stdout, succeeded, text, wait_until,
@@ -12,6 +11,7 @@ use crate::support::{
 use imas_store::Store;
 use imas_store::samples::Domain;
 use imas_testing::Running;
+use imas_testing::trial;
 
 /// Makes a root folder with one service.
 fn image(world: &World, service: &str) -> PathBuf {

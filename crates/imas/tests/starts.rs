@@ -7,12 +7,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use imas_testing::Running;
+use imas_testing::{Running, end_piped, start_piped};
 
 use crate::support::build::{self, program};
 use crate::support::{
-    World, assert_printed, built, describe, json, list, not_ours, output, piped, printed, real, stderr,
-    stdout, succeeded, text, wait_until, write_script,
+    World, assert_printed, built, describe, json, list, not_ours, output, printed, real, stderr, stdout,
+    succeeded, text, wait_until, write_script,
 };
 
 fn imas() -> String {
@@ -241,10 +241,10 @@ fn a_program_begins_without_children() {
     let world = World::new();
     let perl = real("perl").display().to_string();
     let mut imas = world.imas(["run", "--retest", "0", "--", &perl, "-e", "$| = 1; print 'r'; <STDIN>"]);
-    let running = piped::start(&mut imas);
+    let running = start_piped(&mut imas);
     succeeded(world.start(["/usr/bin/sort", "/etc/services"])); // its page makes a harvest due
     let started = world.start([perl.as_str(), "-e", "print wait()"]);
-    piped::end(running);
+    end_piped(running);
     assert_printed(&started, 0, "-1");
 }
 

@@ -4,11 +4,11 @@
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use imas_testing::{Group, skipped};
+use imas_testing::{Group, end_piped, skipped, start_piped};
 use serde_json::Value;
 
 use crate::support::{
-    World, assert_hinted, describe, list, looked_at, output, parsed, piped, real, stderr, stdout, succeeded,
+    World, assert_hinted, describe, list, looked_at, output, parsed, real, stderr, stdout, succeeded,
     wait_until,
 };
 
@@ -18,7 +18,7 @@ const HOLDER: &str = include_str!("../../../tests/programs/holds_free.py");
 fn held(world: &World, candidate: &str, how: &str) -> Child {
     let python = real("python3");
     let words = ["run", "--candidate", candidate, "--", python.to_str().unwrap(), "-c", HOLDER, how];
-    piped::start(&mut world.imas(words))
+    start_piped(&mut world.imas(words))
 }
 
 /// Outcome of a trim of one process, however little it holds.
@@ -74,7 +74,7 @@ fn a_process_gives_back_what_it_promised() {
     let world = World::new();
     let python = real("python3");
     let untouched =
-        |how: &str| piped::start(world.command(&python).args(["-c", HOLDER, how]).env_remove("LD_PRELOAD"));
+        |how: &str| start_piped(world.command(&python).args(["-c", HOLDER, how]).env_remove("LD_PRELOAD"));
     for child in
         [untouched("poll"), untouched("threads"), untouched("blocked"), held(&world, "glibc:arena1", "poll")]
     {
@@ -87,12 +87,12 @@ fn a_process_gives_back_what_it_promised() {
         let promised = returnable(&world, child.id());
         let row = trimmed(&world, child.id());
         if cannot_trace(&row) {
-            piped::end(child);
+            end_piped(child);
             return skipped("processes cannot be traced here");
         }
         let left = returnable(&world, child.id());
         let page = stdout(&output(&mut world.imas(["trim", &pid])));
-        piped::end(child);
+        end_piped(child);
         assert!(page.contains("(--at-least)"), "{page}");
         assert!(row["why"].is_null(), "{row:#}");
         let returned = row["returned_bytes"].as_u64().unwrap();
@@ -124,7 +124,7 @@ fn imas_may_be_killed_at_any_moment() {
     let (killer, waits) =
         (compiled(&world, "../../tests/programs/killer.c"), compiled(&world, "../imas-trim/tests/waits.c"));
     for (how, limit_ms) in [("read", "0"), ("poll", "300")] {
-        let mut child = piped::start(world.command(&waits).args([how, limit_ms]));
+        let mut child = start_piped(world.command(&waits).args([how, limit_ms]));
         let pid = child.id().to_string();
         let (mut killed, begun) = (0, Instant::now());
         loop {
@@ -135,7 +135,7 @@ fn imas_may_be_killed_at_any_moment() {
             let envs = imas.get_envs().filter_map(|(name, value)| Some((name, value?)));
             let said = stdout(&succeeded(output(command.envs(envs))));
             if said.contains("may not be traced") {
-                piped::end(child);
+                end_piped(child);
                 return skipped("processes cannot be traced here");
             }
             let is_killed = said.ends_with("killed\n");
@@ -167,10 +167,10 @@ fn what_is_left_alone_has_the_reason() {
     let world = World::new();
     let other = held(&world, "jemalloc", "poll");
     let of_other = trimmed(&world, other.id());
-    piped::end(other);
+    end_piped(other);
     assert!(of_other["thread"].is_null(), "{of_other:#}");
     assert!(of_other["why"].as_str().unwrap().contains("another one serves it"), "{of_other:#}");
-    let little = piped::start(world.command(real("python3")).args(["-c", HOLDER, "poll"]));
+    let little = start_piped(world.command(real("python3")).args(["-c", HOLDER, "poll"]));
     let pid = little.id().to_string();
     let page = output(&mut world.imas(["trim", &pid, "--at-least", "1G"]));
     assert!(stdout(&page).contains("holds less than 1024.0 MiB in all"), "{}", describe(&page));
@@ -178,7 +178,7 @@ fn what_is_left_alone_has_the_reason() {
     for words in [&["trim", &pid, "--all"][..], &["trim"]] {
         assert_eq!(output(&mut world.imas(words)).status.code(), Some(2), "{words:?}");
     }
-    piped::end(little);
+    end_piped(little);
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn settings_of_a_runtime_have_their_name() {
         world.add_settings_of_python(library);
         let child = held(&world, name, "poll");
         let row = trimmed(&world, child.id());
-        piped::end(child);
+        end_piped(child);
         assert_eq!(row["candidate"], name, "{row:#}");
         assert_eq!(row["thread"].is_null(), library.is_some() || cannot_trace(&row), "{row:#}");
     }
@@ -206,7 +206,7 @@ fn a_stopped_process_is_left_alone_until_it_goes_on() {
     let row = trimmed(&world, child.id());
     signal("-CONT");
     let later = trimmed(&world, child.id());
-    piped::end(child);
+    end_piped(child);
     if cannot_trace(&later) {
         return skipped("processes cannot be traced here");
     }
@@ -238,7 +238,7 @@ fn all_processes_of_a_service_are_trimmed() {
     });
     let in_container = || parsed(&output(&mut world.imas(["trim", &id[..12], "--json", "--at-least", "1G"])));
     let of_container = container.as_ref().map(|_| in_container());
-    children.into_iter().for_each(piped::end);
+    children.into_iter().for_each(end_piped);
     let rows = list(&asked, "/processes");
     assert_eq!(rows.len(), 2, "{asked:#}");
     assert!(rows.iter().all(|row| row["unit"] == name.as_str()), "{asked:#}");
@@ -301,12 +301,12 @@ fn run(world: &World, words: &[&str]) -> Command {
 /// Starts the command, and ends it when a process was trimmed or left alone; what imas said until then.
 fn said(world: &World, command: &mut Command) -> String {
     let log = world.work().join("said");
-    let child = piped::start(command.stderr(std::fs::File::create(&log).unwrap()));
+    let child = start_piped(command.stderr(std::fs::File::create(&log).unwrap()));
     let read = || std::fs::read_to_string(&log).unwrap();
     wait_until("a process was trimmed, or left alone", || {
         read().contains(" back: ") || read().contains("left alone")
     });
-    piped::end(child);
+    end_piped(child);
     read()
 }
 

@@ -7,9 +7,9 @@ use std::process::{Child, Stdio};
 
 use imas_core::service_life::LifeWindow;
 use imas_store::samples::StoredProgram;
-use imas_testing::{Running, skipped};
+use imas_testing::{Running, end_piped, skipped, start_piped};
 
-use crate::support::{World, piped, python};
+use crate::support::{World, python};
 
 /// Works and grows until it is killed; counts its work in a file.
 const SERVICE: &str = "
@@ -172,7 +172,7 @@ const BUSY_HOLDER: &str = concat!(
 fn busy_holder(world: &World) -> Child {
     let mut command = world.command(&python());
     command.args(["-c", BUSY_HOLDER, "blocked"]).env_remove("LD_PRELOAD");
-    piped::start(&mut command)
+    start_piped(&mut command)
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn a_process_that_knows_nothing_of_imas_gives_back_once() {
     let page = world.imas("status").arg("--run-dir").arg(world.path("run")).output().unwrap();
     world.stop("-TERM");
     let line = format!("trim: process {} (", child.id());
-    piped::end(child);
+    end_piped(child);
     if log.contains("may not be traced") {
         return skipped("processes cannot be traced here");
     }

@@ -19,13 +19,5 @@ mod the_loop;
 #[test]
 fn every_file_is_a_module() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests");
-    let modules = include_str!("main.rs");
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let name = entry.unwrap().file_name().into_string().unwrap();
-        let module = name.trim_end_matches(".rs");
-        assert!(
-            ["main", "hostile"].contains(&module) || modules.contains(&format!("\nmod {module};\n")),
-            "{name}"
-        );
-    }
+    imas_testing::every_file_is_a_module(folder, include_str!("main.rs"), &["hostile"]);
 }

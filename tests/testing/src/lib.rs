@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Shared by the Rust tests of several crates.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use imas_core::TrialRecord;
+use imas_core::sample::{Ended, MemoryFigures, OpFigures, Sample, Usage};
 
 /// Prints that this test, or a part of it, cannot run here, and why. It ends a test: `return skipped("no
 /// network")`.
@@ -105,5 +108,86 @@ impl Drop for Group {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
+    }
+}
+
+/// Starts a program that prints a letter when it is ready, and waits for that letter. The program ends when its standard
+/// input is closed.
+///
+/// # Panics
+/// If it cannot be started, or ends without a letter.
+#[must_use]
+pub fn start_piped(command: &mut Command) -> Child {
+    let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let mut child = child.unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let ready = child.stdout.as_mut().map(|stdout| stdout.read_exact(&mut [0]));
+    assert!(ready.is_some_and(|read| read.is_ok()), "{command:?} has ended");
+    child
+}
+
+/// Lets such a program end, and waits for it.
+///
+/// # Panics
+/// If it cannot be waited for.
+pub fn end_piped(mut child: Child) {
+    drop(child.stdin.take());
+    let ended = child.wait();
+    assert!(ended.is_ok(), "{ended:?}");
+}
+
+/// Checks that each file of a folder of tests is a module of its `main.rs`, or one of the `others`: else it would not be
+/// run.
+///
+/// # Panics
+/// If one is not.
+pub fn every_file_is_a_module(folder: &str, main: &str, others: &[&str]) {
+    let files: Vec<_> = std::fs::read_dir(folder).into_iter().flatten().flatten().collect();
+    assert!(!files.is_empty(), "{folder} cannot be read");
+    for file in files {
+        let name = file.file_name().to_string_lossy().into_owned();
+        let module = name.trim_end_matches(".rs");
+        let is_known = module == "main" || others.contains(&module);
+        assert!(is_known || main.contains(&format!("\nmod {module};\n")), "{name} is no module");
+    }
+}
+
+/// A valid trial with that number of resident bytes, and `cost` CPU seconds for a million operations.
+#[must_use]
+pub fn trial(candidate: &str, build_id: &str, number: usize, resident: u64, cost: f64) -> TrialRecord {
+    let memory = MemoryFigures {
+        snapshots: 9,
+        heap_mean: resident,
+        heap_peak: resident,
+        live_mean: resident / 2,
+        live_peak: resident / 2,
+        resident_mean: resident,
+        resident_peak: resident,
+        resident_over_time: resident,
+        split: None,
+    };
+    let calls = OpFigures { calls: 500_000, sampled: 1000, mean_ns: 50.0 * cost, ..OpFigures::default() };
+    let library = |name: &str| format!("lib{name}.so");
+    let served = if candidate == "system" || candidate.starts_with("glibc") {
+        "libc.so.6".to_owned()
+    } else {
+        library(candidate)
+    };
+    TrialRecord {
+        sample: Sample {
+            trial_id: format!("{candidate}-{number}"),
+            candidate: candidate.to_owned(),
+            made_unix_s: 1_700_000_000.0 + number as f64,
+            ended: Ended::Clean { status: Some(0) },
+            served,
+            malloc: calls.clone(),
+            free: calls,
+            memory,
+            usage: Some(Usage { user_s: cost, system_s: 0.0, ..Usage::default() }),
+            wall_s: 2.0,
+            ..Sample::default()
+        },
+        build_id: build_id.to_owned(),
+        allocator_version: String::new(),
+        retest_s: Some(0.0),
     }
 }

@@ -6,11 +6,6 @@
 #![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
 #![allow(clippy::print_stderr, reason = "a failing test shows the daemon's log")]
 
-#[path = "../../../imas/tests/support/piped.rs"]
-pub(crate) mod piped;
-#[path = "../../../imas/tests/support/trial.rs"]
-mod trial_of_imas;
-
 use std::ffi::OsStr;
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -484,7 +479,7 @@ pub(crate) fn trial(candidate: &str, build_id: &str, number: usize, share: f64) 
     let wobble = 1.0 + 0.002 * (number % 3) as f64;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole bytes are meant")]
     let bytes = (f64::from(100 << 20) * share * wobble) as u64;
-    let mut made = trial_of_imas::trial(candidate, build_id, number, bytes, share * wobble);
+    let mut made = imas_testing::trial(candidate, build_id, number, bytes, share * wobble);
     made.sample.made_unix_s = imas_linux::host::now_unix_s() - 3600.0 + number as f64;
     made
 }
