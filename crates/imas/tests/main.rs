@@ -4,7 +4,6 @@
 #![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
 #![allow(clippy::print_stdout, reason = "what cannot run here is named")]
 
-mod adaptive;
 mod bad_input;
 mod bench;
 mod bench_habits;
@@ -13,11 +12,8 @@ mod children;
 mod crash;
 mod default_set;
 mod first_hour;
-mod huge_pages;
 mod lasting_settings;
-mod leaks;
 mod least_memory;
-mod noise;
 mod one_answer;
 mod process_memory;
 mod programs;
@@ -29,7 +25,6 @@ mod starts;
 mod support;
 mod the_loop;
 mod trim;
-mod wrappers;
 
 /// A file of this folder that is no module here would not be run.
 #[test]

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `imas bench`: the form of the result, the measurements, and the flags.
 
-mod differences;
 mod ends;
 use std::path::Path;
 use std::process::Output;

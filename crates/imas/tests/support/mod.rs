@@ -7,7 +7,6 @@
 #![allow(clippy::unwrap_used, reason = "a panic is a test's way of failing")]
 
 pub(crate) mod build;
-pub(crate) mod witness;
 
 use std::ffi::OsStr;
 use std::os::unix::fs::symlink;
