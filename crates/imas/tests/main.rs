@@ -13,7 +13,6 @@ mod crash;
 mod default_set;
 mod first_hour;
 mod lasting_settings;
-mod least_memory;
 mod one_answer;
 mod process_memory;
 mod programs;
