@@ -17,8 +17,7 @@ use imas_engine::daemon_status::{ACCOUNTED, DaemonCounters, DaemonStatus, FleetS
 use imas_engine::exclusions::Exclusions;
 use imas_store::fleet::FleetMember;
 
-use crate::cli::Options;
-use crate::config::{Config, Installation, Settings};
+use crate::config::{Config, Installation, Options, Settings};
 use crate::fleet;
 use crate::folders::ServedUsers;
 use crate::harm::Emergency;

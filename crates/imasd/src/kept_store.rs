@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use imas_store::{Store, StoreError};
 
-use crate::log::TroubleLog;
+use crate::notify::TroubleLog;
 
 /// Time after which what failed is tried again.
 const TRY_AGAIN: Duration = Duration::from_secs(5);

@@ -29,7 +29,7 @@ use serde_json::{Map, Value};
 
 use crate::fleet::FleetSettings;
 use crate::learner::Learner;
-use crate::log::TroubleLog;
+use crate::notify::TroubleLog;
 
 /// Two looks at deliveries are at least so far apart: each may change the index.
 const BETWEEN: Duration = Duration::from_millis(250);

@@ -12,7 +12,6 @@
 //! endless ([`imas_linux::foreign_process`]), no network. It decides nothing that it
 //! could not decide again from the store: kill -9 at any instant costs at most the work of that instant.
 
-mod cli;
 mod config;
 mod daemon;
 pub(crate) mod fleet;
@@ -22,12 +21,10 @@ mod kept_store;
 mod kernel_events;
 mod learner;
 mod lives;
-mod log;
 mod mailbox;
 mod notify;
 mod owners;
 mod pages;
-mod path_bytes;
 mod pipeline;
 mod process_info;
 mod process_watcher;
@@ -46,14 +43,14 @@ fn main() -> ExitCode {
     if imas_linux::foreign_file::help_if_asked_with(process_info::answer_question) {
         return ExitCode::SUCCESS;
     }
-    let options = match cli::Options::try_parse() {
+    let options = match config::Options::try_parse() {
         Ok(options) => options,
         Err(usage) => {
             let _ = usage.print(); // there is no other place to report it
             return ExitCode::from(if usage.use_stderr() { 2 } else { 0 });
         }
     };
-    log::start();
+    notify::start_log();
     match daemon::Daemon::new(options).and_then(daemon::Daemon::run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -56,7 +56,7 @@ pub(crate) struct ProcessInfo {
     /// Effective uid.
     pub(crate) uid: u32,
     /// Path of its executable, as the kernel names it.
-    #[serde(with = "crate::path_bytes")]
+    #[serde(with = "path_bytes")]
     pub(crate) path: PathBuf,
     /// The file itself.
     pub(crate) executable: Executable,
@@ -334,6 +334,23 @@ pub(super) fn answer_question(pid: u32) -> Result<Vec<u8>> {
 /// An error with a number, by which it comes through the socket.
 fn gone() -> Error {
     rustix::io::Errno::SRCH.into()
+}
+
+/// A path as bytes, for serde: it need not be text.
+mod path_bytes {
+    use std::ffi::OsString;
+    use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+    use std::path::{Path, PathBuf};
+
+    use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+        path.as_os_str().as_bytes().serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
+        Ok(PathBuf::from(OsString::from_vec(Vec::deserialize(deserializer)?)))
+    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,6 @@ mod fleet;
 mod lives;
 mod operator;
 mod outside;
-mod replicas;
 mod robust;
 mod services;
 mod support;

@@ -26,7 +26,7 @@ use imas_store::{RowId, StoreError};
 use crate::config::{Config, Installation};
 use crate::folders::ServedUsers;
 use crate::kept_store::KeptStore;
-use crate::log::TroubleLog;
+use crate::notify::TroubleLog;
 use crate::owners::Owner;
 use crate::process_info::ProcessInfo;
 use crate::program_table::{Ineligible, Moment, ProgramTable, TrackedProgram};

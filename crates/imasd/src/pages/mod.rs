@@ -8,7 +8,6 @@
 //! [`crate::learner::Learner`] which programs and trials there are, changes nothing there, and returns what
 //! happened as a [`PageEvent`].
 
-mod ended;
 mod identify;
 mod outside;
 mod queue;
@@ -35,10 +34,10 @@ use crate::process_info::{self, Identity};
 use crate::program_table::{ProgramTable, TrackedProgram};
 use crate::trial_offer::RejectReason;
 use crate::watched::{Image, Watch, Watched};
-use ended::ProcessExits;
 use identify::{Departed, PendingPage};
 use outside::OutsideStart;
 use queue::Backlog;
+use running::ProcessExits;
 
 /// One person's folders of pages, of 4,096 in all: of a container's uids only some run programs that are
 /// worth a trial.
