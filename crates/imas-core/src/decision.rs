@@ -357,12 +357,12 @@ fn paper_pick(profile: &ProfileView, known: &PaperState, conditions: &Conditions
     let Some(picks) = known.picks else {
         return Decision::system(Reason::NoData, vec![]);
     };
-    let (paper_pick, mut evidence) = chosen(profile, &picks, conditions);
-    let wanted = &profile.candidates[picks.get(paper_pick)];
+    let (pick, mut evidence) = chosen(profile, &picks, conditions);
+    let wanted = &profile.candidates[picks.get(pick)];
     if wanted.is_usable() {
-        evidence.push(paper_figures(profile, picks.get(paper_pick)));
+        evidence.push(paper_figures(profile, picks.get(pick)));
         evidence.extend(left_the_set(wanted));
-        return Decision::new(&wanted.name, reason_of(paper_pick), evidence);
+        return Decision::new(&wanted.name, reason_of(pick), evidence);
     }
     evidence.push(crash_evidence(profile, &wanted.name));
     let reason = if wanted.quarantine.is_some() { Reason::Quarantined } else { Reason::PickUnavailable };
@@ -379,9 +379,9 @@ fn stand_in(
     let Some(usable) = known.usable_picks else {
         return Decision::system(reason, evidence);
     };
-    let (paper_pick, _) = chosen(profile, &usable, conditions);
-    evidence.push(paper_figures(profile, usable.get(paper_pick)));
-    Decision::new(&profile.candidates[usable.get(paper_pick)].name, reason, evidence)
+    let (pick, _) = chosen(profile, &usable, conditions);
+    evidence.push(paper_figures(profile, usable.get(pick)));
+    Decision::new(&profile.candidates[usable.get(pick)].name, reason, evidence)
 }
 
 /// Algorithm 1 over one set of picks, with the evidence it used.
@@ -399,7 +399,7 @@ fn chosen(profile: &ProfileView, picks: &Picks, conditions: &Conditions) -> (Pic
 }
 
 fn reason_of(pick: Pick) -> Reason {
-    match paper_pick {
+    match pick {
         Pick::Fastest => Reason::FastestCpuShort,
         Pick::Leanest => Reason::LeanestMemoryShort,
         Pick::Balanced => Reason::Balanced,

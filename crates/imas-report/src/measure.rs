@@ -181,9 +181,9 @@ const SPLIT_TITLE: &str = "Where the resident memory was, mean over the time of 
 /// One candidate as a line of text; the figures are per cent of the resident memory.
 #[must_use]
 pub fn split_cells(name: &str, split: &Split) -> Vec<String> {
-    let mut split_cells = vec![name.to_owned(), format::mib(split.resident as f64)];
-    split_cells.extend(shares(split.shares()));
-    split_cells
+    let mut cells = vec![name.to_owned(), format::mib(split.resident as f64)];
+    cells.extend(shares(split.shares()));
+    cells
 }
 
 fn shares(shares: Option<Shares>) -> [String; 6] {
@@ -191,9 +191,9 @@ fn shares(shares: Option<Shares>) -> [String; 6] {
     let dashes = || [""; 6].map(|_| "-".to_owned());
     let Some(Shares { requested, rounding, reported, other }) = shares else { return dashes() };
     if requested > 1.0 {
-        let mut split_cells = dashes();
-        split_cells[0] = ">100".to_owned();
-        return split_cells;
+        let mut cells = dashes();
+        cells[0] = ">100".to_owned();
+        return cells;
     }
     let [cached, dirty, own] =
         reported.map_or_else(|| [""; 3].map(|_| "-".to_owned()), |reported| reported.map(percent));
@@ -207,11 +207,11 @@ pub fn split_text(rows: &[(&str, Split)]) -> String {
         return String::new();
     }
     let lines = rows.iter().map(|(name, split)| split_cells(name, split));
-    let mut split_text = format!("{TITLE}\n{}", table::plain(&SPLIT_TEXT_HEAD, lines));
+    let mut text = format!("{SPLIT_TITLE}\n{}", table::plain(&SPLIT_TEXT_HEAD, lines));
     let silent: Vec<&str> =
         rows.iter().filter(|(_, split)| split.reported.is_none()).map(|(name, _)| *name).collect();
     if !silent.is_empty() {
-        split_text.push_str(&format!(
+        text.push_str(&format!(
             "Not reported by: {}. What it keeps free is part of 'other'.\n",
             silent.join(", ")
         ));
@@ -222,12 +222,12 @@ pub fn split_text(rows: &[(&str, Split)]) -> String {
         .map(|(name, _)| *name)
         .collect();
     if !untouched.is_empty() {
-        split_text.push_str(&format!(
+        text.push_str(&format!(
             "More was asked for than is resident under: {}. Blocks were never touched, or processes were looked at one after the other; no parts can be named.\n",
             untouched.join(", ")
         ));
     }
-    split_text
+    text
 }
 
 #[cfg(test)]
@@ -261,14 +261,14 @@ mod tests {
             reported: Some(reported),
         };
         let silent = Split { reported: None, ..split };
-        let split_text = split_text(&[("glibc", split), ("hoard", silent)]);
-        let line = |name: &str| split_text.lines().find(|line| line.trim_start().starts_with(name)).unwrap();
-        let table = split_text.lines().take_while(|line| !line.starts_with("Not reported"));
+        let text = split_text(&[("glibc", split), ("hoard", silent)]);
+        let line = |name: &str| text.lines().find(|line| line.trim_start().starts_with(name)).unwrap();
+        let table = text.lines().take_while(|line| !line.starts_with("Not reported"));
         assert!(table.into_iter().all(|line| line.chars().count() <= 80), "{text}");
         let words: Vec<&str> = line("glibc").split_whitespace().collect();
         assert_eq!(words, ["glibc", "1000.0", "50", "10", "10", "6", "0", "24"]);
         assert!(line("hoard").split_whitespace().eq(["hoard", "1000.0", "50", "10", "-", "-", "-", "40"]));
-        assert!(split_text.contains("Not reported by: hoard."));
+        assert!(text.contains("Not reported by: hoard."));
         assert_eq!(split_text(&[]), "");
     }
 
@@ -276,9 +276,9 @@ mod tests {
     fn no_part_is_larger_than_the_whole() {
         let split =
             Split { moments: 1, resident: 1 << 20, live: 6 << 20, requested: 6 << 20, reported: None };
-        let split_text = split_text(&[("glibc", split)]);
-        let line = split_text.lines().find(|line| line.trim_start().starts_with("glibc")).unwrap();
+        let text = split_text(&[("glibc", split)]);
+        let line = text.lines().find(|line| line.trim_start().starts_with("glibc")).unwrap();
         assert!(line.split_whitespace().eq(["glibc", "1.00", ">100", "-", "-", "-", "-", "-"]), "{line}");
-        assert!(split_text.contains("More was asked for than is resident under: glibc."), "{text}");
+        assert!(text.contains("More was asked for than is resident under: glibc."), "{text}");
     }
 }

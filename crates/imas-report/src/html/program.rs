@@ -405,7 +405,7 @@ mod tests {
             |at: usize, name: &str| drawn[at].document().contains(&format!("data-candidate=\"{name}\""));
         assert!(has(0, "vast") && has(0, "lean") && has(1, "system") && !has(1, "vast"));
         assert!(drawn[1].caption().contains("vast (262144.0 MiB)"), "{}", drawn[1].caption());
-        assert!(drawn.iter().all(|memory_chart| memory_chart.document().contains("class=\"live\"")));
+        assert!(drawn.iter().all(|chart| chart.document().contains("class=\"live\"")));
     }
 
     #[test]
