@@ -7,7 +7,7 @@ import sqlite3
 
 from place import SIX
 
-STARTS = 5 * len(SIX) + 1  # five trials of each, and one more start, which harvests the last page
+STARTS = 5 * len(SIX) + 1  # five trials of each, and one more start, which stores the last page
 
 
 def settled(place, name, command):

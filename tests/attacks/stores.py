@@ -123,7 +123,7 @@ summary = "of mallory"
 default = true
 """
 # Everything that a verb reads before it begins. Each ends by itself.
-VERBS = [["list"], ["show"], ["pin", "/usr/bin/sleep", "system"], ["harvest"], ["explain", "/usr/bin/sleep"], ["advise"], ["env", "jemalloc"],
+VERBS = [["list"], ["show"], ["pin", "/usr/bin/sleep", "system"], ["forget", "/usr/bin/sleep"], ["explain", "/usr/bin/sleep"], ["advise"], ["env", "jemalloc"],
          ["bench", "-n", "1", "--", "/bin/true"], ["top", "--once"]]
 
 

@@ -38,7 +38,6 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Unpin(args) => overrides::unpin(&args, &Context::new(places)?),
         Command::Exclude(args) => overrides::exclude(&args.action, &Context::new(places)?),
         Command::Forget(args) => overrides::forget(&args, &Context::new(places)?),
-        Command::Harvest(args) => crate::stored::run(args, &Context::new(places)?),
         Command::Unblock(args) => overrides::unblock(&args, &Context::new(&places.of_the_system())?),
         Command::Status(args) => {
             status::run(&args, &Context::beside(&places.of_the_system(), &args.run_dir)?)

@@ -6,7 +6,6 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use imas_cli::message::Hinted;
@@ -16,26 +15,13 @@ use imas_engine::pending::{self, ActivityLooks, PendingView, expected, is_finish
 use imas_linux::{interpreter_target, page};
 use imas_store::Store;
 use imas_store::samples::StoredProgram;
-use serde_json::json;
 
-use crate::command_line::cli::JsonArgs;
 use crate::command_line::man::program_names;
 
-/// Result of a harvest.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Harvest {
-    /// Trials stored.
-    pub(super) stored: u32,
-    /// Processes still running.
-    pub(super) running: u32,
-    /// Pages that could not be read and were set aside, with the reason.
-    pub(super) damaged: Vec<String>,
-}
-
 /// Stores every finished page of the store and removes it. A page leaves its folder only after its sample is
-/// committed.
-fn harvest(context: &Context, store: &Store) -> Result<Harvest> {
-    let mut harvest = Harvest::default();
+/// committed. Returns what is to be said of pages that could not be read and were set aside.
+fn harvest(context: &Context, store: &Store) -> Result<Vec<String>> {
+    let mut damaged = vec![];
     let expected = expected();
     let mut looks = ActivityLooks::default();
     for path in page::list(&context.page_folder()?)? {
@@ -43,49 +29,21 @@ fn harvest(context: &Context, store: &Store) -> Result<Harvest> {
             Ok(page) if is_finished(&path, &page) => {
                 // Counts that the process wrote between the reading and its end matter too.
                 let Ok(page) = imas_linux::ingest::read_page_file(&path, &expected) else { continue };
-                let Some(page) = outside::with_account(page) else {
-                    harvest.running += 1;
-                    continue;
-                };
+                let Some(page) = outside::with_account(page) else { continue };
                 let page = pending::with_kill(&path, page);
                 keep(context, store, &page, pending::activity_of(&path))?;
                 remove(&path)?;
                 outside::forget(&page);
                 pending::forget_activity(&path);
                 pending::forget_kills(&path);
-                harvest.stored += 1;
             }
-            Ok(page) => {
-                harvest.running += 1;
-                looks.at(&path, &page);
-            }
-            // Another imas took it between listing and reading.
-            Err(_) if !path.exists() => {}
-            Err(_) if is_young(&path) => harvest.running += 1,
-            Err(error) => harvest.damaged.push(set_aside(&path, &error.to_string())?),
+            Ok(page) => looks.at(&path, &page),
+            // Another imas took it between listing and reading, or its process is about to write it.
+            Err(_) if !path.exists() || is_young(&path) => {}
+            Err(error) => damaged.push(set_aside(&path, &error.to_string())?),
         }
     }
-    Ok(harvest)
-}
-
-/// `imas harvest`: what the next start would do.
-pub(super) fn run(args: JsonArgs, context: &Context) -> Result<ExitCode> {
-    let store = context.open_store()?;
-    let harvest = match context.of_the_system {
-        true => Harvest::default(), // imasd harvests
-        false => harvest(context, &store)?,
-    };
-    harvest.damaged.iter().for_each(|line| imas_cli::message::warning(line));
-    let Harvest { stored, running, damaged } = harvest;
-    match args.json {
-        true => imas_cli::output::json(
-            &json!({ "schema": 1, "stored": stored, "running": running, "damaged": damaged }),
-        )?,
-        false => {
-            imas_cli::output::text(&format!("trials and starts stored: {stored}; still running: {running}"))?;
-        }
-    }
-    Ok(ExitCode::SUCCESS)
+    Ok(damaged)
 }
 
 /// Copy in memory of the store and of what is still in pages; nothing is moved or written. A page that
@@ -109,7 +67,7 @@ pub(super) fn harvest_quietly(context: &Context, store: &Store) {
         return; // imasd harvests, and only pages whose process it has seen
     }
     match harvest(context, store) {
-        Ok(harvest) => harvest.damaged.iter().for_each(|line| imas_cli::message::warning(line)),
+        Ok(damaged) => damaged.iter().for_each(|line| imas_cli::message::warning(line)),
         Err(error) => imas_cli::message::warning(&format!("finished trials could not be stored: {error:#}")),
     }
 }

@@ -266,7 +266,7 @@ fn end_by(running: &mut Running, signal: &str) {
 /// idle time.
 fn wait_for_observed(patient: &Patient, what: &str, seconds: f64) {
     crate::support::wait_until("it is seen", || {
-        patient.world.check(["harvest"]).success();
+        patient.world.ingest();
         let seen = patient.world.page_files().into_iter().find(|file| file.ends_with(".seen"));
         let text = seen.and_then(|file| std::fs::read_to_string(patient.world.pages().join(file)).ok());
         let seen: Option<Value> = text.and_then(|text| serde_json::from_str(&text).ok());

@@ -309,7 +309,7 @@ fn a_start_that_is_killed_at_its_memory_limit_is_known_as_one() {
     inside.args(["-c", script]).arg(&group.0).arg(built("imas")).args(["run", "--"]).arg(&tail);
     let killed = output(inside.arg("/dev/zero"));
     assert_eq!(killed.status.signal(), Some(9), "{}", describe(&killed));
-    world.check(["harvest"]).success();
+    world.ingest();
     let ends: Vec<_> =
         world.trials().into_iter().map(|trial| (trial.sample.candidate, trial.sample.ended)).collect();
     assert!(ends.contains(&("mimalloc".to_owned(), Ended::OutOfMemory)), "{ends:?}");

@@ -11,9 +11,10 @@ use imas_testing::{Running, end_piped, start_piped};
 
 use crate::support::build::{self, program};
 use crate::support::{
-    World, assert_printed, built, describe, json, list, not_ours, output, printed, real, stderr, stdout,
-    succeeded, text, wait_until, write_script,
+    INGEST, World, assert_nobody_known, assert_printed, built, describe, json, list, not_ours, output,
+    printed, real, stderr, stdout, succeeded, text, wait_until, write_script,
 };
+use imas_store::Store;
 
 fn imas() -> String {
     built("imas").display().to_string()
@@ -242,7 +243,7 @@ fn a_program_begins_without_children() {
     let perl = real("perl").display().to_string();
     let mut imas = world.imas(["run", "--retest", "0", "--", &perl, "-e", "$| = 1; print 'r'; <STDIN>"]);
     let running = start_piped(&mut imas);
-    succeeded(world.start(["/usr/bin/sort", "/etc/services"])); // its page makes a harvest due
+    succeeded(world.start(["/usr/bin/sort", "/etc/services"])); // its page is to be stored
     let started = world.start([perl.as_str(), "-e", "print wait()"]);
     end_piped(running);
     assert_printed(&started, 0, "-1");
@@ -367,6 +368,20 @@ fn at_home_known(world: &World, home: &str) -> Vec<String> {
     known_to(&mut at_home(world, home, &["show", "--json"]))
 }
 
+/// Stores what has ended. Returns the number of trials that the home's store has then, and of pages that are left.
+fn stored_at(world: &World, home: &str) -> (usize, usize) {
+    assert_nobody_known(&output(&mut at_home(world, home, &INGEST)));
+    let path = world.work().join(home).join(".local/share/imas/imas.db");
+    let store = Store::open_read_only(&path).unwrap();
+    let programs = store.programs().unwrap();
+    let trials = programs.iter().map(|program| store.trials(program.id).unwrap().len()).sum();
+    (trials, std::fs::read_dir(world.pages_of(&path)).into_iter().flatten().flatten().filter(is_page).count())
+}
+
+fn is_page(entry: &std::fs::DirEntry) -> bool {
+    entry.path().extension().is_some_and(|end| end == "page")
+}
+
 fn start(world: &World, home: &str, program: &str) {
     succeeded(output(&mut at_home(world, home, &["run", "--retest", "0", "--", program])));
 }
@@ -380,11 +395,9 @@ fn two_homes_keep_their_pages_apart() {
     start(&world, "b", &other);
     assert_eq!(at_home_known(&world, "a"), [one.as_str()]);
     assert_eq!(at_home_known(&world, "b"), [other.as_str()]);
-    let harvested = json(&output(&mut at_home(&world, "b", &["harvest", "--json"])));
-    assert_eq!(harvested["stored"], 1, "its own page alone");
+    assert_eq!(stored_at(&world, "b"), (1, 0), "its own page alone");
     start(&world, "b", &other);
-    let harvested = json(&output(&mut at_home(&world, "a", &["harvest", "--json"])));
-    assert_eq!(harvested["stored"], 1, "nobody took it");
+    assert_eq!(stored_at(&world, "a"), (1, 0), "nobody took it");
     assert_eq!(at_home_known(&world, "a"), [one.as_str()]);
 }
 
@@ -395,15 +408,11 @@ fn a_trial_that_still_runs_is_no_other_stores_business() {
     let sleeper = real("sleep").display().to_string();
     let mut imas = at_home(&world, "a", &["run", "--", &sleeper, "600"]);
     let running = Running(imas.stdout(Stdio::null()).spawn().unwrap());
-    let counts = |home: &str| {
-        let harvested = json(&output(&mut at_home(&world, home, &["harvest", "--json"])));
-        (harvested["stored"].as_u64().unwrap(), harvested["running"].as_u64().unwrap())
-    };
-    wait_until("the page of the start", || counts("a") == (0, 1));
-    assert_eq!(counts("b"), (0, 0));
+    wait_until("the page of the start", || stored_at(&world, "a") == (0, 1));
+    assert_eq!(stored_at(&world, "b"), (0, 0));
     drop(running);
-    assert_eq!(counts("b"), (0, 0), "it ended");
-    assert_eq!(counts("a"), (1, 0));
+    assert_eq!(stored_at(&world, "b"), (0, 0), "it ended");
+    assert_eq!(stored_at(&world, "a"), (1, 0));
 }
 
 #[test]

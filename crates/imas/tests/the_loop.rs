@@ -9,8 +9,9 @@ use std::path::PathBuf;
 use std::process::Stdio;
 
 use crate::support::{
-    LIBRARIES, SIX, World, assert_printed, assert_refused, build, candidate, default_set, describe, input,
-    keys, list, names_of, output, printed, real, stderr, stdout, succeeded, text, wait_until, write_script,
+    INGEST, LIBRARIES, SIX, World, assert_nobody_known, assert_printed, assert_refused, build, candidate,
+    default_set, describe, input, keys, list, names_of, output, printed, real, stderr, stdout, succeeded,
+    text, wait_until, write_script,
 };
 use imas_core::sample::{Ended, PageKind};
 use imas_testing::Running;
@@ -410,7 +411,7 @@ fn of_starts_at_once_one_is_a_candidates_trial() {
     let runs = |pid: u32| std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == behave);
     wait_until("all have been started", || starts.iter().all(|start| runs(start.0.id())));
     drop(starts);
-    world.check(["harvest"]).success();
+    world.ingest();
     let mut tried: Vec<_> = world.trials().into_iter().map(|trial| trial.sample.candidate).collect();
     tried.sort_unstable();
     let different = tried.iter().collect::<BTreeSet<_>>().len();
@@ -470,7 +471,7 @@ fn a_killed_trial_keeps_its_counts() {
 
 /// imas was killed after it stored a page and before it removed it. The page must be stored once.
 #[test]
-fn harvesting_a_page_twice_stores_it_once() {
+fn a_page_that_comes_twice_is_stored_once() {
     let world = World::new();
     let behave = build::program("behave", &world.work());
     assert!(world.start([behave.as_os_str(), OsStr::new("5000")]).status.success());
@@ -485,9 +486,9 @@ fn harvesting_a_page_twice_stores_it_once() {
     assert!(!page.exists());
 }
 
-/// Two harvests at the same moment, as two starts make them.
+/// Pages are stored by several at the same moment, as by starts.
 #[test]
-fn many_harvests_at_once_store_each_page_once() {
+fn many_at_once_store_each_page_once() {
     let world = World::new();
     let behave = build::program("behave", &world.work());
     let kept = world.work().join("pages");
@@ -505,11 +506,12 @@ fn many_harvests_at_once_store_each_page_once() {
         std::fs::copy(entry.path(), world.pages().join(entry.file_name())).unwrap();
     }
     let readers: Vec<_> = (0..6)
-        .map(|_| world.imas(["harvest"]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap())
+        .map(|_| world.imas(INGEST).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap())
         .collect();
     for reader in readers {
         let output = reader.wait_with_output().unwrap();
-        assert!(output.status.success() && output.stderr.is_empty(), "{}", describe(&output));
+        assert_nobody_known(&output);
+        assert!(stderr(&output).starts_with("imas: /no/such"), "no warning: {}", describe(&output));
     }
     assert_eq!(world.trials().len(), 6);
 }

@@ -72,13 +72,13 @@ fn the_laboratory_replays_the_users_own_store() {
         printed(&world.imas(words).output().unwrap());
     };
     start();
-    printed(&world.imas(["harvest"]).output().unwrap());
+    world.ingest();
     let few = world.lab(["simulate", "--stored"]).output().unwrap();
     let errors = stderr(&few);
     assert_eq!(few.status.code(), Some(2));
     assert!(errors.contains("sort is left out") && errors.contains("4 rounds"), "{errors}");
     (1..3 * 5).for_each(|_| start());
-    printed(&world.imas(["harvest"]).output().unwrap());
+    world.ingest();
     let result = json(&world.lab(["simulate", "--stored", "--json"]).output().unwrap());
     assert_eq!((&result["schema"], &result["programs"]), (&1.into(), &1.into()), "{result}");
     let policies = result["policies"].as_array().unwrap();

@@ -93,9 +93,6 @@ pub(crate) enum Command {
     Exclude(ExcludeArgs),
     /// Forget all that was measured of a program
     Forget(ForgetArgs),
-    /// What the next start would do first: store the trials that have ended. For tests
-    #[command(hide = true)]
-    Harvest(JsonArgs),
     /// Allow an allocator again that imasd has disabled for everybody
     Unblock(UnblockArgs),
     /// What imasd does, and what really serves the running processes

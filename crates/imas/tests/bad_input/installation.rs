@@ -13,8 +13,8 @@ use imas_testing::skipped;
 
 use super::{assert_started_untouched, who};
 use crate::support::{
-    World, assert_hinted, assert_printed, assert_refused, candidate, describe, lib_dir, list, output, stderr,
-    stdout, succeeded, text, wait_until,
+    INGEST, World, assert_hinted, assert_printed, assert_refused, candidate, describe, lib_dir, list, output,
+    stderr, stdout, succeeded, text, wait_until,
 };
 
 #[test]
@@ -338,7 +338,7 @@ fn no_sample_is_lost_to_a_full_disk() {
     let kept = page(&world);
     let folder = world.store_path().parent().unwrap().to_owned();
     for options in ["size=4k", "size=40k", "size=100k", "ro"] {
-        if with_mount(options, &folder, &world.imas(["harvest"])).is_none() {
+        if with_mount(options, &folder, &world.imas(INGEST)).is_none() {
             return skipped(NO_MOUNT);
         }
         assert!(kept.exists(), "{options}");

@@ -11,7 +11,7 @@ use imas_testing::{Running, skipped};
 
 use super::{assert_started_untouched, who};
 use crate::support::{
-    World, assert_hinted, assert_refused, build, describe, output, real, stderr, stdout, succeeded,
+    INGEST, World, assert_hinted, assert_refused, build, describe, output, real, stderr, stdout, succeeded,
 };
 
 #[test]
@@ -75,7 +75,7 @@ fn a_store_that_cannot_be_opened_does_not_stop_the_program() {
         let started = output(world.imas(["run", "--"]).arg(&program).env("IMAS_STORE", &place));
         assert_started_untouched(&started, "");
         assert_hinted(&started, "store");
-        let stored = output(world.imas(["harvest"]).env("IMAS_STORE", &place));
+        let stored = output(world.imas(INGEST).env("IMAS_STORE", &place));
         assert_refused(&stored, "store");
     }
     for place in [world.work(), PathBuf::from("/dev/full/imas.db"), PathBuf::from("/dev/null")] {
@@ -100,7 +100,7 @@ fn a_store_that_is_named_and_missing_is_no_empty_one() {
 fn a_store_of_a_later_imas_is_left_alone() {
     let world = World::new();
     let program = who(&world);
-    world.check(["harvest"]).success();
+    world.ingest();
     let store = world.store_path();
     succeeded(output(world.command(real("sqlite3")).arg(&store).arg("PRAGMA user_version = 9999")));
     let started = world.start([&program]);

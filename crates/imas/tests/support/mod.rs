@@ -271,9 +271,14 @@ impl World {
         json(&output(&mut self.imas(arguments)))
     }
 
-    /// All stored trials, ordered by program and time. Finished pages are harvested first.
+    /// Stores what has ended: `imas forget` does so before it looks for the program, here one that nobody knows.
+    pub(crate) fn ingest(&self) {
+        assert_nobody_known(&output(&mut self.imas(INGEST)));
+    }
+
+    /// All stored trials, ordered by program and time. Finished pages are stored first.
     pub(crate) fn trials(&self) -> Vec<TrialRecord> {
-        self.check(["harvest"]).success();
+        self.ingest();
         let store = Store::open_read_only(&self.store_path()).unwrap();
         let programs = store.programs().unwrap();
         programs.iter().flat_map(|program| store.trials(program.id).unwrap()).collect()
@@ -294,6 +299,16 @@ impl World {
         let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
         names.filter(|name| !name.ends_with(".kills")).collect()
     }
+}
+
+/// Words of a command that stores what has ended, and then finds that nobody knows the program.
+pub(crate) const INGEST: [&str; 2] = ["forget", "/no/such/program"];
+
+/// The command of [`INGEST`] ended as it should.
+#[track_caller]
+pub(crate) fn assert_nobody_known(output: &Output) {
+    assert_eq!(output.status.code(), Some(2), "{}", describe(output));
+    assert!(stderr(output).contains("/no/such/program: nothing is known"), "{}", describe(output));
 }
 
 /// Copies a file to an executable file. Another process does the writing: a file that is open for writing
