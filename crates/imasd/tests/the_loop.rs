@@ -43,15 +43,6 @@ fn a_program_is_noticed_tried_settled_and_then_placed() {
     world.wait("pages go when they are stored", || std::fs::read_dir(world.pages()).unwrap().count() == 0);
 }
 
-#[test]
-fn the_pick_is_what_a_settled_program_starts_under() {
-    let (world, script, program) = World::with(
-        "policy = \"paper\"\nworth_cpu_s = 0.0\nworth_life_s = 0.1\nmax_tests = 2\ncandidates = [\"jemalloc\", \"mimalloc\"]\n",
-    ).noticed("worker.py", WORKER);
-    assert_eq!(world.settle(&script, &program), 6);
-    starts_as_decided(&world, &script, &program);
-}
-
 /// The library of a distro candidate has no version of its own. A trial under it counts nevertheless.
 #[test]
 fn trials_of_a_library_of_the_distribution_count() {
