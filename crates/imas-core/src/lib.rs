@@ -27,7 +27,6 @@ pub mod hang;
 pub mod history;
 pub mod judgement;
 pub mod least_memory;
-pub mod output_check;
 pub mod pace;
 pub mod paper;
 pub mod printable;

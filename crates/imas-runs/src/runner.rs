@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use imas_core::bench::OutputJudgement;
 use imas_core::candidate::SYSTEM;
-use imas_core::output_check::OutputJudgement;
 use imas_core::raw_runs::data::NotRun;
 use imas_core::raw_runs::{OTHER_OUTPUT, OutputVaries};
 use imas_core::run::RunKind;

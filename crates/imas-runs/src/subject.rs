@@ -5,9 +5,9 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use imas_core::bench::OutputCheck;
 use imas_core::candidate::SYSTEM;
 use imas_core::hang::{self, hang_threshold_s};
-use imas_core::output_check::OutputCheck;
 use imas_core::raw_runs::OTHER_OUTPUT;
 use imas_core::run::RawRun;
 use imas_linux::pace::{Touch, enough_for, prefault_after_a_while};

@@ -14,5 +14,5 @@ pub use crate::compare::Looks;
 pub use baseline::{BaselineCheck, BaselineFigure, CheckStatus, FailRule, check_against};
 pub use claims::{Floor, Options};
 pub use comparison::{CandidateResult, Comparison, CountedExits, Observed, Ratios, compare};
-pub use eligibility::{CandidateRuns, IneligibleCandidate, MedianRun, prepare};
+pub use eligibility::{CandidateRuns, IneligibleCandidate, MedianRun, OutputCheck, OutputJudgement, prepare};
 pub use warning::Warning;

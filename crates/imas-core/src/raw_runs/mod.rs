@@ -12,9 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
+use crate::bench::OutputCheck;
 use crate::bench::{CandidateRuns, Floor, Observed, Options};
 use crate::candidate::SYSTEM;
-use crate::output_check::OutputCheck;
 use crate::run::{RawRun, RunKind};
 use data::Data;
 

@@ -4,8 +4,7 @@
 use imas_core::stats::Interval;
 use maud::{Markup, html};
 
-use super::frame::{Frame, Scale, Spacing};
-use super::{Chart, WIDTH, fitted, offsets, text_width};
+use super::{Chart, Frame, Scale, Spacing, WIDTH, fitted, offsets, text_width};
 use crate::look::Look;
 
 const BAR: f64 = 14.0;

@@ -3,8 +3,7 @@
 
 use maud::{Markup, html};
 
-use super::frame::{Axis, Frame, Scale};
-use super::{Chart, WIDTH, fitted, text_width};
+use super::{Axis, Chart, Frame, Scale, WIDTH, fitted, text_width};
 use crate::look::Look;
 
 const HEIGHT: f64 = 230.0;

@@ -4,8 +4,7 @@
 
 use maud::{Markup, html};
 
-use super::frame::{Axis, Frame, Scale};
-use super::{Chart, WIDTH, fitted, offsets, text_width};
+use super::{Axis, Chart, Frame, Scale, WIDTH, fitted, offsets, text_width};
 use crate::look::Look;
 
 const ROW: f64 = 17.0;

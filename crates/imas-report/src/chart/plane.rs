@@ -5,8 +5,7 @@
 use imas_core::stats::Interval;
 use maud::{Markup, html};
 
-use super::frame::{Frame, Scale, round};
-use super::{Chart, text_width};
+use super::{Chart, Frame, Scale, round, text_width};
 use crate::look::Look;
 
 const WIDTH: f64 = super::WIDTH;

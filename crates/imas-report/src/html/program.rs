@@ -12,7 +12,7 @@ use imas_core::run::{MemorySnapshot, RawRun};
 use imas_core::stats::Interval;
 use serde::Serialize;
 
-use super::{DecisionSection, MemorySection, ProgramSection, latency};
+use super::{DecisionSection, MemorySection, ProgramSection, latency_blocks};
 use crate::bench::{BenchReport, CandidateReport};
 use crate::chart::{Axis, Chart, CurveLine, Curves, Plane, PlanePoint, Spacing, Timeline, TimelineMark};
 use crate::measure;
@@ -72,7 +72,7 @@ impl<'a> Program<'a> {
         let mut blocks = part("Runs in order", series.into_iter().flatten().collect());
         blocks.extend(part("Memory through a run", memory_charts(&self.section.memory)));
         blocks.extend(splits(self.section));
-        blocks.extend(latency::blocks(&self.section.latencies));
+        blocks.extend(latency_blocks(&self.section.latencies));
         blocks.extend(decisions(&self.section.decisions));
         blocks
     }

@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 #![allow(clippy::print_stdout, reason = "figures of the tests")]
 
-mod killed;
 mod program;
 mod storms;
 mod waits;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use imas_cli::message;
 use imas_cli::message::Hinted;
-use imas_core::output_check::OutputCheck;
+use imas_core::bench::OutputCheck;
 use imas_core::raw_runs::data::{DataHeader, NotRun};
 use imas_core::run::{RawRun, RunKey, RunKind};
 use imas_engine::compared::DefaultComparison;

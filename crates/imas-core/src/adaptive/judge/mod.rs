@@ -5,20 +5,17 @@ use rand::rngs::ChaCha8Rng;
 use rand::{RngExt, SeedableRng};
 use serde::{Deserialize, Serialize};
 
-mod beside;
 mod proof;
 
 use self::proof::{Direction, SURE, directions};
-use super::board::Belief;
-use super::board::RECENT;
-use super::board::{Noise, Spread};
+use super::board::{Belief, Noise, RECENT, Spread};
 use super::{Board, Settings};
 use crate::compare::Answer;
 use crate::fleet_prior::FleetCandidate;
 use crate::stats::{Interval, Moments};
 
-pub(crate) use self::beside::{Asked, side_by_side};
 pub use self::proof::Proof;
+pub(crate) use crate::adaptive::judge::proof::{Asked, side_by_side};
 
 /// A candidate is eliminated when the expected loss by this is at most this much score, as a difference of
 /// logarithms.
