@@ -458,7 +458,7 @@ mod tests {
         let rows: Vec<Percentiles<'_>> = latencies.iter().filter_map(Percentiles::of).collect();
         let texts: Vec<String> = rows.iter().map(|row| row.text(row.ticks[3])).collect();
         assert_eq!(texts, ["4.0 ns", "< 2 ticks"]);
-        assert!(blocks(&latencies[..2]).is_empty());
+        assert!(latency_blocks(&latencies[..2]).is_empty());
     }
 
     #[test]
@@ -470,7 +470,7 @@ mod tests {
             ns_per_tick: Some(0.5),
         };
         let latencies = [of("free", "system"), of("malloc", "hoard"), of("malloc", "system")];
-        let blocks = blocks(&latencies);
+        let blocks = latency_blocks(&latencies);
         let [Block::Heading(_), Block::Charts(charts), Block::Table(table), Block::Note(_)] = &blocks[..]
         else {
             panic!("{blocks:?}");
