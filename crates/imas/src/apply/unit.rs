@@ -12,7 +12,7 @@ use imas_linux::preloads::undone;
 use imas_linux::program::{Command, Program};
 use imas_linux::running::Running;
 
-use super::unit_files;
+use super::unit_files::{self, bytes, lines, shown_command, words};
 use imas_engine::drop_in::{self, Found};
 
 use crate::command_line::wrapper;
@@ -326,88 +326,6 @@ pub(crate) fn below(root: &Path, file: &Path) -> PathBuf {
 /// The folder that `WorkingDirectory=` names. The manager shows `!` for the `-` that a file has before it.
 fn folder(value: &str) -> PathBuf {
     PathBuf::from(value.trim_start_matches(['-', '!']))
-}
-
-/// A size as systemd writes it, such as `512M`; `None` for a share of the machine, or no limit.
-fn bytes(text: &str) -> Option<u64> {
-    let number = text.trim_end_matches(['K', 'M', 'G', 'T']);
-    let power = match &text[number.len()..] {
-        "" => 0,
-        "K" => 1,
-        "M" => 2,
-        "G" => 3,
-        "T" => 4,
-        _ => return None,
-    };
-    number.parse::<u64>().ok()?.checked_mul(1 << (10 * power)).filter(|bytes| *bytes < u64::MAX)
-}
-
-/// The lines of a unit file without comments, each that ends in a backslash with the next one.
-fn lines(text: &str) -> Vec<String> {
-    let (mut lines, mut begun) = (vec![], String::new());
-    for line in text.lines().filter(|line| !line.trim_start().starts_with(['#', ';'])) {
-        let rest = line.trim_end_matches('\\');
-        if (line.len() - rest.len()) % 2 == 1 {
-            begun.push_str(&line[..line.len() - 1]);
-            begun.push(' ');
-        } else {
-            begun.push_str(line);
-            lines.push(std::mem::take(&mut begun));
-        }
-    }
-    lines.push(begun);
-    lines
-}
-
-/// Quoted words, as systemd reads and prints them. It knows no comment behind a word.
-fn words(text: &str) -> Vec<String> {
-    let (mut words, mut word, mut quote): (Vec<String>, Option<String>, Option<char>) = (vec![], None, None);
-    let mut signs = text.chars();
-    while let Some(sign) = signs.next() {
-        if quote == Some(sign) {
-            quote = None;
-            continue;
-        }
-        if quote.is_none() && sign.is_whitespace() {
-            words.extend(word.take());
-            continue;
-        }
-        let word = word.get_or_insert_default();
-        match sign {
-            '"' | '\'' if quote.is_none() => quote = Some(sign),
-            '\\' => word.extend(escaped(&mut signs)),
-            _ => word.push(sign),
-        }
-    }
-    words.extend(word);
-    words
-}
-
-/// The sign that the text behind a backslash stands for.
-fn escaped(signs: &mut std::str::Chars<'_>) -> Option<char> {
-    match signs.next()? {
-        'n' => Some('\n'),
-        't' => Some('\t'),
-        's' => Some(' '),
-        'x' => {
-            let digits: String = signs.by_ref().take(2).collect();
-            u8::from_str_radix(&digits, 16).ok().map(char::from)
-        }
-        sign => Some(sign),
-    }
-}
-
-/// The command in systemd's text `{ path=/bin/x ; argv[]=/bin/x -a ; ignore_errors=no ; ... }`. The words of
-/// `argv[]` have no quotes around them, and its first one need not be the program.
-fn shown_command(value: &str) -> Vec<OsString> {
-    let between = |begin: &str, end: &str| {
-        let (_, rest) = value.split_once(begin)?;
-        Some(rest.split_once(end).map_or(rest, |(text, _)| text))
-    };
-    let Some(path) = between("path=", " ; argv[]=") else { return vec![] };
-    let argv = between("argv[]=", " ; ignore_errors=").unwrap_or_default();
-    let rest = argv.strip_prefix(path).or_else(|| Some(argv.split_once(' ')?.1)).unwrap_or_default();
-    std::iter::once(path).chain(rest.split_whitespace()).map(OsString::from).collect()
 }
 
 /// Restarts the service if it runs, of a template all instances that run. Answers which were restarted.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The files of a service and of its manager below a root, in the order in which systemd reads them.
+//! The files of a service and of its manager below a root, in the order in which systemd reads them; and their lines, words
+//! and sizes, as it reads them.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -67,6 +68,88 @@ fn drop_ins(folders: impl Iterator<Item = PathBuf>) -> impl Iterator<Item = Path
         }
     }
     found.into_values()
+}
+
+/// A size as systemd writes it, such as `512M`; `None` for a share of the machine, or no limit.
+pub(super) fn bytes(text: &str) -> Option<u64> {
+    let number = text.trim_end_matches(['K', 'M', 'G', 'T']);
+    let power = match &text[number.len()..] {
+        "" => 0,
+        "K" => 1,
+        "M" => 2,
+        "G" => 3,
+        "T" => 4,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(1 << (10 * power)).filter(|bytes| *bytes < u64::MAX)
+}
+
+/// The lines of a unit file without comments, each that ends in a backslash with the next one.
+pub(super) fn lines(text: &str) -> Vec<String> {
+    let (mut lines, mut begun) = (vec![], String::new());
+    for line in text.lines().filter(|line| !line.trim_start().starts_with(['#', ';'])) {
+        let rest = line.trim_end_matches('\\');
+        if (line.len() - rest.len()) % 2 == 1 {
+            begun.push_str(&line[..line.len() - 1]);
+            begun.push(' ');
+        } else {
+            begun.push_str(line);
+            lines.push(std::mem::take(&mut begun));
+        }
+    }
+    lines.push(begun);
+    lines
+}
+
+/// Quoted words, as systemd reads and prints them. It knows no comment behind a word.
+pub(super) fn words(text: &str) -> Vec<String> {
+    let (mut words, mut word, mut quote): (Vec<String>, Option<String>, Option<char>) = (vec![], None, None);
+    let mut signs = text.chars();
+    while let Some(sign) = signs.next() {
+        if quote == Some(sign) {
+            quote = None;
+            continue;
+        }
+        if quote.is_none() && sign.is_whitespace() {
+            words.extend(word.take());
+            continue;
+        }
+        let word = word.get_or_insert_default();
+        match sign {
+            '"' | '\'' if quote.is_none() => quote = Some(sign),
+            '\\' => word.extend(escaped(&mut signs)),
+            _ => word.push(sign),
+        }
+    }
+    words.extend(word);
+    words
+}
+
+/// The sign that the text behind a backslash stands for.
+fn escaped(signs: &mut std::str::Chars<'_>) -> Option<char> {
+    match signs.next()? {
+        'n' => Some('\n'),
+        't' => Some('\t'),
+        's' => Some(' '),
+        'x' => {
+            let digits: String = signs.by_ref().take(2).collect();
+            u8::from_str_radix(&digits, 16).ok().map(char::from)
+        }
+        sign => Some(sign),
+    }
+}
+
+/// The command in systemd's text `{ path=/bin/x ; argv[]=/bin/x -a ; ignore_errors=no ; ... }`. The words of
+/// `argv[]` have no quotes around them, and its first one need not be the program.
+pub(super) fn shown_command(value: &str) -> Vec<OsString> {
+    let between = |begin: &str, end: &str| {
+        let (_, rest) = value.split_once(begin)?;
+        Some(rest.split_once(end).map_or(rest, |(text, _)| text))
+    };
+    let Some(path) = between("path=", " ; argv[]=") else { return vec![] };
+    let argv = between("argv[]=", " ; ignore_errors=").unwrap_or_default();
+    let rest = argv.strip_prefix(path).or_else(|| Some(argv.split_once(' ')?.1)).unwrap_or_default();
+    std::iter::once(path).chain(rest.split_whitespace()).map(OsString::from).collect()
 }
 
 #[cfg(test)]
