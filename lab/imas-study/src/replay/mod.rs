@@ -51,7 +51,8 @@ impl ReplayJudgement {
     /// When a file cannot be read, or no program has both.
     pub fn read(predictions: &[PathBuf], live: &[PathBuf]) -> StudyResult<Self> {
         let text = |path: &PathBuf| {
-            imas_runs::journal::read_text(path).map_err(|source| StudyError::Read { path: path.clone(), source })
+            imas_runs::journal::read_text(path)
+                .map_err(|source| StudyError::Read { path: path.clone(), source })
         };
         let lines: String = predictions.iter().map(text).collect::<StudyResult<Vec<_>>>()?.join("\n");
         let runs: Vec<String> = live.iter().map(text).collect::<StudyResult<_>>()?;

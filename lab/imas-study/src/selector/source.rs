@@ -45,7 +45,8 @@ impl Source {
     /// Reads and merges the files.
     pub(crate) fn read(files: &[PathBuf]) -> StudyResult<Self> {
         let text = |path: &PathBuf| {
-            imas_runs::journal::read_text(path).map_err(|source| StudyError::Read { path: path.clone(), source })
+            imas_runs::journal::read_text(path)
+                .map_err(|source| StudyError::Read { path: path.clone(), source })
         };
         let texts: Vec<String> = files.iter().map(text).collect::<StudyResult<_>>()?;
         Self::of(data::read_all(texts.iter().map(String::as_str)))
