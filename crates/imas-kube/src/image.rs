@@ -14,7 +14,7 @@ use flate2::{Compression, GzBuilder};
 use imas_cli::output;
 use imas_cli::output_file::{self, NewFile, OutputFolder};
 use imas_engine::context::Context;
-use imas_engine::{lasting, licences};
+use imas_engine::lasting;
 use imas_linux::catalogue::CatalogueCandidate;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -110,12 +110,12 @@ fn layers(context: &Context, candidates: &[CatalogueCandidate], place: &Place<'_
         if of_libraries.contains_key(&name) {
             continue;
         }
-        let notice = text(&format!("LICENCES.{name}"), licences::of(context, candidate)?);
+        let notice = text(&format!("LICENCES.{name}"), lasting::licences_of(context, candidate)?);
         let layer = Layer { what: name.clone(), files: vec![notice, place.read(file)?] };
         of_libraries.insert(name, layer);
     }
     let bill = serde_json::to_string_pretty(&bill_of_materials(candidates, &of_libraries, &common))?;
-    common.push(text("LICENCE", licences::OURS.to_owned()));
+    common.push(text("LICENCE", lasting::OUR_LICENCE.to_owned()));
     common.push(text("imas.spdx.json", bill));
     common.sort_by(|a, b| a.name.cmp(&b.name));
     let first = Layer { what: "guard, pacer, copier".to_owned(), files: common };

@@ -19,7 +19,7 @@ use imas_engine::context::Context;
 use imas_engine::daemon_status::{self, DaemonStatus};
 use imas_engine::flags::Places;
 use imas_engine::live::ProcessObserver;
-use imas_engine::live::followed_store::{self, FollowedStore, ProgramCache};
+use imas_engine::live::program_source::{self, FollowedStore, ProgramCache};
 use imas_engine::live::snapshot::LiveSnapshot;
 use imas_engine::program_view::ProgramView;
 use imas_linux::catalogue::CatalogueCandidate;
@@ -150,7 +150,7 @@ impl Reader {
         let daemon = daemon(&self.run_dir);
         let daemon_changed = self.daemon.as_ref().is_none_or(|before| is_other(before, &daemon));
         self.daemon = Some(daemon.clone());
-        let is_due = self.computed.is_none_or(|at| at.elapsed() > followed_store::LASTS)
+        let is_due = self.computed.is_none_or(|at| at.elapsed() > program_source::LASTS)
             || self.usable.has_changed().unwrap_or(false);
         let store_changed = self.store.look();
         if !(is_due || store_changed || daemon_changed) {

@@ -11,7 +11,7 @@ use anyhow::Result;
 use imas_core::Conditions;
 use imas_core::adaptive::{Objective, weight};
 use imas_engine::daemon_status::DaemonCounters;
-use imas_engine::exclusions::Exclusions;
+use imas_engine::config::Exclusions;
 
 use crate::config::Config;
 use crate::folders::PageName;

@@ -18,8 +18,8 @@
 //!
 //! ```text
 //! tracked: a process -------------------------------+
-//! followed_store -> program_source: its program -> observer -> snapshot
-//!                             lost, memory_point ---^
+//! program_source: its store and program --------> observer -> snapshot
+//!                               lost, memory_point ---^
 //! ```
 //!
 //! # What a look costs
@@ -34,11 +34,10 @@
 //! - All this work is bounded by a share of the time since the last look (`budget`): what does not fit is done
 //!   at one of the next looks. The first look does everything.
 
-pub mod followed_store;
 pub mod lost;
 pub mod memory_point;
 pub mod observer;
-mod program_source;
+pub mod program_source;
 pub mod snapshot;
 mod tracked;
 

@@ -19,7 +19,7 @@ use crate::command_line::cli::BundleArgs;
 use imas_cli::message::{self, Hinted};
 use imas_cli::output;
 use imas_engine::context::Context;
-use imas_engine::{lasting, licences, runtime_command};
+use imas_engine::{lasting, runtime_command};
 
 /// File with the variables, one a line, for `docker run --env-file` and `env_file:` of compose.
 const ENV_FILE: &str = "imas.env";
@@ -93,7 +93,11 @@ impl<'a> Bundle<'a> {
         };
         Ok(Self {
             at: &args.at,
-            licences: if files.is_empty() { String::new() } else { licences::of(context, candidate)? },
+            licences: if files.is_empty() {
+                String::new()
+            } else {
+                lasting::licences_of(context, candidate)?
+            },
             variables: reached::changes(
                 &Libraries::plain(&args.at),
                 &lasting::moved(candidate, &args.at),

@@ -16,7 +16,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use imas_engine::exclusions::Exclusions;
+use imas_engine::config::Exclusions;
 use imas_engine::inline_candidate::{TRIMS, inline_candidate};
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::environment::{Libraries, Variables};
