@@ -39,7 +39,7 @@ fn imas() -> ExitCode {
     if let Some(answer) = entry::probe_answer() {
         return answer;
     }
-    if let Some((args, places)) = start::plain_run::read() {
+    if let Some((args, places)) = command_line::plain_run() {
         return status_of(start::run(&args, &places), true);
     }
     // The shell asks what may follow: in its environment is COMPLETE.
