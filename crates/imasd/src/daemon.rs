@@ -13,8 +13,8 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use imas_engine::daemon_status::{ACCOUNTED, DaemonCounters, DaemonStatus, FleetState};
 use imas_engine::config::Exclusions;
+use imas_engine::daemon_status::{ACCOUNTED, DaemonCounters, DaemonStatus, FleetState};
 use imas_store::fleet::FleetMember;
 
 use crate::config::{Config, Installation, Options, Settings};

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use imas_core::Conditions;
 use imas_core::adaptive::{Objective, weight};
-use imas_engine::daemon_status::DaemonCounters;
 use imas_engine::config::Exclusions;
+use imas_engine::daemon_status::DaemonCounters;
 
 use crate::config::Config;
 use crate::folders::PageName;

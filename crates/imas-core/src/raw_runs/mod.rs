@@ -12,8 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::bench::OutputCheck;
-use crate::bench::{CandidateRuns, Floor, Observed, Options};
+use crate::bench::{CandidateRuns, Floor, Observed, Options, OutputCheck};
 use crate::candidate::SYSTEM;
 use crate::run::{RawRun, RunKind};
 use data::Data;

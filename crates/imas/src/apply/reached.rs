@@ -38,8 +38,7 @@ use imas_linux::serving::chooser::WantedLibraries;
 use imas_linux::serving::{On, RealCandidates};
 use imas_linux::{foreign_file, process, process_trim, trust};
 
-use super::unit::systemctl;
-use crate::apply::unit::Unit;
+use super::unit::{Unit, systemctl};
 
 pub(crate) use imas_engine::lasting::{changes, files, usable};
 

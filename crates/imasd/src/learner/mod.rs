@@ -15,8 +15,8 @@ use std::time::Instant;
 
 use anyhow::Result;
 use imas_core::Conditions;
-use imas_engine::daemon_status::DaemonCounters;
 use imas_engine::config::Exclusions;
+use imas_engine::daemon_status::DaemonCounters;
 use imas_engine::inspect;
 use imas_linux::host::now_unix_s;
 use imas_linux::index::Executable;

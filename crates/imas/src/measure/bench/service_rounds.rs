@@ -29,8 +29,7 @@ use imas_runs::service::{ServiceError, ServiceExecutor};
 use imas_runs::subject::Subject;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::progress::{self, StopRule};
-use crate::measure::bench::progress::Ticker;
+use super::progress::{self, StopRule, Ticker};
 
 /// A course of runs.
 pub(super) struct Course<'a> {
