@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 pub use self::limits::{GuardRail, KnownCost, OpenLimit, usual_rails};
 use self::limits::{RailFigures, limits_of};
 use crate::SYSTEM;
-use crate::bench::{CandidateRuns, eligibility};
+use crate::bench::{CandidateRuns, prepare};
 use crate::compare::{
     Demand, FEWEST_ROUNDS, Looks, NoiseFloor, PairedRatio, PairedRuns, Resampling, Spread,
     smallest_difference,

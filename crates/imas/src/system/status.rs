@@ -15,7 +15,6 @@ use imas_linux::variables::Variables;
 use imas_linux::{preloads, process};
 use serde::Serialize;
 
-use super::enable;
 use super::enable::{self, Identity};
 use super::machine::{self, Machine, Placement};
 use imas_cli::output;

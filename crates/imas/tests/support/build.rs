@@ -72,7 +72,7 @@ pub(crate) struct Witness {
 
 impl Witness {
     pub(crate) fn new(folder: &Path) -> Self {
-        Self { library: build::library("witness", folder), notes: folder.join("witness.txt") }
+        Self { library: library("witness", folder), notes: folder.join("witness.txt") }
     }
 
     /// Preloads the witness into the command and all that it starts. In `LD_PRELOAD` the user's libraries
