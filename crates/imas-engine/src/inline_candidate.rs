@@ -150,7 +150,7 @@ const GLIBC: &str = "glibc";
 
 /// Type of a setting's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ValueKind {
+pub(super) enum ValueKind {
     /// A number from 0 on.
     Count,
     /// A number; -1 has a meaning of its own.

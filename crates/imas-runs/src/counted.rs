@@ -148,7 +148,7 @@ fn cpu_time() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }
 
-struct Tree {
+pub(crate) struct Tree {
     folder: PathBuf,
     /// Pages of processes that are gone: a tree may have thousands, and none comes back.
     ended: HashSet<PathBuf>,

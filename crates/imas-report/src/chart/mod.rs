@@ -269,7 +269,7 @@ impl Frame {
 
 /// A line of the grid: place and label.
 #[derive(Debug, PartialEq)]
-struct Tick {
+pub(super) struct Tick {
     pub(super) at: f64,
     pub(super) text: String,
 }

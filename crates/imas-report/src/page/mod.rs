@@ -190,7 +190,7 @@ impl Block {
             Self::Table(table) => tables::table(table, &[]),
             Self::Listing(listing) => listing.render(),
             Self::Form(form) => form.render(),
-            Self::Links(label, links) => links(label, links),
+            Self::Links(label, links) => link_list(label, links),
             Self::Index(table, links) => tables::table(table, links),
             Self::Keys(names) => tables::keys(names),
             Self::Group(blocks) => html! {
@@ -372,7 +372,7 @@ impl ResultPage {
 }
 
 /// Links beside each other.
-pub(super) fn links(label: &str, links: &[SiteLink]) -> Markup {
+fn link_list(label: &str, links: &[SiteLink]) -> Markup {
     html! {
         nav aria-label=(label) { ol { @for link in links { li { (link.render()) } } } }
     }

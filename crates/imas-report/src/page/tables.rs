@@ -148,7 +148,7 @@ fn row(table: &Table, cells: &[String], columns: &[Column], link: Option<&String
 }
 
 fn content(text: &str, column: &Column) -> Markup {
-    html! { @if column.is_candidate { (mark(text)) } (text(text)) }
+    html! { @if column.is_candidate { (mark(text)) } (cell_text(text)) }
 }
 
 fn sort(text: &str) -> Option<String> {
@@ -171,7 +171,7 @@ pub(super) fn keys(names: &[String]) -> Markup {
 }
 
 /// The text; an interval stays on one line, so that a narrow column breaks before it and not within.
-pub(super) fn text(text: &str) -> Markup {
+pub(super) fn cell_text(text: &str) -> Markup {
     let is_figure = text.starts_with(['+', '-']) || text.starts_with(|c: char| c.is_ascii_digit());
     match text.split_once(" [").and_then(|(before, rest)| Some((before, rest.split_once(']')?))) {
         Some((before, (interval, after))) if is_figure => html! {
@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn an_interval_is_kept_together() {
-        let shown = |cell: &str| text(cell).into_string();
+        let shown = |cell: &str| cell_text(cell).into_string();
         let interval = "+1.0 <span class=\"interval\">[-2.0, +3.0]</span> (4 programs)";
         assert_eq!(shown("+1.0 [-2.0, +3.0] (4 programs)"), interval);
         assert_eq!(shown("a [b] <c>"), "a [b] &lt;c&gt;");

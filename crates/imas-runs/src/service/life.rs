@@ -320,7 +320,7 @@ const AT_LEAST: u64 = 1 << 20;
 
 /// Trims of the processes of one server.
 #[derive(Debug, Default, PartialEq)]
-struct TrimsMade {
+pub(crate) struct TrimsMade {
     /// Looks that promised too little.
     too_little: u32,
     /// Longest time that a thread stood still, ms, of each trim.
@@ -333,7 +333,7 @@ struct TrimsMade {
 
 /// A thread that trims at intervals until it is stopped or dropped.
 #[derive(Debug)]
-struct Trimmer(Watcher<TrimsMade>);
+pub(crate) struct Trimmer(Watcher<TrimsMade>);
 
 impl Trimmer {
     pub(crate) fn start(tree: &SharedTree) -> Self {

@@ -4,7 +4,7 @@
 //! CPUs, divided between server and load.
 
 use std::ffi::{OsStr, OsString};
-use std::io::{Read, Result, Seek, SeekFrom};
+use std::io::{Read, Seek, SeekFrom};
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -242,19 +242,19 @@ const USUAL: u16 = 32768;
 ///
 /// # Errors
 /// I/O errors: the sockets' own, or that no port is free.
-pub fn free_port() -> Result<u16> {
+pub fn free_port() -> std::io::Result<u16> {
     Ok(held_port(first_ephemeral())?.0)
 }
 
 /// Different ports, each as [`free_port`] finds one.
-fn free_ports(count: usize) -> Result<Vec<u16>> {
+fn free_ports(count: usize) -> std::io::Result<Vec<u16>> {
     let first = first_ephemeral();
-    let held = (0..count).map(|_| held_port(first)).collect::<Result<Vec<_>>>()?;
+    let held = (0..count).map(|_| held_port(first)).collect::<std::io::Result<Vec<_>>>()?;
     Ok(held.iter().map(|(port, ..)| *port).collect())
 }
 
 /// A port that nobody else gets as long as its sockets live.
-fn held_port(first_ephemeral: u16) -> Result<(u16, TcpListener, UdpSocket)> {
+fn held_port(first_ephemeral: u16) -> std::io::Result<(u16, TcpListener, UdpSocket)> {
     for _ in 0..1000 {
         let port = rand::rng().random_range(first_ephemeral / 2..first_ephemeral);
         if let Some(held) = held(if first_ephemeral < ROOM { 0 } else { port })? {
@@ -265,7 +265,7 @@ fn held_port(first_ephemeral: u16) -> Result<(u16, TcpListener, UdpSocket)> {
 }
 
 /// The port with its sockets; 0 is one that the kernel chooses. None if it is in use.
-fn held(port: u16) -> Result<Option<(u16, TcpListener, UdpSocket)>> {
+fn held(port: u16) -> std::io::Result<Option<(u16, TcpListener, UdpSocket)>> {
     let Ok(tcp) = TcpListener::bind((Ipv4Addr::LOCALHOST, port)) else { return Ok(None) };
     let port = tcp.local_addr()?.port();
     Ok(UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).ok().map(|udp| (port, tcp, udp)))

@@ -30,7 +30,7 @@ const MOST_POINTS: usize = 600;
 
 /// One look.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Point {
+pub(crate) struct Point {
     /// Seconds since the start.
     pub(crate) at_s: f64,
     pub(crate) bytes: u64,
@@ -39,7 +39,7 @@ struct Point {
 
 /// All looks of a run.
 #[derive(Debug, Clone, Default)]
-struct Recording(pub(crate) Vec<Point>);
+pub(crate) struct Recording(pub(crate) Vec<Point>);
 
 /// A thread that looks at intervals until it is stopped or dropped.
 #[derive(Debug)]

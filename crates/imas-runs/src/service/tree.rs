@@ -46,7 +46,7 @@ pub(crate) struct Tree {
 
 /// The server's processes at one instant.
 #[derive(Debug, Clone, Default)]
-struct TreeLook {
+pub(crate) struct TreeLook {
     /// Resident anonymous memory, bytes.
     pub(crate) bytes: u64,
     pub(crate) threads: u64,

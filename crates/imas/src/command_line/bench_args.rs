@@ -106,7 +106,7 @@ fn names(list: &str) -> Vec<String> {
 
 /// Largest costs of a pick.
 #[derive(Debug, Args)]
-struct CostArgs {
+pub(crate) struct CostArgs {
     /// Pick no candidate that takes so much more memory than system [default: +25%]; of a server --at-most says it
     #[arg(long, value_name = "+N%", value_parser = imas_engine::flags::more_share)]
     pub(crate) max_memory: Option<f64>,
@@ -143,7 +143,7 @@ pub(crate) struct CommandsArgs {
 /// How the table looks.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "The table")]
-struct LookArgs {
+pub(crate) struct LookArgs {
     /// Columns: wall, cpu, user, system, peak, mean (memory), wall-change, cpu-change, peak-change,
     /// mean-change, ns-per-op, fragmentation, faults, verdict [default: those that fit the terminal]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
@@ -165,7 +165,7 @@ struct LookArgs {
 /// Files for results.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Exports")]
-struct ExportArgs {
+pub(crate) struct ExportArgs {
     /// Write everything as JSON; here and below `-` is standard output, and the table goes to standard error
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) export_json: Option<PathBuf>,
@@ -189,7 +189,7 @@ struct ExportArgs {
 /// The check against an earlier result.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "In CI")]
-struct BaselineArgs {
+pub(crate) struct BaselineArgs {
     /// Compare with this result of --export-json
     #[arg(long, value_name = "FILE.json", value_hint = ValueHint::FilePath, requires = "fail_if")]
     pub(crate) baseline: Option<PathBuf>,
@@ -296,7 +296,7 @@ impl StyleName {
 /// Options of `imas bench` for a server; any of `--ready` and `--service` makes it one.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "A server")]
-struct ServerArgs {
+pub(crate) struct ServerArgs {
     /// The command is a server, ready when this is: tcp:PORT, unix:PATH, a URL, or a command that succeeds.
     /// $PORT is a free port, $WORK a fresh folder. https is asked by curl, which accepts
     /// any certificate here
@@ -351,7 +351,7 @@ struct ServerArgs {
 
 /// What the pick is to be best at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum ServerObjective {
+pub(crate) enum ServerObjective {
     /// Least memory
     Memory,
     /// Least CPU time for the same load
@@ -442,7 +442,7 @@ impl ServerArgs {
 /// Shell lines around the runs.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Lines around the runs")]
-struct LinesArgs {
+pub(crate) struct LinesArgs {
     /// A shell line before all runs; $SETUP is a folder for a server's files that stays until the end
     #[arg(long, value_name = "LINE")]
     pub(crate) setup: Option<String>,

@@ -418,7 +418,7 @@ pub(super) fn exercise() -> Result<ExitCode> {
 
 /// Outcomes of the rehearsal, on both sides.
 #[derive(Debug, Serialize, Deserialize)]
-struct Rehearsal {
+pub(super) struct Rehearsal {
     /// Outcomes without our entry, others' kept.
     pub(super) before: Vec<Outcome>,
     /// Outcomes with LD_PRELOAD alone.

@@ -270,7 +270,7 @@ fn clock_s(clock: ClockId) -> f64 {
 
 /// The control group of a unit.
 #[derive(Debug)]
-struct Group(PathBuf);
+pub(super) struct Group(PathBuf);
 
 impl Group {
     fn pids(&self) -> Vec<u32> {

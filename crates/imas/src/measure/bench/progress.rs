@@ -83,7 +83,7 @@ pub(super) fn ticker(bar: &ProgressBar) -> Option<Ticker> {
 }
 
 /// Gives a hint, once, while the first run of a command does not end: it may be a server.
-struct FirstRun {
+pub(super) struct FirstRun {
     has_ended: Arc<AtomicBool>,
     _hint: Ticker,
 }
