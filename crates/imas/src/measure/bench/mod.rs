@@ -7,6 +7,7 @@ mod collected;
 mod input;
 mod junit;
 mod least_memory;
+mod least_report;
 mod overview;
 mod progress;
 mod remembered;
