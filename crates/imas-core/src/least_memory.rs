@@ -23,6 +23,15 @@ const UNLIMITED: usize = 2;
 const CONFIRMATIONS: usize = 2;
 /// Free part of a suggested limit, as a share of the least one.
 const RESERVE: f64 = 0.2;
+/// Memory still grows where the last cycle of the load added more than one in so many bytes.
+const GROWING: u64 = 30;
+/// A p99 is higher where it is higher by that multiple of what two runs without a limit differ by.
+const P99_NOISES: f64 = 2.0;
+/// Steps between the heap's shares of the limit, per cent: the wide ones first.
+const SHARE_STEPS: [u64; 2] = [12, 6];
+/// Shares of the limit that a heap may have, per cent. With less there is no heap to speak of, and with more no room for
+/// the rest of the process.
+const SHARES: std::ops::RangeInclusive<u64> = 20..=95;
 
 /// How a run within a limit ended.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Debug)]
@@ -49,6 +58,26 @@ pub struct LimitRun {
     pub p99: Option<f64>,
     /// Most bytes that the group had, page cache included.
     pub peak: Option<u64>,
+    /// Resident anonymous memory at the end of each cycle of the load, bytes.
+    pub cycle_ends: Vec<u64>,
+}
+
+impl LimitRun {
+    /// Bytes that the last cycle of the load added, where that is more than one in thirty.
+    fn growth(&self) -> Option<u64> {
+        let [.., before, last] = self.cycle_ends[..] else { return None };
+        let more = last.saturating_sub(before);
+        (more.saturating_mul(GROWING) > last).then_some(more)
+    }
+}
+
+/// Bytes that each further cycle of the load may add, by the runs without a limit: all of them still grew in their last
+/// cycle. None where one did not, or had a single cycle.
+#[must_use]
+pub fn growth_of_a_cycle(runs: &[LimitRun]) -> Option<u64> {
+    let grown: Option<Vec<u64>> =
+        runs.iter().filter(|run| run.limit.is_none()).map(LimitRun::growth).collect();
+    grown?.into_iter().min()
 }
 
 /// Speed of the server without a limit, by its runs under `system`.
@@ -56,8 +85,10 @@ pub struct LimitRun {
 pub struct Unlimited {
     /// Mean rate, 1/s.
     pub rate: f64,
-    /// Lowest p99, ms.
+    /// Highest p99, ms.
     pub p99: Option<f64>,
+    /// Difference of the p99 of two runs, as a share of the lower one.
+    pub p99_noise: Option<f64>,
     /// Most bytes that a group had.
     pub peak: u64,
     /// Difference of the rates of two runs, as a share of their mean: no smaller one can be seen.
@@ -69,8 +100,9 @@ pub struct Unlimited {
 pub struct LeastOptions {
     /// Share by which the load may be slower than without a limit.
     pub slower: f64,
-    /// Share by which p99 may be higher than without a limit; None: whatever it is.
-    pub p99: Option<f64>,
+    /// Share by which p99 may be higher than without a limit, where two runs without a limit do not differ
+    /// by half of it.
+    pub p99: f64,
     /// Share by which the limit that is found may be too high.
     pub precision: f64,
     /// Most runs of a candidate.
@@ -79,7 +111,7 @@ pub struct LeastOptions {
 
 impl Default for LeastOptions {
     fn default() -> Self {
-        Self { slower: 0.05, p99: None, precision: 0.05, most_runs: 24 }
+        Self { slower: 0.05, p99: 0.25, precision: 0.05, most_runs: 24 }
     }
 }
 
@@ -133,9 +165,12 @@ impl Unlimited {
         let rate = rates.iter().sum::<f64>() / rates.len() as f64;
         let (least, most) =
             rates.iter().fold((f64::MAX, 0.0_f64), |(least, most), rate| (least.min(*rate), most.max(*rate)));
-        let p99 = free.iter().filter_map(|run| run.p99).reduce(f64::min);
+        let p99s = || free.iter().filter_map(|run| run.p99);
+        let (prompt, p99) = (p99s().reduce(f64::min), p99s().reduce(f64::max));
+        let p99_noise =
+            prompt.zip(p99).filter(|(least, _)| *least > 0.0).map(|(least, most)| most / least - 1.0);
         let peak = free.iter().filter_map(|run| run.peak).max()?;
-        (rate > 0.0).then_some(Self { rate, p99, peak, noise: (most - least) / rate })
+        (rate > 0.0).then_some(Self { rate, p99, p99_noise, peak, noise: (most - least) / rate })
     }
 
     /// Share by which a run may be slower: what was asked for, or what cannot be seen.
@@ -148,7 +183,8 @@ impl Unlimited {
     #[must_use]
     pub fn is_as_good(&self, run: &LimitRun, options: &LeastOptions) -> bool {
         let is_fast = run.rate.is_none_or(|rate| rate >= self.rate * (1.0 - self.tolerance(options)));
-        let most = self.p99.zip(options.p99).map(|(p99, more)| p99 * (1.0 + more));
+        let more = options.p99.max(P99_NOISES * self.p99_noise.unwrap_or_default());
+        let most = self.p99.map(|p99| p99 * (1.0 + more));
         let is_prompt = run.p99.zip(most).is_none_or(|(p99, most)| p99 <= most);
         run.end == LimitEnd::Worked && is_fast && is_prompt
     }
@@ -220,6 +256,22 @@ impl LeastSearch<'_> {
     }
 }
 
+/// The share of the limit (per cent) that a runtime's heap gets next, after these with their least limits; `usual` are tried
+/// first, then the neighbours of the best, until none of them is better. None at the end.
+///
+/// A share that is no better costs one run, so that looking beside the best is cheap.
+#[must_use]
+pub fn next_share(usual: &[u64], tried: &[(u64, Option<u64>)]) -> Option<u64> {
+    let is_new = |share: &u64| SHARES.contains(share) && tried.iter().all(|(before, _)| before != share);
+    if let Some(share) = usual.iter().copied().find(is_new) {
+        return Some(share);
+    }
+    let found = tried.iter().filter_map(|(share, least)| Some((*share, (*least)?)));
+    let (best, _) = found.min_by_key(|(_, least)| *least)?;
+    let beside = |step: u64| [best + step, best.saturating_sub(step)];
+    SHARE_STEPS.into_iter().flat_map(beside).find(is_new)
+}
+
 /// The highest limit that failed, and the lowest above it at which no run failed.
 struct Bounds {
     fails: Option<u64>,
@@ -277,7 +329,14 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     fn run(limit: Option<u64>, end: LimitEnd, rate: f64) -> LimitRun {
-        LimitRun { limit, end, rate: Some(rate), p99: None, peak: limit.or(Some(400 * MIB)) }
+        LimitRun {
+            limit,
+            end,
+            rate: Some(rate),
+            p99: None,
+            peak: limit.or(Some(400 * MIB)),
+            cycle_ends: vec![],
+        }
     }
 
     /// A server that is killed below `needs`, and slow below `fast`.
@@ -318,7 +377,7 @@ mod tests {
         /// A candidate that fails just below a known limit is no better after one run.
         #[test]
         fn another_candidate_is_asked_once(needs in 4 * MIB..390 * MIB, known in 5 * MIB..400 * MIB) {
-            let of_system = Unlimited { rate: 100.0, p99: None, peak: 400 * MIB, noise: 0.0 };
+            let of_system = Unlimited { rate: 100.0, p99: None, p99_noise: None, peak: 400 * MIB, noise: 0.0 };
             let (end, runs) = searched((needs, needs), Some(known), Some(of_system));
             match end {
                 LeastEnd::NoBetter(below) => prop_assert!(below < needs.max(LEAST) && runs <= 1, "{below} {runs}"),
@@ -342,7 +401,7 @@ mod tests {
 
     #[test]
     fn a_difference_that_cannot_be_seen_is_no_failure() {
-        let options = LeastOptions { p99: Some(0.5), ..LeastOptions::default() };
+        let options = LeastOptions { p99: 0.5, ..LeastOptions::default() };
         let of = |first, second| [run(None, LimitEnd::Worked, first), run(None, LimitEnd::Worked, second)];
         let noisy = Unlimited::of(&of(90.0, 110.0)).unwrap();
         assert!((noisy.tolerance(&options) - 0.2).abs() < 1e-9);
@@ -351,11 +410,42 @@ mod tests {
         assert!(noisy.is_as_good(&slow, &options) && !quiet.is_as_good(&slow, &options));
         let late = LimitRun { p99: Some(16.0), ..run(Some(MIB), LimitEnd::Worked, 100.0) };
         assert!(!quiet.is_as_good(&late, &options));
+        let shaky = Unlimited { p99_noise: Some(0.4), ..quiet };
+        assert!(shaky.is_as_good(&late, &options), "16 ms of 10, where two equal runs differ by 40 %");
     }
 
     #[test]
     fn a_suggestion_has_a_reserve() {
         assert_eq!(suggested_limit(100 * MIB), 120 * MIB);
         assert_eq!(suggested_limit(MIB), 2 * MIB);
+    }
+
+    /// The share that needs the least is 38: a heap of 75 or 50 % is far from it.
+    #[test]
+    fn the_share_of_a_heap_is_walked_to() {
+        let least = |share: u64| 100 + share.abs_diff(38) * 2;
+        let mut tried: Vec<(u64, Option<u64>)> = vec![];
+        while let Some(share) = next_share(&[75, 50], &tried) {
+            let known = tried.iter().filter_map(|(_, found)| *found).min();
+            let is_better = known.is_none_or(|known| least(share) < known);
+            tried.push((share, is_better.then(|| least(share))));
+            assert!(tried.len() < 12, "{tried:?}");
+        }
+        let shares: Vec<u64> = tried.iter().map(|(share, _)| *share).collect();
+        assert_eq!(shares, [75, 50, 62, 38, 26, 44, 32]);
+        assert_eq!(next_share(&[90], &[(90, None)]), None, "nothing to look beside");
+        assert_eq!(next_share(&[], &[]), None);
+    }
+
+    #[test]
+    fn what_still_grows_is_told() {
+        let of = |ends: &[u64]| LimitRun {
+            cycle_ends: ends.iter().map(|mib| mib * MIB).collect(),
+            ..run(None, LimitEnd::Worked, 1.0)
+        };
+        assert_eq!(growth_of_a_cycle(&[of(&[60, 90]), of(&[60, 80])]), Some(20 * MIB));
+        assert_eq!(growth_of_a_cycle(&[of(&[60, 90]), of(&[60, 61])]), None, "one has found its level");
+        assert_eq!(growth_of_a_cycle(&[of(&[60]), of(&[60])]), None, "one cycle says nothing");
+        assert_eq!(growth_of_a_cycle(&[]), None);
     }
 }

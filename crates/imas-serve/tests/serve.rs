@@ -387,11 +387,15 @@ fn a_silent_client_is_cut_off_and_others_are_served() {
 fn silent_connections_give_way_to_one_that_asks() {
     let server = start(&["/bin/x"]);
     let silent: Vec<TcpStream> = (0..120).map(|_| TcpStream::connect(&server.address).unwrap()).collect();
+    let (oldest, newest) = (silent.first().unwrap(), silent.last().unwrap());
+    oldest.set_read_timeout(Some(imas_testing::deadline(60))).unwrap();
+    assert_eq!((&*oldest).read(&mut [0]).unwrap(), 0, "the oldest one was closed");
+    // Had all been closed for their silence, the newest would have gone within milliseconds of the oldest.
+    newest.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    let still = (&*newest).read(&mut [0]).map_err(|error| error.kind());
+    assert_eq!(still, Err(std::io::ErrorKind::WouldBlock), "the newest one stays");
     let begun = Instant::now();
     assert!((0..20).all(|_| server.get("/").status == 200));
-    let first = silent.first().unwrap();
-    first.set_read_timeout(Some(imas_testing::deadline(60))).unwrap();
-    assert_eq!((&*first).read(&mut [0]).unwrap(), 0, "the oldest one was closed");
     println!(
         "20 answers beside 120 silent connections of the same user: {:.2} s",
         begun.elapsed().as_secs_f64()

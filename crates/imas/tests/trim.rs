@@ -298,13 +298,14 @@ fn run(world: &World, words: &[&str]) -> Command {
     world.imas([&["run", "--trim=1s", "--candidate", "system+trims", "-v", "--"], words].concat())
 }
 
-/// Starts the command, and ends it when a process was trimmed or left alone; what imas said until then.
+/// Starts the command, and ends it when a process was trimmed or left alone for good (not only "for now", as on a busy
+/// machine); what imas said until then.
 fn said(world: &World, command: &mut Command) -> String {
     let log = world.work().join("said");
     let child = start_piped(command.stderr(std::fs::File::create(&log).unwrap()));
     let read = || std::fs::read_to_string(&log).unwrap();
     wait_until("a process was trimmed, or left alone", || {
-        read().contains(" back: ") || read().contains("left alone")
+        read().contains(" back: ") || read().contains("is left alone: ")
     });
     end_piped(child);
     read()

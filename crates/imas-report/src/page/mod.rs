@@ -344,7 +344,7 @@ impl ResultPage {
                     a.skip href="#main" { "To the contents" }
                     div.site {
                         span.name { (site.name) }
-                        (links("Pages", &site.links))
+                        (link_list("Pages", &site.links))
                         span.updates role="status" {}
                     }
                     div #main tabindex="-1" {

@@ -341,10 +341,12 @@ pub(crate) struct ServerArgs {
     #[arg(long)]
     pub(crate) all: bool,
     /// Find the smallest limit of memory in which the load still passes, at a rate within 5 %: untouched, under each
-    /// candidate, and with the limit of the runtime's heap. Takes control groups: root, or a group of its own
-    #[arg(long, conflicts_with_all = ["html", "all", "day", "worth", "at_most", "objective"])]
+    /// candidate, and with the limit of the runtime's heap. --at-most p99+N% is a demand on the latency as well. Takes
+    /// control groups: root, or a group of its own
+    #[arg(long, conflicts_with_all = ["all", "day", "worth", "objective"])]
     pub(crate) least_memory: bool,
-    /// Write a page for a browser, with a memory curve of the server under each candidate
+    /// Write a page for a browser, with the server's memory over time under each candidate, or with its rate over the
+    /// limit of memory
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) html: Option<PathBuf>,
 }

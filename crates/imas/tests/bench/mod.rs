@@ -223,7 +223,7 @@ fn a_dash_is_standard_output_and_the_table_is_not_on_it() {
     let behave = behave(&world);
     let bench = |flags: &[&str]| {
         let words = ["bench", "-n", "2", "--trials", "1", "--with", "hoard"];
-        output(world.imas(words).args(flags).args(["--", &behave, "20000"]))
+        output(world.imas(words).args(flags).args(["--", &behave, "2000000"]))
     };
     let runs = succeeded(bench(&["--export-runs", "-"]));
     let data = imas_core::raw_runs::data::read(&stdout(&runs));

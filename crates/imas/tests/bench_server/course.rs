@@ -10,8 +10,7 @@ use serde_json::Value;
 
 use super::{Place, compared, nothing_is, nothing_runs};
 use crate::support::{
-    World, assert_hinted, describe, list, output, parsed, real, stderr, stdout, succeeded, text,
-    wait_until,
+    World, assert_hinted, describe, list, output, parsed, real, stderr, stdout, succeeded, text, wait_until,
 };
 
 #[test]

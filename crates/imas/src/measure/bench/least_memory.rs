@@ -9,20 +9,19 @@ use std::time::Instant;
 use anyhow::Result;
 use imas_cli::format::{percent, size};
 use imas_cli::message::{self, Hinted};
-use imas_cli::{output, table};
 use imas_core::SYSTEM;
 use imas_core::least_memory::{
-    LeastEnd, LeastOptions, LeastSearch, LimitEnd, LimitRun, NextLimit, Unlimited, suggested_limit,
+    LeastEnd, LeastOptions, LeastSearch, LimitEnd, LimitRun, NextLimit, Unlimited, next_share,
 };
 use imas_core::run::RawRun;
+use imas_core::server_bench::GuardRail;
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::environment::Variables;
-use imas_linux::host::{self, Host};
 use imas_linux::runtime::Runtime;
 use imas_runs::interruption::{InterruptedBy, Interruption};
-use imas_runs::service::{MemoryBound, MemoryLimits, Service, ServiceError, ServiceExecutor};
-use serde::Serialize;
+use imas_runs::service::{MemoryBound, MemoryLimits, ServiceError, ServiceExecutor};
 
+use super::least_report::{LeastOfCandidate, LeastReport, best_of};
 use super::progress;
 use crate::command_line::bench_args::BenchArgs;
 
@@ -41,16 +40,15 @@ struct HeapShare {
 }
 
 impl HeapShare {
-    /// Shares that are tried for a runtime, in this order.
-    fn of(runtime: Runtime) -> impl Iterator<Item = Self> {
-        let shares: &[u64] = match runtime {
+    /// Shares that are tried first for a runtime, per cent: the usual advice, and less where much of it is no heap.
+    fn usual(runtime: Runtime) -> &'static [u64] {
+        match runtime {
             Runtime::Jvm => &[75, 50],
             Runtime::Go => &[90],
             Runtime::Node => &[60],
             Runtime::Dotnet => &[75],
             _ => &[],
-        };
-        shares.iter().map(move |per_cent| Self { runtime, per_cent: *per_cent })
+        }
     }
 
     /// The variable that sets it within a limit in bytes. A JVM takes what the user gives it as well.
@@ -85,42 +83,6 @@ impl Contender<'_> {
     }
 }
 
-/// Answer for one contender.
-#[derive(Debug, Serialize)]
-struct LeastOfCandidate {
-    name: String,
-    candidate: String,
-    end: LeastEnd,
-    /// Variables beside the candidate at its least limit.
-    variables: Vec<(String, String)>,
-    runs: Vec<LimitRun>,
-}
-
-/// Limits to set.
-#[derive(Debug, Serialize)]
-struct Suggestion {
-    name: String,
-    least_bytes: u64,
-    limit_bytes: u64,
-    request_bytes: u64,
-}
-
-/// The shape of `--json` and `--export-json`.
-#[derive(Debug, Serialize)]
-struct LeastReport {
-    schema: u32,
-    kind: &'static str,
-    service: Service,
-    command: Vec<String>,
-    host: Host,
-    options: LeastOptions,
-    unlimited: Option<Unlimited>,
-    candidates: Vec<LeastOfCandidate>,
-    suggestion: Option<Suggestion>,
-    sentence: String,
-    unusable: Vec<(String, String)>,
-}
-
 /// A server whose least limits are looked for.
 pub(super) struct LeastMemory<'a> {
     pub(super) args: &'a BenchArgs,
@@ -139,7 +101,7 @@ impl LeastMemory<'_> {
     pub(super) fn run(&self, interruption: &Interruption) -> Result<ExitCode> {
         let limits =
             self.executor.limit_memory().map_err(|error| Hinted::error(error.to_string(), AS_USER))?;
-        let options = LeastOptions::default();
+        let options = options(&self.args.server.at_most)?;
         let bar = progress::bar(0, self.args.look.style.has_live_line());
         let mut search = Search {
             bench: self,
@@ -165,109 +127,21 @@ impl LeastMemory<'_> {
         unlimited: Option<Unlimited>,
         found: Vec<LeastOfCandidate>,
     ) -> Result<()> {
-        let best = best_of(&found);
-        let suggestion = best.map(|(one, least)| Suggestion {
-            name: one.name.clone(),
-            least_bytes: least,
-            limit_bytes: suggested_limit(least),
-            request_bytes: least,
-        });
-        let report = LeastReport {
-            schema: 1,
-            kind: "least-memory",
-            service: self.executor.service().clone(),
-            command: self.words.clone(),
-            host: Host::now(),
-            options,
-            sentence: sentence(&found, best),
-            unlimited,
-            candidates: found,
-            suggestion,
-            unusable: self.unusable.clone(),
-        };
-        crate::measure::bench::export::json(self.args, &report)?;
-        if self.args.json {
-            return output::json(&report);
+        LeastReport::new(self, options, unlimited, found).write(self.args)
+    }
+}
+
+/// Demands on a run by what `--at-most` allows.
+fn options(at_most: &[GuardRail]) -> Result<LeastOptions> {
+    let mut options = LeastOptions::default();
+    for limit in at_most {
+        if limit.figure != "p99" {
+            let what = format!("--least-memory knows no limit on {}", limit.figure);
+            return Err(Hinted::error(what, "limit the latency: --at-most p99+25%"));
         }
-        output::text(&format!("\n{}\n{}\n{}", report.table(), report.sentence, report.lines()))?;
-        report.noise().iter().for_each(|note| message::say(&format!("imas: note: {note}")));
-        Ok(())
+        options.p99 = limit.most;
     }
-}
-
-/// The one with the least limit, and that limit in bytes.
-fn best_of(found: &[LeastOfCandidate]) -> Option<(&LeastOfCandidate, u64)> {
-    found.iter().filter_map(|one| Some((one, one.end.least()?))).min_by_key(|(_, least)| *least)
-}
-
-fn sentence(found: &[LeastOfCandidate], best: Option<(&LeastOfCandidate, u64)>) -> String {
-    let system = found.iter().find(|one| one.name == SYSTEM);
-    let Some((best, least)) = best else {
-        let why = match system.map(|one| &one.end) {
-            Some(LeastEnd::Fails(why)) => format!(": {}", why.trim_end_matches('.')),
-            _ => String::new(),
-        };
-        return format!("No least limit was found{why}.");
-    };
-    let works = format!("It works in {} under {}", size(least as f64), best.name);
-    match system.and_then(|one| one.end.least()).filter(|_| best.name != SYSTEM) {
-        Some(untouched) => {
-            let change = least as f64 / untouched as f64;
-            format!("{works}; untouched it needs {} ({}).", size(untouched as f64), percent(change))
-        }
-        None => format!("{works}, and no candidate needs less."),
-    }
-}
-
-impl LeastReport {
-    fn table(&self) -> String {
-        let system = self.candidates.first().and_then(|one| one.end.least());
-        let rows = self.candidates.iter().map(|one| {
-            let change = one.end.least().zip(system).filter(|_| one.name != SYSTEM);
-            let (least, why) = match &one.end {
-                LeastEnd::Found(bytes) => (size(*bytes as f64), String::new()),
-                LeastEnd::NotSettled(bytes) => (size(*bytes as f64), "perhaps less".to_owned()),
-                LeastEnd::NoBetter(bytes) => ("-".to_owned(), format!("fails in {}", size(*bytes as f64))),
-                LeastEnd::Fails(why) => ("-".to_owned(), why.clone()),
-            };
-            let change = change.map_or_else(String::new, |(own, system)| percent(own as f64 / system as f64));
-            vec![one.name.clone(), least, change, one.runs.len().to_string(), why]
-        });
-        table::plain(&["candidate", "works in", "vs system", "runs", ""], rows)
-    }
-
-    /// Lines to set the limit and the candidate by.
-    fn lines(&self) -> String {
-        let Some(Suggestion { name, limit_bytes, request_bytes, .. }) = &self.suggestion else {
-            return String::new();
-        };
-        let (limit, request) = (limit_bytes >> 20, request_bytes.div_ceil(1 << 20));
-        let best = self.candidates.iter().find(|one| one.name == *name);
-        let set = best.map(|one| one.variables.as_slice()).unwrap_or_default();
-        let set: String = set.iter().map(|(name, value)| format!("variable:    {name}={value}\n")).collect();
-        let candidate = best.filter(|one| one.candidate != SYSTEM).map_or_else(String::new, |one| {
-            format!("candidate:   imas apply UNIT --candidate {} --write\n", one.candidate)
-        });
-        format!(
-            "Suggested: a limit of {limit} MiB, which is 20 % more, and a request of {request} MiB.\n\n\
-             systemd:     MemoryMax={limit}M\n\
-             docker:      --memory {limit}m\n\
-             kubernetes:  resources: {{requests: {{memory: {request}Mi}}, limits: {{memory: {limit}Mi}}}}\n\
-             {set}{candidate}"
-        )
-    }
-
-    /// Note on a slowdown that could not be seen.
-    fn noise(&self) -> Option<String> {
-        let noise = self.unlimited?.noise;
-        (noise > self.options.slower).then(|| {
-            let load = host::load1().map_or_else(String::new, |load| format!(", load {load:.0}"));
-            format!(
-                "two runs without a limit differed by {:.0} %{load}: a limit that slows the server down by less is not seen",
-                noise * 100.0
-            )
-        })
-    }
+    Ok(options)
 }
 
 /// The runs of all contenders.
@@ -299,9 +173,14 @@ impl<'a> Search<'a> {
         }
         let best = best_of(&self.found).map_or(SYSTEM, |(one, _)| &one.candidate);
         let Some(candidate) = bench.candidates.iter().find(|one| one.name == *best) else { return Ok(None) };
-        for heap in bench.runtimes.iter().copied().flat_map(HeapShare::of) {
-            if let Some(signal) = self.one(Contender { candidate, heap: Some(heap) })? {
-                return Ok(Some(signal));
+        for runtime in bench.runtimes.iter().copied() {
+            let mut tried = vec![];
+            while let Some(per_cent) = next_share(HeapShare::usual(runtime), &tried) {
+                let heap = Some(HeapShare { runtime, per_cent });
+                if let Some(signal) = self.one(Contender { candidate, heap })? {
+                    return Ok(Some(signal));
+                }
+                tried.push((per_cent, self.found.last().and_then(|one| one.end.least())));
             }
         }
         Ok(None)
@@ -407,7 +286,8 @@ fn limit_run(limit: Option<u64>, run: &RawRun) -> LimitRun {
     };
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number of bytes")]
     let peak = run.value("group_peak").map(|bytes| bytes as u64);
-    LimitRun { limit, end, rate: run.value("rate"), p99: run.value("p99"), peak }
+    let cycle_ends = run.of_server().cycles.iter().map(|cycle| cycle.end_bytes).collect();
+    LimitRun { limit, end, rate: run.value("rate"), p99: run.value("p99"), peak, cycle_ends }
 }
 
 fn words(run: &LimitRun, unlimited: Option<&Unlimited>) -> String {
@@ -430,32 +310,14 @@ mod tests {
         let mut inherited = Variables::new();
         inherited.insert("JAVA_TOOL_OPTIONS".into(), "-Xss1m".into());
         let set = |runtime| {
-            HeapShare::of(runtime).map(|heap| heap.variable(200 << 20, &inherited).1).collect::<Vec<_>>()
+            let shares = HeapShare::usual(runtime).iter();
+            let heaps = shares.map(|per_cent| HeapShare { runtime, per_cent: *per_cent });
+            heaps.map(|heap| heap.variable(200 << 20, &inherited).1).collect::<Vec<_>>()
         };
         assert_eq!(set(Runtime::Jvm), ["-Xss1m -XX:MaxRAMPercentage=75", "-Xss1m -XX:MaxRAMPercentage=50"]);
         assert_eq!(set(Runtime::Go), ["180MiB"]);
         assert_eq!(set(Runtime::Node), ["--max-old-space-size=120"]);
         assert_eq!(set(Runtime::Dotnet), ["4B"]);
         assert!(set(Runtime::Ruby).is_empty());
-    }
-
-    #[test]
-    fn the_sentence_names_the_least() {
-        let of = |name: &str, end| LeastOfCandidate {
-            name: name.to_owned(),
-            candidate: name.to_owned(),
-            end,
-            variables: vec![],
-            runs: vec![],
-        };
-        let found = [of(SYSTEM, LeastEnd::Found(400 << 20)), of("jemalloc", LeastEnd::Found(300 << 20))];
-        assert_eq!(
-            sentence(&found, best_of(&found)),
-            "It works in 300 MiB under jemalloc; untouched it needs 400 MiB (-25 %)."
-        );
-        let found = [of(SYSTEM, LeastEnd::Found(400 << 20)), of("jemalloc", LeastEnd::NoBetter(300 << 20))];
-        assert!(sentence(&found, best_of(&found)).ends_with("under system, and no candidate needs less."));
-        let found = [of(SYSTEM, LeastEnd::Fails("no port".into()))];
-        assert_eq!(sentence(&found, best_of(&found)), "No least limit was found: no port.");
     }
 }

@@ -4,6 +4,7 @@
 mod collected;
 pub(crate) mod export;
 mod least_memory;
+mod least_report;
 pub(crate) mod progress;
 mod result;
 mod service;
