@@ -127,7 +127,8 @@ impl LeastMemory<'_> {
         unlimited: Option<Unlimited>,
         found: Vec<LeastOfCandidate>,
     ) -> Result<()> {
-        LeastReport::new(self, options, unlimited, found).write(self.args)
+        let service = self.executor.service();
+        LeastReport::new(service, &self.words, &self.unusable, options, unlimited, found).write(self.args)
     }
 }
 

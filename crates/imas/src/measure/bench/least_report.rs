@@ -16,7 +16,6 @@ use imas_report::page::{Block, PageSection, ResultPage};
 use imas_runs::service::Service;
 use serde::Serialize;
 
-use super::least_memory::LeastMemory;
 use crate::command_line::bench_args::BenchArgs;
 
 const MIB: f64 = 1048576.0;
@@ -87,7 +86,9 @@ fn sentence(found: &[LeastOfCandidate], best: Option<(&LeastOfCandidate, u64)>) 
 
 impl LeastReport {
     pub(super) fn new(
-        bench: &LeastMemory<'_>,
+        service: &Service,
+        command: &[String],
+        unusable: &[(String, String)],
         options: LeastOptions,
         unlimited: Option<Unlimited>,
         found: Vec<LeastOfCandidate>,
@@ -102,8 +103,8 @@ impl LeastReport {
         let mut report = Self {
             schema: 1,
             kind: "least-memory",
-            service: bench.executor.service().clone(),
-            command: bench.words.clone(),
+            service: service.clone(),
+            command: command.to_vec(),
             host: Host::now(),
             options,
             sentence: sentence(&found, best),
@@ -111,7 +112,7 @@ impl LeastReport {
             candidates: found,
             suggestion,
             notes: vec![],
-            unusable: bench.unusable.clone(),
+            unusable: unusable.to_vec(),
         };
         report.notes = report.noise().into_iter().chain(report.growth()).collect();
         report
