@@ -517,6 +517,7 @@ impl std::fmt::Display for Reason {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
 
     use std::collections::BTreeSet;
 

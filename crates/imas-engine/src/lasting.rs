@@ -328,6 +328,7 @@ fn sections_of(all: &str, library: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
 
     #[test]
     fn the_licences_of_one_library_are_found() {

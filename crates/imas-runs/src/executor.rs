@@ -214,6 +214,7 @@ impl Executor for Around<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
 
     fn why(outcome: RunOutcome) -> Option<&'static str> {
         Fault::of(&outcome).map(|fault| fault.why)

@@ -231,6 +231,7 @@ impl Extremes {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
 
     #[test]
     fn a_note_only_for_a_machine_whose_free_memory_is_sometimes_away() {

@@ -168,6 +168,7 @@ impl TroubleLog {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
 
     #[test]
     fn an_event_is_one_printable_line() {

@@ -483,6 +483,7 @@ impl<T> ProgramCache<T> {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
 
     #[test]
     fn a_write_another_file_and_a_missing_one_are_noticed() {

@@ -403,6 +403,7 @@ pub(super) fn round(place: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
 
     fn texts(scale: Scale) -> Vec<String> {
         scale.round_ticks(1.0).into_iter().map(|tick| tick.text).collect()

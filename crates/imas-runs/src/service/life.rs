@@ -394,6 +394,7 @@ impl TrimsMade {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
 
     #[test]
     fn trims_are_told_in_words() {

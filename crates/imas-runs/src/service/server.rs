@@ -301,6 +301,7 @@ fn server_of_malloc(pid: u32) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
 
     use imas_linux::heap::figures::HeapBytes;
 

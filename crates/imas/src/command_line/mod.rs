@@ -79,6 +79,7 @@ fn retest(value: &OsStr) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
 
     use clap::Parser;
 

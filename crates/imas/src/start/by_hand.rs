@@ -197,6 +197,7 @@ fn without_trim(words: Vec<OsString>, command: usize) -> Vec<OsString> {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
 
     #[test]
     fn the_command_keeps_its_own_words() {

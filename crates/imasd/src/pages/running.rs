@@ -431,6 +431,7 @@ impl AsFd for ProcessExits {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
 
     use crate::process_info::hold;
 

@@ -291,6 +291,7 @@ fn in_random_order(mut trials: Vec<usize>, seed: u64, round: u32) -> Vec<usize> 
 
 #[cfg(test)]
 mod tests {
+    use super::*;
 
     use proptest::prelude::*;
 

@@ -224,6 +224,7 @@ fn row(report: &BenchReport<Host>, first_cpu_s: Option<f64>) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
 
     fn lines(commands: &[String]) -> Vec<String> {
         let mut table = Table::new("", "", &HEADS);
