@@ -295,7 +295,7 @@ const LICENCES: &str = "licences.txt";
 /// # Errors
 /// If the licence of the allocator is not there.
 pub fn licences_of(context: &Context, candidate: &CatalogueCandidate) -> Result<String> {
-    let ours = format!("IMAS (libimas-guard.so and the layer over each allocator):\n\n{OURS}\n");
+    let ours = format!("IMAS (libimas-guard.so and the layer over each allocator):\n\n{OUR_LICENCE}\n");
     let Some(library) = &candidate.library else { return Ok(ours) };
     let name = library.file_name().unwrap_or_default().to_string_lossy();
     // The textbook allocators are part of IMAS.
