@@ -61,7 +61,7 @@ fn args(mut words: Vec<OsString>) -> Option<RunArgs> {
 fn variable<T>(name: &str, read: fn(&OsStr) -> Option<T>) -> Option<Option<T>> {
     match flags::variable(name) {
         None => Some(None),
-        Some(value) => Some(Some(plain_run(&value)?)),
+        Some(value) => Some(Some(read(&value)?)),
     }
 }
 

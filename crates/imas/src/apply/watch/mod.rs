@@ -215,7 +215,7 @@ mod tests {
     fn a_second_watch_goes_back_to_what_was_before_the_first() {
         let watch = |before: &str, failures| WatchRecord {
             drop_in_before: before.into(),
-            before: figures::Before { failures, ..record::Before::default() },
+            before: figures::Before { failures, ..figures::Before::default() },
             ..WatchRecord::default()
         };
         let mut second = watch("first candidate", 5);

@@ -28,7 +28,6 @@ use imas_runs::interruption::{InterruptedBy, Interruption};
 use imas_store::Store;
 
 use crate::command_line::bench_args::BenchArgs;
-use crate::measure::bench::export;
 use export::Baseline;
 use imas_cli::message::{self, Hinted};
 use imas_engine::context::Context;
