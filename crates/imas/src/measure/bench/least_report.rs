@@ -127,7 +127,7 @@ impl LeastReport {
         if args.json {
             return output::json(self);
         }
-        let text = format!("\n{}\n{}\n{}", table::plain(&HEADS, self.rows()), self.sentence, self.lines());
+        let text = format!("\n{}\n{}\n{}", table::plain(&HEADS, self.rows().into_iter()), self.sentence, self.lines());
         match crate::measure::export::takes_stdout(args) {
             true => message::say(text.trim_end_matches('\n')),
             false => output::text(&text)?,
