@@ -128,13 +128,13 @@ impl LeastReport {
         if args.json {
             return output::json(self);
         }
-<<<<<<< HEAD
-        let text = format!("\n{}\n{}\n{}", table::plain(&HEADS, self.rows()), self.sentence, self.lines());
+        let text = format!(
+            "\n{}\n{}\n{}",
+            table::plain(&HEADS, self.rows().into_iter()),
+            self.sentence,
+            self.lines()
+        );
         match crate::measure::bench::export::takes_stdout(args) {
-=======
-        let text = format!("\n{}\n{}\n{}", table::plain(&HEADS, self.rows().into_iter()), self.sentence, self.lines());
-        match crate::measure::export::takes_stdout(args) {
->>>>>>> main
             true => message::say(text.trim_end_matches('\n')),
             false => output::text(&text)?,
         }
