@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `imas system`: every program of the machine on its allocator, through `/etc/ld.so.preload`.
 //!
-//! Nothing is put there that has not been tried before: the [`battery`] runs in a rehearsal ([`battery`], a
-//! mount namespace of its own) and again on the real thing; the file is edited by the static
+//! Nothing is put there that has not been tried before: the battery ([`verify`]) runs in a rehearsal (a mount
+//! namespace of its own) and again on the real thing; the file is edited by the static
 //! `imas-ldpreload`, which puts it back when that fails.
 
 mod enable;
