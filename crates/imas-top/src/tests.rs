@@ -46,6 +46,7 @@ fn process(pid: u32, path: &str) -> LiveProcess {
         resident_bytes: u64::from(pid) << 20,
         live_bytes: None,
         returnable_bytes: None,
+        memory: None,
         growth_bytes_per_hour: Some(-2e6),
         cpu_share: Some(0.25),
         state: ProcessState::Settled { candidate: "jemalloc".to_owned(), since_unix_s: Some(1.7e9) },
