@@ -11,7 +11,7 @@ use std::rc::Rc;
 use anyhow::Result;
 use imas_cli::format::mib;
 use imas_engine::memory_look::fit::MemoryFit;
-use imas_engine::memory_look::{AboutProcess, MemoryAnswer, MemoryLook};
+use imas_engine::memory_look::{AboutProcess, MemoryAnswer, ProcessLook};
 use imas_linux::container::Container;
 use imas_linux::control_group::GroupLimit;
 use imas_linux::heap::figures::{HeapFigures, NotReadable};
@@ -256,7 +256,7 @@ fn answer_of(
         ..AboutProcess::default()
     };
     // No catalogue is here: a candidate is advised for the workload.
-    Some(MemoryLook::with_heaps(about, heaps).ok()?.answer(&RealCandidates::default()))
+    Some(ProcessLook::with_heaps(about, heaps).ok()?.answer(&RealCandidates::default()))
 }
 
 /// Sum of the memory of a container's processes. There may be thousands, so only their ids are kept.

@@ -72,7 +72,7 @@ pub type MemoryParts = BTreeMap<Owner, OwnedBytes>;
 pub struct OwnedMemory {
     /// Its parts.
     pub parts: MemoryParts,
-    /// The same bytes by kind.
+    /// Resident bytes by kind.
     pub resident: ResidentMemory,
     /// Whether it has the file mapped in which a JVM keeps counters.
     pub has_jvm_counters: bool,

@@ -354,7 +354,7 @@ fn a_heap_that_does_not_fit_the_limit_is_the_verdict() {
     };
     let world = World::new();
     let script = "process.stdout.write('x\\n'); process.stdin.resume()";
-    for (old_space, fit) in [(250, "too-large"), (64, "fits")] {
+    for (old_space, fit) in [(255, "too-large"), (64, "fits")] {
         let inside = format!("echo $$ > {}/cgroup.procs && exec \"$@\"", group.0.display());
         let mut command = world.command("/bin/sh");
         command.args(["-c", &inside, "sh"]).arg(real("node"));
@@ -373,8 +373,8 @@ fn a_heap_that_does_not_fit_the_limit_is_the_verdict() {
         );
         assert!(limit["highest"].as_u64().unwrap() > 10 * MIB, "{memory:#}");
         let row = list(&advice, "/limits").iter().find(|row| row["pid"] == memory["pid"]);
-        let warning = "will be killed when its heap fills: heap 250 MiB (98 % of the limit), ";
-        let is_warned = old_space == 250;
+        let warning = "will be killed when its heap fills: heap 255 MiB (100 % of the limit), ";
+        let is_warned = old_space == 255;
         assert_eq!(memory["verdict"] == "over-limit", is_warned, "{memory:#}");
         assert_eq!(page.starts_with(warning), is_warned, "{page}");
         assert_eq!(row.is_some(), is_warned, "{advice:#}");

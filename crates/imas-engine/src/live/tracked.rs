@@ -21,7 +21,7 @@ use procfs::FromRead;
 use procfs::process::Stat;
 
 use crate::live::memory_point;
-use crate::memory_look::{AboutProcess, MemoryAnswer, MemoryLook};
+use crate::memory_look::{AboutProcess, MemoryAnswer, ProcessLook};
 
 /// A process younger than this may not have loaded its libraries yet: it is looked at once more.
 const YOUNG_S: f64 = 3.0;
@@ -163,7 +163,7 @@ impl Tracked {
     pub(crate) fn look_at_memory(&mut self, candidates: &RealCandidates) {
         let begun = Instant::now();
         self.forget_memory();
-        if let Some(look) = self.about().and_then(|about| MemoryLook::at(about).ok()) {
+        if let Some(look) = self.about().and_then(|about| ProcessLook::at(about).ok()) {
             // For a process on a candidate that somebody has chosen nothing is estimated.
             let is_plain = look.about.candidate.as_deref() == Some(imas_core::SYSTEM);
             let returnable = look.heaps.as_ref().ok().map(|heaps| heaps.bytes.returnable);

@@ -8,7 +8,7 @@ use imas_linux::memory_parts::Owner;
 use imas_linux::runtime::Runtime;
 use serde::Serialize;
 
-use super::MemoryLook;
+use super::ProcessLook;
 
 /// Reserve above the highest use that a lower limit keeps, in percent.
 const RESERVE: u64 = 20;
@@ -67,7 +67,7 @@ struct Beside {
 }
 
 impl Beside {
-    fn of(look: &MemoryLook, group: &GroupLimit) -> Self {
+    fn of(look: &ProcessLook, group: &GroupLimit) -> Self {
         let resident = |owner| {
             look.memory
                 .parts
@@ -106,7 +106,7 @@ impl Beside {
 impl MemoryFit {
     /// Fit of a process; None without a limit.
     #[must_use]
-    pub fn of(look: &MemoryLook) -> Option<Self> {
+    pub fn of(look: &ProcessLook) -> Option<Self> {
         let group = look.about.limit?;
         let (limit, beside) = (group.limit, Beside::of(look, &group));
         let heap = heap_limit(look);
@@ -189,7 +189,7 @@ fn highest_words(group: &GroupLimit) -> String {
 }
 
 /// Most bytes of the runtime's heap, and what says so: the JVM's own counters, else command line and environment.
-fn heap_limit(look: &MemoryLook) -> Option<(u64, String)> {
+fn heap_limit(look: &ProcessLook) -> Option<(u64, String)> {
     let by_words = look.about.runtime.as_ref().and_then(|(_, limit)| limit.clone());
     let by_counters = look.jvm.as_ref().and_then(|jvm| jvm.limit);
     match (by_counters, by_words) {
@@ -200,7 +200,7 @@ fn heap_limit(look: &MemoryLook) -> Option<(u64, String)> {
 }
 
 /// Bytes that live, where that is known.
-fn live(look: &MemoryLook) -> Option<u64> {
+fn live(look: &ProcessLook) -> Option<u64> {
     let of_jvm = look.jvm.as_ref().filter(|jvm| jvm.collections > 0).map(|jvm| jvm.after_collection);
     let of_objects = || look.objects.iter().map(|heap| heap.live).reduce(|a, b| a + b);
     let of_heaps = || look.heaps.as_ref().ok().map(|heaps| heaps.bytes.live.saturating_add(heaps.mapped));
@@ -272,7 +272,7 @@ mod tests {
     }
 
     /// The service of the issue: a heap of 80 % of the limit, and 700 MiB of native memory.
-    fn java(limit: u64) -> MemoryLook {
+    fn java(limit: u64) -> ProcessLook {
         let mut look = look(&[(Owner::Anonymous, 900), (Owner::Malloc, 250), (Owner::Stacks, 50)]);
         look.about.runtime = Some((Runtime::Jvm, None));
         look.about.limit = Some(group(limit, 950, 1000));
@@ -347,7 +347,7 @@ mod tests {
         node.about.limit = Some(group(512, 380, 400));
         let fit = MemoryFit::of(&node).unwrap();
         assert_eq!((fit.native, fit.heap_limit), (60 * MIB, Some(480 * MIB)));
-        assert!(fit.warning.unwrap().contains("--max-old-space-size with 425 MiB fits"), "{}", fit.sentence);
+        assert!(fit.warning.unwrap().contains("--max-old-space-size with 426 MiB fits"), "{}", fit.sentence);
         node.about.limit = Some(group(600, 380, 400));
         assert_eq!(MemoryFit::of(&node).unwrap().fit, FitKind::Fits);
     }

@@ -74,7 +74,7 @@ impl AboutProcess {
 
 /// Findings of one look.
 #[derive(Debug, Clone)]
-pub struct MemoryLook {
+pub struct ProcessLook {
     /// The process.
     pub about: AboutProcess,
     /// Its memory by its mappings.
@@ -89,7 +89,7 @@ pub struct MemoryLook {
     pub others: Vec<OtherHeap>,
 }
 
-impl Default for MemoryLook {
+impl Default for ProcessLook {
     fn default() -> Self {
         Self {
             about: AboutProcess::default(),
@@ -117,7 +117,7 @@ pub struct MemoryAnswer {
     pub limit: Option<MemoryFit>,
 }
 
-impl MemoryLook {
+impl ProcessLook {
     /// Looks at a process.
     ///
     /// # Errors

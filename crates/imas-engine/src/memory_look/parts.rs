@@ -8,7 +8,7 @@ use imas_linux::other_heaps::OtherHeap;
 use imas_linux::runtime::Runtime;
 use serde::Serialize;
 
-use super::MemoryLook;
+use super::ProcessLook;
 use super::verdict::size;
 
 const LIVE: &str = "data, or a leak: no allocator helps";
@@ -140,7 +140,7 @@ pub fn owner_words(owner: Owner) -> &'static str {
 }
 
 /// All parts, the largest first.
-pub(super) fn parts(look: &MemoryLook) -> Vec<MemoryPart> {
+pub(super) fn parts(look: &ProcessLook) -> Vec<MemoryPart> {
     // What one of them counts may lie in `[heap]` and in mappings of its own.
     let mut others = look.others.clone();
     let owned = look.memory.parts.iter();
@@ -160,7 +160,7 @@ pub(super) fn named_share(parts: &[MemoryPart]) -> f64 {
 }
 
 fn of_owner(
-    (look, others): (&MemoryLook, &mut [OtherHeap]),
+    (look, others): (&ProcessLook, &mut [OtherHeap]),
     owner: Owner,
     bytes: &OwnedBytes,
 ) -> Vec<MemoryPart> {
@@ -257,7 +257,7 @@ impl Divided {
     }
 }
 
-fn of_malloc(look: &MemoryLook, others: &mut [OtherHeap], bytes: &OwnedBytes) -> Vec<MemoryPart> {
+fn of_malloc(look: &ProcessLook, others: &mut [OtherHeap], bytes: &OwnedBytes) -> Vec<MemoryPart> {
     let mut divided = Divided::of(Owner::Malloc, bytes);
     match &look.heaps {
         Ok(heaps) => divide_heaps(&mut divided, heaps, &look.about.name()),
@@ -302,7 +302,7 @@ fn divide_heaps(divided: &mut Divided, heaps: &HeapFigures, name: &str) {
 }
 
 /// Private memory of no file, by its contents.
-fn of_anonymous(look: &MemoryLook, others: &mut [OtherHeap], bytes: &OwnedBytes) -> Vec<MemoryPart> {
+fn of_anonymous(look: &ProcessLook, others: &mut [OtherHeap], bytes: &OwnedBytes) -> Vec<MemoryPart> {
     let mut divided = Divided::of(Owner::Anonymous, bytes);
     if let Ok(heaps) = &look.heaps {
         let what = "large live blocks of glibc's malloc, each in a mapping of its own";
@@ -336,7 +336,7 @@ fn of_anonymous(look: &MemoryLook, others: &mut [OtherHeap], bytes: &OwnedBytes)
 }
 
 /// Who holds the private memory in which nothing was recognised, and whether that is known.
-fn rest_words(look: &MemoryLook) -> (PartKind, String, bool) {
+fn rest_words(look: &ProcessLook) -> (PartKind, String, bool) {
     // One that is there and that nobody uses holds nothing.
     let used = look.others.iter().filter(|heap| heap.live != Some(0));
     let names: Vec<String> = used.clone().map(OtherHeap::words).collect();
@@ -377,12 +377,12 @@ pub(super) mod tests {
     const MIB: u64 = 1 << 20;
 
     /// A look that found these owners, MiB.
-    pub(crate) fn look(owned: &[(Owner, u64)]) -> MemoryLook {
+    pub(crate) fn look(owned: &[(Owner, u64)]) -> ProcessLook {
         let one = |(owner, mib): &(Owner, u64)| {
             (*owner, OwnedBytes { resident: *mib * MIB, ..OwnedBytes::default() })
         };
         let parts: MemoryParts = owned.iter().map(one).collect();
-        MemoryLook { memory: OwnedMemory { parts, ..OwnedMemory::default() }, ..MemoryLook::default() }
+        ProcessLook { memory: OwnedMemory { parts, ..OwnedMemory::default() }, ..ProcessLook::default() }
     }
 
     fn heaps() -> HeapFigures {

@@ -11,7 +11,7 @@ use imas_linux::serving::RealCandidates;
 use serde::Serialize;
 
 use super::fit::MemoryFit;
-use super::{AboutProcess, MemoryLook};
+use super::{AboutProcess, ProcessLook};
 use crate::prices::{AdvisedRestart, advised_restart};
 
 /// Fewer bytes that a trim would return do not justify a restart.
@@ -59,7 +59,7 @@ impl MemoryVerdict {
 
 /// The verdict and its sentence.
 pub(super) fn of(
-    look: &MemoryLook,
+    look: &ProcessLook,
     fit: Option<&MemoryFit>,
     candidates: &RealCandidates,
 ) -> (MemoryVerdict, String) {
@@ -72,7 +72,7 @@ pub(super) fn of(
 }
 
 /// Verdict by the share of the heap that a trim would return, and by the hook's count where the process is a trial.
-fn of_heaps(look: &MemoryLook) -> MemoryVerdict {
+fn of_heaps(look: &ProcessLook) -> MemoryVerdict {
     let (resident, heaps) = (&look.memory.resident, look.heaps.as_ref().ok());
     let heap = resident.heap_bytes();
     let is_mostly_free =
@@ -98,11 +98,12 @@ fn is_elsewhere(resident: &ResidentMemory) -> bool {
     resident.anonymous > resident.heap.saturating_add(resident.arenas)
 }
 
-fn sentence(look: &MemoryLook, verdict: MemoryVerdict, candidates: &RealCandidates) -> String {
+fn sentence(look: &ProcessLook, verdict: MemoryVerdict, candidates: &RealCandidates) -> String {
     let (resident, heaps) = (&look.memory.resident, &look.heaps);
     let heap = size(resident.heap_bytes());
-    let live =
-        look.live_bytes().map_or_else(String::new, |live| format!(", {} of it in live blocks", size(live)));
+    // Of what an allocator counts as live not all was touched.
+    let live = look.live_bytes().map(|live| live.min(resident.heap_bytes()));
+    let live = live.map_or_else(String::new, |live| format!(", {} of it in live blocks", size(live)));
     let held = heaps.as_ref().map_or_else(|_| String::new(), |heaps| format!("; {}", held_words(heaps)));
     let remedy = heaps.as_ref().ok().and_then(|heaps| remedy(&look.about, heaps, candidates));
     match verdict {
@@ -138,7 +139,7 @@ fn sentence(look: &MemoryLook, verdict: MemoryVerdict, candidates: &RealCandidat
 }
 
 /// Holder of memory in none of malloc's arenas, as far as it is known.
-fn elsewhere_words(look: &MemoryLook) -> String {
+fn elsewhere_words(look: &ProcessLook) -> String {
     match &look.jvm {
         Some(jvm) => jvm_words(jvm),
         None => "a pool of the program, the heap of its runtime, or single large blocks".to_owned(),
@@ -237,12 +238,12 @@ mod tests {
         HeapFigures { held: 153 * MIB, read: 153 * MIB, arenas: 9, bytes, ..HeapFigures::default() }
     }
 
-    fn look(resident: ResidentMemory, heaps: Option<HeapFigures>) -> MemoryLook {
-        MemoryLook {
+    fn look(resident: ResidentMemory, heaps: Option<HeapFigures>) -> ProcessLook {
+        ProcessLook {
             about: AboutProcess { pid: 7, ..AboutProcess::default() },
             memory: OwnedMemory { resident, ..OwnedMemory::default() },
             heaps: heaps.ok_or_else(|| NotReadable("its C library is musl".into())),
-            ..MemoryLook::default()
+            ..ProcessLook::default()
         }
     }
 
@@ -331,7 +332,7 @@ mod tests {
         assert!(says.starts_with("300 MiB of 301 MiB are in none of malloc's arenas: a pool"), "{says}");
         assert!(!says.contains("leak"), "{says}");
         let jvm = JvmHeap { collector: "G1".into(), committed: 250 * MIB, ..JvmHeap::default() };
-        let of_jvm = MemoryLook { jvm: Some(jvm), ..look(one, Some(little)) };
+        let of_jvm = ProcessLook { jvm: Some(jvm), ..look(one, Some(little)) };
         let says = of(&of_jvm, None, &RealCandidates::default()).1;
         assert!(says.contains("arenas: the JVM (G1) holds 250 MiB for its heap, 0 MiB were left"), "{says}");
     }

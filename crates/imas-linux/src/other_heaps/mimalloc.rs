@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Pages of mimalloc 3, by its map from addresses to them.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Instant;
 
@@ -19,23 +19,23 @@ const ENTRIES: u64 = 1 << (PART - SLICE);
 const MOST_PAGES: usize = 1 << 20;
 const TORN: usize = 32;
 
-/// Counters of all pages in the regions. `places`: of `mi_version` and `_mi_page_map`.
+/// Counters of all pages in the regions. A linker may have left out `mi_version`: then pages must fit the map all the same.
 pub(super) fn counters(
     memory: &dyn Memory,
-    [version, map]: [u64; 2],
+    (version, map): (Option<u64>, u64),
     regions: &[Range<u64>],
     until: Instant,
 ) -> Result<OwnCounters, String> {
-    let version = version_at(memory, version).ok_or_else(not_known)?;
-    if !KNOWN.contains(&version) {
-        return Err(format!("the layout of version {} is not known", words(version)));
+    let version = version.map(|version| version_at(memory, version).ok_or_else(not_known)).transpose()?;
+    if let Some(other) = version.filter(|version| !KNOWN.contains(version)) {
+        return Err(format!("the layout of version {} is not known", words(other)));
     }
     let mut window = Window::new(memory, until);
     let map = word(&mut window, map)?;
-    let pages = if map == 0 { BTreeSet::new() } else { pages(memory, map, regions, until)? };
+    let pages = if map == 0 { BTreeMap::new() } else { pages(memory, map, regions, until)? };
     let (mut sum, mut torn) = (OwnCounters::default(), 0);
-    for page in &pages {
-        match of_page(&mut window, *page)? {
+    for (page, slices) in &pages {
+        match of_page(&mut window, *page, *slices)? {
             Some((live, free)) => {
                 sum.live = sum.live.saturating_add(live);
                 sum.free = sum.free.saturating_add(free);
@@ -71,15 +71,15 @@ fn version_in(code: &[u8; 16]) -> Option<u64> {
     }
 }
 
-/// Pages to which the map leads from the regions.
+/// Pages to which the map leads from the regions, each with the number of its slices.
 fn pages(
     memory: &dyn Memory,
     map: u64,
     regions: &[Range<u64>],
     until: Instant,
-) -> Result<BTreeSet<u64>, String> {
+) -> Result<BTreeMap<u64, u64>, String> {
     let [mut parts, mut entries] = [Window::new(memory, until), Window::new(memory, until)];
-    let mut pages = BTreeSet::new();
+    let mut pages = BTreeMap::new();
     for region in regions {
         let mut at = region.start >> SLICE;
         while at << SLICE < region.end && pages.len() < MOST_PAGES {
@@ -90,7 +90,7 @@ fn pages(
             }
             let page = word(&mut entries, part.saturating_add(at % ENTRIES * 8))?;
             if page != 0 && page.is_multiple_of(8) {
-                pages.insert(page);
+                *pages.entry(page).or_default() += 1;
             }
             at += 1;
         }
@@ -98,12 +98,19 @@ fn pages(
     Ok(pages)
 }
 
-/// Live and free bytes of a page (`mi_page_t`); `None` where it is none.
-fn of_page(window: &mut Window<'_>, page: u64) -> Result<Option<(u64, u64)>, String> {
+/// Live and free bytes of a page (`mi_page_t`) of so many slices; `None` where it is none.
+fn of_page(window: &mut Window<'_>, page: u64, slices: u64) -> Result<Option<(u64, u64)>, String> {
     let counts = word(window, page.saturating_add(16))?;
     let block = word(window, page.saturating_add(40))?;
     let [used, room, most] = [counts & 0xffff, counts >> 16 & 0xffff, counts >> 32 & 0xffff];
-    let is_one = used <= room && room <= most && most > 0 && block > 0 && block < 1 << 40;
+    // Of a page with one large block not all slices are in the map.
+    let is_in = |bytes: u64| most == 1 || (bytes <= slices << SLICE && bytes >= (slices << SLICE) / 8);
+    let is_one = used <= room
+        && room <= most
+        && most > 0
+        && block.is_multiple_of(8)
+        && (8..1 << 40).contains(&block)
+        && is_in(most * block);
     Ok(is_one.then(|| (used * block, (room - used) * block)))
 }
 

@@ -167,7 +167,7 @@ fn counters(
             jemalloc::counters(memory, places, until)
         }
         AllocatorKind::Mimalloc => {
-            mimalloc::counters(memory, [at("mi_version")?, at("_mi_page_map")?], regions, until)
+            mimalloc::counters(memory, (at("mi_version").ok(), at("_mi_page_map")?), regions, until)
         }
         AllocatorKind::Tcmalloc => {
             let (heap, bytes) = (at("pageheap_")?, found.bytes("pageheap_"));

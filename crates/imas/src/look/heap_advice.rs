@@ -14,7 +14,7 @@ use imas_engine::context::Context;
 use imas_engine::memory_look::fit::{FitKind, MemoryFit};
 use imas_engine::memory_look::parts::MemoryPart;
 use imas_engine::memory_look::verdict::{self, LEAST_BYTES, MemoryVerdict, jvm_words, size};
-use imas_engine::memory_look::{AboutProcess, MemoryAnswer, MemoryLook};
+use imas_engine::memory_look::{AboutProcess, MemoryAnswer, ProcessLook};
 use imas_linux::catalogue::{Catalogue, CatalogueCandidate};
 use imas_linux::heap::figures::HeapFigures;
 use imas_linux::host::now_unix_s;
@@ -98,7 +98,7 @@ fn row(
     candidates: &RealCandidates,
     last: &mut LastLook,
 ) -> Option<HeapRow> {
-    let look = MemoryLook::with_heaps(about(process, candidates), Ok(heaps.clone())).ok()?;
+    let look = ProcessLook::with_heaps(about(process, candidates), Ok(heaps.clone())).ok()?;
     let MemoryAnswer { verdict, sentence, parts, .. } = look.answer(candidates);
     let restart = verdict::restart(&look.about, &heaps, candidates);
     Some(HeapRow {
@@ -170,7 +170,7 @@ pub(crate) fn limit_rows(running: &[Running], candidates: &RealCandidates) -> Ve
         }
     }
     let row = |(_, process): (u64, &Running)| {
-        let answer = MemoryLook::at(about(process, candidates)).ok()?.answer(candidates);
+        let answer = ProcessLook::at(about(process, candidates)).ok()?.answer(candidates);
         let limit = answer.limit.filter(|limit| limit.fit != FitKind::Fits)?;
         let (pid, program) = (process.pid, process.program.to_string());
         Some(LimitRow { pid, program, unit: process.unit.clone(), verdict: answer.verdict, limit })

@@ -17,7 +17,7 @@ use imas_cli::{message, output, table};
 use imas_engine::context::Context;
 use imas_engine::live::memory_point;
 use imas_engine::memory_look::verdict::{MemoryVerdict, jvm_words};
-use imas_engine::memory_look::{AboutProcess, MemoryAnswer, MemoryLook};
+use imas_engine::memory_look::{AboutProcess, MemoryAnswer, ProcessLook};
 use imas_linux::catalogue::SYSTEM;
 use imas_linux::environment::{GUARD, HOOK};
 use imas_linux::heap::figures::HeapFigures;
@@ -116,7 +116,7 @@ fn memory(context: &Context, running: &Running) -> Option<ProcessMemory> {
     let runtime = RunningRuntime::of(running);
     let about = AboutProcess::of(running, runtime.as_ref(), candidate);
     let look =
-        MemoryLook::at(AboutProcess { live_bytes: memory_point::live_bytes(running), ..about }).ok()?;
+        ProcessLook::at(AboutProcess { live_bytes: memory_point::live_bytes(running), ..about }).ok()?;
     let answer = look.answer(&candidates);
     let resident = look.memory.resident;
     Some(ProcessMemory {
