@@ -6,6 +6,7 @@ use imas_core::SYSTEM;
 use imas_core::printable::counted;
 use imas_linux::heap::figures::HeapFigures;
 use imas_linux::jvm_heap::JvmHeap;
+use imas_linux::other_heaps::OtherHeap;
 use imas_linux::resident::ResidentMemory;
 use imas_linux::serving::RealCandidates;
 use serde::Serialize;
@@ -140,9 +141,18 @@ fn sentence(look: &ProcessLook, verdict: MemoryVerdict, candidates: &RealCandida
 
 /// Holder of memory in none of malloc's arenas, as far as it is known.
 fn elsewhere_words(look: &ProcessLook) -> String {
-    match &look.jvm {
-        Some(jvm) => jvm_words(jvm),
-        None => "a pool of the program, the heap of its runtime, or single large blocks".to_owned(),
+    if let Some(jvm) = &look.jvm {
+        return jvm_words(jvm);
+    }
+    let used = look.others.iter().filter(|heap| heap.live != Some(0));
+    let words = |heap: &OtherHeap| match heap.live {
+        Some(live) => format!("{} live in {}", size(live), heap.words()),
+        None => format!("heaps of {}", heap.words()),
+    };
+    let used: Vec<String> = used.map(words).collect();
+    match used.is_empty() {
+        true => "a pool of the program, the heap of its runtime, or single large blocks".to_owned(),
+        false => used.join(", "),
     }
 }
 
@@ -335,6 +345,18 @@ mod tests {
         let of_jvm = ProcessLook { jvm: Some(jvm), ..look(one, Some(little)) };
         let says = of(&of_jvm, None, &RealCandidates::default()).1;
         assert!(says.contains("arenas: the JVM (G1) holds 250 MiB for its heap, 0 MiB were left"), "{says}");
+        let arrow = OtherHeap {
+            name: "mimalloc".into(),
+            file: "libarrow.so".into(),
+            live: Some(200 * MIB),
+            ..OtherHeap::default()
+        };
+        let of_arrow = ProcessLook { others: vec![arrow], ..of_jvm };
+        let says = of(&ProcessLook { jvm: None, ..of_arrow }, None, &RealCandidates::default()).1;
+        assert!(
+            says.contains("malloc's arenas: 200 MiB live in mimalloc in libarrow.so; glibc holds"),
+            "{says}"
+        );
     }
 
     #[test]
