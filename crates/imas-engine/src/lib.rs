@@ -6,6 +6,7 @@
 //! ```text
 //! inspect, state -> decide -> program_view -> picks, section
 //! live: the running processes, with what is known of the program of each
+//! memory_look: the verdict on the memory of a process, in words
 //! ```
 
 pub mod amounts;
@@ -26,6 +27,7 @@ pub mod inspect;
 pub mod lasting;
 pub mod live;
 pub mod lives;
+pub mod memory_look;
 pub mod outside;
 pub mod pending;
 pub mod picks;

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use imas_cli::message::Hinted;
 use imas_linux::container::{self, Container, ContainerRoots};
+use imas_linux::control_group::GroupMemory;
 use serde::Serialize;
 
 /// Most folders that are looked through.
@@ -19,11 +20,8 @@ const MOST: usize = 65_536;
 /// The kernel's counts of a group.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub(crate) struct GroupFigures {
-    /// Bytes that cannot be given back at once; page cache that can is left out.
-    pub(crate) used: Option<u64>,
-    /// Most bytes; None without a limit.
-    pub(crate) limit: Option<u64>,
-    pub(crate) oom_kills: Option<u64>,
+    #[serde(flatten)]
+    pub(crate) memory: GroupMemory,
     /// CPU time of its processes, those that ended among them, seconds.
     pub(crate) cpu_s: Option<f64>,
     /// Share of the periods in which its limit of CPU time held it up.
@@ -33,23 +31,13 @@ pub(crate) struct GroupFigures {
 impl GroupFigures {
     /// Reads the files of a folder. What is not there is not known.
     pub(crate) fn read(folder: &Path) -> Self {
-        let text = |file: &str| std::fs::read_to_string(folder.join(file)).unwrap_or_default();
-        let number = |file: &str| text(file).trim().parse::<u64>().ok();
-        let cache = keyed(&text("memory.stat"), "inactive_file").unwrap_or(0);
-        let cpu = text("cpu.stat");
+        let cpu = std::fs::read_to_string(folder.join("cpu.stat")).unwrap_or_default();
         let periods = keyed(&cpu, "nr_periods").filter(|periods| *periods > 0);
         Self {
-            used: number("memory.current").map(|used| used.saturating_sub(cache)),
-            limit: number("memory.max"),
-            oom_kills: keyed(&text("memory.events"), "oom_kill"),
+            memory: GroupMemory::of(folder),
             cpu_s: keyed(&cpu, "usage_usec").map(|used| used as f64 / 1e6),
             throttled: periods.and_then(|all| Some(keyed(&cpu, "nr_throttled")? as f64 / all as f64)),
         }
-    }
-
-    /// Share of the limit that is used.
-    pub(crate) fn nearness(&self) -> Option<f64> {
-        Some(self.used? as f64 / self.limit.filter(|limit| *limit > 0)? as f64)
     }
 }
 
@@ -236,8 +224,6 @@ mod tests {
         for (file, text) in [
             ("memory.current", "900\n"),
             ("memory.max", "1000\n"),
-            ("memory.stat", "anon 500\ninactive_file 400\ninactive_file_x 1\n"),
-            ("memory.events", "low 0\noom 3\noom_kill 2\noom_group_kill 0\n"),
             ("cpu.stat", "usage_usec 2500000\nnr_periods 10\nnr_throttled 5\n"),
         ] {
             std::fs::write(place.path().join(file), text).unwrap();
@@ -246,16 +232,11 @@ mod tests {
         assert_eq!(
             read,
             GroupFigures {
-                used: Some(500),
-                limit: Some(1000),
-                oom_kills: Some(2),
+                memory: GroupMemory { used: Some(900), limit: Some(1000), ..GroupMemory::default() },
                 cpu_s: Some(2.5),
                 throttled: Some(0.5)
             }
         );
-        assert_eq!(read.nearness(), Some(0.5));
-        std::fs::write(place.path().join("memory.max"), "max\n").unwrap();
-        assert_eq!(GroupFigures::read(place.path()).nearness(), None);
     }
 
     #[test]

@@ -10,12 +10,18 @@ use std::rc::Rc;
 
 use anyhow::Result;
 use imas_cli::format::mib;
+use imas_engine::memory_look::fit::MemoryFit;
+use imas_engine::memory_look::{AboutProcess, MemoryAnswer, ProcessLook};
 use imas_linux::container::Container;
+use imas_linux::control_group::GroupLimit;
+use imas_linux::heap::figures::{HeapFigures, NotReadable};
 use imas_linux::mapped_files::MappedFiles;
 use imas_linux::mapping_text::{self, CLibrary, version_in_name};
 use imas_linux::resident::ResidentMemory;
+use imas_linux::running_runtime::RunningRuntime;
+use imas_linux::serving::RealCandidates;
 use imas_linux::serving::chooser::asked_in_vain;
-use imas_linux::{foreign_process, process, process_trim};
+use imas_linux::{foreign_process, process, process_trim, running};
 use serde::Serialize;
 
 use crate::cli::NodeArgs;
@@ -63,12 +69,14 @@ impl Look {
         let links = group::pod_names(&args.logs);
         let (mut members, disputed) = members(&groups)?;
         let mut look = Self { disputed, ..Self::default() };
+        let has_runtimes = !args.metrics && args.listen.is_none();
         let is_sandbox = |container: &Container| {
             container.pod_uid.is_some() && !links.is_empty() && !links.contains_key(&container.id)
         };
         members.retain(|container, _| !is_sandbox(container));
         for (container, pids) in members {
-            look.add(&container, &pids, links.get(&container.id), groups.figures(&container));
+            let link = links.get(&container.id);
+            look.add(&container, &pids, (link, has_runtimes), groups.figures(&container));
         }
         look.rows.sort_by_key(|row| std::cmp::Reverse(row.resident));
         look.unseen.sort_by_key(|one| std::cmp::Reverse(one.processes));
@@ -79,11 +87,11 @@ impl Look {
         &mut self,
         container: &Container,
         pids: &[u32],
-        link: Option<&KubeletLink>,
+        (link, has_runtimes): (Option<&KubeletLink>, bool),
         figures: GroupFigures,
     ) {
         drop(foreign_process::take_unseen());
-        self.rows.extend(Row::of(container, pids, link, figures));
+        self.rows.extend(Row::of(container, pids, (link, has_runtimes), figures));
         let unseen: BTreeSet<u32> = foreign_process::take_unseen();
         let processes = pids.iter().filter(|pid| unseen.contains(pid)).count();
         if processes > 0 {
@@ -149,6 +157,9 @@ pub(super) struct Row {
     /// Why that cannot be read.
     pub(super) not_readable: Option<String>,
     pub(super) group: GroupFigures,
+    /// Verdict on the largest process, its parts, and whether the container fits its limit.
+    #[serde(flatten)]
+    pub(super) answer: Option<MemoryAnswer>,
     /// Number of times that kubelet started it anew.
     pub(super) restarts: Option<u32>,
     pub(super) advice: String,
@@ -188,12 +199,15 @@ impl Row {
     pub(super) fn of(
         container: &Container,
         pids: &[u32],
-        link: Option<&KubeletLink>,
+        (link, has_runtimes): (Option<&KubeletLink>, bool),
         group: GroupFigures,
     ) -> Option<Self> {
-        let sum = Sum::of(pids);
+        let mut sum = Sum::of(pids);
         let (largest, (program, files)) =
             sum.pids.iter().find_map(|pid| Some((*pid, process::mapped_files(*pid).ok()?)))?;
+        let limit = GroupLimit::of(&group.memory, pids);
+        let answer = sum.largest.take().filter(|(pid, _)| *pid == largest);
+        let answer = answer.and_then(|(_, heaps)| answer_of(largest, limit, heaps, has_runtimes));
         let mut row = Self {
             id: container.to_string(),
             runtime: container.runtime,
@@ -211,12 +225,38 @@ impl Row {
             free: sum.free,
             not_readable: sum.not_readable,
             group,
+            answer,
             restarts: link.and_then(|link| link.restarts),
             advice: String::new(),
         };
-        row.advice = advice(row.libc, row.group.nearness(), row.free, row.name.as_ref());
+        row.advice = advice(row.libc, (row.group.memory.nearness(), row.fit()), row.free, row.name.as_ref());
         Some(row)
     }
+
+    /// Whether it fits its limit.
+    pub(super) fn fit(&self) -> Option<&MemoryFit> {
+        self.answer.as_ref()?.limit.as_ref()
+    }
+}
+
+/// Answer of a look at the largest process. `has_runtimes`: its executable is read, which a look at each minute could not
+/// afford; a JVM is known by its counters.
+fn answer_of(
+    pid: u32,
+    limit: Option<GroupLimit>,
+    heaps: Result<HeapFigures, NotReadable>,
+    has_runtimes: bool,
+) -> Option<MemoryAnswer> {
+    let runtime = has_runtimes.then(|| RunningRuntime::of(&running::one(pid)?)).flatten();
+    let about = AboutProcess {
+        pid,
+        runtime: runtime.map(|runtime| (runtime.found.runtime, runtime.heap_limit())),
+        threads: process::threads(pid).unwrap_or(0),
+        limit,
+        ..AboutProcess::default()
+    };
+    // No catalogue is here: a candidate is advised for the workload.
+    Some(ProcessLook::with_heaps(about, heaps).ok()?.answer(&RealCandidates::default()))
 }
 
 /// Sum of the memory of a container's processes. There may be thousands, so only their ids are kept.
@@ -226,6 +266,8 @@ struct Sum {
     pids: Vec<u32>,
     memory: Kinds,
     free: Option<u64>,
+    /// The largest process with a look at its heaps.
+    largest: Option<(u32, Result<HeapFigures, NotReadable>)>,
     /// Version of glibc in the memory of one of them.
     glibc: Option<String>,
     not_readable: Option<String>,
@@ -248,19 +290,27 @@ impl Sum {
 
     fn add_heaps(&mut self) {
         for pid in &self.pids {
-            match process_trim::heaps_of(*pid) {
+            let heaps = process_trim::heaps_of(*pid);
+            match &heaps {
                 Ok(heaps) => {
                     *self.free.get_or_insert(0) += heaps.bytes.returnable;
-                    self.glibc.get_or_insert(heaps.glibc);
+                    self.glibc.get_or_insert_with(|| heaps.glibc.clone());
                 }
                 Err(why) => drop(self.not_readable.get_or_insert_with(|| why.to_string())),
             }
+            self.largest.get_or_insert((*pid, heaps));
         }
     }
 }
 
 /// Advice for a container, or for the containers of a workload, that takes no trial.
-pub(super) fn advice(libc: Libc, nearness: Option<f64>, free: Option<u64>, name: Option<&PodName>) -> String {
+pub(super) fn advice(
+    libc: Libc,
+    (nearness, fit): (Option<f64>, Option<&MemoryFit>),
+    free: Option<u64>,
+    name: Option<&PodName>,
+) -> String {
+    let fits = fit.and_then(MemoryFit::advice);
     let near = nearness.filter(|share| *share >= NEAR).map(|_| "near its limit".to_owned());
     let free = free.filter(|bytes| *bytes >= WORTH_IT);
     let what = match (libc, free) {
@@ -276,7 +326,7 @@ pub(super) fn advice(libc: Libc, nearness: Option<f64>, free: Option<u64>, name:
         }
         (Libc::Glibc, None) => None,
     };
-    near.into_iter().chain(what).collect::<Vec<_>>().join("; ")
+    fits.into_iter().chain(near).chain(what).collect::<Vec<_>>().join("; ")
 }
 
 /// The path inside the process's own root.

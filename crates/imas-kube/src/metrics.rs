@@ -12,6 +12,9 @@ use std::sync::atomic::AtomicU64;
 use anyhow::Result;
 use imas_core::printable;
 use imas_core::trimming::TrimSums;
+use imas_engine::memory_look::fit::{FitKind, MemoryFit};
+use imas_engine::memory_look::parts::PartKind;
+use imas_engine::memory_look::verdict::MemoryVerdict;
 use imas_linux::running;
 use imas_linux::running_runtime::RunningRuntime;
 use prometheus_client::encoding::text::encode;
@@ -24,11 +27,12 @@ use crate::group::PodName;
 use crate::look::{Libc, Look, Row, Unseen, WORTH_IT, advice};
 
 type Labels = Vec<(&'static str, String)>;
+type Sums = Family<Labels, Gauge<f64, AtomicU64>>;
 /// A figure of a workload; None where it is not known.
 type Figure = fn(&Gain) -> Option<f64>;
 
 /// Name, help and value of what each workload has.
-const FIGURES: [(&str, &str, Figure); 9] = [
+const FIGURES: [(&str, &str, Figure); 10] = [
     ("containers", "Containers of the workload on this node", |gain| Some(gain.containers as f64)),
     ("resident_bytes", "Resident memory of their processes", |gain| Some(gain.resident as f64)),
     ("returnable_bytes", "Free pages in glibc's heaps that malloc_trim(0) would return", |gain| {
@@ -50,6 +54,11 @@ const FIGURES: [(&str, &str, Figure); 9] = [
     ("limit_ratio", "Used share of its memory limit, of the container that is nearest to it", |gain| {
         gain.nearness
     }),
+    (
+        "highest_bytes",
+        "Most memory that one of its containers ever had, page cache included, as long as it lives",
+        |gain| Some(gain.highest? as f64),
+    ),
 ];
 
 /// Value of what came of all trims together.
@@ -74,6 +83,7 @@ pub(crate) fn text(look: &Look, trims: Option<TrimSums>) -> Result<String> {
         }
         registry.register(name, help, family);
     }
+    of_answers(&mut registry, &gains);
     let family = Family::<Labels, Gauge<f64, AtomicU64>>::default();
     for (labels, processes) in unseen(&look.unseen) {
         family.get_or_create(&labels).set(processes as f64);
@@ -92,6 +102,35 @@ pub(crate) fn text(look: &Look, trims: Option<TrimSums>) -> Result<String> {
     let mut text = String::new();
     encode(&mut text, &registry)?;
     Ok(text)
+}
+
+/// Registers the parts of the memory of the largest process of each container, and the verdicts on these.
+fn of_answers(registry: &mut Registry, gains: &[Gain]) {
+    let both = |gain: &Gain, more| [labels(gain), vec![more]].concat();
+    let (parts, verdicts, fits) = (Sums::default(), Sums::default(), Sums::default());
+    for gain in gains {
+        for (part, bytes) in &gain.parts {
+            parts.get_or_create(&both(gain, ("part", part.id().to_owned()))).inc_by(*bytes as f64);
+        }
+        for (verdict, count) in &gain.verdicts {
+            verdicts.get_or_create(&both(gain, ("verdict", verdict.id().to_owned()))).inc_by(*count as f64);
+        }
+        let is_too_large = gain.fit.as_ref().is_some_and(|fit| fit.fit == FitKind::TooLarge);
+        if gain.fit.is_some() {
+            fits.get_or_create(&labels(gain)).inc_by(f64::from(u8::from(!is_too_large)));
+        }
+    }
+    registry.register(
+        "memory_bytes",
+        "Resident memory of the largest process of each container, by owner",
+        parts,
+    );
+    registry.register(
+        "verdicts",
+        "Containers by the verdict on the memory of their largest process",
+        verdicts,
+    );
+    registry.register("fits_limit", "0 where a container will be killed when its heap fills", fits);
 }
 
 /// Processes by workload; those beyond the number that is shown one by one are added up.
@@ -147,6 +186,14 @@ pub(super) struct Gain {
     pub(super) cpu_s: Option<f64>,
     /// Share of its limit that the container uses which is nearest to it.
     pub(super) nearness: Option<f64>,
+    /// Most bytes that one of them ever had.
+    pub(super) highest: Option<u64>,
+    /// Whether they fit their limit: of the container that fits it least.
+    pub(super) fit: Option<MemoryFit>,
+    /// Number of containers by verdict.
+    pub(super) verdicts: BTreeMap<MemoryVerdict, usize>,
+    /// Bytes of their largest processes by part.
+    pub(super) parts: BTreeMap<PartKind, u64>,
     pub(super) advice: String,
 }
 
@@ -179,6 +226,7 @@ impl Gain {
         let free: Vec<_> = rows.iter().filter_map(|row| row.free).collect();
         let [namespace, workload, container] = names.map(str::to_owned);
         let largest = rows.iter().max_by_key(|row| row.resident);
+        let fits = rows.iter().filter_map(|row| row.fit());
         let is_closed = |row: &&&Row| row.libc == Libc::Glibc && row.free.is_none();
         let mut gain = Self {
             namespace,
@@ -191,14 +239,24 @@ impl Gain {
             free: (!free.is_empty()).then(|| free.iter().sum()),
             not_readable: rows.iter().filter(is_closed).count(),
             lost: rows.iter().filter(|row| row.lost.is_some()).count(),
-            oom_kills: rows.iter().filter_map(|row| row.group.oom_kills).sum(),
+            oom_kills: rows.iter().filter_map(|row| row.group.memory.oom_kills).sum(),
             restarts: rows.iter().filter_map(|row| row.restarts).map(u64::from).sum(),
             cpu_s: rows.iter().filter_map(|row| row.group.cpu_s).reduce(|sum, more| sum + more),
-            nearness: rows.iter().filter_map(|row| row.group.nearness()).max_by(f64::total_cmp),
+            nearness: rows.iter().filter_map(|row| row.group.memory.nearness()).max_by(f64::total_cmp),
+            highest: rows.iter().filter_map(|row| row.group.memory.highest).max(),
+            fit: fits.min_by_key(|fit| (fit.fit, std::cmp::Reverse(fit.could_be))).cloned(),
+            verdicts: BTreeMap::new(),
+            parts: BTreeMap::new(),
             advice: String::new(),
         };
         let name = largest.and_then(|row| row.name.as_ref()).filter(|name| name.workload == gain.workload);
-        gain.advice = advice(gain.libc, gain.nearness, gain.free, name);
+        for answer in rows.iter().filter_map(|row| row.answer.as_ref()) {
+            *gain.verdicts.entry(answer.verdict).or_default() += 1;
+            for part in &answer.parts {
+                *gain.parts.entry(part.kind).or_default() += part.resident_bytes;
+            }
+        }
+        gain.advice = advice(gain.libc, (gain.nearness, gain.fit.as_ref()), gain.free, name);
         if gain.advice.is_empty() && gain.free.is_some_and(|free| free < WORTH_IT) {
             gain.advice = "nothing: little is free; a trial shows what other allocators do".to_owned();
         }
@@ -232,6 +290,9 @@ impl fmt::Display for Gain {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use imas_engine::memory_look::MemoryAnswer;
+    use imas_linux::control_group::{GroupLimit, GroupMemory};
+
     use crate::group::GroupFigures;
     use crate::look::{Disputed, Kinds};
 
@@ -294,12 +355,16 @@ pub(crate) mod tests {
             free,
             not_readable: None,
             group: GroupFigures {
-                used: Some(95),
-                limit: Some(100),
-                oom_kills: Some(1),
+                memory: GroupMemory {
+                    used: Some(95),
+                    limit: Some(100),
+                    oom_kills: Some(1),
+                    ..GroupMemory::default()
+                },
                 cpu_s: Some(1.5),
                 throttled: None,
             },
+            answer: None,
             restarts: Some(3),
             advice: String::new(),
         }
@@ -325,6 +390,55 @@ pub(crate) mod tests {
             "{}",
             web.advice
         );
+    }
+
+    fn fitted(could_be: Option<u64>) -> Option<MemoryAnswer> {
+        let kind = if could_be.is_some() { FitKind::CouldBeLess } else { FitKind::Fits };
+        let group = GroupLimit {
+            limit: 1 << 30,
+            highest: Some(310 << 20),
+            age_s: Some(6e5),
+            ..GroupLimit::default()
+        };
+        Some(MemoryAnswer {
+            verdict: MemoryVerdict::Live,
+            sentence: String::new(),
+            parts: vec![],
+            named_share: 1.0,
+            limit: Some(MemoryFit {
+                group,
+                fit: kind,
+                heap_limit: None,
+                native: 0,
+                stacks: 0,
+                others: 0,
+                live: None,
+                could_be,
+                warning: None,
+                sentence: String::new(),
+            }),
+        })
+    }
+
+    #[test]
+    fn a_limit_falls_where_it_could_for_all_replicas() {
+        let rows = |answers: [Option<u64>; 2]| {
+            answers.map(|could_be| Row { answer: fitted(could_be), ..row(Some("web"), 1 << 20, None) })
+        };
+        let both = gains_of(&rows([Some(300 << 20), Some(372 << 20)]));
+        let advice = "never above 310 MiB of 1024 MiB in 7 d: the limit could fall to 372 MiB";
+        assert!(both[0].advice.starts_with(advice), "{}", both[0].advice);
+        let one = gains_of(&rows([Some(300 << 20), None]));
+        assert!(!one[0].advice.contains("could fall"), "{}", one[0].advice);
+        let look = Look { rows: rows([Some(1), None]).into(), ..Look::default() };
+        let text = text(&look, None).unwrap();
+        let labels = r#"{namespace="shop",workload="web",container="app""#;
+        for line in [
+            format!(r#"imas_node_verdicts{labels},verdict="live"}} 2.0"#),
+            format!("imas_node_fits_limit{labels}}} 1.0"),
+        ] {
+            assert!(text.lines().any(|one| one == line), "{line}: {text}");
+        }
     }
 
     #[test]

@@ -109,9 +109,11 @@ fn cells(row: &Row) -> Vec<String> {
         ),
         bytes(row.resident),
         or_dash(row.free.map(bytes)),
-        or_dash(row.group.nearness().map(percent)),
+        or_dash(row.answer.as_ref().map(|answer| answer.verdict.id().to_owned())),
+        or_dash(row.group.memory.nearness().map(percent)),
+        or_dash(row.group.memory.highest.map(bytes)),
         or_dash(row.restarts.map(|count| count.to_string())),
-        or_dash(row.group.oom_kills.map(|count| count.to_string())),
+        or_dash(row.group.memory.oom_kills.map(|count| count.to_string())),
         or_dash(row.group.throttled.map(percent)),
         row.advice.clone(),
     ]
@@ -126,6 +128,7 @@ fn cells_of_gain(gain: &Gain) -> Vec<String> {
         or_dash(gain.free.map(bytes)),
         or_dash(gain.free.map(|free| percent(free as f64 / gain.resident.max(1) as f64))),
         or_dash(gain.nearness.map(percent)),
+        or_dash(gain.highest.map(bytes)),
         gain.advice.clone(),
     ]
 }
@@ -144,7 +147,9 @@ fn page(rows: &[Row]) -> String {
         "candidate",
         "MiB",
         "free",
+        "verdict",
         "of limit",
+        "highest",
         "restarts",
         "OOM kills",
         "throttled",
@@ -157,7 +162,8 @@ fn page_of_gains(gains: &[Gain]) -> String {
     if gains.is_empty() {
         return NOTHING.to_owned();
     }
-    let head = ["workload", "containers", "libc", "MiB", "free", "share", "of limit", "without a trial"];
+    let head =
+        ["workload", "containers", "libc", "MiB", "free", "share", "of limit", "highest", "without a trial"];
     table::plain(&head, gains.iter().map(cells_of_gain))
 }
 

@@ -8,6 +8,8 @@ use procfs::process::Process;
 use procfs::{CpuPressure, FromRead, MemoryPressure, ProcessCGroup};
 use serde::{Deserialize, Serialize};
 
+use crate::standstill::age_s;
+
 /// Folder where control groups are mounted.
 const ROOT: &str = "/sys/fs/cgroup";
 /// Folder of the memory groups of version 1.
@@ -19,13 +21,27 @@ const NO_LIMIT: u64 = 1 << 60;
 struct Files {
     limit: &'static str,
     used: &'static str,
+    highest: &'static str,
+    /// File with the number of kills.
+    events: &'static str,
     /// Key in `memory.stat` of the page cache that is given back before anybody is short.
     cache: &'static str,
 }
 
-const VERSION_1: Files =
-    Files { limit: "memory.limit_in_bytes", used: "memory.usage_in_bytes", cache: "total_inactive_file" };
-const VERSION_2: Files = Files { limit: "memory.max", used: "memory.current", cache: "inactive_file" };
+const VERSION_1: Files = Files {
+    limit: "memory.limit_in_bytes",
+    used: "memory.usage_in_bytes",
+    highest: "memory.max_usage_in_bytes",
+    events: "memory.oom_control",
+    cache: "total_inactive_file",
+};
+const VERSION_2: Files = Files {
+    limit: "memory.max",
+    used: "memory.current",
+    highest: "memory.peak",
+    events: "memory.events",
+    cache: "inactive_file",
+};
 
 /// Above this the kernel does not refuse: it makes who asks for more wait and give back.
 const BRAKE: Files = Files { limit: "memory.high", ..VERSION_2 };
@@ -71,26 +87,124 @@ fn folder_of(process: &Process, is_meant: impl Fn(&ProcessCGroup) -> bool, root:
     Some(root.join(own.pathname.trim_start_matches('/')))
 }
 
-/// Returns the tightest limit on the memory of a process, by its group and those above it; `None` without one. In a
-/// container the groups of other containers do not show.
-#[must_use]
-pub fn limit_of(pid: u32) -> Option<GroupLimit> {
-    let process = Process::new(i32::try_from(pid).ok()?).ok()?;
-    let (root_2, root_1) = (Path::new(ROOT), Path::new(ROOT_1));
-    let second = folder_of(&process, is_version_2, root_2).map(|group| up(root_2, &group, &VERSION_2));
-    let first = || folder_of(&process, is_of_memory, root_1).map(|group| up(root_1, &group, &VERSION_1));
-    let uses = second.filter(|uses| !uses.is_empty()).or_else(first).unwrap_or_default();
-    let tightest = uses.into_iter().min_by_key(|one| one.limit.saturating_sub(one.used))?;
-    Some(GroupLimit { limit: tightest.limit, used: tightest.used })
+/// Memory of a control group of either version, as the kernel counts it. What is not there is not known.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupMemory {
+    /// Bytes that cannot be given back at once; page cache that can is left out.
+    pub used: Option<u64>,
+    /// Bytes of page cache that is given back before anybody is short.
+    pub cache: Option<u64>,
+    /// Most bytes that it ever had, page cache included: Linux 5.19 and later, and version 1.
+    pub highest: Option<u64>,
+    /// Most bytes that it may have; None without a limit.
+    pub limit: Option<u64>,
+    /// Processes of it that the kernel has killed for want of memory.
+    pub oom_kills: Option<u64>,
 }
 
-/// Limit on the memory of a group, and its use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+impl GroupMemory {
+    /// Memory of the group with this folder.
+    #[must_use]
+    pub fn of(folder: &Path) -> Self {
+        let files = [&VERSION_2, &VERSION_1].into_iter().find(|files| folder.join(files.used).exists());
+        files.map_or_else(Self::default, |files| Self::read(folder, files))
+    }
+
+    fn read(folder: &Path, files: &Files) -> Self {
+        let cache = keyed(&text(folder, "memory.stat"), files.cache);
+        Self {
+            used: number(folder, files.used).map(|used| used.saturating_sub(cache.unwrap_or(0))),
+            cache,
+            highest: number(folder, files.highest),
+            limit: limit(folder, files),
+            oom_kills: keyed(&text(folder, files.events), "oom_kill"),
+        }
+    }
+
+    /// Share of the limit that is used.
+    #[must_use]
+    pub fn nearness(&self) -> Option<f64> {
+        Some(self.used? as f64 / self.limit? as f64)
+    }
+}
+
+fn text(folder: &Path, file: &str) -> String {
+    std::fs::read_to_string(folder.join(file)).unwrap_or_default()
+}
+
+fn number(folder: &Path, file: &str) -> Option<u64> {
+    text(folder, file).trim().parse().ok()
+}
+
+/// The limit of a group; `max`, which is no number, means none.
+fn limit(folder: &Path, files: &Files) -> Option<u64> {
+    number(folder, files.limit).filter(|limit| (1..NO_LIMIT).contains(limit))
+}
+
+/// Number behind a word at the begin of a line.
+fn keyed(text: &str, key: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
+}
+
+/// Limit on the memory of a group, with its use.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct GroupLimit {
     /// Bytes that the group may have.
     pub limit: u64,
     /// Bytes that it has and that cannot be given back.
     pub used: u64,
+    /// Bytes of page cache that could go.
+    pub cache: u64,
+    /// Most bytes that it had, page cache included.
+    pub highest: Option<u64>,
+    /// Processes of it that the kernel has killed for want of memory.
+    pub oom_kills: u64,
+    /// Number of its processes.
+    pub processes: usize,
+    /// Age of its oldest process, seconds: the group and its figures are no younger.
+    pub age_s: Option<f64>,
+}
+
+impl GroupLimit {
+    /// Limit of a group with these processes; None where it has no limit.
+    #[must_use]
+    pub fn of(memory: &GroupMemory, processes: &[u32]) -> Option<Self> {
+        let ages = processes.iter().filter_map(|pid| age_s(crate::process::start_ticks(*pid).ok()?));
+        Some(Self {
+            limit: memory.limit?,
+            used: memory.used?,
+            cache: memory.cache.unwrap_or(0),
+            highest: memory.highest,
+            oom_kills: memory.oom_kills.unwrap_or(0),
+            processes: processes.len(),
+            age_s: ages.max_by(f64::total_cmp),
+        })
+    }
+}
+
+/// Returns the tightest limit on the memory of a process, by its group and those above it; `None` without one. In a
+/// container the groups of other containers do not show.
+#[must_use]
+pub fn limit_of(pid: u32) -> Option<GroupLimit> {
+    let folder = limited_group(pid)?;
+    GroupLimit::of(&GroupMemory::of(&folder), &processes(&folder))
+}
+
+/// Folder of the group whose limit leaves a process least; `None` without one.
+#[must_use]
+pub fn limited_group(pid: u32) -> Option<PathBuf> {
+    let process = Process::new(i32::try_from(pid).ok()?).ok()?;
+    let (root_2, root_1) = (Path::new(ROOT), Path::new(ROOT_1));
+    let second = folder_of(&process, is_version_2, root_2).and_then(|group| tightest(root_2, &group));
+    second.or_else(|| tightest(root_1, &folder_of(&process, is_of_memory, root_1)?))
+}
+
+fn tightest(root: &Path, group: &Path) -> Option<PathBuf> {
+    let above = group.ancestors().take_while(|folder| folder.starts_with(root));
+    let one = |folder| use_of(folder, &VERSION_2).or_else(|| use_of(folder, &VERSION_1));
+    let uses = above.filter_map(|folder| Some((one(folder)?, folder)));
+    let least = uses.min_by_key(|(one, _)| one.limit.saturating_sub(one.used));
+    least.map(|(_, folder)| folder.to_owned())
 }
 
 /// Bytes that the tightest limit on this process' memory leaves, one that only slows it down too, page cache
@@ -141,8 +255,7 @@ impl MemoryKills {
 }
 
 fn kills(file: &Path) -> Option<u64> {
-    let text = std::fs::read_to_string(file).ok()?;
-    text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
+    keyed(&std::fs::read_to_string(file).ok()?, "oom_kill")
 }
 
 fn memory_used() -> Option<f64> {
@@ -239,12 +352,9 @@ pub fn processes(group: &Path) -> Vec<u32> {
 }
 
 fn use_of(group: &Path, files: &Files) -> Option<Use> {
-    let read = |file| std::fs::read_to_string(group.join(file)).ok()?.trim().parse::<u64>().ok();
-    // `max`, which is no number, means no limit.
-    let limit = read(files.limit).filter(|limit| (1..NO_LIMIT).contains(limit))?;
-    let stat = std::fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
-    let cache = stat.lines().find_map(|line| line.strip_prefix(files.cache)?.trim().parse::<u64>().ok());
-    Some(Use { used: read(files.used)?.saturating_sub(cache.unwrap_or(0)), limit })
+    let limit = limit(group, files)?;
+    let cache = keyed(&text(group, "memory.stat"), files.cache).unwrap_or(0);
+    Some(Use { used: number(group, files.used)?.saturating_sub(cache), limit })
 }
 
 #[cfg(test)]
@@ -294,6 +404,52 @@ mod tests {
         group(place.path(), &BRAKE, "1000\n", "700\n", "inactive_file 100\n");
         assert_eq!(up(place.path(), place.path(), &BRAKE), [Use { used: 600, limit: 1000 }]);
         assert_eq!(up(place.path(), place.path(), &VERSION_2), [], "not a limit that refuses");
+    }
+
+    #[test]
+    fn figures_of_both_versions_are_read_and_what_is_missing_is_not_known() {
+        let place = tempfile::tempdir().unwrap();
+        let of = |name: &str, files: &[(&str, &str)]| {
+            let folder = place.path().join(name);
+            std::fs::create_dir_all(&folder).unwrap();
+            for (file, text) in files {
+                std::fs::write(folder.join(file), text).unwrap();
+            }
+            GroupMemory::of(&folder)
+        };
+        let expected = GroupMemory {
+            used: Some(500),
+            cache: Some(400),
+            highest: Some(950),
+            limit: Some(1000),
+            oom_kills: Some(2),
+        };
+        let second = of(
+            "second",
+            &[
+                ("memory.current", "900\n"),
+                ("memory.max", "1000\n"),
+                ("memory.peak", "950\n"),
+                ("memory.stat", "anon 500\ninactive_file 400\ninactive_file_x 1\n"),
+                ("memory.events", "low 0\noom 3\noom_kill 2\noom_group_kill 0\n"),
+            ],
+        );
+        let first = of(
+            "first",
+            &[
+                ("memory.usage_in_bytes", "900"),
+                ("memory.limit_in_bytes", "1000"),
+                ("memory.max_usage_in_bytes", "950"),
+                ("memory.stat", "inactive_file 4\ntotal_inactive_file 400\n"),
+                ("memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n"),
+            ],
+        );
+        assert_eq!((second, first, second.nearness()), (expected, expected, Some(0.5)));
+        assert_eq!(of("none", &[]), GroupMemory::default());
+        let limit = GroupLimit::of(&second, &[std::process::id(), u32::MAX]).unwrap();
+        assert_eq!((limit.limit, limit.highest, limit.processes), (1000, Some(950), 2));
+        assert!(limit.age_s.is_some());
+        assert_eq!(GroupLimit::of(&GroupMemory { limit: None, ..second }, &[]), None);
     }
 
     #[test]

@@ -19,8 +19,8 @@ use crate::program::is_privileged;
 use crate::program_file::ProgramFile;
 use crate::runtime::with_version;
 use crate::{
-    mapped_files, memory_parts, object_heaps, process_trim, reach, resident, running, running_runtime,
-    serving,
+    mapped_files, memory_parts, object_heaps, other_heaps, process_trim, reach, resident, running,
+    running_runtime, serving,
 };
 
 /// Facts about an executable that somebody else runs.
@@ -110,6 +110,7 @@ fn found_out(finding: Finding, pid: u32) -> Result<Vec<u8>> {
         Finding::NamedMemory => resident::named_text(pid),
         Finding::Parts => memory_parts::text_of(pid),
         Finding::ObjectHeaps => object_heaps::text_of(pid),
+        Finding::OtherHeaps => other_heaps::text_of(pid),
         Finding::LeaksBegin => reach::begin_text(pid),
         Finding::LeaksGoOn => reach::go_on_text(pid),
     }

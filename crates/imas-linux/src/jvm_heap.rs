@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use crate::mapping_text::of_task;
 
 /// Heap of a JVM, in bytes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JvmHeap {
     /// The collector, as the JVM names it.
     pub collector: String,
@@ -185,7 +185,7 @@ fn mapped(pid: u32) -> io::Result<Option<PathBuf>> {
 }
 
 /// Whether a mapped file has the name of such a file.
-fn is_one(path: &Path) -> bool {
+pub(crate) fn is_one(path: &Path) -> bool {
     let is_number = |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
     let folder = path.parent().and_then(Path::file_name).and_then(|name| name.to_str());
     folder.is_some_and(|name| name.starts_with(FOLDER))

@@ -26,6 +26,7 @@ pub mod mapping_text;
 pub mod measure;
 pub mod memory_parts;
 pub mod object_heaps;
+pub mod other_heaps;
 pub mod pace;
 pub mod page;
 pub mod preloads;

@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::foreign_process::{self, Finding};
 use crate::mapping_text::{file_name, living_thread, of_task, with_neighbours};
-use crate::resident::{self, Kind};
+use crate::resident::{self, Kind, ResidentMemory};
+use crate::{jvm_heap, object_heaps};
 
 /// Names of one part that are counted one by one, and those that are listed.
 const MOST_NAMES: usize = 256;
@@ -66,30 +67,47 @@ pub struct OwnedBytes {
 /// The parts of one process.
 pub type MemoryParts = BTreeMap<Owner, OwnedBytes>;
 
-/// Parts of a process.
+/// Memory of one process by its mappings.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct OwnedMemory {
+    /// Its parts.
+    pub parts: MemoryParts,
+    /// Resident bytes by kind.
+    pub resident: ResidentMemory,
+    /// Whether it has the file mapped in which a JVM keeps counters.
+    pub has_jvm_counters: bool,
+    /// Whether it has an interpreter mapped that keeps objects in pools of its own.
+    pub has_objects: bool,
+}
+
+/// Memory of a process.
 ///
 /// # Errors
-/// As [`foreign_process::read`]; `NotFound` where it has no memory.
-pub fn of(pid: u32) -> Result<MemoryParts> {
+/// As [`foreign_process::read`]; `NotFound` where it has none.
+pub fn of(pid: u32) -> Result<OwnedMemory> {
     let text = foreign_process::find_out(pid, Finding::Parts, text_of)?;
-    let parts: MemoryParts = serde_json::from_slice(&text).map_err(Error::other)?;
-    if parts.is_empty() { Err(ErrorKind::NotFound.into()) } else { Ok(parts) }
+    let memory: OwnedMemory = serde_json::from_slice(&text).map_err(Error::other)?;
+    if memory.parts.is_empty() { Err(ErrorKind::NotFound.into()) } else { Ok(memory) }
 }
 
-/// Parts as a text for [`of`]. All is read in this very process.
+/// Memory as a text for [`of`]. All is read in this very process.
 pub(crate) fn text_of(pid: u32) -> Result<Vec<u8>> {
-    serde_json::to_vec(&parts_in(of_task(living_thread(pid), "smaps")?)?).map_err(Error::other)
+    serde_json::to_vec(&memory_in(of_task(living_thread(pid), "smaps")?)?).map_err(Error::other)
 }
 
-fn parts_in(maps: impl Iterator<Item = Result<MemoryMap>>) -> Result<MemoryParts> {
-    let mut parts = MemoryParts::new();
+fn memory_in(maps: impl Iterator<Item = Result<MemoryMap>>) -> Result<OwnedMemory> {
+    let mut memory = OwnedMemory::default();
+    let parts = &mut memory.parts;
     let mut names: BTreeMap<Owner, BTreeMap<String, u64>> = BTreeMap::new();
     // Variables without a value in the file lie behind it.
     let mut file: Option<(String, u64)> = None;
     let stack = resident::stack_bytes();
     with_neighbours(maps, |below, map, next| {
         let kind = resident::kind_of(map, (below, next), stack);
+        memory.resident.add(kind, map);
         if let MMapPath::Path(path) = &map.pathname {
+            memory.has_jvm_counters |= jvm_heap::is_one(path);
+            memory.has_objects |= object_heaps::of_file(path).is_some();
             file = Some((printable::name(file_name(path)).into_owned(), map.address.1));
         }
         let behind = file.as_ref().filter(|(_, end)| *end == map.address.0).map(|(name, _)| name.as_str());
@@ -121,7 +139,7 @@ fn parts_in(maps: impl Iterator<Item = Result<MemoryMap>>) -> Result<MemoryParts
         parts.entry(owner).or_default().largest = largest;
     }
     parts.retain(|_, bytes| bytes.resident + bytes.swapped > 0);
-    Ok(parts)
+    Ok(memory)
 }
 
 fn field(map: &MemoryMap, name: &str) -> u64 {
@@ -182,7 +200,8 @@ mod tests {
             50000000-50004000 rw-p 00000000 00:00 0 \nRss: 16 kB\nAnonHugePages: 8 kB\n\
             60000000-60004000 rw-s 00000000 00:00 5 /memfd:pool (deleted)\nRss: 4 kB\n\
             70000000-70001000 r-xp 00000000 00:00 0 [vdso]\nRss: 4 kB\n";
-        let parts = parts_in(mappings(text.as_bytes())).unwrap();
+        let memory = memory_in(mappings(text.as_bytes())).unwrap();
+        let parts = memory.parts;
         let bytes = |owner| (parts[&owner].resident >> 10, parts[&owner].swapped >> 10);
         assert_eq!(bytes(Owner::Files), (4, 0));
         assert_eq!(bytes(Owner::Variables), (16, 4));
@@ -191,12 +210,25 @@ mod tests {
         assert_eq!((parts[&Owner::Named].shared, parts[&Owner::Anonymous].huge), (4 << 10, 8 << 10));
         assert_eq!(parts[&Owner::Variables].largest, [("x".to_owned(), 20 << 10)]);
         assert_eq!(parts[&Owner::Named].largest[0].0, "Go: heap");
+        let sum: u64 = parts.values().map(|part| part.resident).sum();
+        assert_eq!(
+            (memory.resident.total(), memory.has_jvm_counters, memory.has_objects),
+            (sum, false, false)
+        );
+    }
+
+    #[test]
+    fn files_of_runtimes_are_seen_in_the_same_pass() {
+        let text = "10000000-10001000 rw-p 00000000 08:01 7 /usr/lib/libpython3.11.so.1.0\nRss: 4 kB\n\
+            20000000-20001000 rw-s 00000000 08:01 8 /tmp/hsperfdata_root/28216\nRss: 4 kB\n";
+        let memory = memory_in(mappings(text.as_bytes())).unwrap();
+        assert!(memory.has_objects && memory.has_jvm_counters);
     }
 
     #[test]
     fn the_parts_of_this_process_add_up_to_what_the_kernel_counts() {
         let block = std::hint::black_box(vec![1u8; 32 << 20]);
-        let parts = of(std::process::id()).unwrap();
+        let parts = of(std::process::id()).unwrap().parts;
         let sum: u64 = parts.values().map(|part| part.resident).sum();
         let kernel = crate::process::resident_bytes(std::process::id()).unwrap();
         // Other tests run in this process meanwhile.

@@ -6,6 +6,7 @@
 
 use std::io::{Error, Result};
 use std::ops::Range;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use procfs::process::{MMPermissions, MMapPath, MemoryMap};
@@ -15,6 +16,7 @@ use crate::foreign_process::{self, Finding};
 use crate::heap::ProcessMemory;
 use crate::heap::memory::{Memory, PageState};
 use crate::mapping_text::{file_name, living_thread};
+use crate::runtime::Runtime;
 
 /// A look takes so long at most.
 const LONGEST: Duration = Duration::from_secs(1);
@@ -60,9 +62,8 @@ pub(crate) fn text_of(pid: u32) -> Result<Vec<u8>> {
     for map in memory.maps() {
         let map = map?;
         if let MMapPath::Path(path) = &map.pathname {
-            let name = file_name(path);
-            has_python |= name.starts_with("python3") || name.starts_with("libpython3");
-            has_ruby |= name.starts_with("ruby") || name.starts_with("libruby");
+            has_python |= of_file(path) == Some(Runtime::Cpython);
+            has_ruby |= of_file(path) == Some(Runtime::Ruby);
         } else if is_private(&map) && regions.len() < MOST_REGIONS {
             regions.push(map.address.0..map.address.1);
         }
@@ -72,6 +73,13 @@ pub(crate) fn text_of(pid: u32) -> Result<Vec<u8>> {
     let heaps =
         kinds.into_iter().filter(|(has, _)| *has).filter_map(|(_, look)| look(&memory, &regions, until));
     serde_json::to_vec(&heaps.collect::<Vec<_>>()).map_err(Error::other)
+}
+
+/// The runtime with pools of objects that a file may have.
+pub(crate) fn of_file(file: &Path) -> Option<Runtime> {
+    let has = |begins: [&str; 2]| begins.iter().any(|begin| file_name(file).starts_with(begin));
+    let python = has(["python3", "libpython3"]).then_some(Runtime::Cpython);
+    python.or_else(|| has(["ruby", "libruby"]).then_some(Runtime::Ruby))
 }
 
 type Look = fn(&dyn Memory, &[Range<u64>], Instant) -> Option<ObjectHeap>;

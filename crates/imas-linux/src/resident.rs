@@ -102,7 +102,8 @@ impl ResidentMemory {
         self.heap + self.arenas + self.anonymous
     }
 
-    fn add(&mut self, kind: Kind, map: &MemoryMap) {
+    /// Adds a mapping of this kind.
+    pub(crate) fn add(&mut self, kind: Kind, map: &MemoryMap) {
         let field = |name: &str| map.extension.map.get(name).copied().unwrap_or(0);
         let place = match kind {
             Kind::Heap => &mut self.heap,

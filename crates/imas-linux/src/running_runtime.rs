@@ -63,6 +63,22 @@ impl RunningRuntime {
         takes(&fitted, &start).map(|()| fitted)
     }
 
+    /// The most that the heap may take, by the words of the command and the environment: of V8's old space, of all that Go
+    /// has mapped, of .NET's and of the JVM's heap, whose own counters know it better.
+    #[must_use]
+    pub fn heap_limit(&self) -> Option<HeapLimit> {
+        let variable = |name: &str| self.environment.get(name).map(|value| value.to_string_lossy());
+        let given = self.words.iter().map(|word| word.to_string_lossy());
+        let by_words = |variables: &[&str]| {
+            let options = variables.iter().filter_map(|name| variable(name));
+            let options: Vec<String> = options
+                .flat_map(|value| value.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+                .collect();
+            options.into_iter().chain(given.clone().map(std::borrow::Cow::into_owned)).collect::<Vec<_>>()
+        };
+        HeapLimit::of(self.found.runtime, by_words, |name| variable(name).map(std::borrow::Cow::into_owned))
+    }
+
     fn start(&self, is_by_script: bool) -> StartOfProgram<'_> {
         StartOfProgram {
             found: std::slice::from_ref(&self.found),
@@ -76,6 +92,82 @@ impl RunningRuntime {
             memory_limit: None,
         }
     }
+}
+
+/// Most bytes that the heap of a runtime may take.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HeapLimit {
+    /// Number of bytes; 0 where the setting is a share.
+    pub bytes: u64,
+    /// The setting.
+    pub by: String,
+}
+
+/// Settings of a JVM's heap.
+const JVM_SETTINGS: [&str; 3] = ["-Xmx", "-XX:MaxHeapSize", "-XX:MaxRAMPercentage"];
+const OLD_SPACE: &str = "--max-old-space-size";
+
+impl HeapLimit {
+    /// `words`: those of the named variables, and behind them the command's; the last one counts.
+    fn of(
+        runtime: Runtime,
+        words: impl Fn(&[&str]) -> Vec<String>,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Option<Self> {
+        let found = |bytes, by: &str| Some(Self { bytes, by: by.to_owned() });
+        match runtime {
+            Runtime::Jvm => {
+                let words = words(&["JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS"]);
+                let (name, value) = words.iter().rev().find_map(|word| {
+                    JVM_SETTINGS.into_iter().find_map(|name| Some((name, word.strip_prefix(name)?)))
+                })?;
+                found(jvm_bytes(value.trim_start_matches('=')).unwrap_or(0), name)
+            }
+            Runtime::Node => {
+                let words = words(&["NODE_OPTIONS"]);
+                let value = |word: &String| {
+                    word.replace('_', "-").strip_prefix(OLD_SPACE)?.strip_prefix('=')?.parse::<u64>().ok()
+                };
+                found(words.iter().rev().find_map(value)?.checked_mul(1 << 20)?, OLD_SPACE)
+            }
+            Runtime::Go => found(go_bytes(&variable("GOMEMLIMIT")?)?, "GOMEMLIMIT"),
+            Runtime::Dotnet => {
+                let value =
+                    variable("DOTNET_GCHeapHardLimit").or_else(|| variable("COMPlus_GCHeapHardLimit"))?;
+                found(u64::from_str_radix(value.trim_start_matches("0x"), 16).ok()?, "DOTNET_GCHeapHardLimit")
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Bytes as the JVM reads them: `512m`.
+fn jvm_bytes(text: &str) -> Option<u64> {
+    let end = text.bytes().take_while(u8::is_ascii_digit).count();
+    let shift = match text[end..].to_ascii_lowercase().as_str() {
+        "" => 0,
+        "k" => 10,
+        "m" => 20,
+        "g" => 30,
+        "t" => 40,
+        _ => return None,
+    };
+    text[..end].parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+/// Bytes as Go reads them: `512MiB`; `off` is none.
+fn go_bytes(text: &str) -> Option<u64> {
+    let end = text.bytes().take_while(u8::is_ascii_digit).count();
+    let number: u64 = text[..end].parse().ok()?;
+    let shift = match &text[end..] {
+        "" | "B" => 0,
+        "KiB" => 10,
+        "MiB" => 20,
+        "GiB" => 30,
+        "TiB" => 40,
+        _ => return None,
+    };
+    number.checked_mul(1 << shift)
 }
 
 /// The name of the candidate that the process is on: what its files show; else, where it was given settings of its
@@ -100,6 +192,36 @@ pub(crate) fn text_of(pid: u32) -> io::Result<Vec<u8>> {
 }
 
 /// Heap of a JVM. None where it keeps no counters, or its collector has no two generations.
-fn jvm_heap(pid: u32) -> Option<JvmHeap> {
+#[must_use]
+pub fn jvm_heap(pid: u32) -> Option<JvmHeap> {
     JvmHeap::from_bytes(&foreign_process::read(pid, ForeignFile::JvmCounters).ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_of_a_heap_is_in_the_words_or_the_environment() {
+        let of = |runtime, words: &str, value: Option<&str>| {
+            let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
+            HeapLimit::of(runtime, |_| words.clone(), |_| value.map(str::to_owned))
+                .map(|one| (one.bytes, one.by))
+        };
+        let mib = |number: u64, by: &str| Some((number << 20, by.to_owned()));
+        assert_eq!(
+            of(Runtime::Node, "--max-old-space-size=10 --max_old_space_size=20 a.js", None),
+            mib(20, OLD_SPACE)
+        );
+        assert_eq!(of(Runtime::Node, "a.js --max-old-space-size=x", None), None);
+        assert_eq!(of(Runtime::Go, "", Some("512MiB")), mib(512, "GOMEMLIMIT"));
+        assert_eq!(of(Runtime::Go, "", Some("1GiB")), mib(1024, "GOMEMLIMIT"));
+        for none in ["off", "", "1MB", "99999999999TiB", "-1"] {
+            assert_eq!(of(Runtime::Go, "", Some(none)), None, "{none}");
+        }
+        assert_eq!(of(Runtime::Dotnet, "", Some("0x10000000")), mib(256, "DOTNET_GCHeapHardLimit"));
+        assert_eq!(of(Runtime::Jvm, "-Xms1g -Xmx2g -jar a.jar", None), mib(2048, "-Xmx"));
+        assert_eq!(of(Runtime::Jvm, "-XX:MaxRAMPercentage=80.0", None), mib(0, "-XX:MaxRAMPercentage"));
+        assert_eq!(of(Runtime::Jvm, "-jar a.jar", None), None);
+    }
 }

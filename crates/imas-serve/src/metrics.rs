@@ -16,7 +16,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use imas_core::printable;
 use imas_engine::daemon_status::FleetState;
-use imas_engine::live::snapshot::LiveSnapshot;
+use imas_engine::live::snapshot::{LiveProcess, LiveSnapshot};
 use imas_exchange::AgentRecord;
 use imas_linux::host::now_unix_s;
 use imas_linux::index::ServiceUnit;
@@ -240,22 +240,55 @@ fn of_machine(registry: &mut Registry, look: &LiveSnapshot) {
     single(registry, [("processes_unseen", help, look.unseen as f64)]);
 }
 
-/// Registers the free pages in the heaps of each service, of those that hold most.
+/// Registers the memory of each service, of those that hold most: free pages in the heaps, each part, and its processes
+/// by the verdict on their memory.
 fn of_units(registry: &mut Registry, look: &LiveSnapshot) {
-    let mut units: BTreeMap<String, f64> = BTreeMap::new();
-    for process in &look.processes {
-        let Some(bytes) = process.returnable_bytes else { continue };
-        let unit = process.unit.as_ref().map_or_else(|| "none".to_owned(), ServiceUnit::to_string);
-        *units.entry(unit).or_default() += bytes as f64;
-    }
-    let mut units: Vec<(String, f64)> = units.into_iter().collect();
-    units.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-    let others = units.split_off(units.len().min(UNITS));
-    let other = (OTHER.to_owned(), others.iter().map(|(_, bytes)| bytes).sum());
-    let all = units.into_iter().chain((!others.is_empty()).then_some(other));
-    let labelled = all.map(|(unit, bytes)| (vec![("unit", printable::name(&unit).into_owned())], bytes));
+    let returnable = sums(look, |process| {
+        process.returnable_bytes.map(|bytes| (String::new(), bytes as f64)).into_iter().collect()
+    });
+    let labelled = returnable.into_iter().map(|((unit, _), bytes)| (vec![("unit", unit)], bytes));
     let help = "Free pages in glibc's heaps of a service that malloc_trim(0) would return";
     figures(registry, "unit_returnable_bytes", help, labelled);
+    let both = |name: &'static str, sums: BTreeMap<(String, String), f64>| {
+        sums.into_iter().map(move |((unit, label), value)| (vec![("unit", unit), (name, label)], value))
+    };
+    let parts = sums(look, |process| {
+        let parts = process.memory.iter().flat_map(|memory| &memory.parts);
+        parts.map(|part| (part.kind.id().to_owned(), part.resident_bytes as f64)).collect()
+    });
+    let help = "Resident memory of a service by owner, of its processes that were looked into";
+    figures(registry, "unit_memory_bytes", help, both("part", parts));
+    let verdicts = sums(look, |process| {
+        process.memory.iter().map(|memory| (memory.verdict.id().to_owned(), 1.0)).collect()
+    });
+    let help = "Processes of a service by the verdict on their memory";
+    figures(registry, "unit_verdicts", help, both("verdict", verdicts));
+}
+
+/// Sums over the processes of each service, by service and label. Those of the services with the smallest sums are added
+/// up.
+fn sums(
+    look: &LiveSnapshot,
+    values: impl Fn(&LiveProcess) -> Vec<(String, f64)>,
+) -> BTreeMap<(String, String), f64> {
+    let mut units: BTreeMap<String, BTreeMap<String, f64>> = BTreeMap::new();
+    for process in &look.processes {
+        for (label, value) in values(process) {
+            let unit = process.unit.as_ref().map_or_else(|| "none".to_owned(), ServiceUnit::to_string);
+            *units.entry(unit).or_default().entry(label).or_default() += value;
+        }
+    }
+    let mut units: Vec<_> = units.into_iter().collect();
+    let whole = |labels: &BTreeMap<String, f64>| -> f64 { labels.values().sum() };
+    units.sort_by(|a, b| whole(&b.1).total_cmp(&whole(&a.1)).then_with(|| a.0.cmp(&b.0)));
+    let mut sums = BTreeMap::new();
+    for (at, (unit, labels)) in units.into_iter().enumerate() {
+        let unit = if at < UNITS { printable::name(&unit).into_owned() } else { OTHER.to_owned() };
+        for (label, value) in labels {
+            *sums.entry((unit.clone(), label)).or_default() += value;
+        }
+    }
+    sums
 }
 
 /// A program with the sums over its processes.

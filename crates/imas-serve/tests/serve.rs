@@ -236,6 +236,10 @@ fn hostile_names_are_text_everywhere() {
         !metrics.contains("# EOF") && metrics.ends_with('\n'),
         "Prometheus' text, no OpenMetrics: {metrics}"
     );
+    // At least one process was looked into: the time for the first look is bounded, and one always fits.
+    for series in ["imas_unit_memory_bytes{unit=", "imas_unit_verdicts{unit="] {
+        assert!(metrics.lines().any(|line| line.starts_with(series)), "{series}: {metrics}");
+    }
     let line = metrics.lines().find(|line| line.contains("onerror")).expect("the program");
     assert!(line.contains("\\\"") && !metrics.contains('\u{1b}'), "quotes are escaped: {line}");
 }

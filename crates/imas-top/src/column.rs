@@ -29,6 +29,8 @@ pub(crate) enum Column {
     Resident,
     /// Free pages in glibc's heaps that a trim would return
     Free,
+    /// Verdict on its memory, as 'imas explain PID' has it in words
+    Verdict,
     /// Bytes in live blocks, of a trial
     Live,
     /// Change of the resident memory per hour
@@ -43,7 +45,8 @@ pub(crate) enum Column {
 
 impl Column {
     /// Columns in the order in which they are left out where the terminal is narrow. The others always stay.
-    const LESS: [Self; 6] = [Self::Uid, Self::Unit, Self::Live, Self::Free, Self::Threads, Self::Growth];
+    const LESS: [Self; 7] =
+        [Self::Uid, Self::Unit, Self::Live, Self::Verdict, Self::Free, Self::Threads, Self::Growth];
 
     /// Columns that fit into `width` characters.
     pub(crate) fn that_fit(width: u16) -> Vec<Self> {
@@ -69,6 +72,7 @@ impl Column {
             Self::Threads => "THR",
             Self::Resident => "RES",
             Self::Free => "FREE",
+            Self::Verdict => "VERDICT",
             Self::Live => "LIVE",
             Self::Growth => "GROWTH/h",
             Self::Cpu => "CPU%",
@@ -84,6 +88,7 @@ impl Column {
             Self::Uid | Self::Free | Self::Live | Self::Resident | Self::Cpu => 5,
             Self::Program => 17,
             Self::Unit => 16,
+            Self::Verdict => 13,
             Self::Allocator => 10,
             Self::Threads => 4,
             Self::Growth => 8,
@@ -121,6 +126,7 @@ impl Column {
             Self::Threads => process.threads.to_string(),
             Self::Resident => words::size(process.resident_bytes as f64),
             Self::Free => or_dash(process.returnable_bytes.map(|bytes| words::size(bytes as f64))),
+            Self::Verdict => or_dash(process.memory.as_ref().map(|memory| memory.verdict.id().to_owned())),
             Self::Live => or_dash(process.live_bytes.map(|bytes| words::size(bytes as f64))),
             Self::Growth => or_dash(process.growth_bytes_per_hour.map(words::signed_size)),
             Self::Cpu => or_dash(process.cpu_share.map(|share| format!("{:.1}", share * 100.0))),
@@ -147,7 +153,7 @@ impl Column {
         let order = match self {
             Self::Pid => a.pid.cmp(&b.pid),
             Self::Uid => a.uid.cmp(&b.uid),
-            Self::Program | Self::Unit | Self::Allocator | Self::State => {
+            Self::Program | Self::Unit | Self::Allocator | Self::Verdict | Self::State => {
                 // A missing value comes last.
                 let (a, b) = (self.cell(a), self.cell(b));
                 (a == "-").cmp(&(b == "-")).then_with(|| a.cmp(&b))

@@ -209,6 +209,7 @@ fn facts(app: &App, process: &LiveProcess, point: Option<&MemoryPoint>) -> Vec<L
     }
     lines.extend(process.gain.as_ref().map(words::gain_sentence));
     lines.extend(point.map(memory));
+    lines.extend(process.memory.iter().flat_map(|memory| words::memory_lines(memory)));
     let decisions = app.decisions.iter().map(|decided| {
         let kind = if decided.trial { "trial of " } else { "" };
         let because = printable::name(&decided.because);

@@ -2,6 +2,7 @@
 //! The page on a terminal in memory: what is drawn, and what keys do.
 
 use imas_linux::index::ServiceUnit;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::ValueEnum as _;
@@ -13,6 +14,10 @@ use imas_engine::live::snapshot::{
     Certainty, LiveGain, LiveProcess, LiveSnapshot, MachineState, Preference, PressureStalls, ProcessState,
     StoreKind,
 };
+use imas_engine::memory_look::MemoryAnswer;
+use imas_engine::memory_look::parts::{MemoryPart, PartKind};
+use imas_engine::memory_look::verdict::MemoryVerdict;
+use imas_linux::memory_parts::Owner;
 use imas_linux::serving::Injected;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -46,6 +51,7 @@ fn process(pid: u32, path: &str) -> LiveProcess {
         resident_bytes: u64::from(pid) << 20,
         live_bytes: None,
         returnable_bytes: None,
+        memory: None,
         growth_bytes_per_hour: Some(-2e6),
         cpu_share: Some(0.25),
         state: ProcessState::Settled { candidate: "jemalloc".to_owned(), since_unix_s: Some(1.7e9) },
@@ -130,6 +136,38 @@ fn eighty_by_twenty_four_shows_machine_table_pane_and_keys() {
         assert!(text.contains(wanted), "{wanted}:\n{text}");
     }
     assert!(page[3].trim_start().starts_with("*PID"), "{}", page[3]);
+}
+
+/// What a process may name reaches no terminal, in the words on its memory neither.
+#[test]
+fn the_verdict_has_a_column_and_its_words_the_pane() {
+    let part = |mib: u64, what: &str| MemoryPart {
+        kind: PartKind::Live,
+        what: what.to_owned(),
+        owner: Owner::Malloc,
+        resident_bytes: mib << 20,
+        swapped_bytes: 0,
+        remedy: String::new(),
+        is_named: true,
+    };
+    let mut python = process(7, "/usr/bin/python3.11");
+    python.memory = Some(Arc::new(MemoryAnswer {
+        verdict: MemoryVerdict::Fragmentation,
+        sentence: format!("153 MiB of heap are resident: fragmentation, not a leak {HOSTILE}"),
+        parts: vec![part(88, "live blocks of glibc's malloc"), part(2, HOSTILE)],
+        named_share: 1.0,
+        limit: None,
+    }));
+    let page = drawn(&app(vec![python]), (200, 40), plain()).join("\n");
+    for wanted in [
+        "VERDICT",
+        " fragmentation ",
+        "153 MiB of heap are resident",
+        "88 MiB: live blocks of glibc's malloc; ",
+    ] {
+        assert!(page.contains(wanted), "{wanted}:\n{page}");
+    }
+    assert!(!page.contains('\u{1b}') && !page.contains('\u{9b}'), "{page}");
 }
 
 #[test]

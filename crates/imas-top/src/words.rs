@@ -4,6 +4,8 @@
 use imas_core::printable;
 use imas_core::stats::Interval;
 use imas_engine::live::snapshot::{Certainty, LiveGain, LiveProcess, ProcessState};
+use imas_engine::memory_look::MemoryAnswer;
+use imas_engine::memory_look::parts::MemoryPart;
 use imas_linux::index::ServiceUnit;
 
 /// Bytes in four or five characters: `812K`, `1.2G`.
@@ -81,6 +83,17 @@ pub(crate) fn gain_sentence(gain: &LiveGain) -> String {
         Certainty::Estimate => "free pages in its heap now, not measured".to_owned(),
     };
     printable::name(&format!("{} after a restart: {saved} ({sure})", gain.candidate)).into_owned()
+}
+
+/// Parts of the memory in the pane.
+const PARTS: usize = 4;
+
+/// The verdict on the memory, its limit, and its largest parts, as `imas explain PID` has them.
+pub(crate) fn memory_lines(memory: &MemoryAnswer) -> Vec<String> {
+    let parts: Vec<String> = memory.parts.iter().take(PARTS).map(MemoryPart::words).collect();
+    let limit = memory.limit.iter().map(|limit| limit.sentence.clone());
+    let lines = [memory.sentence.clone()].into_iter().chain(limit).chain([parts.join("; ")]);
+    lines.map(|line| printable::name(&line).into_owned()).collect()
 }
 
 #[cfg(test)]

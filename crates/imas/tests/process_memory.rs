@@ -66,16 +66,49 @@ fn what_is_live_is_read_without_a_trial() {
     }
 }
 
+/// Each of them counts what a program holds that frees nothing, or all but every eighth block.
 #[test]
-fn a_heap_of_another_allocator_is_said_to_be_unreadable() {
+fn other_allocators_are_asked_by_their_own_counters() {
     let world = World::new();
-    let library = lib_dir().join("allocators/libmimalloc.so");
+    let cases = [("mimalloc", "mimalloc"), ("jemalloc", "jemalloc"), ("tcmalloc", "tcmalloc (gperftools)")];
+    for (library, name) in cases {
+        for (argument, least) in [("keep", 120e6), ("free", 15e6)] {
+            let file = format!("lib{library}.so");
+            let mut command = world.command(real("python3"));
+            let preload = lib_dir().join("allocators").join(&file);
+            let child = piped::start(command.args(["-c", KEEPER, argument]).env("LD_PRELOAD", preload));
+            let (memory, page) = explained(&world, child.id());
+            piped::end(child);
+            assert_eq!(memory["heaps"], Value::Null, "{memory:#}");
+            let heap = list(&memory, "/allocators").iter().find(|heap| heap["name"] == name);
+            let heap = heap.unwrap_or_else(|| panic!("{name}: {memory:#}"));
+            let live = heap["live"].as_f64().unwrap_or_else(|| panic!("{name}: {memory:#}"));
+            // The interpreter has some itself; caches of gperftools count as live.
+            let most = if heap["has_caches"] == true { 135e6 } else { least * 1.1 + 12e6 };
+            assert!(live > least && live < most, "{name} {argument}: {live}: {memory:#}");
+            assert!(page.contains(&format!("live blocks of {name} in {file}")), "{page}");
+            let verdict = memory["verdict"].as_str().unwrap();
+            let expected = if live > 100e6 { "live" } else { "fragmentation" };
+            assert_eq!(verdict, expected, "{name} {argument}: {memory:#}");
+        }
+    }
+}
+
+#[test]
+fn an_allocator_whose_counters_are_not_known_has_a_name() {
+    let world = World::new();
+    let library = lib_dir().join("allocators/libhoard.so");
     let mut command = world.command(real("python3"));
     let child = start_piped(command.args(["-c", KEEPER, "keep"]).env("LD_PRELOAD", &library));
     let (memory, page) = explained(&world, child.id());
     end_piped(child);
     assert_eq!((&memory["verdict"], &memory["heaps"]), (&"unknown".into(), &Value::Null), "{memory:#}");
-    assert!(page.contains("never used in it: another one serves it (libmimalloc.so is loaded)"), "{page}");
+    assert!(page.contains("never used in it: another one serves it (libhoard.so is loaded)"), "{page}");
+    assert!(
+        page.contains("what is live in libhoard.so is not known: its counters cannot be found"),
+        "{page}"
+    );
+    assert!(page.contains("heaps of libhoard.so"), "{page}");
 }
 
 #[test]
@@ -294,6 +327,58 @@ fn small_group() -> Option<Group> {
     std::fs::write(group.0.join("memory.max"), "67108864").ok()?;
     let _ = std::fs::write(group.0.join("memory.swap.max"), "0"); // without swap there is no such file
     Some(group)
+}
+
+/// A control group of either version with a limit of so many bytes.
+fn limited_group(limit: u64) -> Option<Group> {
+    let name = format!("imas-test-fit-{}-{limit}", std::process::id());
+    let first = || {
+        let folder = std::path::Path::new("/sys/fs/cgroup/memory").join(&name);
+        std::fs::create_dir(&folder).ok().map(|()| Group(folder))
+    };
+    let set = |group: Group, file: &str| {
+        std::fs::write(group.0.join(file), limit.to_string()).is_ok().then_some(group)
+    };
+    let second = Group::new(&name).and_then(|group| set(group, "memory.max"));
+    second.or_else(|| set(first()?, "memory.limit_in_bytes"))
+}
+
+/// Node.js is given an old space that does not fit its group, and one that does.
+#[test]
+fn a_heap_that_does_not_fit_the_limit_is_the_verdict() {
+    const MIB: u64 = 1 << 20;
+    let Some(group) = limited_group(256 * MIB) else {
+        return skipped("no control group with a limit can be made");
+    };
+    let world = World::new();
+    let script = "process.stdout.write('x\\n'); process.stdin.resume()";
+    for (old_space, fit) in [(255, "too-large"), (64, "fits")] {
+        let inside = format!("echo $$ > {}/cgroup.procs && exec \"$@\"", group.0.display());
+        let mut command = world.command("/bin/sh");
+        command.args(["-c", &inside, "sh"]).arg(real("node"));
+        let child =
+            piped::start(command.arg(format!("--max-old-space-size={old_space}")).args(["-e", script]));
+        let (memory, page) = explained(&world, child.id());
+        let advice = parsed(&output(&mut world.imas(["advise", "--json"])));
+        let advised = output(&mut world.imas(["advise"]));
+        piped::end(child);
+        let limit = &memory["limit"];
+        assert_eq!(limit["limit"], 256 * MIB, "{memory:#}");
+        assert_eq!(
+            (&limit["fit"], &limit["heap_limit"]),
+            (&fit.into(), &(old_space * MIB).into()),
+            "{memory:#}"
+        );
+        assert!(limit["highest"].as_u64().unwrap() > 10 * MIB, "{memory:#}");
+        let row = list(&advice, "/limits").iter().find(|row| row["pid"] == memory["pid"]);
+        let warning = "will be killed when its heap fills: heap 255 MiB (100 % of the limit), ";
+        let is_warned = old_space == 255;
+        assert_eq!(memory["verdict"] == "over-limit", is_warned, "{memory:#}");
+        assert_eq!(page.starts_with(warning), is_warned, "{page}");
+        assert_eq!(row.is_some(), is_warned, "{advice:#}");
+        assert_eq!(stdout(&advised).contains(warning), is_warned, "{}", describe(&advised));
+        assert!(page.contains("limit of its control group: 256 MiB, "), "{page}");
+    }
 }
 
 #[test]

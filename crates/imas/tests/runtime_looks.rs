@@ -56,7 +56,7 @@ fn a_jvm_that_holds_far_more_than_it_needs_is_advised_about() {
     wait_until("it is advised about", || {
         row = of(&json(&world, &["advise", "--json"]), pid);
         page = stdout(&output(&mut world.imas(["advise"])));
-        row.is_some() && page.contains("left after the last collection")
+        row.is_some() && page.contains("were left after the last of")
     });
     let explained = json(&world, &["explain", "--json", "--pid", &pid.to_string()]);
     let text = stdout(&output(&mut world.imas(["explain", "--pid", &pid.to_string()])));

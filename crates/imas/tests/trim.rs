@@ -81,9 +81,7 @@ fn a_process_gives_back_what_it_promised() {
         let pid = child.id().to_string();
         let explained = || stdout(&output(&mut world.imas(["explain", "--pid", &pid])));
         // On a busy machine the time of a look may be over before it has read the heaps.
-        wait_until("the free pages are named", || {
-            explained().contains("'imas trim' returns the free pages now")
-        });
+        wait_until("the free pages are named", || explained().contains("returns the free pages now"));
         let promised = returnable(&world, child.id());
         let row = trimmed(&world, child.id());
         if cannot_trace(&row) {

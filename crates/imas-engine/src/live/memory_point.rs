@@ -99,9 +99,6 @@ pub fn live_bytes(running: &Running) -> Option<u64> {
     Some(page.live_bytes_now()).filter(|bytes| *bytes > 0)
 }
 
-/// Fewer bytes that a trim would return do not justify a restart.
-pub const LEAST_BYTES: u64 = 8 << 20;
-
 #[cfg(test)]
 mod tests {
     use super::*;

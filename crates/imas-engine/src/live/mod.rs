@@ -27,8 +27,8 @@
 //!   mappings, environment) is read once, again when that file shows an exec, and every ten minutes.
 //! - A store is read again when it has changed, and never for more than a third of a per cent of the time.
 //!   A program is worked out anew when something about it was stored, and every five minutes.
-//! - The heaps of a process of 16 MiB and more are read once a minute at most, and one that took long less often:
-//!   all looks at heaps together have a third of a per cent of the time.
+//! - The memory of a process of 16 MiB and more is looked into once a minute at most, and where it took long less often:
+//!   all these looks together have a third of a per cent of the time.
 //! - Every ten seconds the drop-ins of `imas apply` are read, and of each service that has one the files of the process
 //!   that holds the most memory.
 //! - All this work is bounded by a share of the time since the last look (`budget`): what does not fit is done

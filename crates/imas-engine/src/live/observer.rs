@@ -19,13 +19,14 @@ use crate::daemon_status::{DaemonStatus, IneligibleProgram};
 use crate::decide::conditions;
 use crate::flags::Places;
 use crate::live::lost::KnownLost;
-use crate::live::memory_point::{self, MemoryPoint};
+use crate::live::memory_point::MemoryPoint;
 use crate::live::program_source::{ProgramFacts, ProgramSource, UnfitFiles};
 use crate::live::snapshot::{
     Certainty, LiveGain, LiveProcess, LiveSnapshot, MachineState, Preference, PressureStalls, ProcessState,
     StoreKind,
 };
 use crate::live::tracked::{Identity, ProcessReader, Tracked};
+use crate::memory_look::verdict::LEAST_BYTES;
 use crate::prices;
 
 /// How often the daemon's status and list of ineligible programs are read.
@@ -120,7 +121,7 @@ impl ProcessObserver {
         self.sources.iter_mut().for_each(ProgramSource::refresh);
         let mut problems = self.work_out(&mut Budget::after(since_last));
         self.read_pages(&mut Budget::after(since_last));
-        self.look_at_heaps(&mut Budget::for_heaps(since_last));
+        self.look_at_memory(&mut Budget::for_heaps(since_last));
         self.last = Some(at);
         let first = *self.first.get_or_insert(at);
         let mut processes: Vec<LiveProcess> =
@@ -150,7 +151,10 @@ impl ProcessObserver {
         {
             return Some(*point);
         }
-        let tracked = self.processes.get(&pid)?;
+        let tracked = self.processes.get_mut(&pid)?;
+        if tracked.needs_memory() {
+            tracked.look_at_memory(&self.candidates); // somebody has selected it
+        }
         let begun = Instant::now();
         let page = tracked.identity.as_ref().and_then(|identity| identity.page.as_deref());
         let point = MemoryPoint::read(pid, tracked.now.start_ticks, page)?;
@@ -219,12 +223,12 @@ impl ProcessObserver {
         }
     }
 
-    fn look_at_heaps(&mut self, budget: &mut Budget) {
-        for tracked in self.processes.values_mut().filter(|tracked| tracked.needs_heaps()) {
+    fn look_at_memory(&mut self, budget: &mut Budget) {
+        for tracked in self.processes.values_mut().filter(|tracked| tracked.needs_memory()) {
             if !budget.allows_more() {
                 break;
             }
-            tracked.look_at_heaps();
+            tracked.look_at_memory(&self.candidates);
         }
     }
 
@@ -254,6 +258,7 @@ impl ProcessObserver {
             resident_bytes: now.resident_bytes,
             live_bytes: tracked.live_bytes,
             returnable_bytes: tracked.returnable_bytes,
+            memory: tracked.memory.clone(),
             growth_bytes_per_hour: tracked.growth_per_hour(),
             cpu_share: tracked.cpu_share,
             state: self.state(tracked, identity, facts),
@@ -280,7 +285,7 @@ impl ProcessObserver {
                 trials: gain.trials,
             });
         }
-        let bytes = tracked.returnable_bytes.filter(|bytes| *bytes >= memory_point::LEAST_BYTES)?;
+        let bytes = tracked.returnable_bytes.filter(|bytes| *bytes >= LEAST_BYTES)?;
         let bytes = bytes as f64;
         if facts.is_some_and(|facts| facts.pick.is_some()) {
             return None;

@@ -3,6 +3,7 @@
 //! escapes it ([`imas_core::printable`]).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use imas_cli::format::when;
 use imas_core::adaptive::Weight;
@@ -10,7 +11,9 @@ use imas_core::printable::{self, counted};
 use imas_core::stats::Interval;
 use imas_linux::index::ServiceUnit;
 use imas_linux::serving::Injected;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+
+use crate::memory_look::MemoryAnswer;
 
 /// The machine and its processes at one moment.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -75,6 +78,9 @@ pub struct LiveProcess {
     pub live_bytes: Option<u64>,
     /// Free pages in glibc's heaps that `malloc_trim(0)` would return, bytes; None where that was not read.
     pub returnable_bytes: Option<u64>,
+    /// Verdict on its memory, with its parts; None where nobody has looked yet.
+    #[serde(serialize_with = "shared")]
+    pub memory: Option<Arc<MemoryAnswer>>,
     /// Change of the resident memory per hour since the observer first saw the process, bytes; None before
     /// it has been seen for some seconds.
     pub growth_bytes_per_hour: Option<f64>,
@@ -86,6 +92,10 @@ pub struct LiveProcess {
     pub quarantined: Vec<String>,
     /// Gain of a restart; None where that is not known, or nothing.
     pub gain: Option<LiveGain>,
+}
+
+fn shared<S: Serializer>(answer: &Option<Arc<MemoryAnswer>>, to: S) -> Result<S::Ok, S::Error> {
+    answer.as_deref().serialize(to)
 }
 
 /// The store that knows a program.

@@ -5,19 +5,23 @@ use std::collections::{BTreeMap, HashSet};
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use imas_linux::index::ServiceUnit;
 use imas_linux::program::Program;
 use imas_linux::running::{self, Running};
+use imas_linux::running_runtime::{HeapLimit, RunningRuntime};
+use imas_linux::runtime::Runtime;
 use imas_linux::serving::chooser::asked_in_vain;
 use imas_linux::serving::{Injected, RealCandidates};
 use imas_linux::standstill::age_s;
-use imas_linux::{foreign_process, mapping_text, process, process_trim};
+use imas_linux::{control_group, foreign_process, mapping_text, process};
 use procfs::FromRead;
 use procfs::process::Stat;
 
 use crate::live::memory_point;
+use crate::memory_look::{AboutProcess, MemoryAnswer, ProcessLook};
 
 /// A process younger than this may not have loaded its libraries yet: it is looked at once more.
 const YOUNG_S: f64 = 3.0;
@@ -25,12 +29,12 @@ const YOUNG_S: f64 = 3.0;
 const IDENTITY_LASTS: Duration = Duration::from_secs(600);
 /// Growth over a shorter time is noise.
 const LEAST_GROWTH_S: f64 = 10.0;
-/// Shortest time between two looks at the heaps of a process. A look that took long is made again later still, so that
+/// Shortest time between two looks at the memory of a process. A look that took long is made again later still, so that
 /// 300 processes take less than a hundredth of a CPU together.
-const HEAPS_LAST: Duration = Duration::from_secs(60);
-const HEAPS_SHARE: u32 = 50_000;
-/// A process with less memory holds no free pages that matter.
-const HEAPS_FROM: u64 = 16 << 20;
+const MEMORY_LASTS: Duration = Duration::from_secs(60);
+const MEMORY_SHARE: u32 = 50_000;
+/// A process with less memory holds none that matters.
+const MEMORY_FROM: u64 = 16 << 20;
 
 /// One process.
 #[derive(Debug)]
@@ -44,12 +48,16 @@ pub(crate) struct Tracked {
     pub(crate) live_bytes: Option<u64>,
     /// Free pages in its heaps that a trim would return, bytes.
     pub(crate) returnable_bytes: Option<u64>,
+    /// Verdict on its memory.
+    pub(crate) memory: Option<Arc<MemoryAnswer>>,
+    /// Its runtime, once that was looked for.
+    runtime: Option<Option<(Runtime, Option<HeapLimit>)>>,
     first: (Instant, u64),
     seen: Instant,
     /// When the identity was read, and whether it is final by the age of the process.
     identified: Option<(Instant, bool)>,
-    /// When its heaps are looked at next.
-    heaps_due: Option<Instant>,
+    /// When its memory is looked at next.
+    memory_due: Option<Instant>,
 }
 
 impl Tracked {
@@ -65,8 +73,10 @@ impl Tracked {
             cpu_share: None,
             live_bytes: None,
             returnable_bytes: None,
+            memory: None,
+            runtime: None,
             identified: None,
-            heaps_due: None,
+            memory_due: None,
         }
     }
 
@@ -81,8 +91,8 @@ impl Tracked {
             self.identified = None;
             self.first = (at, now.resident_bytes);
         }
-        if now.resident_bytes < HEAPS_FROM {
-            self.returnable_bytes = None; // its heaps are looked at no more
+        if now.resident_bytes < MEMORY_FROM {
+            self.forget_memory(); // it is looked at no more
         }
         (self.now, self.seen) = (now, at);
     }
@@ -105,7 +115,8 @@ impl Tracked {
                 let is_settled = is_old && identity.lost.is_none();
                 if !is_same {
                     // They were of what it executed before.
-                    (self.live_bytes, self.returnable_bytes) = (None, None);
+                    (self.live_bytes, self.runtime) = (None, None);
+                    self.forget_memory();
                 }
                 (self.identity, self.is_hidden) = (Some(*identity), false);
                 self.identified = Some((Instant::now(), is_settled || is_same));
@@ -141,20 +152,49 @@ impl Tracked {
         self.live_bytes = page.map(|page| page.live_bytes_now()).filter(|bytes| *bytes > 0);
     }
 
-    /// Whether its heaps are to be looked at: it may be on glibc's malloc, with enough memory.
-    pub(crate) fn needs_heaps(&self) -> bool {
-        let is_plain = |one: &Identity| one.candidate.as_deref() == Some(imas_core::SYSTEM);
-        self.identity.as_ref().is_some_and(is_plain)
-            && self.now.resident_bytes >= HEAPS_FROM
-            && self.heaps_due.is_none_or(|due| Instant::now() >= due)
+    /// Whether its memory is to be looked at: it has enough.
+    pub(crate) fn needs_memory(&self) -> bool {
+        self.identity.is_some()
+            && self.now.resident_bytes >= MEMORY_FROM
+            && self.memory_due.is_none_or(|due| Instant::now() >= due)
     }
 
-    /// Looks at its heaps.
-    pub(crate) fn look_at_heaps(&mut self) {
+    /// Looks at its memory.
+    pub(crate) fn look_at_memory(&mut self, candidates: &RealCandidates) {
         let begun = Instant::now();
-        self.returnable_bytes = process_trim::heaps_of(self.now.pid).ok().map(|heaps| heaps.bytes.returnable);
+        self.forget_memory();
+        if let Some(look) = self.about().and_then(|about| ProcessLook::at(about).ok()) {
+            // For a process on a candidate that somebody has chosen nothing is estimated.
+            let is_plain = look.about.candidate.as_deref() == Some(imas_core::SYSTEM);
+            let returnable = look.heaps.as_ref().ok().map(|heaps| heaps.bytes.returnable);
+            self.returnable_bytes = returnable.filter(|_| is_plain);
+            self.memory = Some(Arc::new(look.answer(candidates)));
+        }
         self.is_unseen = self.is_among_unseen();
-        self.heaps_due = Some(begun + HEAPS_LAST.max(begun.elapsed() * HEAPS_SHARE));
+        self.memory_due = Some(begun + MEMORY_LASTS.max(begun.elapsed() * MEMORY_SHARE));
+    }
+
+    /// Facts for a look at its memory.
+    fn about(&mut self) -> Option<AboutProcess> {
+        let (pid, identity) = (self.now.pid, self.identity.as_ref()?);
+        let read = || {
+            let found = RunningRuntime::of(&running::one(pid)?)?;
+            Some((found.found.runtime, found.heap_limit()))
+        };
+        let runtime = self.runtime.get_or_insert_with(read).clone();
+        Some(AboutProcess {
+            pid,
+            unit: identity.unit.as_ref().and_then(|unit| unit.system_name()).map(str::to_owned),
+            candidate: identity.candidate.clone(),
+            runtime,
+            threads: self.now.threads,
+            live_bytes: self.live_bytes,
+            limit: control_group::limit_of(pid),
+        })
+    }
+
+    fn forget_memory(&mut self) {
+        (self.returnable_bytes, self.memory) = (None, None);
     }
 
     /// Change of the resident memory per hour, bytes.
@@ -344,16 +384,19 @@ mod tests {
         let now = all.into_iter().find(|reading| reading.pid == std::process::id()).unwrap();
         let (at, candidates) = (Instant::now(), RealCandidates::default());
         let with = |resident_bytes| Reading { resident_bytes, ..now.clone() };
-        let mut own = Tracked::new(with(HEAPS_FROM), at);
+        let mut own = Tracked::new(with(MEMORY_FROM), at);
         own.is_hidden = true;
         own.identify(&candidates);
         assert!(own.identity.is_some() && !own.is_hidden);
+        assert!(own.needs_memory());
+        own.look_at_memory(&candidates);
+        assert!(!own.needs_memory() && own.memory.as_ref().is_some_and(|memory| memory.parts.len() > 1));
         own.returnable_bytes = Some(8 << 20);
-        own.update(with(HEAPS_FROM), at);
+        own.update(with(MEMORY_FROM), at);
         own.identify(&candidates);
         assert_eq!(own.returnable_bytes, Some(8 << 20));
-        own.update(with(HEAPS_FROM - 1), at);
-        assert_eq!(own.returnable_bytes, None, "more than it holds at all");
+        own.update(with(MEMORY_FROM - 1), at);
+        assert_eq!((own.returnable_bytes, &own.memory), (None, &None), "more than it holds at all");
         own.live_bytes = Some(1);
         own.identity.as_mut().unwrap().allocator = "of another program".to_owned();
         own.identify(&candidates);

@@ -91,12 +91,14 @@ pub(crate) enum Finding {
     Parts,
     /// Heaps of runtimes (`crate::object_heaps`).
     ObjectHeaps,
+    /// Heaps of allocators beside glibc's (`crate::other_heaps`).
+    OtherHeaps,
     /// First look of a search for leaks, and the next ones (`crate::reach`).
     LeaksBegin,
     LeaksGoOn,
 }
 
-const FINDINGS: [Finding; 12] = [
+const FINDINGS: [Finding; 13] = [
     Finding::Program,
     Finding::Chooser,
     Finding::Runtime,
@@ -107,6 +109,7 @@ const FINDINGS: [Finding; 12] = [
     Finding::NamedMemory,
     Finding::Parts,
     Finding::ObjectHeaps,
+    Finding::OtherHeaps,
     Finding::LeaksBegin,
     Finding::LeaksGoOn,
 ];

@@ -39,6 +39,7 @@ use look::{BlockClass, Seen};
 use space::Space;
 
 pub use names::ObjectClass;
+pub(crate) use names::mapped_file;
 
 /// Most CPU time of a look, nanoseconds: in any case, and for each resident byte.
 const CPU_NS: (u64, u64) = (1_000_000_000, 4);

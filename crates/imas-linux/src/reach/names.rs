@@ -3,13 +3,15 @@
 
 use std::fs::File;
 use std::io::ErrorKind;
+use std::ops::Range;
+use std::path::Path;
 
 use imas_core::printable;
 use object::read::elf::{ElfFile64, ProgramHeader as _};
 use object::{Endianness, Object as _, ObjectSymbol as _, ReadCache};
 use serde::{Deserialize, Serialize};
 
-use super::space::{Mapping, Space};
+use super::space::Space;
 use crate::mapping_text::file_name;
 
 /// Symbols of a larger file are not read, bytes.
@@ -33,14 +35,14 @@ pub(super) fn class_of(task: u32, space: &Space, word: u64) -> Option<ObjectClas
     let path = space.files.get(index as usize)?;
     let file = printable::name(file_name(path)).into_owned();
     let place = (word - mapping.begin).checked_add(offset)?;
-    let class = opened(task, mapping, path).and_then(|file| table_at(file, place));
+    let class = mapped_file(task, &(mapping.begin..mapping.end), path).and_then(|file| table_at(file, place));
     Some(ObjectClass { file, class })
 }
 
 /// The mapped file: itself where the kernel lets us (root), else what has its name in the folders of the user's own
 /// process.
-fn opened(task: u32, mapping: &Mapping, path: &std::path::Path) -> Option<File> {
-    let (begin, end) = (mapping.begin, mapping.end);
+pub(crate) fn mapped_file(task: u32, mapping: &Range<u64>, path: &Path) -> Option<File> {
+    let Range { start: begin, end } = mapping;
     let file = File::open(format!("/proc/{task}/map_files/{begin:x}-{end:x}"));
     let within = || File::open(format!("/proc/{task}/root{}", path.display()));
     let file = match file {

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use imas_core::server_run::{Figure, ServerRun};
+use imas_linux::control_group::GroupMemory;
 use imas_linux::process::stat;
 use imas_linux::sampler;
 use procfs::process::{ProcState, Process, Stat};
@@ -396,24 +397,14 @@ impl MemoryGroup {
         }
     }
 
-    /// Most bytes that the group had, as far as the kernel counts them: Linux 5.19 and later, and version 1.
-    fn peak(&self) -> Option<u64> {
-        let of = |name: &str| std::fs::read_to_string(self.folder.join(name)).ok()?.trim().parse().ok();
-        of("memory.peak").or_else(|| of("memory.max_usage_in_bytes"))
-    }
-
     /// Processes of the group that the kernel has killed for want of memory.
     pub(crate) fn kills(&self) -> u64 {
-        let text = ["memory.events", "memory.oom_control"]
-            .iter()
-            .find_map(|name| std::fs::read_to_string(self.folder.join(name)).ok())
-            .unwrap_or_default();
-        text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok()).unwrap_or(0)
+        GroupMemory::of(&self.folder).oom_kills.unwrap_or(0)
     }
 
     /// Adds what the group counted: `group_peak` in bytes, and `group_kills`.
     pub(crate) fn record(&self, run: &mut ServerRun) {
-        if let Some(peak) = self.peak() {
+        if let Some(peak) = GroupMemory::of(&self.folder).highest {
             run.record(Figure::lower("group_peak", peak as f64, "B"));
         }
         run.record(Figure::lower("group_kills", self.kills() as f64, ""));

@@ -31,7 +31,7 @@ const ORDERS: [Order<LiveProcess>; 5] = [
     Order { word: "allocator", falls: false, compare: |a, b| a.allocator.cmp(&b.allocator) },
     Order { word: "pid", falls: false, compare: |a, b| a.pid.cmp(&b.pid) },
 ];
-const COLUMNS: [(&str, Option<&str>); 9] = [
+const COLUMNS: [(&str, Option<&str>); 10] = [
     ("process", Some("pid")),
     ("program", None),
     ("candidate", Some("allocator")),
@@ -39,6 +39,7 @@ const COLUMNS: [(&str, Option<&str>); 9] = [
     ("could be returned", Some("returnable")),
     ("CPU", Some("cpu")),
     ("threads", None),
+    ("memory", None),
     ("state", None),
     ("a restart would change", None),
 ];
@@ -177,6 +178,7 @@ fn row(process: &LiveProcess) -> Vec<String> {
         process.returnable_bytes.map_or_else(dash, |bytes| format::size(bytes as f64)),
         process.cpu_share.map_or_else(dash, |share| format!("{:.1} %", share * 100.0)),
         process.threads.to_string(),
+        process.memory.as_ref().map_or_else(dash, |memory| printable::name(&memory.sentence).into_owned()),
         process.state.words(),
         gain(process),
     ]

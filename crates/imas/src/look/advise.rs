@@ -21,7 +21,7 @@ use imas_store::samples::StoredProgram;
 use serde::Serialize;
 
 use crate::command_line::cli::JsonArgs;
-use crate::look::heap_advice::{self, HeapRow, RuntimeRow};
+use crate::look::heap_advice::{self, HeapRow, LimitRow, RuntimeRow};
 use imas_cli::output;
 use imas_engine::context::Context;
 
@@ -66,6 +66,8 @@ struct Advice {
     heaps: Vec<HeapRow>,
     /// Processes of a language runtime whose settings are worth a trial: this needs none before.
     runtimes: Vec<RuntimeRow>,
+    /// Control groups whose limit does not fit, or could be lower, each with its largest process.
+    limits: Vec<LimitRow>,
     /// Number of processes that were not looked at, or not to the end.
     unseen: usize,
 }
@@ -86,9 +88,15 @@ impl Advice {
 pub(crate) fn run(args: JsonArgs, context: &Context) -> Result<ExitCode> {
     let store = crate::stored::view(context)?;
     let advice = advice(context, &store)?;
-    let without_trials = || heap_advice::page(&advice.heaps) + &heap_advice::runtime_page(&advice.runtimes);
+    let without_trials = || {
+        heap_advice::page(&advice.heaps)
+            + &heap_advice::limit_page(&advice.limits)
+            + &heap_advice::runtime_page(&advice.runtimes)
+    };
     output::json_or(args.json, &advice, || page(&advice) + &without_trials() + &advice.note())?;
-    let by_reading = !advice.heaps.is_empty() || advice.runtimes.iter().any(RuntimeRow::is_proven);
+    let by_reading = !advice.heaps.is_empty()
+        || advice.limits.iter().any(LimitRow::is_proven)
+        || advice.runtimes.iter().any(RuntimeRow::is_proven);
     let any = advice.processes.iter().any(|row| row.gain) || by_reading;
     Ok(if any { ExitCode::SUCCESS } else { ExitCode::from(NO_ADVICE) })
 }
@@ -98,10 +106,19 @@ fn advice(context: &Context, store: &Store) -> Result<Advice> {
     let candidates = RealCandidates::of(context.catalogue.all());
     // Looks at large heaps may use up the time that the helper has for an owner's processes.
     let runtimes = heap_advice::runtime_rows(context, &running, &candidates);
+    let limits = heap_advice::limit_rows(&running, &candidates);
     let heaps = heap_advice::rows(context, &running, &candidates);
     let unseen = foreign_process::take_unseen().len();
-    let mut advice =
-        Advice { schema: 1, processes: vec![], as_decided: 0, not_settled: 0, heaps, runtimes, unseen };
+    let mut advice = Advice {
+        schema: 1,
+        processes: vec![],
+        as_decided: 0,
+        not_settled: 0,
+        heaps,
+        runtimes,
+        limits,
+        unseen,
+    };
     let programs = store.programs()?;
     for program in programs.clone() {
         let state = state(context, store, program, &crate::command_line::cli::RulesArgs::of_environment())?;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use imas_cli::format::counted;
 use imas_cli::table;
+use imas_engine::memory_look::parts::owner_words;
 use imas_linux::heap::figures::NotReadable;
 use imas_linux::memory_parts::{self, MemoryParts, Owner};
 use imas_linux::reach::{self, GrownBlocks, LeakAnswer, LeakSearch};
@@ -16,8 +17,6 @@ use imas_linux::running::Running;
 use imas_linux::running_runtime::RunningRuntime;
 use imas_linux::runtime::Runtime;
 use serde::Serialize;
-
-use crate::look::held_memory::owner_words;
 
 /// Time between the first look and the second unless the user names another.
 const USUAL: Duration = Duration::from_secs(9);
@@ -87,9 +86,9 @@ pub(crate) fn watch(running: &Running, (leaks, time): (bool, Option<Duration>)) 
     }
     let (pid, time) = (running.pid, time.unwrap_or(USUAL));
     let first = leaks.then(|| answer(reach::begin(pid)));
-    let (before, begun) = (memory_parts::of(pid).unwrap_or_default(), Instant::now());
+    let (before, begun) = (parts(pid), Instant::now());
     std::thread::sleep(time);
-    let (after, seconds) = (memory_parts::of(pid).unwrap_or_default(), begun.elapsed().as_secs_f64());
+    let (after, seconds) = (parts(pid), begun.elapsed().as_secs_f64());
     let search = first.map(|first| first.and_then(|_| to_the_end(pid)));
     let is_gone = !before.is_empty() && after.is_empty();
     let parts = if is_gone { vec![] } else { changed(&before, &after, seconds) };
@@ -105,6 +104,11 @@ pub(crate) fn watch(running: &Running, (leaks, time): (bool, Option<Duration>)) 
     let sentence = sentence + garbage;
     let not_searched = search.as_ref().and_then(|search| search.as_ref().err().map(ToString::to_string));
     Some(Growth { verdict, sentence, seconds, parts, search: search.and_then(Result::ok), not_searched })
+}
+
+/// The parts of a process; none where it has ended.
+fn parts(pid: u32) -> MemoryParts {
+    memory_parts::of(pid).map(|memory| memory.parts).unwrap_or_default()
 }
 
 /// Whether unused memory of the runtime stays until a collector runs.
@@ -319,7 +323,7 @@ mod tests {
 
     const MB: u64 = 1_000_000;
 
-    fn parts(of: &[(Owner, u64)]) -> MemoryParts {
+    fn owned(of: &[(Owner, u64)]) -> MemoryParts {
         of.iter()
             .map(|(owner, resident)| (*owner, OwnedBytes { resident: *resident, ..OwnedBytes::default() }))
             .collect()
@@ -330,8 +334,8 @@ mod tests {
         before: &[(Owner, u64)],
         after: &[(Owner, u64)],
     ) -> (GrowthKind, String) {
-        let after = parts(after);
-        with_search(7, search, (&changed(&parts(before), &after, 6.0), &after, 6.0))
+        let after = owned(after);
+        with_search(7, search, (&changed(&owned(before), &after, 6.0), &after, 6.0))
     }
 
     fn session() -> GrownBlocks {
@@ -397,8 +401,8 @@ mod tests {
             words,
             "not known: its C library is musl; its memory grows: other private memory by 10 MB/min"
         );
-        let after = parts(&[(Owner::Malloc, 61 * MB)]);
-        let changed = changed(&parts(&[(Owner::Malloc, 60 * MB)]), &after, 6.0);
+        let after = owned(&[(Owner::Malloc, 61 * MB)]);
+        let changed = changed(&owned(&[(Owner::Malloc, 60 * MB)]), &after, 6.0);
         assert!(of_parts(&changed, &after, 6.0).1.ends_with("a leak or a cache: --leaks says"));
         assert_eq!(of_parts(&[], &after, 6.0).0, GrowthKind::Steady);
     }

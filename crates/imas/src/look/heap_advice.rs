@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Advice without a trial, for running processes whose glibc holds free pages: what a trim would return is read from
-//! outside, to the page.
+//! Advice without a trial, for running processes whose glibc holds free pages, or that do not fit the limit of their control
+//! group: the words are those of [`imas_engine::memory_look`].
 //!
 //! Contents of glibc's heaps at the last call of `imas advise`, stored in a file beside the store. Growing
 //! memory is more important than memory that is merely large.
@@ -11,18 +11,20 @@ use std::path::{Path, PathBuf};
 use imas_cli::format::counted;
 use imas_core::SYSTEM;
 use imas_engine::context::Context;
-use imas_engine::live::memory_point::LEAST_BYTES;
-use imas_engine::prices::{AdvisedRestart, advised_restart};
+use imas_engine::memory_look::fit::{FitKind, MemoryFit};
+use imas_engine::memory_look::parts::MemoryPart;
+use imas_engine::memory_look::verdict::{self, LEAST_BYTES, MemoryVerdict, jvm_words, size};
+use imas_engine::memory_look::{AboutProcess, MemoryAnswer, ProcessLook};
 use imas_linux::catalogue::{Catalogue, CatalogueCandidate};
 use imas_linux::heap::figures::HeapFigures;
 use imas_linux::host::now_unix_s;
 use imas_linux::index::ServiceUnit;
 use imas_linux::jvm_heap::JvmHeap;
 use imas_linux::running::Running;
-use imas_linux::running_runtime::RunningRuntime;
+use imas_linux::running_runtime::{RunningRuntime, name_of_candidate};
 use imas_linux::runtime::Runtime;
 use imas_linux::serving::{On, RealCandidates};
-use imas_linux::{process, process_trim, resident};
+use imas_linux::{control_group, process, process_trim, resident};
 use serde::{Deserialize, Serialize};
 
 /// One process that holds free pages.
@@ -32,6 +34,11 @@ pub(crate) struct HeapRow {
     program: String,
     unit: Option<ServiceUnit>,
     threads: u64,
+    verdict: MemoryVerdict,
+    /// The verdict in words.
+    sentence: String,
+    /// Its memory by owner.
+    parts: Vec<MemoryPart>,
     /// Contents of its heaps.
     heaps: HeapFigures,
     /// Change of what they hold since the last look.
@@ -56,7 +63,7 @@ pub(crate) fn rows(context: &Context, running: &[Running], candidates: &RealCand
     let mut look = LastLook::beside(&context.store_path);
     let mut rows: Vec<HeapRow> = worth_it(looked_at.collect())
         .into_iter()
-        .map(|(process, heaps)| row(process, heaps, candidates, &mut look))
+        .filter_map(|(process, heaps)| row(process, heaps, candidates, &mut look))
         .collect();
     look.keep();
     rows.sort_by_key(|row| std::cmp::Reverse(row.heaps.bytes.returnable));
@@ -65,9 +72,6 @@ pub(crate) fn rows(context: &Context, running: &[Running], candidates: &RealCand
 
 /// Processes whose service holds enough, or whose program if they are of no service: it is restarted as a whole.
 fn worth_it(looked_at: Vec<(&Running, HeapFigures)>) -> Vec<(&Running, HeapFigures)> {
-    let whole = |process: &Running| {
-        process.unit.as_ref().map_or_else(|| process.program.to_string(), ServiceUnit::to_string)
-    };
     let mut sums: BTreeMap<String, u64> = BTreeMap::new();
     for (process, heaps) in &looked_at {
         *sums.entry(whole(process)).or_default() += heaps.bytes.returnable;
@@ -77,51 +81,54 @@ fn worth_it(looked_at: Vec<(&Running, HeapFigures)>) -> Vec<(&Running, HeapFigur
     holds.filter(|(process, _)| is_enough(process)).collect()
 }
 
-fn row(process: &Running, heaps: HeapFigures, candidates: &RealCandidates, look: &mut LastLook) -> HeapRow {
-    let pid = process.pid.to_string();
-    let now = format!("'imas trim {}' returns them now", process.system_unit().unwrap_or(&pid));
-    let runtime = RunningRuntime::of(process).map(|runtime| runtime.found.runtime);
-    let restart = advised_restart(runtime, heaps.arenas, candidates);
-    let start = |candidate: &str| match process.system_unit() {
-        Some(unit) => format!("'imas apply {unit} --candidate {candidate}'"),
-        None => format!("'imas run --candidate {candidate} -- ...'"),
-    };
-    let later = |restart: &AdvisedRestart<'_>| {
-        format!("{now}; {} keeps fewer from the next start on; {}", start(restart.candidate), priced(restart))
-    };
-    let how = restart.as_ref().map_or_else(|| now.clone(), later);
-    HeapRow {
+/// The service of a process, or its program.
+fn whole(process: &Running) -> String {
+    process.unit.as_ref().map_or_else(|| process.program.to_string(), ServiceUnit::to_string)
+}
+
+fn about(process: &Running, candidates: &RealCandidates) -> AboutProcess {
+    let runtime = RunningRuntime::of(process);
+    AboutProcess::of(process, runtime.as_ref(), name_of_candidate(process, candidates))
+}
+
+/// A row for a process whose heaps are looked at already; `None` where it has ended.
+fn row(
+    process: &Running,
+    heaps: HeapFigures,
+    candidates: &RealCandidates,
+    last: &mut LastLook,
+) -> Option<HeapRow> {
+    let look = ProcessLook::with_heaps(about(process, candidates), Ok(heaps.clone())).ok()?;
+    let MemoryAnswer { verdict, sentence, parts, .. } = look.answer(candidates);
+    let restart = verdict::restart(&look.about, &heaps, candidates);
+    Some(HeapRow {
         pid: process.pid,
         program: process.program.to_string(),
         unit: process.unit.clone(),
-        threads: process::threads(process.pid).unwrap_or(0),
-        growth: look.growth(process.pid, heaps.held),
+        threads: look.about.threads,
+        verdict,
+        sentence,
+        parts,
+        growth: last.growth(process.pid, heaps.held),
         candidate: restart.as_ref().map(|restart| restart.candidate.to_owned()),
         price: restart.map(|restart| restart.price),
+        how: verdict::remedy_words(&look.about, &heaps, candidates),
         heaps,
-        how,
-    }
-}
-
-/// The price of a restart as far as it is known, and what to do where there is one.
-fn priced(restart: &AdvisedRestart<'_>) -> String {
-    match restart.is_free {
-        true => restart.price.clone(),
-        false => format!("{}: measure first with 'imas bench' (docs/services.md)", restart.price),
-    }
+    })
 }
 
 /// One sentence for each row.
 pub(crate) fn page(rows: &[HeapRow]) -> String {
     let line = |row: &HeapRow| {
+        // A service is advised as a whole: one of its processes may hold too little for its own verdict to say so.
+        let how = if row.sentence.ends_with(&row.how) { String::new() } else { format!("; {}", row.how) };
         format!(
-            "{} (pid {}, {}): {}{}; {}\n",
+            "{} (pid {}, {}){}: {}{how}\n",
             row.unit.as_ref().map_or_else(|| row.program.clone(), ServiceUnit::to_string),
             row.pid,
             counted(row.threads, "thread"),
-            held_words(&row.heaps),
             row.growth.map_or_else(String::new, grown),
-            row.how
+            row.sentence
         )
     };
     let lines: String = rows.iter().map(line).collect();
@@ -132,6 +139,56 @@ pub(crate) fn page(rows: &[HeapRow]) -> String {
     format!(
         "\nby their heaps, without any trial: {sum} in free pages that 'imas trim' would return now\n{lines}"
     )
+}
+
+/// One process in a control group with a limit that does not fit, or could be lower.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct LimitRow {
+    pid: u32,
+    program: String,
+    unit: Option<ServiceUnit>,
+    verdict: MemoryVerdict,
+    limit: MemoryFit,
+}
+
+impl LimitRow {
+    /// Whether something is to be done.
+    pub(crate) fn is_proven(&self) -> bool {
+        self.limit.fit == FitKind::TooLarge
+    }
+}
+
+/// A row for the largest process of each group with a limit: those that will be killed first.
+pub(crate) fn limit_rows(running: &[Running], candidates: &RealCandidates) -> Vec<LimitRow> {
+    let mut largest: BTreeMap<PathBuf, (u64, &Running)> = BTreeMap::new();
+    for process in running {
+        let Some(group) = control_group::limited_group(process.pid) else { continue };
+        let resident = process::resident_bytes(process.pid).unwrap_or(0);
+        let place = largest.entry(group).or_insert((resident, process));
+        if place.0 < resident {
+            *place = (resident, process);
+        }
+    }
+    let row = |(_, process): (u64, &Running)| {
+        let answer = ProcessLook::at(about(process, candidates)).ok()?.answer(candidates);
+        let limit = answer.limit.filter(|limit| limit.fit != FitKind::Fits)?;
+        let (pid, program) = (process.pid, process.program.to_string());
+        Some(LimitRow { pid, program, unit: process.unit.clone(), verdict: answer.verdict, limit })
+    };
+    let mut rows: Vec<LimitRow> = largest.into_values().filter_map(row).collect();
+    rows.sort_by_key(|row| (row.limit.fit, std::cmp::Reverse(row.limit.group.used)));
+    rows
+}
+
+/// One sentence for each row.
+pub(crate) fn limit_page(rows: &[LimitRow]) -> String {
+    let line = |row: &LimitRow| {
+        let warning = row.limit.warning.as_ref().map_or_else(String::new, |warning| format!("{warning}; "));
+        let what = row.unit.as_ref().map_or_else(|| row.program.clone(), ServiceUnit::to_string);
+        format!("{what} (pid {}): {warning}{}\n", row.pid, row.limit.sentence)
+    };
+    let lines: String = rows.iter().map(line).collect();
+    if lines.is_empty() { lines } else { format!("\nby the limits of their control groups:\n{lines}") }
 }
 
 /// Empty if the memory hardly changed.
@@ -193,52 +250,6 @@ impl LastLook {
             let _ = imas_engine::drop_in::write(&self.file, &text);
         }
     }
-}
-
-/// Bytes as people read them.
-pub(crate) fn size(bytes: u64) -> String {
-    let mib = bytes as f64 / f64::from(1 << 20);
-    if mib < 1024.0 { format!("{mib:.0} MiB") } else { format!("{:.1} GiB", mib / 1024.0) }
-}
-
-/// Words for live and free memory, what a trim would return, and how much of this is not known.
-pub(crate) fn held_words(heaps: &HeapFigures) -> String {
-    let bytes = &heaps.bytes;
-    let arenas = imas_cli::format::counted(heaps.arenas, "arena");
-    let read = match heaps.is_estimate() {
-        true => format!(" (an estimate: {} of {} were read)", size(heaps.read), size(heaps.held)),
-        false => String::new(),
-    };
-    let unread = match heaps.unread {
-        0 => String::new(),
-        bytes => format!("; what is in the other {} is not known", size(bytes)),
-    };
-    format!(
-        "glibc holds {} in {arenas}: {} live, {} free, of which {} in whole resident pages{read}{unread}",
-        size(heaps.held),
-        size(bytes.live.saturating_add(bytes.cached)),
-        size(bytes.all_free()),
-        size(bytes.returnable)
-    )
-}
-
-/// Remedy that returns the free pages, if these are enough to matter. `present` is the candidate of the process, and
-/// `runtime` its language runtime.
-pub(crate) fn remedy(
-    heaps: &HeapFigures,
-    (present, runtime): (Option<&str>, Option<Runtime>),
-    candidates: &RealCandidates,
-) -> Option<String> {
-    if heaps.bytes.returnable < LEAST_BYTES {
-        return None;
-    }
-    let now = "'imas trim' returns the free pages now";
-    let is_under_a_candidate = present.is_some_and(|name| name != SYSTEM);
-    let later = advised_restart(runtime, heaps.arenas, candidates).filter(|_| !is_under_a_candidate);
-    let words = |later: AdvisedRestart<'_>| {
-        format!("{now}; a restart under {} keeps fewer of them; {}", later.candidate, priced(&later))
-    };
-    Some(later.map_or_else(|| now.to_owned(), words))
 }
 
 /// A smaller process does not justify a restart, bytes.
@@ -393,12 +404,7 @@ fn line(row: &RuntimeRow) -> String {
     let what = row.unit.as_ref().map_or_else(|| row.program.clone(), ServiceUnit::to_string);
     let version = row.version.as_ref().map_or_else(String::new, |version| format!(" {version}"));
     let why = match &row.jvm {
-        Some(heap) => format!(
-            "its JVM ({}) holds {} for its heap, and {} were left after the last collection",
-            heap.collector,
-            size(heap.committed),
-            size(heap.after_collection)
-        ),
+        Some(heap) => jvm_words(heap),
         None => format!(
             "{} resident; nobody has tried settings of {}{version} for it",
             size(row.resident_bytes),

@@ -6,7 +6,6 @@ pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod growth;
 pub(crate) mod heap_advice;
-pub(crate) mod held_memory;
 pub(crate) mod list;
 pub(crate) mod process_memory;
 pub(crate) mod report;

@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The verdict on the memory of a process: fragmentation, data, a pool of its own, or a limit that it does not fit, in one
+//! sentence that ends with what helps.
+
+use imas_core::SYSTEM;
+use imas_core::printable::counted;
+use imas_linux::heap::figures::HeapFigures;
+use imas_linux::jvm_heap::JvmHeap;
+use imas_linux::other_heaps::OtherHeap;
+use imas_linux::resident::ResidentMemory;
+use imas_linux::serving::RealCandidates;
+use serde::Serialize;
+
+use super::fit::MemoryFit;
+use super::{AboutProcess, ProcessLook};
+use crate::prices::{AdvisedRestart, advised_restart};
+
+/// Fewer bytes that a trim would return do not justify a restart.
+pub const LEAST_BYTES: u64 = 8 << 20;
+/// A heap with less free memory needs no advice, bytes.
+const LITTLE: u64 = 32 << 20;
+/// If a smaller share of the heap is live, the rest counts as fragmentation.
+const MOSTLY_LIVE: f64 = 0.7;
+
+/// Kind of verdict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MemoryVerdict {
+    /// Its heap may grow beyond what the limit of its control group leaves.
+    OverLimit,
+    /// Much of the heap is free: another allocator, or another setting, may hold less.
+    Fragmentation,
+    /// Most of the heap is live: the program's data, or a leak.
+    Live,
+    /// Most of the memory is not malloc's.
+    NotTheHeap,
+    /// Most of the anonymous memory is in no arena of malloc: a pool of the program, the heap of its runtime.
+    OwnPool,
+    /// The heap is small.
+    Small,
+    /// The live part is unknown.
+    Unknown,
+}
+
+impl MemoryVerdict {
+    /// The verdict as a label.
+    #[must_use]
+    pub fn id(self) -> &'static str {
+        match self {
+            Self::OverLimit => "over-limit",
+            Self::Fragmentation => "fragmentation",
+            Self::Live => "live",
+            Self::NotTheHeap => "not-the-heap",
+            Self::OwnPool => "own-pool",
+            Self::Small => "small",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// The verdict and its sentence.
+pub(super) fn of(
+    look: &ProcessLook,
+    fit: Option<&MemoryFit>,
+    candidates: &RealCandidates,
+) -> (MemoryVerdict, String) {
+    let verdict = of_heaps(look);
+    let sentence = sentence(look, verdict, candidates);
+    match fit.and_then(|fit| fit.warning.as_ref()) {
+        Some(warning) => (MemoryVerdict::OverLimit, format!("{warning}; {sentence}")),
+        None => (verdict, sentence),
+    }
+}
+
+/// Verdict by the share of the heap that a trim would return, and by the hook's count where the process is a trial.
+fn of_heaps(look: &ProcessLook) -> MemoryVerdict {
+    let (resident, heaps) = (&look.memory.resident, look.heaps.as_ref().ok());
+    let heap = resident.heap_bytes();
+    let is_mostly_free =
+        |live: u64| heap.saturating_sub(live) > LITTLE && (live as f64) < heap as f64 * MOSTLY_LIVE;
+    let is_mostly_returnable = |heaps: &HeapFigures| {
+        let returnable = heaps.bytes.returnable;
+        returnable >= LEAST_BYTES && (heap.saturating_sub(returnable) as f64) < heap as f64 * MOSTLY_LIVE
+    };
+    match (look.live_bytes(), heaps) {
+        _ if heap < LITTLE => MemoryVerdict::Small,
+        (_, Some(heaps)) if is_mostly_returnable(heaps) => MemoryVerdict::Fragmentation,
+        _ if heap * 2 < resident.total() => MemoryVerdict::NotTheHeap,
+        (None, Some(heaps)) if heaps.unread == 0 && is_elsewhere(resident) => MemoryVerdict::OwnPool,
+        (Some(live), _) if is_mostly_free(live) => MemoryVerdict::Fragmentation,
+        (None, None) => MemoryVerdict::Unknown,
+        (None, Some(heaps)) if heaps.unread > heaps.held / 2 => MemoryVerdict::Unknown,
+        _ => MemoryVerdict::Live,
+    }
+}
+
+/// Whether most of what may be a heap is in none of malloc's arenas.
+fn is_elsewhere(resident: &ResidentMemory) -> bool {
+    resident.anonymous > resident.heap.saturating_add(resident.arenas)
+}
+
+fn sentence(look: &ProcessLook, verdict: MemoryVerdict, candidates: &RealCandidates) -> String {
+    let (resident, heaps) = (&look.memory.resident, &look.heaps);
+    let heap = size(resident.heap_bytes());
+    // Of what an allocator counts as live not all was touched.
+    let live = look.live_bytes().map(|live| live.min(resident.heap_bytes()));
+    let live = live.map_or_else(String::new, |live| format!(", {} of it in live blocks", size(live)));
+    let held = heaps.as_ref().map_or_else(|_| String::new(), |heaps| format!("; {}", held_words(heaps)));
+    let remedy = heaps.as_ref().ok().and_then(|heaps| remedy(&look.about, heaps, candidates));
+    match verdict {
+        MemoryVerdict::Fragmentation => format!(
+            "{heap} of heap are resident{live}{held}: fragmentation, not a leak; {}",
+            remedy.unwrap_or_else(|| "another allocator may hold less".to_owned())
+        ),
+        MemoryVerdict::Live | MemoryVerdict::OverLimit => format!(
+            "{heap} of heap are resident{live}{held}: the program holds most of them, as data or as a leak; {}",
+            remedy.unwrap_or_else(|| "an allocator changes little".to_owned())
+        ),
+        MemoryVerdict::NotTheHeap => {
+            format!("only {heap} of {} are heap{held}: an allocator changes little", size(resident.total()))
+        }
+        MemoryVerdict::OwnPool => format!(
+            "{} of {} are in none of malloc's arenas: {}{held}; {}",
+            size(resident.anonymous),
+            size(resident.total()),
+            elsewhere_words(look),
+            remedy.unwrap_or_else(|| "settings of malloc change little".to_owned())
+        ),
+        MemoryVerdict::Small => format!("the heap is small ({heap}): there is nothing to gain"),
+        MemoryVerdict::Unknown => {
+            format!(
+                "{heap} of heap are resident; what of it is live cannot be read: {}; a trial counts it: 'imas run -- ...'",
+                heaps.as_ref().err().map_or(
+                    "reading most of glibc's heaps took too long, or they changed too fast",
+                    |reason| reason.0.as_str()
+                )
+            )
+        }
+    }
+}
+
+/// Holder of memory in none of malloc's arenas, as far as it is known.
+fn elsewhere_words(look: &ProcessLook) -> String {
+    if let Some(jvm) = &look.jvm {
+        return jvm_words(jvm);
+    }
+    let used = look.others.iter().filter(|heap| heap.live != Some(0));
+    let words = |heap: &OtherHeap| match heap.live {
+        Some(live) => format!("{} live in {}", size(live), heap.words()),
+        None => format!("heaps of {}", heap.words()),
+    };
+    let used: Vec<String> = used.map(words).collect();
+    match used.is_empty() {
+        true => "a pool of the program, the heap of its runtime, or single large blocks".to_owned(),
+        false => used.join(", "),
+    }
+}
+
+/// Words for the heap of a JVM.
+#[must_use]
+pub fn jvm_words(heap: &JvmHeap) -> String {
+    format!(
+        "the JVM ({}) holds {} for its heap, {} were left after the last of {}",
+        heap.collector,
+        size(heap.committed),
+        size(heap.after_collection),
+        counted(heap.collections, "collection")
+    )
+}
+
+/// Bytes as people read them.
+#[must_use]
+pub fn size(bytes: u64) -> String {
+    let mib = bytes as f64 / f64::from(1 << 20);
+    if mib < 1024.0 { format!("{mib:.0} MiB") } else { format!("{:.1} GiB", mib / 1024.0) }
+}
+
+/// Words for live and free memory, what a trim would return, and how much of this is not known.
+#[must_use]
+pub fn held_words(heaps: &HeapFigures) -> String {
+    let bytes = &heaps.bytes;
+    let arenas = counted(heaps.arenas, "arena");
+    let read = match heaps.is_estimate() {
+        true => format!(" (an estimate: {} of {} were read)", size(heaps.read), size(heaps.held)),
+        false => String::new(),
+    };
+    let unread = match heaps.unread {
+        0 => String::new(),
+        bytes => format!("; what is in the other {} is not known", size(bytes)),
+    };
+    format!(
+        "glibc holds {} in {arenas}: {} live, {} free, of which {} in whole resident pages{read}{unread}",
+        size(heaps.held),
+        size(bytes.live.saturating_add(bytes.cached)),
+        size(bytes.all_free()),
+        size(bytes.returnable)
+    )
+}
+
+/// The restart that keeps fewer free pages of a process, where nobody has chosen its candidate yet.
+#[must_use]
+pub fn restart<'a>(
+    about: &AboutProcess,
+    heaps: &HeapFigures,
+    candidates: &'a RealCandidates,
+) -> Option<AdvisedRestart<'a>> {
+    let is_untouched = about.candidate.as_deref().is_none_or(|name| name == SYSTEM);
+    advised_restart(about.runtime(), heaps.arenas, candidates).filter(|_| is_untouched)
+}
+
+/// Remedy that returns the free pages, if these are enough to matter.
+fn remedy(about: &AboutProcess, heaps: &HeapFigures, candidates: &RealCandidates) -> Option<String> {
+    (heaps.bytes.returnable >= LEAST_BYTES).then(|| remedy_words(about, heaps, candidates))
+}
+
+/// Words for the commands that return the free pages of a process now, and that keep fewer of them later.
+#[must_use]
+pub fn remedy_words(about: &AboutProcess, heaps: &HeapFigures, candidates: &RealCandidates) -> String {
+    let now = format!("'imas trim {}' returns the free pages now", about.name());
+    let Some(restart) = restart(about, heaps, candidates) else { return now };
+    let start = match &about.unit {
+        Some(unit) => format!("'imas apply {unit} --candidate {}'", restart.candidate),
+        None => format!("'imas run --candidate {} -- ...'", restart.candidate),
+    };
+    format!("{now}; {start} keeps fewer from the next start on; {}", priced(&restart))
+}
+
+/// The price of a restart as far as it is known, and what to do where there is one.
+fn priced(restart: &AdvisedRestart<'_>) -> String {
+    match restart.is_free {
+        true => restart.price.clone(),
+        false => format!("{}: measure first with 'imas bench' (docs/services.md)", restart.price),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use imas_linux::catalogue::CatalogueCandidate;
+    use imas_linux::heap::figures::{HeapBytes, NotReadable};
+    use imas_linux::memory_parts::OwnedMemory;
+
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn heaps(returnable: u64) -> HeapFigures {
+        let bytes = HeapBytes { live: 88 * MIB, free: 65 * MIB, returnable, ..HeapBytes::default() };
+        HeapFigures { held: 153 * MIB, read: 153 * MIB, arenas: 9, bytes, ..HeapFigures::default() }
+    }
+
+    fn look(resident: ResidentMemory, heaps: Option<HeapFigures>) -> ProcessLook {
+        ProcessLook {
+            about: AboutProcess { pid: 7, ..AboutProcess::default() },
+            memory: OwnedMemory { resident, ..OwnedMemory::default() },
+            heaps: heaps.ok_or_else(|| NotReadable("its C library is musl".into())),
+            ..ProcessLook::default()
+        }
+    }
+
+    fn said(resident: ResidentMemory, heaps: Option<HeapFigures>) -> (MemoryVerdict, String) {
+        of(&look(resident, heaps), None, &RealCandidates::default())
+    }
+
+    #[test]
+    fn a_restart_is_advised_for_a_process_that_is_untouched() {
+        let one_arena = CatalogueCandidate {
+            name: "glibc:arena1".into(),
+            allocator: "glibc".into(),
+            environment: [("GLIBC_TUNABLES".to_owned(), "glibc.malloc.arena_max=1".to_owned())].into(),
+            ..CatalogueCandidate::default()
+        };
+        let all = RealCandidates::of([&one_arena]);
+        let says = |candidate: &str, unit: Option<&str>| {
+            let about = AboutProcess {
+                pid: 7,
+                unit: unit.map(str::to_owned),
+                candidate: Some(candidate.into()),
+                ..AboutProcess::default()
+            };
+            remedy(&about, &heaps(57 * MIB), &all).unwrap()
+        };
+        assert_eq!(says("glibc:arena1", None), "'imas trim 7' returns the free pages now");
+        let later = says("system", None);
+        let run = "'imas run --candidate glibc:arena1 -- ...' keeps fewer from the next start on; none of ";
+        assert!(later.contains(run), "{later}");
+        assert!(later.ends_with("took more CPU time"), "a restart has its price: {later}");
+        let service = says("system", Some("web.service"));
+        let apply = "'imas trim web.service' returns the free pages now; 'imas apply web.service --candidate";
+        assert!(service.starts_with(apply), "{service}");
+    }
+
+    #[test]
+    fn free_pages_are_fragmentation_and_live_memory_is_not() {
+        let resident =
+            ResidentMemory { arenas: 143 * MIB, heap: 10 * MIB, arena_heaps: 8, ..ResidentMemory::default() };
+        assert_eq!(
+            said(resident, Some(heaps(57 * MIB))),
+            (
+                MemoryVerdict::Fragmentation,
+                "153 MiB of heap are resident; glibc holds 153 MiB in 9 arenas: 88 MiB live, 65 MiB free, of which 57 MiB \
+                 in whole resident pages: fragmentation, not a leak; 'imas trim 7' returns the free pages now"
+                    .into()
+            )
+        );
+        assert_eq!(said(resident, Some(heaps(MIB))).0, MemoryVerdict::Live);
+        let counted = |live: u64| {
+            let mut look = look(resident, None);
+            look.about.live_bytes = Some(live * MIB);
+            of_heaps(&look)
+        };
+        assert_eq!(counted(30), MemoryVerdict::Fragmentation, "by the hook's count");
+        assert_eq!(counted(130), MemoryVerdict::Live);
+    }
+
+    #[test]
+    fn a_few_free_pages_in_a_large_heap_are_named_and_no_verdict() {
+        let resident = ResidentMemory { heap: 10 << 30, ..ResidentMemory::default() };
+        let (verdict, says) = said(resident, Some(heaps(9 * MIB)));
+        assert_eq!(verdict, MemoryVerdict::Live);
+        assert!(
+            says.contains("of which 9 MiB in whole resident pages")
+                && says.ends_with("as data or as a leak; 'imas trim 7' returns the free pages now"),
+            "{says}"
+        );
+    }
+
+    #[test]
+    fn a_heap_of_which_most_was_not_read_is_unknown() {
+        let resident = ResidentMemory { heap: 10 << 30, ..ResidentMemory::default() };
+        let heaps = HeapFigures { held: 10 << 30, unread: 9 << 30, ..heaps(9 * MIB) };
+        assert!(held_words(&heaps).ends_with("; what is in the other 9.0 GiB is not known"));
+        assert_eq!(said(resident, Some(heaps)).0, MemoryVerdict::Unknown);
+    }
+
+    /// The buffer pool of a database, the heap of Go.
+    #[test]
+    fn memory_in_no_arena_is_not_blamed_on_malloc() {
+        let one = ResidentMemory { heap: MIB, anonymous: 300 * MIB, ..ResidentMemory::default() };
+        let little = HeapFigures { held: MIB, read: MIB, arenas: 1, ..HeapFigures::default() };
+        let (verdict, says) = said(one, Some(little.clone()));
+        assert_eq!(verdict, MemoryVerdict::OwnPool);
+        assert!(says.starts_with("300 MiB of 301 MiB are in none of malloc's arenas: a pool"), "{says}");
+        assert!(!says.contains("leak"), "{says}");
+        let jvm = JvmHeap { collector: "G1".into(), committed: 250 * MIB, ..JvmHeap::default() };
+        let of_jvm = ProcessLook { jvm: Some(jvm), ..look(one, Some(little)) };
+        let says = of(&of_jvm, None, &RealCandidates::default()).1;
+        assert!(says.contains("arenas: the JVM (G1) holds 250 MiB for its heap, 0 MiB were left"), "{says}");
+        let arrow = OtherHeap {
+            name: "mimalloc".into(),
+            file: "libarrow.so".into(),
+            live: Some(200 * MIB),
+            ..OtherHeap::default()
+        };
+        let of_arrow = ProcessLook { others: vec![arrow], ..of_jvm };
+        let says = of(&ProcessLook { jvm: None, ..of_arrow }, None, &RealCandidates::default()).1;
+        assert!(
+            says.contains("malloc's arenas: 200 MiB live in mimalloc in libarrow.so; glibc holds"),
+            "{says}"
+        );
+    }
+
+    #[test]
+    fn without_a_trial_and_without_a_look_a_heap_is_unknown() {
+        let one = ResidentMemory { heap: 200 * MIB, ..ResidentMemory::default() };
+        let files = ResidentMemory { heap: 40 * MIB, files: 100 * MIB, ..ResidentMemory::default() };
+        assert_eq!(said(files, None).0, MemoryVerdict::NotTheHeap);
+        assert_eq!(said(ResidentMemory::default(), None).0, MemoryVerdict::Small);
+        let (verdict, says) = said(one, None);
+        assert_eq!(verdict, MemoryVerdict::Unknown);
+        assert!(says.contains("cannot be read: its C library is musl;"), "{says}");
+        for verdict in [MemoryVerdict::OverLimit, MemoryVerdict::NotTheHeap, MemoryVerdict::Small] {
+            assert_eq!(serde_json::to_value(verdict).unwrap(), verdict.id());
+        }
+    }
+}
