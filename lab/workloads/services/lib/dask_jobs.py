@@ -9,7 +9,7 @@ import dask.array
 from dask.distributed import Client
 
 
-def measurements(days="12D", columns=None):
+def measurements(days="6D"):
     """Rows of id, name, x and y at each second, one partition a day: some 4 MB each, and more while names are text."""
     end = f"2026-01-{1 + int(days[:-1]):02}"
     return dask.datasets.timeseries(start="2026-01-01", end=end, freq="1s", partition_freq="1D", seed=3)
@@ -24,18 +24,18 @@ def group():
 
 
 def window():
-    frame = measurements("6D")[["x", "y"]]
+    frame = measurements("3D")[["x", "y"]]
     return len(frame.rolling("600s").mean().resample("1h").max().compute())
 
 
 def join():
-    left, right = measurements("4D"), measurements("2D").groupby("name").x.mean().reset_index()
+    left, right = measurements("2D"), measurements("1D").groupby("name").x.mean().reset_index()
     both = left.merge(right, on="name", suffixes=("", "_mean"))
     return len(both[both.x > both.x_mean].sort_values("y").head(1000, npartitions=-1))
 
 
 def text():
-    frame = measurements("6D")
+    frame = measurements("3D")
     upper = frame.name.str.upper() + "-" + frame.id.astype(str)
     return len(upper.value_counts().nlargest(50).compute())
 
@@ -47,7 +47,7 @@ def arrays():
 
 
 def describe():
-    return len(measurements("5D").describe().compute())
+    return len(measurements("3D").describe().compute())
 
 
 def main():

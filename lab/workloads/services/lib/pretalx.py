@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Visitors of pretalx: pretalx.py MIX. Its own create_test_event has made the conferences con1 to con6."""
+"""Visitors of pretalx: pretalx.py MIX. Its own create_test_event has made the conferences con1 to con5."""
 import json
 import re
 
 from visits import Refused, Site, Words, main
 
-OVER, ALL = ["con1", "con2", "con3", "con4"], ["con1", "con2", "con3", "con4", "con5", "con6"]
+OVER, ALL = ["con1", "con2", "con3"], ["con1", "con2", "con3", "con4", "con5"]
 WORDS = Words()
 
 
@@ -51,8 +51,8 @@ class Visitor:
         self.site.form(path, fields, {"Referer": f"http://127.0.0.1{path}"})
 
     def proposals(self):
-        self.site.get("/con6/cfp")
-        self.site.get("/con6/submit/")
+        self.site.get("/con5/cfp")
+        self.site.get("/con5/submit/")
         self.site.get(self.site.location)
 
     # organisers
