@@ -20,7 +20,8 @@ class Visitor:
                 raise Refused("the login form came back")
 
     def token(self, page):
-        return re.search(rb'name="csrfmiddlewaretoken" value="([^"]+)"', page)[1].decode()
+        field = re.search(rb'<input[^>]*name="?csrfmiddlewaretoken[^>]*>', page)[0]  # its pages have attributes in any order
+        return re.search(rb'value="?([^"> ]+)', field)[1].decode()
 
     def talk(self, event):
         """The code of a talk, from the public schedule."""
