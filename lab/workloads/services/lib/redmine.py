@@ -9,7 +9,7 @@ import re
 
 from visits import Refused, Site, Words, main
 
-PROJECTS, PEOPLE, ISSUES, PAGES = 6, 16, 360, 12
+PROJECTS, PEOPLE, ISSUES, PAGES = 5, 12, 240, 10
 WORDS = Words()
 
 
