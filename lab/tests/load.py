@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""lab/tests/load.py [-k PART]: what the load generator of the laboratory's services sends, and how it counts at a fixed rate."""
+"""lab/tests/load.py [-k PART]: what the load generators of the laboratory's services send, and how they count."""
 
 import http.server
 import os
@@ -26,7 +26,7 @@ class Server(http.server.ThreadingHTTPServer):
 
     def __init__(self, stalls=False, status=200):
         super().__init__(("127.0.0.1", 0), Handler)
-        self.stalls, self.status, self.count, self.lock = stalls, status, 0, threading.Lock()
+        self.stalls, self.status, self.count, self.paths, self.lock = stalls, status, 0, [], threading.Lock()
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
 
@@ -38,6 +38,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         with self.server.lock:
             self.server.count += 1
+            self.server.paths.append(self.path)
             is_late = self.server.stalls and self.server.count == 1
         if is_late:
             time.sleep(STALL_S)
@@ -93,9 +94,53 @@ def refusal():
     check("a load that is refused has failed", ended.returncode == 1 and "40 failed; refused" in ended.stderr, ended)
 
 
+VISITOR = """
+import sys
+sys.dont_write_bytecode = True
+sys.path.insert(0, sys.argv.pop(1))
+from visits import Site, main
+
+
+class Visitor:
+    def __init__(self, args, rng, number):
+        self.rng, self.site = rng, Site(args.port)
+
+    def look(self):
+        self.site.get(f"/look/{self.rng.randrange(1000)}")
+
+    def ask(self):
+        self.site.form("/ask", {"a": 1})
+
+
+main(Visitor, {"looks": {"look": 1}, "asks": {"look": 1, "ask": 1}})
+"""
+
+
+def visit(server, metrics, mix):
+    """Visits of an application whose server knows no forms."""
+    command = [sys.executable, "-c", VISITOR, ROOT / "lab/workloads/services/lib", mix, "--port", str(server.server_port), "-n", "40", "-c", "4"]
+    return run(*command, must=False, env={**os.environ, "IMAS_METRICS": str(metrics)})
+
+
+def visits():
+    server = Server()
+    with tempfile.TemporaryDirectory() as folder:
+        metrics = pathlib.Path(folder, "metrics")
+        first = visit(server, metrics, "looks")
+        seen, server.paths = sorted(server.paths), []
+        again = visit(server, metrics, "looks")
+        figures = {words[0]: float(words[1]) for words in map(str.split, metrics.read_text().splitlines())}
+        refused = visit(server, metrics, "asks")
+    server.shutdown()
+    server.server_close()
+    check("visits: as many as asked for", (first.returncode, len(seen), figures["errors"]) == (0, 40, 0), (first, figures))
+    check("visits: the same ones in each run", again.returncode == 0 and sorted(server.paths[:40]) == seen, server.paths)
+    check("visits: where many are refused the load has failed", refused.returncode == 1 and "ask: Refused: POST /ask: 501" in refused.stderr, refused)
+
+
 def main():
     Arguments(__doc__).parse_args()
-    for test in (number, rate, omission, refusal):
+    for test in (number, rate, omission, refusal, visits):
         case(test.__name__, test)
     finish("load")
 

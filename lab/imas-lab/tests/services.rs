@@ -329,7 +329,7 @@ fn every_recipe_is_sound() {
     let folder = support::workspace().join("lab/workloads/services");
     let files = std::fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path());
     let recipes: Vec<_> = files.filter(|file| file.extension() == Some("toml".as_ref())).collect();
-    assert!(recipes.len() >= 24, "{}", recipes.len());
+    assert!(recipes.len() >= 54, "{}", recipes.len());
     for file in recipes {
         let service = imas_runs::service::Service::read(&file).unwrap();
         service.words().unwrap();
