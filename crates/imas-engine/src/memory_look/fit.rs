@@ -77,12 +77,14 @@ impl Beside {
         let stacks = resident(Owner::Stacks);
         let written = [Owner::Malloc, Owner::Variables, Owner::MadeCode].map(resident).iter().sum::<u64>();
         let others = [Owner::Anonymous, Owner::Named, Owner::Shared].map(resident).iter().sum::<u64>();
+        // Large blocks of glibc's malloc are surely none of the heap.
+        let mapped = look.heaps.as_ref().map_or(0, |heaps| heaps.mapped.min(others));
         let native = match (look.about.runtime(), &look.jvm) {
-            (_, Some(jvm)) => written + others.saturating_sub(jvm.committed),
+            (_, Some(jvm)) => written + others.saturating_sub(jvm.committed).max(mapped),
             // Of the rest it is not known what is the heap.
-            (Some(Runtime::Node | Runtime::Dotnet), _) => written,
+            (Some(Runtime::Node | Runtime::Dotnet), _) => written + mapped,
             // Its limit counts all that it has mapped itself.
-            (Some(Runtime::Go), _) => resident(Owner::Malloc),
+            (Some(Runtime::Go), _) => resident(Owner::Malloc) + mapped,
             _ => written + others,
         };
         let own = written + others + stacks;
@@ -251,6 +253,7 @@ fn mib(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use imas_linux::heap::figures::HeapFigures;
     use imas_linux::jvm_heap::JvmHeap;
     use imas_linux::running_runtime::HeapLimit;
 
@@ -299,6 +302,13 @@ mod tests {
             )
         );
         assert!(fit.sentence.contains("; 120 MiB live after the last collection"), "{}", fit.sentence);
+        let mut direct = java(1024);
+        direct.heaps = Ok(HeapFigures { mapped: 600 * MIB, ..HeapFigures::default() });
+        assert_eq!(
+            MemoryFit::of(&direct).unwrap().native,
+            850 * MIB,
+            "direct buffers beside a heap of little"
+        );
         let wide = MemoryFit::of(&java(2048)).unwrap();
         assert_eq!((wide.fit, wide.warning), (FitKind::Fits, None));
         assert!(wide.sentence.contains("with a full heap (819 MiB) it takes 1519 MiB"), "{}", wide.sentence);
@@ -348,7 +358,9 @@ mod tests {
         let fit = MemoryFit::of(&node).unwrap();
         assert_eq!((fit.native, fit.heap_limit), (60 * MIB, Some(480 * MIB)));
         assert!(fit.warning.unwrap().contains("--max-old-space-size with 426 MiB fits"), "{}", fit.sentence);
-        node.about.limit = Some(group(600, 380, 400));
+        node.heaps = Ok(HeapFigures { mapped: 40 * MIB, ..HeapFigures::default() });
+        assert_eq!(MemoryFit::of(&node).unwrap().native, 100 * MIB, "large blocks are malloc's");
+        node.about.limit = Some(group(640, 380, 400));
         assert_eq!(MemoryFit::of(&node).unwrap().fit, FitKind::Fits);
     }
 }
