@@ -163,9 +163,9 @@ fn command_of(program: &StoredProgram) -> imas_linux::program::Command {
     }
 }
 
-/// Four seconds of CPU time, which pay for a trim, and 60 MB with free pages between blocks in use.
+/// Sixteen seconds of CPU time, which pay for a trim, and 60 MB with free pages between blocks in use.
 const BUSY_HOLDER: &str = concat!(
-    "import time\nwhile time.process_time() < 4: pass\n",
+    "import time\nwhile time.process_time() < 16: pass\n",
     include_str!("../../../tests/programs/holds_free.py")
 );
 

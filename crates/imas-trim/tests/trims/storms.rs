@@ -249,7 +249,7 @@ fn trim_until(call: &str, times: u32, program: &Program) -> ExitStatus {
         .args(["-f", "-qqq", "-o", "/dev/null", "-e", &format!("trace={call}")])
         .args(["-e", &format!("inject={call}:signal=SIGKILL:when={times}")])
         .arg(std::env::current_exe().unwrap())
-        .args(["--quiet", "--ignored", "--exact", "killed::one_trim"])
+        .args(["--quiet", "--ignored", "--exact", "storms::one_trim"])
         .env(OF, numbers.map(|number| number.to_string()).join(" "))
         .stdout(std::process::Stdio::null())
         .status()
