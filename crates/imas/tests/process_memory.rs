@@ -76,9 +76,9 @@ fn other_allocators_are_asked_by_their_own_counters() {
             let file = format!("lib{library}.so");
             let mut command = world.command(real("python3"));
             let preload = lib_dir().join("allocators").join(&file);
-            let child = piped::start(command.args(["-c", KEEPER, argument]).env("LD_PRELOAD", preload));
+            let child = start_piped(command.args(["-c", KEEPER, argument]).env("LD_PRELOAD", preload));
             let (memory, page) = explained(&world, child.id());
-            piped::end(child);
+            end_piped(child);
             assert_eq!(memory["heaps"], Value::Null, "{memory:#}");
             let heap = list(&memory, "/allocators").iter().find(|heap| heap["name"] == name);
             let heap = heap.unwrap_or_else(|| panic!("{name}: {memory:#}"));
@@ -357,11 +357,11 @@ fn a_heap_that_does_not_fit_the_limit_is_the_verdict() {
         let mut command = world.command("/bin/sh");
         command.args(["-c", &inside, "sh"]).arg(real("node"));
         let child =
-            piped::start(command.arg(format!("--max-old-space-size={old_space}")).args(["-e", script]));
+            start_piped(command.arg(format!("--max-old-space-size={old_space}")).args(["-e", script]));
         let (memory, page) = explained(&world, child.id());
         let advice = parsed(&output(&mut world.imas(["advise", "--json"])));
         let advised = output(&mut world.imas(["advise"]));
-        piped::end(child);
+        end_piped(child);
         let limit = &memory["limit"];
         assert_eq!(limit["limit"], 256 * MIB, "{memory:#}");
         assert_eq!(
