@@ -247,7 +247,7 @@ distribution-test: tarball rpm ## the packages in roots of other Debians and Ubu
 .PHONY: compatibility
 compatibility: build ## real programs under every candidate, compared with untouched runs: docs/compatibility.md (about an hour; resumes)
 	@packaging/apt-install packaging/compatibility-packages.txt
-	@tests/compatibility/run $(IMAS) --page docs/compatibility.md
+	@tests/compatibility/run $(IMAS) --keep tests/compatibility/verdicts.jsonl.gz --page docs/compatibility.md
 
 clean: ## remove all products
 	rm -rf build $(TARGET)

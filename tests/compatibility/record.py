@@ -3,6 +3,7 @@
 are repeated."""
 
 import dataclasses
+import gzip
 import hashlib
 import json
 from pathlib import Path
@@ -19,13 +20,24 @@ def _digest(path):
 class Record:
     """The verdict of each (case, candidate, mode), valid while the case and the libraries do not change."""
 
-    def __init__(self, path, fresh):
+    def __init__(self, path, fresh, kept=None):
         self.path, self._known, self._digests = path, {}, {}
         path.parent.mkdir(parents=True, exist_ok=True)
-        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() and not fresh else []:
-            entry = json.loads(line)
-            mark = entry.pop("mark")
-            self._known[mark] = Verdict(**entry)
+        for file in (kept, path):
+            if file and file.exists() and not fresh:
+                self._read(file)
+
+    def _read(self, file):
+        with (gzip.open if file.suffix == ".gz" else open)(file, "rt", encoding="utf-8") as lines:
+            for line in lines:
+                entry = json.loads(line)
+                mark = entry.pop("mark")
+                self._known[mark] = Verdict(**entry)
+
+    def keep(self, file):
+        """Writes all verdicts, in the order of their marks and without a date, so that the same ones make the same file."""
+        lines = (json.dumps({"mark": mark, **dataclasses.asdict(self._known[mark])}) + "\n" for mark in sorted(self._known))
+        file.write_bytes(gzip.compress("".join(lines).encode(), mtime=0))
 
     def mark(self, case, candidate, mode):
         """Changes when the case, a program of ours it runs, the hook or guard, the library or its settings
