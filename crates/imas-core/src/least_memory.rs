@@ -21,9 +21,9 @@ const FIRST_SHARE: f64 = 0.7;
 const UNLIMITED: usize = 2;
 /// Runs that have to work at the least limit.
 const CONFIRMATIONS: usize = 2;
-/// Free part of a suggested limit, as a share of the least one.
-const RESERVE: f64 = 0.2;
-/// Memory still grows where the last cycle of the load added more than one in so many bytes.
+/// Free part of a suggested limit, as a share of the least one, per cent.
+pub const RESERVE: u64 = 20;
+/// Memory still grows where the last cycle of the load added more than this part of it: one in thirty.
 const GROWING: u64 = 30;
 /// A p99 is higher where it is higher by that multiple of what two runs without a limit differ by.
 const P99_NOISES: f64 = 2.0;
@@ -100,8 +100,8 @@ pub struct Unlimited {
 pub struct LeastOptions {
     /// Share by which the load may be slower than without a limit.
     pub slower: f64,
-    /// Share by which p99 may be higher than without a limit, where two runs without a limit do not differ
-    /// by half of it.
+    /// Share by which p99 may be higher than without a limit. Twice the difference of two runs without a limit counts
+    /// where that is more.
     pub p99: f64,
     /// Share by which the limit that is found may be too high.
     pub precision: f64,
@@ -221,6 +221,12 @@ impl LeastSearch<'_> {
         }
     }
 
+    /// Least limit of these runs in which it worked as well as without one, above all that failed.
+    #[must_use]
+    pub fn so_far(&self, runs: &[LimitRun]) -> Option<u64> {
+        Bounds::of(runs, &self.unlimited?, self).works
+    }
+
     /// Just below the limit of another candidate.
     fn first(&self, known: u64, bounds: &Bounds) -> NextLimit {
         let below = rounded_down(scaled(known, 1.0 - self.options.precision));
@@ -318,7 +324,7 @@ fn rounded_down(bytes: u64) -> u64 {
 /// A limit to set, bytes: the least one with a reserve, in whole MiB.
 #[must_use]
 pub fn suggested_limit(least: u64) -> u64 {
-    scaled(least, 1.0 + RESERVE).div_ceil(1 << 20) << 20
+    scaled(least, 1.0 + RESERVE as f64 / 100.0).div_ceil(1 << 20).saturating_mul(1 << 20)
 }
 
 #[cfg(test)]
@@ -418,6 +424,7 @@ mod tests {
     fn a_suggestion_has_a_reserve() {
         assert_eq!(suggested_limit(100 * MIB), 120 * MIB);
         assert_eq!(suggested_limit(MIB), 2 * MIB);
+        assert_eq!(suggested_limit(u64::MAX), u64::MAX, "of a hostile figure");
     }
 
     /// The share that needs the least is 38: a heap of 75 or 50 % is far from it.

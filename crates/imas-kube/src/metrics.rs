@@ -130,7 +130,7 @@ fn of_answers(registry: &mut Registry, gains: &[Gain]) {
         "Containers by the verdict on the memory of their largest process",
         verdicts,
     );
-    registry.register("fits_limit", "0 where a container will be killed when its heap fills", fits);
+    registry.register("fits_limit", "0 where the heap of a JVM may grow beyond the limit of its container; other runtimes are not looked at here", fits);
 }
 
 /// Processes by workload; those beyond the number that is shown one by one are added up.
@@ -226,7 +226,10 @@ impl Gain {
         let free: Vec<_> = rows.iter().filter_map(|row| row.free).collect();
         let [namespace, workload, container] = names.map(str::to_owned);
         let largest = rows.iter().max_by_key(|row| row.resident);
+        // A lower limit is for all replicas: each has to be known.
+        let is_whole = rows.iter().all(|row| row.group.memory.limit.is_none() || row.fit().is_some());
         let fits = rows.iter().filter_map(|row| row.fit());
+        let fits = fits.filter(|fit| is_whole || fit.fit == FitKind::TooLarge);
         let is_closed = |row: &&&Row| row.libc == Libc::Glibc && row.free.is_none();
         let mut gain = Self {
             namespace,

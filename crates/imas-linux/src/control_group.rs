@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use imas_core::decision::Conditions;
 use procfs::process::Process;
-use procfs::{CpuPressure, FromRead, MemoryPressure, ProcessCGroup};
+use procfs::{CpuPressure, Current as _, FromRead, MemoryPressure, ProcessCGroup};
 use serde::{Deserialize, Serialize};
 
 use crate::standstill::age_s;
@@ -26,6 +26,10 @@ struct Files {
     events: &'static str,
     /// Key in `memory.stat` of the page cache that is given back before anybody is short.
     cache: &'static str,
+    /// Keys there of what can be swapped out at best: anonymous and shared memory.
+    written: [&'static str; 2],
+    /// The limit on swapping, and whether it counts memory too.
+    swap: (&'static str, bool),
 }
 
 const VERSION_1: Files = Files {
@@ -34,6 +38,8 @@ const VERSION_1: Files = Files {
     highest: "memory.max_usage_in_bytes",
     events: "memory.oom_control",
     cache: "total_inactive_file",
+    written: ["total_rss", "total_shmem"],
+    swap: ("memory.memsw.limit_in_bytes", true),
 };
 const VERSION_2: Files = Files {
     limit: "memory.max",
@@ -41,6 +47,8 @@ const VERSION_2: Files = Files {
     highest: "memory.peak",
     events: "memory.events",
     cache: "inactive_file",
+    written: ["anon", "shmem"],
+    swap: ("memory.swap.max", false),
 };
 
 /// Above this the kernel does not refuse: it makes who asks for more wait and give back.
@@ -94,6 +102,10 @@ pub struct GroupMemory {
     pub used: Option<u64>,
     /// Bytes of page cache that is given back before anybody is short.
     pub cache: Option<u64>,
+    /// Bytes of anonymous and shared memory: neither page cache nor the kernel's.
+    pub written: Option<u64>,
+    /// Whether the kernel may swap it out instead of killing.
+    pub can_swap: bool,
     /// Most bytes that it ever had, page cache included: Linux 5.19 and later, and version 1.
     pub highest: Option<u64>,
     /// Most bytes that it may have; None without a limit.
@@ -111,12 +123,17 @@ impl GroupMemory {
     }
 
     fn read(folder: &Path, files: &Files) -> Self {
-        let cache = keyed(&text(folder, "memory.stat"), files.cache);
+        let stat = text(folder, "memory.stat");
+        let cache = keyed(&stat, files.cache);
+        let [anonymous, shared] = files.written.map(|key| keyed(&stat, key));
+        let limit = limit(folder, files);
         Self {
+            written: anonymous.map(|bytes| bytes.saturating_add(shared.unwrap_or(0))),
+            can_swap: has_swap() && may_swap(folder, files, limit),
             used: number(folder, files.used).map(|used| used.saturating_sub(cache.unwrap_or(0))),
             cache,
             highest: number(folder, files.highest),
-            limit: limit(folder, files),
+            limit,
             oom_kills: keyed(&text(folder, files.events), "oom_kill"),
         }
     }
@@ -126,6 +143,18 @@ impl GroupMemory {
     pub fn nearness(&self) -> Option<f64> {
         Some(self.used? as f64 / self.limit? as f64)
     }
+}
+
+/// Whether the machine has swap.
+fn has_swap() -> bool {
+    procfs::Meminfo::current().is_ok_and(|memory| memory.swap_total > 0)
+}
+
+/// Whether a group may swap; where nothing limits that, it may.
+fn may_swap(folder: &Path, files: &Files, limit: Option<u64>) -> bool {
+    let (file, is_of_both) = files.swap;
+    let held = if is_of_both { limit.unwrap_or(0) } else { 0 };
+    number(folder, file).is_none_or(|most| most > held)
 }
 
 fn text(folder: &Path, file: &str) -> String {
@@ -155,6 +184,10 @@ pub struct GroupLimit {
     pub used: u64,
     /// Bytes of page cache that could go.
     pub cache: u64,
+    /// Bytes of anonymous and shared memory, where they are counted.
+    pub written: Option<u64>,
+    /// Whether the kernel may swap it out instead of killing.
+    pub can_swap: bool,
     /// Most bytes that it had, page cache included.
     pub highest: Option<u64>,
     /// Processes of it that the kernel has killed for want of memory.
@@ -174,6 +207,8 @@ impl GroupLimit {
             limit: memory.limit?,
             used: memory.used?,
             cache: memory.cache.unwrap_or(0),
+            written: memory.written,
+            can_swap: memory.can_swap,
             highest: memory.highest,
             oom_kills: memory.oom_kills.unwrap_or(0),
             processes: processes.len(),
@@ -195,8 +230,18 @@ pub fn limit_of(pid: u32) -> Option<GroupLimit> {
 pub fn limited_group(pid: u32) -> Option<PathBuf> {
     let process = Process::new(i32::try_from(pid).ok()?).ok()?;
     let (root_2, root_1) = (Path::new(ROOT), Path::new(ROOT_1));
-    let second = folder_of(&process, is_version_2, root_2).and_then(|group| tightest(root_2, &group));
-    second.or_else(|| tightest(root_1, &folder_of(&process, is_of_memory, root_1)?))
+    let seen = |is_meant: fn(&ProcessCGroup) -> bool, root: &Path| {
+        let group = folder_of(&process, is_meant, root)?;
+        (own(is_meant, root).as_ref() == Some(&group) || is_below(&group)).then_some(group)
+    };
+    let second = seen(is_version_2, root_2).and_then(|group| tightest(root_2, &group));
+    second.or_else(|| tightest(root_1, &seen(is_of_memory, root_1)?))
+}
+
+/// Whether a group of another process lies where this process can see it. The path of one beside our container leads
+/// upwards, or to nothing, and what is found above would be our own container.
+fn is_below(group: &Path) -> bool {
+    group.is_dir() && !group.components().any(|part| part == std::path::Component::ParentDir)
 }
 
 fn tightest(root: &Path, group: &Path) -> Option<PathBuf> {
@@ -420,6 +465,8 @@ mod tests {
         let expected = GroupMemory {
             used: Some(500),
             cache: Some(400),
+            written: Some(500),
+            can_swap: has_swap(),
             highest: Some(950),
             limit: Some(1000),
             oom_kills: Some(2),
@@ -440,16 +487,35 @@ mod tests {
                 ("memory.usage_in_bytes", "900"),
                 ("memory.limit_in_bytes", "1000"),
                 ("memory.max_usage_in_bytes", "950"),
-                ("memory.stat", "inactive_file 4\ntotal_inactive_file 400\n"),
+                ("memory.stat", "inactive_file 4\ntotal_inactive_file 400\ntotal_rss 450\ntotal_shmem 50\n"),
                 ("memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n"),
             ],
         );
         assert_eq!((second, first, second.nearness()), (expected, expected, Some(0.5)));
         assert_eq!(of("none", &[]), GroupMemory::default());
+        for (files, file, most, expected) in [
+            (&VERSION_2, "memory.swap.max", "0\n", false),
+            (&VERSION_2, "memory.swap.max", "max\n", true),
+            (&VERSION_2, "memory.swap.max", "4096\n", true),
+            (&VERSION_1, "memory.memsw.limit_in_bytes", "1000\n", false),
+            (&VERSION_1, "memory.memsw.limit_in_bytes", "2000\n", true),
+        ] {
+            std::fs::write(place.path().join(file), most).unwrap();
+            assert_eq!(may_swap(place.path(), files, Some(1000)), expected, "{file}: {most}");
+        }
         let limit = GroupLimit::of(&second, &[std::process::id(), u32::MAX]).unwrap();
         assert_eq!((limit.limit, limit.highest, limit.processes), (1000, Some(950), 2));
         assert!(limit.age_s.is_some());
         assert_eq!(GroupLimit::of(&GroupMemory { limit: None, ..second }, &[]), None);
+    }
+
+    #[test]
+    fn groups_beside_our_own_are_not_looked_for_above() {
+        let place = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(place.path().join("inner")).unwrap();
+        assert!(is_below(&place.path().join("inner")));
+        assert!(!is_below(&place.path().join("gone")));
+        assert!(!is_below(&place.path().join("inner/../inner")), "it leads out of what is mounted");
     }
 
     #[test]

@@ -108,7 +108,7 @@ const JVM_SETTINGS: [&str; 3] = ["-Xmx", "-XX:MaxHeapSize", "-XX:MaxRAMPercentag
 const OLD_SPACE: &str = "--max-old-space-size";
 
 impl HeapLimit {
-    /// `words`: those of the named variables, and behind them the command's; the last one counts.
+    /// `words`: values of the named variables, then the command's words; the last one counts.
     fn of(
         runtime: Runtime,
         words: impl Fn(&[&str]) -> Vec<String>,
@@ -117,11 +117,17 @@ impl HeapLimit {
         let found = |bytes, by: &str| Some(Self { bytes, by: by.to_owned() });
         match runtime {
             Runtime::Jvm => {
-                let words = words(&["JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS"]);
+                let words = words(&["JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"]);
+                // What stands behind the archive is the program's own.
+                let own = words.iter().take_while(|word| *word != "-jar").cloned();
+                let last = variable("_JAVA_OPTIONS").unwrap_or_default();
+                let words: Vec<String> = own.chain(last.split_whitespace().map(str::to_owned)).collect();
                 let (name, value) = words.iter().rev().find_map(|word| {
                     JVM_SETTINGS.into_iter().find_map(|name| Some((name, word.strip_prefix(name)?)))
                 })?;
-                found(jvm_bytes(value.trim_start_matches('=')).unwrap_or(0), name)
+                let is_share = name == "-XX:MaxRAMPercentage";
+                let bytes = if is_share { None } else { jvm_bytes(value.trim_start_matches('=')) };
+                found(bytes.unwrap_or(0), name)
             }
             Runtime::Node => {
                 let words = words(&["NODE_OPTIONS"]);
@@ -222,6 +228,14 @@ mod tests {
         assert_eq!(of(Runtime::Dotnet, "", Some("0x10000000")), mib(256, "DOTNET_GCHeapHardLimit"));
         assert_eq!(of(Runtime::Jvm, "-Xms1g -Xmx2g -jar a.jar", None), mib(2048, "-Xmx"));
         assert_eq!(of(Runtime::Jvm, "-XX:MaxRAMPercentage=80.0", None), mib(0, "-XX:MaxRAMPercentage"));
+        assert_eq!(of(Runtime::Jvm, "-XX:MaxRAMPercentage=75", None), mib(0, "-XX:MaxRAMPercentage"));
+        assert_eq!(
+            of(Runtime::Jvm, "-Xmx2g -jar a.jar -Xmx8g", None),
+            mib(2048, "-Xmx"),
+            "the program's own"
+        );
+        let last = Some("-Dx=1 -Xmx1g");
+        assert_eq!(of(Runtime::Jvm, "-Xmx2g -jar a.jar", last), mib(1024, "-Xmx"), "_JAVA_OPTIONS wins");
         assert_eq!(of(Runtime::Jvm, "-jar a.jar", None), None);
     }
 }

@@ -84,7 +84,7 @@ fn other_allocators_are_asked_by_their_own_counters() {
             let heap = heap.unwrap_or_else(|| panic!("{name}: {memory:#}"));
             let live = heap["live"].as_f64().unwrap_or_else(|| panic!("{name}: {memory:#}"));
             // The interpreter has some itself; caches of gperftools count as live.
-            let most = if heap["has_caches"] == true { 135e6 } else { least * 1.1 + 12e6 };
+            let most = if name.starts_with("tcmalloc") { 135e6 } else { least * 1.1 + 12e6 };
             assert!(live > least && live < most, "{name} {argument}: {live}: {memory:#}");
             assert!(page.contains(&format!("live blocks of {name} in {file}")), "{page}");
             let verdict = memory["verdict"].as_str().unwrap();
@@ -369,12 +369,13 @@ fn a_heap_that_does_not_fit_the_limit_is_the_verdict() {
             (&fit.into(), &(old_space * MIB).into()),
             "{memory:#}"
         );
-        assert!(limit["highest"].as_u64().unwrap() > 10 * MIB, "{memory:#}");
+        assert!(limit["highest"].as_u64().unwrap() > MIB, "{memory:#}");
         let row = list(&advice, "/limits").iter().find(|row| row["pid"] == memory["pid"]);
-        let warning = "will be killed when its heap fills: heap 255 MiB (100 % of the limit), ";
+        // A machine with swap would swap first.
+        let warning = " when its heap fills: heap 255 MiB (100 % of the limit), ";
         let is_warned = old_space == 255;
         assert_eq!(memory["verdict"] == "over-limit", is_warned, "{memory:#}");
-        assert_eq!(page.starts_with(warning), is_warned, "{page}");
+        assert_eq!(page.lines().next().unwrap().contains(warning), is_warned, "{page}");
         assert_eq!(row.is_some(), is_warned, "{advice:#}");
         assert_eq!(stdout(&advised).contains(warning), is_warned, "{}", describe(&advised));
         assert!(page.contains("limit of its control group: 256 MiB, "), "{page}");

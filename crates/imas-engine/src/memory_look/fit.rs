@@ -3,6 +3,7 @@
 //! whether the limit could fall. Each answer has its figures, and the time that they cover.
 
 use imas_cli::format::{counted, span};
+use imas_core::least_memory::{RESERVE, suggested_limit};
 use imas_linux::control_group::GroupLimit;
 use imas_linux::memory_parts::Owner;
 use imas_linux::runtime::Runtime;
@@ -10,8 +11,6 @@ use serde::Serialize;
 
 use super::ProcessLook;
 
-/// Reserve above the highest use that a lower limit keeps, in percent.
-const RESERVE: u64 = 20;
 /// A lower limit is named where it is no more than so many percent of the present one, and saves so many bytes.
 const LOWER: (u64, u64) = (75, 16 << 20);
 /// A highest use over a shorter time says little about the next hours, seconds.
@@ -55,7 +54,7 @@ pub struct MemoryFit {
     pub could_be: Option<u64>,
     /// The warning where it does not fit.
     pub warning: Option<String>,
-    /// All in words.
+    /// Answer in words.
     pub sentence: String,
 }
 
@@ -88,7 +87,9 @@ impl Beside {
             _ => written + others,
         };
         let own = written + others + stacks;
-        let others = if group.processes > 1 { group.used.saturating_sub(own) } else { 0 };
+        // Page cache in use, files that are mapped and the kernel's own memory are no other processes.
+        let of_group = group.written.unwrap_or(group.used);
+        let others = if group.processes > 1 { of_group.saturating_sub(own) } else { 0 };
         Self { native, stacks, others }
     }
 
@@ -110,18 +111,18 @@ impl MemoryFit {
     #[must_use]
     pub fn of(look: &ProcessLook) -> Option<Self> {
         let group = look.about.limit?;
-        let (limit, beside) = (group.limit, Beside::of(look, &group));
+        let beside = Beside::of(look, &group);
         let heap = heap_limit(look);
         let sum = heap.as_ref().map(|(most, _)| most.saturating_add(beside.sum()));
         let live = live(look);
         let warning = heap
             .as_ref()
-            .filter(|_| sum.is_some_and(|sum| sum > limit))
-            .map(|heap| warning(limit, heap, &beside, look.jvm.as_ref().map(|_| live.unwrap_or(0))));
-        let could_be = lower(&group, sum).filter(|_| warning.is_none());
+            .filter(|_| sum.is_some_and(|sum| sum > group.limit))
+            .map(|heap| warning(look, &group, heap, &beside));
+        let could_be = lower(&group, sum).filter(|_| warning.is_none() && !follows_the_limit(look));
         let fit = match (&warning, could_be) {
             (Some(_), _) => FitKind::TooLarge,
-            _ if group.used as f64 >= limit as f64 * NEAR => FitKind::Near,
+            _ if group.used as f64 >= group.limit as f64 * NEAR => FitKind::Near,
             (None, Some(_)) => FitKind::CouldBeLess,
             (None, None) => FitKind::Fits,
         };
@@ -148,9 +149,17 @@ impl MemoryFit {
     pub fn advice(&self) -> Option<String> {
         let less = |less: u64| {
             let highest = highest_words(&self.group).trim_start_matches("; ").to_owned();
-            format!("{highest}: the limit could fall to {} ({RESERVE} % reserve)", mib(less))
+            let heap = self
+                .heap_limit
+                .map_or_else(String::new, |most| format!(", {} with a full heap", mib(self.with_heap(most))));
+            format!("{highest}{heap}: the limit could fall to {} ({RESERVE} % reserve)", mib(less))
         };
         self.warning.clone().or_else(|| self.could_be.map(less))
+    }
+
+    /// Bytes with a heap of that size.
+    fn with_heap(&self, heap: u64) -> u64 {
+        [self.native, self.stacks, self.others].into_iter().fold(heap, u64::saturating_add)
     }
 
     fn words(&self, has_jvm: bool) -> String {
@@ -166,9 +175,7 @@ impl MemoryFit {
             words += &format!("; {} live{when}", mib(live));
         }
         if let (Some(heap), None) = (self.heap_limit, &self.warning) {
-            let sum =
-                heap.saturating_add(self.native).saturating_add(self.stacks).saturating_add(self.others);
-            words += &format!("; with a full heap ({}) it takes {}", mib(heap), mib(sum));
+            words += &format!("; with a full heap ({}) it takes {}", mib(heap), mib(self.with_heap(heap)));
         }
         if group.oom_kills > 0 {
             words += &format!("; the kernel has killed {} of it", counted(group.oom_kills, "process"));
@@ -195,16 +202,27 @@ fn heap_limit(look: &ProcessLook) -> Option<(u64, String)> {
     let by_words = look.about.runtime.as_ref().and_then(|(_, limit)| limit.clone());
     let by_counters = look.jvm.as_ref().and_then(|jvm| jvm.limit);
     match (by_counters, by_words) {
-        (Some(bytes), words) => Some((bytes, words.map_or_else(|| "-Xmx".to_owned(), |words| words.by))),
+        (Some(bytes), words) => {
+            let by = words.filter(|words| words.bytes > 0).map(|words| words.by);
+            Some((bytes, by.unwrap_or_else(|| "-Xmx".to_owned())))
+        }
         (None, Some(words)) if words.bytes > 0 => Some((words.bytes, words.by)),
         (None, _) => None,
     }
 }
 
+/// Whether the heap follows the limit: its runtime takes a share, and nobody has set bytes.
+fn follows_the_limit(look: &ProcessLook) -> bool {
+    let set = look.about.runtime.as_ref().and_then(|(_, limit)| limit.as_ref());
+    let takes_a_share = matches!(look.about.runtime(), Some(Runtime::Jvm | Runtime::Dotnet | Runtime::Node))
+        || look.jvm.is_some();
+    takes_a_share && set.is_none_or(|limit| limit.bytes == 0)
+}
+
 /// Bytes that live, where that is known.
 fn live(look: &ProcessLook) -> Option<u64> {
     let of_jvm = look.jvm.as_ref().filter(|jvm| jvm.collections > 0).map(|jvm| jvm.after_collection);
-    let of_objects = || look.objects.iter().map(|heap| heap.live).reduce(|a, b| a + b);
+    let of_objects = || look.objects.iter().map(|heap| heap.live).reduce(u64::saturating_add);
     let of_heaps = || look.heaps.as_ref().ok().map(|heaps| heaps.bytes.live.saturating_add(heaps.mapped));
     of_jvm.or_else(|| match (look.about.runtime(), of_objects()) {
         (_, Some(objects)) => Some(objects.saturating_add(of_heaps().unwrap_or(0))),
@@ -213,28 +231,35 @@ fn live(look: &ProcessLook) -> Option<u64> {
     })
 }
 
-/// The warning that the heap does not fit, and what would. `live`: what the JVM needs.
-fn warning(limit: u64, (most, by): &(u64, String), beside: &Beside, live: Option<u64>) -> String {
-    let share = *most as f64 / limit as f64 * 100.0;
+/// The warning that the heap does not fit, and what would.
+fn warning(look: &ProcessLook, group: &GroupLimit, (most, by): &(u64, String), beside: &Beside) -> String {
+    let share = *most as f64 / group.limit as f64 * 100.0;
     let sum = most.saturating_add(beside.sum());
-    let room = (limit.saturating_sub(beside.sum())) / 100 * 95;
-    let fits = match live {
-        Some(live) if live >= room => {
-            format!(
-                "no heap fits in which {} live: a limit of {} does",
-                mib(live),
-                mib(sum / 100 * (100 + RESERVE))
-            )
+    let room = group.limit.saturating_sub(beside.sum()) / 100 * 95;
+    // With the limit a heap would grow that is a share of it.
+    let enough = (!follows_the_limit(look)).then(|| mib(suggested_limit(sum)));
+    let left = look.jvm.as_ref().filter(|jvm| jvm.collections > 0).map(|jvm| jvm.after_collection);
+    let larger =
+        enough.as_ref().map_or_else(|| "a larger limit".to_owned(), |enough| format!("a limit of {enough}"));
+    let fits = match left {
+        Some(left) if left >= room => format!(
+            "the last collection left {}, and only {} are free for a heap: it needs {larger}",
+            mib(left),
+            mib(room)
+        ),
+        _ if room < 16 << 20 => format!("it needs {larger}"),
+        _ => {
+            let or = enough.map_or_else(String::new, |enough| format!(", or a limit of {enough}"));
+            format!("{by} with {} fits{or}", mib(room))
         }
-        _ if room < 16 << 20 => format!("a limit of {} fits", mib(sum / 100 * (100 + RESERVE))),
-        _ => format!("{by} with {} fits, or a limit of {}", mib(room), mib(sum / 100 * (100 + RESERVE))),
     };
+    let harm = if group.can_swap { "will swap, and may be killed," } else { "will be killed" };
     format!(
-        "will be killed when its heap fills: heap {} ({share:.0} % of the limit), {}: {} of {}; {fits}",
+        "{harm} when its heap fills: heap {} ({share:.0} % of the limit), {}: {} of {}; {fits}",
         mib(*most),
         beside.words(),
         mib(sum),
-        mib(limit)
+        mib(group.limit)
     )
 }
 
@@ -242,7 +267,7 @@ fn warning(limit: u64, (most, by): &(u64, String), beside: &Beside, live: Option
 fn lower(group: &GroupLimit, with_full_heap: Option<u64>) -> Option<u64> {
     let highest = group.highest.filter(|_| group.age_s.is_some_and(|age| age >= LEAST_AGE_S))?;
     let needed = highest.max(with_full_heap.unwrap_or(0));
-    let less = (needed / 100 * (100 + RESERVE)).next_multiple_of(1 << 20);
+    let less = suggested_limit(needed);
     let is_worth_it = less <= group.limit / 100 * LOWER.0 && group.limit - less >= LOWER.1;
     (is_worth_it && group.oom_kills == 0).then_some(less)
 }
@@ -277,7 +302,7 @@ mod tests {
     /// The service of the issue: a heap of 80 % of the limit, and 700 MiB of native memory.
     fn java(limit: u64) -> ProcessLook {
         let mut look = look(&[(Owner::Anonymous, 900), (Owner::Malloc, 250), (Owner::Stacks, 50)]);
-        look.about.runtime = Some((Runtime::Jvm, None));
+        look.about.runtime = Some((Runtime::Jvm, Some(HeapLimit { bytes: 819 * MIB, by: "-Xmx".into() })));
         look.about.limit = Some(group(limit, 950, 1000));
         look.jvm = Some(JvmHeap {
             collector: "G1".into(),
@@ -317,7 +342,30 @@ mod tests {
             jvm.after_collection = 400 * MIB;
         }
         let warning = MemoryFit::of(&full).unwrap().warning.unwrap();
-        assert!(warning.contains("no heap fits in which 400 MiB live"), "{warning}");
+        let expected = "the last collection left 400 MiB, and only 308 MiB are free for a heap: it needs a limit of 1823 MiB";
+        assert!(warning.ends_with(expected), "{warning}");
+    }
+
+    #[test]
+    fn a_heap_that_follows_the_limit_needs_no_other_limit() {
+        let mut share = java(1024);
+        let by = HeapLimit { bytes: 0, by: "-XX:MaxRAMPercentage".into() };
+        share.about.runtime = Some((Runtime::Jvm, Some(by)));
+        let warning = MemoryFit::of(&share).unwrap().warning.unwrap();
+        assert!(warning.ends_with("1519 MiB of 1024 MiB; -Xmx with 308 MiB fits"), "{warning}");
+        let idle = group(4096, 950, 1000);
+        share.about.limit = Some(idle);
+        assert_eq!(MemoryFit::of(&share).unwrap().could_be, None, "its heap would shrink with the limit");
+        share.about.runtime = java(1024).about.runtime;
+        let fit = MemoryFit::of(&share).unwrap();
+        assert_eq!(fit.could_be, Some(1823 * MIB));
+        assert!(
+            fit.advice().unwrap().contains(", 1519 MiB with a full heap: the limit could fall to 1823 MiB")
+        );
+        let mut swapping = java(1024);
+        swapping.about.limit = Some(GroupLimit { can_swap: true, ..group(1024, 950, 1000) });
+        let warning = MemoryFit::of(&swapping).unwrap().warning.unwrap();
+        assert!(warning.starts_with("will swap, and may be killed, when its heap fills: "), "{warning}");
     }
 
     #[test]
@@ -327,6 +375,9 @@ mod tests {
         let fit = MemoryFit::of(&look).unwrap();
         assert_eq!(fit.others, 700 * MIB);
         assert!(fit.warning.unwrap().contains("and 700 MiB of other processes"));
+        let written = Some(1250 * MIB);
+        look.about.limit = Some(GroupLimit { processes: 3, written, ..group(2048, 1900, 2000) });
+        assert_eq!(MemoryFit::of(&look).unwrap().others, 50 * MIB, "page cache is no process");
     }
 
     #[test]

@@ -146,10 +146,14 @@ impl ProcessLook {
 
     /// Bytes in live blocks, by the hook of a trial or by the counters of the allocators that serve in glibc's place.
     fn live_bytes(&self) -> Option<u64> {
-        let counted = || self.others.iter().filter_map(|heap| heap.live).reduce(u64::saturating_add);
-        self.about
-            .live_bytes
-            .or_else(|| if self.heaps.is_err() { counted().filter(|live| *live > 0) } else { None })
+        let sum = |of: fn(&OtherHeap) -> Option<u64>| {
+            self.others.iter().filter_map(of).fold(0, u64::saturating_add)
+        };
+        let (live, free) = (sum(|heap| heap.live), sum(|heap| heap.free));
+        // Where their blocks, live and free, are less of it, the rest is somebody else's: a runtime's, or mapped.
+        let heap = self.memory.resident.heap_bytes() as f64;
+        let are_most = live > 0 && live.saturating_add(free) as f64 >= heap * verdict::MOSTLY_LIVE;
+        self.about.live_bytes.or_else(|| (self.heaps.is_err() && are_most).then_some(live))
     }
 
     /// The answer; `candidates` are what a restart could be under.

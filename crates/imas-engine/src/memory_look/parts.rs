@@ -39,9 +39,9 @@ pub enum PartKind {
     JvmHeap,
     /// Live blocks of allocators beside glibc's.
     OtherLive,
-    /// Free blocks of these.
+    /// Free blocks of allocators beside glibc's.
     OtherFree,
-    /// The rest of the heaps of these, or all of them.
+    /// Heaps of allocators beside glibc's, as far as they are not counted.
     OtherAllocators,
     /// Private memory in which nothing was recognised.
     OtherPrivate,
@@ -114,7 +114,7 @@ pub struct MemoryPart {
 }
 
 impl MemoryPart {
-    /// The part as a clause: `50 MiB of live blocks of glibc's malloc`.
+    /// The part as a clause: `50 MiB: live blocks of glibc's malloc`.
     #[must_use]
     pub fn words(&self) -> String {
         let unknown = if self.is_named { "" } else { "not known: " };
@@ -343,6 +343,11 @@ fn rest_words(look: &ProcessLook) -> (PartKind, String, bool) {
     let is_counted = used.clone().all(|heap| heap.live.is_some());
     let begin = if is_counted { "free pages and tables" } else { "heaps" };
     let runtime = look.about.runtime().map(Runtime::name);
+    // Beside glibc's malloc an allocator has what a library asked it for, and the rest may be anybody's.
+    if look.heaps.is_ok() && !names.is_empty() {
+        let what = format!("other private memory: mapped by the program, or {begin} of {}", names.join(", "));
+        return (PartKind::OtherPrivate, what, false);
+    }
     match (names.is_empty(), runtime) {
         (true, None) => (
             PartKind::OtherPrivate,

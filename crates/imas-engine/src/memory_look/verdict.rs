@@ -20,7 +20,7 @@ pub const LEAST_BYTES: u64 = 8 << 20;
 /// A heap with less free memory needs no advice, bytes.
 const LITTLE: u64 = 32 << 20;
 /// If a smaller share of the heap is live, the rest counts as fragmentation.
-const MOSTLY_LIVE: f64 = 0.7;
+pub(super) const MOSTLY_LIVE: f64 = 0.7;
 
 /// Kind of verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -67,6 +67,8 @@ pub(super) fn of(
     let verdict = of_heaps(look);
     let sentence = sentence(look, verdict, candidates);
     match fit.and_then(|fit| fit.warning.as_ref()) {
+        // "There is nothing to gain" would contradict it.
+        Some(warning) if verdict == MemoryVerdict::Small => (MemoryVerdict::OverLimit, warning.clone()),
         Some(warning) => (MemoryVerdict::OverLimit, format!("{warning}; {sentence}")),
         None => (verdict, sentence),
     }

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use super::{OwnCounters, not_known, word};
+use super::{OwnCounters, not_known, too_late, word};
 use crate::heap::memory::{Memory, Window};
 
 /// Places in the record of an arena (`arena_t`).
@@ -13,7 +13,7 @@ struct ArenaLayout {
     bins: u64,
     /// Offset of the statistics of the first class of large blocks.
     large: u64,
-    /// Bytes of the latter (`arena_stats_large_t`).
+    /// Bytes of the statistics of one such class (`arena_stats_large_t`).
     large_step: u64,
 }
 
@@ -53,7 +53,8 @@ pub(super) fn counters(
     let infos = bin_infos(&mut window, infos, &sizes)?;
     let arenas: Vec<u64> = read(&mut window, arenas, MOST_ARENAS, 8)?;
     let mut layout: Option<ArenaLayout> = None;
-    let mut sum = OwnCounters::default();
+    // Blocks in the caches of its threads count as given.
+    let mut sum = OwnCounters { has_caches: true, ..OwnCounters::default() };
     for arena in arenas.into_iter().filter(|arena| *arena != 0) {
         let known = layout.as_ref().map_or(&LAYOUTS[..], std::slice::from_ref);
         let mut found = None;
@@ -66,7 +67,8 @@ pub(super) fn counters(
             }
             window = Window::new(memory, until);
         }
-        let (fits, counters) = found.ok_or_else(not_known)?;
+        let late = || if Instant::now() > until { too_late() } else { not_known() };
+        let (fits, counters) = found.ok_or_else(late)?;
         // An arena without any block fits every layout.
         if layout.is_none() && counters.live > 0 {
             layout = Some(fits);

@@ -10,6 +10,7 @@ mod mimalloc;
 mod symbols;
 mod tcmalloc;
 
+use std::collections::BTreeSet;
 use std::io::{Error, Result};
 use std::ops::Range;
 use std::path::Path;
@@ -107,6 +108,10 @@ pub(crate) fn text_of(pid: u32) -> Result<Vec<u8>> {
             break;
         }
     }
+    // A file may be mapped twice from its begin on; the heaps are of one of both.
+    let counted: BTreeSet<String> =
+        heaps.iter().filter(|heap| heap.live.is_some()).map(OtherHeap::words).collect();
+    heaps.retain(|heap| heap.live.is_some() || !counted.contains(&heap.words()));
     heaps.truncate(MOST_NAMED);
     serde_json::to_vec(&heaps).map_err(Error::other)
 }
@@ -182,12 +187,16 @@ pub(crate) fn word(window: &mut Window<'_>, address: u64) -> std::result::Result
     match window.word(address) {
         Ok(word) => Ok(word),
         Err(Stop::Absent) => Ok(0),
-        Err(Stop::Late) => Err("reading them took too long".to_owned()),
+        Err(Stop::Late) => Err(too_late()),
         Err(Stop::Torn | Stop::Unreadable(_)) => Err("they cannot be read".to_owned()),
     }
 }
 
 /// Reason for an allocator whose counters do not fit any layout.
+pub(crate) fn too_late() -> String {
+    "reading them took too long".to_owned()
+}
+
 pub(crate) fn not_known() -> String {
     "the layout of its version is not known".to_owned()
 }

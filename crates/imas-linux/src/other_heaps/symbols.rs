@@ -4,7 +4,7 @@
 //!
 //! A file is read once: what was found is kept as long as the file is the same.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
@@ -71,7 +71,7 @@ impl AllocatorKind {
         }
     }
 
-    /// Names without which a file does not have it: others have a function of such a name too.
+    /// Test whether these symbols are enough: a program may have a function of one such name.
     fn is_shown_by(self, found: &BTreeMap<&'static str, (u64, u64)>) -> bool {
         let has = |name: &str| found.contains_key(name);
         match self {
@@ -150,8 +150,11 @@ fn of_file(file: &File) -> Option<Vec<AllocatorSymbols>> {
         header.e_shnum.get(endian),
     )?;
     let mut found: BTreeMap<AllocatorKind, BTreeMap<&'static str, (u64, u64)>> = BTreeMap::new();
+    // A file has one table of each kind; more would only take time.
+    let mut seen = BTreeSet::new();
     for section in &sections {
-        if !matches!(section.sh_type.get(endian), SHT_SYMTAB | SHT_DYNSYM) {
+        let kind = section.sh_type.get(endian);
+        if !matches!(kind, SHT_SYMTAB | SHT_DYNSYM) || !seen.insert(kind) {
             continue;
         }
         let Some(names) = sections.get(section.sh_link.get(endian) as usize) else { continue };

@@ -15,7 +15,8 @@ const TRIES: usize = 20;
 
 /// Counters of the page heap at these addresses.
 pub(super) fn counters(memory: &dyn Memory, heap: Range<u64>, until: Instant) -> Result<OwnCounters, String> {
-    let begin = heap.start.max(heap.end.saturating_sub(NEAR_END)).next_multiple_of(8);
+    let begin = heap.start.max(heap.end.saturating_sub(NEAR_END)).checked_next_multiple_of(8);
+    let begin = begin.ok_or_else(not_known)?;
     for _ in 0..TRIES {
         let mut window = Window::new(memory, until);
         let words = (begin..heap.end).step_by(8).map(|at| word(&mut window, at));

@@ -111,6 +111,7 @@ impl LeastMemory<'_> {
             patience_s: None,
             found: vec![],
             began: Instant::now(),
+            is_over: false,
             bar,
             interruption,
         };
@@ -155,6 +156,8 @@ struct Search<'a> {
     patience_s: Option<f64>,
     found: Vec<LeastOfCandidate>,
     began: Instant,
+    /// Whether the time of `--max-time` is over.
+    is_over: bool,
     bar: indicatif::ProgressBar,
     interruption: &'a Interruption,
 }
@@ -168,7 +171,7 @@ impl<'a> Search<'a> {
             if let Some(signal) = self.one(contender)? {
                 return Ok(Some(signal));
             }
-            if self.unlimited.is_none() {
+            if self.unlimited.is_none() || self.is_over {
                 return Ok(None);
             }
         }
@@ -181,6 +184,9 @@ impl<'a> Search<'a> {
                 if let Some(signal) = self.one(Contender { candidate, heap })? {
                     return Ok(Some(signal));
                 }
+                if self.is_over {
+                    return Ok(None);
+                }
                 tried.push((per_cent, self.found.last().and_then(|one| one.end.least())));
             }
         }
@@ -190,23 +196,24 @@ impl<'a> Search<'a> {
     fn one(&mut self, contender: Contender<'a>) -> Result<Option<i32>> {
         let mut runs = vec![];
         let known = best_of(&self.found).map(|(_, least)| least);
+        let options = self.options;
         let end = loop {
-            let (unlimited, options) = (self.unlimited, &self.options);
-            let limit = match (LeastSearch { unlimited, known, options }).next(&runs) {
+            let search = LeastSearch { unlimited: self.unlimited, known, options: &options };
+            let limit = match search.next(&runs) {
                 NextLimit::End(end) => break end,
                 NextLimit::Unlimited => None,
                 NextLimit::Limit(limit) => Some(limit),
             };
-            let is_late =
+            self.is_over =
                 self.bench.args.max_time.is_some_and(|most| self.began.elapsed().as_secs_f64() > most);
-            if is_late {
+            if self.is_over {
                 message::say("imas: --max-time is over: the answer is what was found until then");
-                break best_so_far(&runs);
+                break best_so_far(search, &runs);
             }
             match self.made(contender, limit, runs.len())? {
                 Ok(run) => runs.push(run),
                 Err(signal) => {
-                    self.add(contender, best_so_far(&runs), runs);
+                    self.add(contender, best_so_far(search, &runs), runs);
                     return Ok(Some(signal));
                 }
             }
@@ -270,9 +277,8 @@ impl<'a> Search<'a> {
 }
 
 /// Answer of a search that was ended early.
-fn best_so_far(runs: &[LimitRun]) -> LeastEnd {
-    let worked = runs.iter().filter(|run| run.end == LimitEnd::Worked).filter_map(|run| run.limit).min();
-    worked.map_or_else(
+fn best_so_far(search: LeastSearch<'_>, runs: &[LimitRun]) -> LeastEnd {
+    search.so_far(runs).map_or_else(
         || LeastEnd::Fails("it was ended before a limit was found".to_owned()),
         LeastEnd::NotSettled,
     )

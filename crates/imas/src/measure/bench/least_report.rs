@@ -8,7 +8,7 @@ use imas_cli::table::Table;
 use imas_cli::{message, output, output_file, table};
 use imas_core::SYSTEM;
 use imas_core::least_memory::{
-    LeastEnd, LeastOptions, LimitEnd, LimitRun, Unlimited, growth_of_a_cycle, suggested_limit,
+    LeastEnd, LeastOptions, LimitEnd, LimitRun, RESERVE, Unlimited, growth_of_a_cycle, suggested_limit,
 };
 use imas_linux::host::{self, Host};
 use imas_report::chart::{Axis, Chart, CurveLine, Curves, ReferenceLine, Spacing};
@@ -65,6 +65,11 @@ pub(super) fn best_of(found: &[LeastOfCandidate]) -> Option<(&LeastOfCandidate, 
     found.iter().filter_map(|one| Some((one, one.end.least()?))).min_by_key(|(_, least)| *least)
 }
 
+/// Whether the search of a candidate came to its end.
+fn is_settled(one: &LeastOfCandidate) -> bool {
+    matches!(one.end, LeastEnd::Found(_) | LeastEnd::NoBetter(_))
+}
+
 fn sentence(found: &[LeastOfCandidate], best: Option<(&LeastOfCandidate, u64)>) -> String {
     let system = found.iter().find(|one| one.name == SYSTEM);
     let Some((best, least)) = best else {
@@ -80,7 +85,10 @@ fn sentence(found: &[LeastOfCandidate], best: Option<(&LeastOfCandidate, u64)>) 
             let change = least as f64 / untouched as f64;
             format!("{works}; untouched it needs {} ({}).", size(untouched as f64), percent(change))
         }
-        None => format!("{works}, and no candidate needs less."),
+        None if found.len() > 1 && found.iter().all(is_settled) => {
+            format!("{works}, and no candidate needs less.")
+        }
+        None => format!("{works}."),
     }
 }
 
@@ -238,7 +246,7 @@ impl LeastReport {
             format!("candidate:   imas apply UNIT --candidate {} --write\n", one.candidate)
         });
         format!(
-            "Suggested: a limit of {limit} MiB, which is 20 % more, and a request of {request} MiB.\n\n\
+            "Suggested: a limit of {limit} MiB, which is {RESERVE} % more, and a request of {request} MiB.\n\n\
              systemd:     MemoryMax={limit}M\n\
              docker:      --memory {limit}m\n\
              kubernetes:  resources: {{requests: {{memory: {request}Mi}}, limits: {{memory: {limit}Mi}}}}\n\
@@ -290,5 +298,11 @@ mod tests {
         assert!(sentence(&found, best_of(&found)).ends_with("under system, and no candidate needs less."));
         let found = [of(SYSTEM, LeastEnd::Fails("no port".into()))];
         assert_eq!(sentence(&found, best_of(&found)), "No least limit was found: no port.");
+        let found = [of(SYSTEM, LeastEnd::Found(400 << 20))];
+        assert_eq!(
+            sentence(&found, best_of(&found)),
+            "It works in 400 MiB under system.",
+            "nothing else was tried"
+        );
     }
 }
