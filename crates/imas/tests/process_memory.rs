@@ -88,7 +88,12 @@ fn other_allocators_are_asked_by_their_own_counters() {
             assert!(live > least && live < most, "{name} {argument}: {live}: {memory:#}");
             assert!(page.contains(&format!("live blocks of {name} in {file}")), "{page}");
             let verdict = memory["verdict"].as_str().unwrap();
-            let expected = if live > 100e6 { "live" } else { "fragmentation" };
+            // Pages that jemalloc has not returned yet are not counted: they might be somebody else's.
+            let expected = match (live > 100e6, name) {
+                (true, _) => "live",
+                (false, "jemalloc") => "unknown",
+                (false, _) => "fragmentation",
+            };
             assert_eq!(verdict, expected, "{name} {argument}: {memory:#}");
         }
     }

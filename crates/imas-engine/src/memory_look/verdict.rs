@@ -131,14 +131,31 @@ fn sentence(look: &ProcessLook, verdict: MemoryVerdict, candidates: &RealCandida
         MemoryVerdict::Small => format!("the heap is small ({heap}): there is nothing to gain"),
         MemoryVerdict::Unknown => {
             format!(
-                "{heap} of heap are resident; what of it is live cannot be read: {}; a trial counts it: 'imas run -- ...'",
-                heaps.as_ref().err().map_or(
-                    "reading most of glibc's heaps took too long, or they changed too fast",
-                    |reason| reason.0.as_str()
-                )
+                "{heap} of heap are resident; {}; a trial counts it: 'imas run -- ...'",
+                unknown_words(look)
             )
         }
     }
+}
+
+/// Reason why it is not known how much of the heap is live.
+fn unknown_words(look: &ProcessLook) -> String {
+    let counted = |heap: &OtherHeap| {
+        let live = heap.live.filter(|live| *live > 0)?;
+        Some(format!("{} live and {} free in {}", size(live), size(heap.free.unwrap_or(0)), heap.words()))
+    };
+    let counted: Vec<String> = look.others.iter().filter_map(counted).collect();
+    if look.heaps.is_err() && !counted.is_empty() {
+        return format!("{} are known, and of the rest nothing", counted.join(", "));
+    }
+    let reason = look
+        .heaps
+        .as_ref()
+        .err()
+        .map_or("reading most of glibc's heaps took too long, or they changed too fast", |reason| {
+            reason.0.as_str()
+        });
+    format!("what of it is live cannot be read: {reason}")
 }
 
 /// Holder of memory in none of malloc's arenas, as far as it is known.
