@@ -249,7 +249,7 @@ struct Row {
     names: Vec<String>,
     /// Why these executables are left alone.
     reason: String,
-    /// Where that is known from; for people.
+    /// Source of that, for people.
     #[serde(rename = "evidence")]
     _evidence: String,
 }

@@ -334,7 +334,7 @@ fn small_group() -> Option<Group> {
     Some(group)
 }
 
-/// A control group of either version with a limit of so many bytes.
+/// A control group of either version; `limit` is in bytes.
 fn limited_group(limit: u64) -> Option<Group> {
     let name = format!("imas-test-fit-{}-{limit}", std::process::id());
     let first = || {

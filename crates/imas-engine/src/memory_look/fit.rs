@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::ProcessLook;
 
-/// A lower limit is named where it is no more than so many percent of the present one, and saves so many bytes.
+/// Largest share of the present limit, in per cent, and least saving, in bytes, for which a lower limit is named.
 const LOWER: (u64, u64) = (75, 16 << 20);
 /// A highest use over a shorter time says little about the next hours, seconds.
 const LEAST_AGE_S: f64 = 3600.0;

@@ -215,7 +215,7 @@ impl Axis {
     }
 }
 
-/// Where the grid is, in pixels.
+/// Place of the grid, in pixels.
 pub(super) struct Frame {
     pub(super) left: f64,
     pub(super) right: f64,

@@ -205,7 +205,7 @@ impl Work {
         self.folder.path()
     }
 
-    /// Where a load may write its figures.
+    /// File for the figures of a load.
     pub(crate) fn metrics(&self) -> PathBuf {
         self.path().join(".imas-metrics")
     }

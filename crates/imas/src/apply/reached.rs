@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a unit starts, and what a candidate can do for it.
+//! Command of a unit, and the effect of a candidate on it.
 //!
 //! First a candidate that is settings of a language runtime: what the unit's program takes, and what the unit itself sets
 //! already. The candidate for something that lasts, a service or a container, is chosen from what is settled, never from

@@ -266,7 +266,7 @@ fn page(rows: &[Row], sum: u64, is_all: bool) -> String {
 
 /// Least pages that are worth a thread's pause again and again, MiB.
 const LEAST_MIB: u64 = 32;
-/// Where packages put imas, for an image.
+/// Folder of imas in packages, for an image.
 const INSTALLED: &str = "/usr/bin/imas";
 
 /// The two files of a service's timer.
