@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use imas_cli::message::Hinted;
-use imas_linux::catalogue::CatalogueCandidate;
+use imas_linux::catalogue::{CatalogueCandidate, SYSTEM};
 use imas_linux::environment::{
     Injection, Libraries, Mode, Reach, UnusablePath, Variables, has_hidden_settings,
 };
@@ -18,7 +18,7 @@ use imas_linux::runtime_start::{StartOfProgram, fitted};
 use imas_linux::{elf, host};
 
 use crate::context::Context;
-use crate::inline_candidate::{inline_candidate, is_typed};
+use crate::inline_candidate::{TRIMS, inline_candidate, is_typed};
 
 /// The candidate of that name, from the catalogue or with settings (`jemalloc?narenas:1`), if it can be used
 /// here and changes anything.
@@ -40,6 +40,13 @@ pub fn usable(context: &Context, name: &str) -> Result<CatalogueCandidate> {
         return Err(Hinted::error(
             "system is the program as it is: there is nothing to set",
             "'imas unapply UNIT' takes away what 'imas apply' wrote",
+        ));
+    }
+    if name.strip_suffix(TRIMS) == Some(SYSTEM) {
+        return Err(Hinted::error(
+            format!("{name} is the program as it is, trimmed from outside: there is nothing to set"),
+            "'imas trim UNIT --every 1m --write' for a service, 'imas kube daemonset --trim' for pods, \
+             'imas run --trim -- COMMAND' for a command",
         ));
     }
     Ok(candidate)
@@ -255,6 +262,37 @@ fn in_variables(mut candidate: CatalogueCandidate) -> CatalogueCandidate {
 pub fn prints_a_line(candidate: &CatalogueCandidate) -> bool {
     let has_arguments = |settings: &RuntimeSettings| !settings.arguments.is_empty();
     candidate.runtime.as_ref().is_some_and(has_arguments) || candidate.environment.contains_key(OF_JVM)
+}
+
+/// Where the trims of a candidate come from.
+const TRIMS_COME_FROM: &str = "trims come from outside: 'imas trim' on the host, 'imas kube node --trim' in a cluster \
+     (docs/trims.md)";
+
+/// The candidate without trims, which no variable and no file brings; the remark on that for the user.
+#[must_use]
+pub fn without_trims(candidate: &CatalogueCandidate) -> (CatalogueCandidate, Option<String>) {
+    match candidate.name.strip_suffix(TRIMS) {
+        None => (candidate.clone(), None),
+        Some(plain) => (
+            CatalogueCandidate { name: plain.to_owned(), trims: false, ..candidate.clone() },
+            Some(format!("this is {plain} alone; {TRIMS_COME_FROM}")),
+        ),
+    }
+}
+
+/// The candidate of that name for objects of a cluster, which no trims go with.
+///
+/// # Errors
+/// If it goes with trims, or as for [`usable`].
+pub fn usable_in_pods(context: &Context, name: &str) -> Result<CatalogueCandidate> {
+    let candidate = usable(context, name)?;
+    match name.strip_suffix(TRIMS) {
+        None => Ok(candidate),
+        Some(plain) => Err(Hinted::error(
+            format!("{name}: {TRIMS_COME_FROM}"),
+            format!("name {plain} here, and let the nodes trim: imas kube daemonset --trim"),
+        )),
+    }
 }
 
 /// Remarks for the user about a candidate in this form.

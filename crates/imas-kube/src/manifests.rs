@@ -40,8 +40,8 @@ const WITH_TRIMS: [(&str, &str); 5] = [
     ),
 ];
 const OF_TRIMS: &str = "In pods of the namespaces that\n\
-                        # --trim names, one waiting thread of a process calls malloc_trim now and then; it stands still for about a\n\
-                        # millisecond. It has no right on the apiserver.";
+                        # --trim names, one waiting thread of a process calls malloc_trim now and then; it stands still for\n\
+                        # a few milliseconds. It has no right on the apiserver.";
 
 /// Prints the roles of people.
 pub(crate) fn roles() -> Result<()> {
@@ -85,7 +85,7 @@ pub(super) fn label(candidate: &str) -> String {
 
 /// The candidate of that name, as a container can have it.
 pub(super) fn taken(context: &Context, name: &str) -> Result<CatalogueCandidate> {
-    let candidate = lasting::usable(context, name)?;
+    let candidate = lasting::usable_in_pods(context, name)?;
     if candidate.runtime.is_some() {
         return Err(Hinted::error(
             format!(

@@ -206,8 +206,8 @@ impl Node {
                 vec![]
             });
             for taken in trimmer.round(&all) {
-                if let Some(words) = taken.words {
-                    message::say(&format!("imas: process {} {words}", taken.identity.pid));
+                if taken.is_news {
+                    message::say(&format!("imas: process {} {}", taken.identity.pid, taken.words));
                 }
             }
             *sums.lock().unwrap_or_else(PoisonError::into_inner) = trimmer.sums();

@@ -76,8 +76,10 @@ pub struct TurnTaken {
     pub end: TrimEnd,
     /// Time that the look took, and the trim: no less than their CPU time.
     pub took: (Duration, Duration),
-    /// Words for a log, without the process; None where too little was free.
-    pub words: Option<String>,
+    /// Words for a log, without the process.
+    pub words: String,
+    /// Whether a log needs them: not where there was nothing to do yet.
+    pub is_news: bool,
 }
 
 /// Returns how the process is now; None where it has ended.
@@ -96,12 +98,13 @@ pub fn take_turns(reader: &mut ForeignReader, rule: &TrimRule, turn: &TrimTurn) 
     let begun = Instant::now();
     let heaps = heaps_by(reader, identity.pid, || Some(owner));
     let look = begun.elapsed();
-    let ended = |end, trim, words: Option<String>| TurnTaken { identity, end, took: (look, trim), words };
-    let left_alone = |words: String| ended(TrimEnd::LeftAlone, Duration::ZERO, Some(words));
+    let ended = |end, trim, words| TurnTaken { identity, end, took: (look, trim), words, is_news: true };
+    let left_alone = |words: String| ended(TrimEnd::LeftAlone, Duration::ZERO, words);
     match heaps {
         Err(reason) => return left_alone(format!("is left alone: {reason}")),
         Ok(heaps) if !rule.is_worth_it(heaps.bytes.returnable, budget.saturating_sub(look)) => {
-            return ended(TrimEnd::NotNow, Duration::ZERO, None);
+            let waits = ended(TrimEnd::NotNow, Duration::ZERO, waits(rule, heaps.bytes.returnable));
+            return TurnTaken { is_news: false, ..waits };
         }
         Ok(_) => {}
     }
@@ -114,10 +117,10 @@ pub fn take_turns(reader: &mut ForeignReader, rule: &TrimRule, turn: &TrimTurn) 
             let returned = done.resident.map_or(0, |(before, after)| before.saturating_sub(after));
             let left = process::anonymous_bytes(identity.pid).unwrap_or(0);
             let trim = done.trim_ms.map_or_else(|| begun.elapsed(), |ms| Duration::from_secs_f64(ms / 1e3));
-            ended(TrimEnd::Gave { returned, left }, trim, Some(words(&done, returned)))
+            ended(TrimEnd::Gave { returned, left }, trim, words(&done, returned))
         }
         Ok(FromOutside::LeftAlone(reason)) if reason.may_pass() => {
-            ended(TrimEnd::NotNow, Duration::ZERO, Some(format!("is left alone for now: {reason}")))
+            ended(TrimEnd::NotNow, Duration::ZERO, format!("is left alone for now: {reason}"))
         }
         Ok(FromOutside::LeftAlone(reason)) => left_alone(format!("is left alone: {reason}")),
         Ok(FromOutside::NotReadable(reason)) => left_alone(format!("is left alone: {reason}")),
@@ -126,8 +129,21 @@ pub fn take_turns(reader: &mut ForeignReader, rule: &TrimRule, turn: &TrimTurn) 
     }
 }
 
+/// Reason why a process that could be trimmed is not, for a log.
+fn waits(rule: &TrimRule, free: u64) -> String {
+    let (free, least) = (in_mib(free), in_mib(rule.at_least));
+    match free < least {
+        true => format!("has {free:.1} MiB to give back, and is left alone below {least:.0} MiB"),
+        false => format!("has {free:.1} MiB to give back, and has used too little CPU for the cost of a trim yet"),
+    }
+}
+
+fn in_mib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
+}
+
 fn words(done: &Done, returned: u64) -> String {
-    let mib = returned as f64 / f64::from(1 << 20);
+    let mib = in_mib(returned);
     let Done { thread, stood_ms, .. } = done;
     format!("gave {mib:.1} MiB back: thread {thread} stood still for {stood_ms:.1} ms")
 }

@@ -570,6 +570,27 @@ fn trims_beside_a_candidate_are_a_timer() {
     assert!(written(&root, "GLIBC_TUNABLES").unwrap().ends_with("arena_max=1"));
     let text = std::fs::read_to_string(&timer).unwrap();
     assert!(text.contains("OnUnitActiveSec=60\n"), "{text}");
+    let enabled = root.join("etc/systemd/system/timers.target.wants/imas-trim-web.timer");
+    assert!(enabled.is_symlink(), "the image starts it");
+
+    // The timer goes with the candidate, and one that was asked for by itself stays.
+    let unapply = |write: &[&str]| with_root(&world, &root, &[&["unapply", "web"], write].concat());
+    let shown = stderr(&succeeded(unapply(&[])));
+    assert!(shown.contains("imas-trim-web.timer, which went with") && timer.exists(), "{shown}");
+    succeeded(unapply(&["--write"]));
+    assert!(!timer.exists() && !enabled.is_symlink());
+    succeeded(apply("glibc:arena1+trims", &["--write"]));
+    succeeded(apply("glibc:arena1", &["--write"]));
+    assert!(!timer.exists(), "without trims now");
+    succeeded(with_root(&world, &root, &["trim", "web", "--every", "1m", "--write"]));
+    succeeded(unapply(&["--write"]));
+    assert!(timer.exists());
+
+    let words = ["env", "--format", "dockerfile", "--candidate"];
+    let env = succeeded(output(world.imas(words).arg("glibc:arena1+trims")));
+    assert!(stderr(&env).contains("this is glibc:arena1 alone"), "{env:?}");
+    assert!(!stdout(&env).contains("+trims"), "{env:?}");
+    assert_hinted(&output(world.imas(words).arg("system+trims")), "nothing to set");
     assert_hinted(&apply("system+trims", &[]), "trims alone need no drop-in");
     assert_hinted(&apply("jemalloc+trims", &[]), "reach glibc's malloc alone");
     assert_hinted(

@@ -153,8 +153,8 @@ impl Trims {
         let Ok(rule) = self.settings.rule() else { return };
         for turn in taken {
             self.history.ended(&rule, turn.identity, turn.end, turn.took, now - self.begun);
-            if let Some(words) = &turn.words {
-                tracing::info!("trim: {} {words}", name_of(turn.identity.pid));
+            if turn.is_news {
+                tracing::info!("trim: {} {}", name_of(turn.identity.pid), turn.words);
             }
         }
     }

@@ -39,7 +39,9 @@ const ANOTHER_NAME: &str = "name a folder, or a file that ends in .tar, .tar.gz 
 const MUSL: &str = "musl 1.2.3";
 
 pub(crate) fn run(args: &BundleArgs, context: &Context) -> Result<ExitCode> {
-    let candidate = lasting::for_container(&reached::usable(context, &args.candidate)?)?;
+    let (wanted, without) = lasting::without_trims(&reached::usable(context, &args.candidate)?);
+    without.iter().for_each(|remark| message::warning(remark));
+    let candidate = lasting::for_container(&wanted)?;
     let candidate = if args.musl { for_musl(context, &candidate)? } else { candidate };
     let bundle = Bundle::new(context, &candidate, args)?;
     if let Some(options) = packing(&args.out) {

@@ -33,7 +33,9 @@ pub(crate) fn run(args: &EnvArgs, places: &Places, context: &Context) -> Result<
     };
     // A shell's own variables are known; of the others we know nothing, and say so.
     let inherited = if args.format == Format::Sh { Variables::inherited() } else { Variables::new() };
-    let candidate = lasting::for_any(&reached::usable(context, &name)?, &inherited)?;
+    let (wanted, without) = lasting::without_trims(&reached::usable(context, &name)?);
+    without.iter().for_each(|remark| message::warning(remark));
+    let candidate = lasting::for_any(&wanted, &inherited)?;
     let is_for_container = !matches!(args.format, Format::Sh | Format::Systemd);
     let candidate = if is_for_container { lasting::bare(candidate) } else { candidate };
     let needs_files = reached::files(context, &candidate).next().is_some();

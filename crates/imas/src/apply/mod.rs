@@ -62,8 +62,11 @@ pub(crate) fn apply(args: &ApplyArgs, places: &Places, context: &Context) -> Res
     let mut applied = not_yet(&unit, &candidate, args);
     apply_to(&unit, &candidate, args, context, &mut applied)?;
     let is_left_alone = applied.problem.is_some();
-    if is_trimmed && !is_left_alone {
-        trim::beside_candidate(&unit.name, &args.how, args.how.write || args.watch.is_some())?;
+    let is_written = args.how.write || args.watch.is_some();
+    match is_trimmed {
+        _ if is_left_alone => {}
+        true => trim::beside_candidate(&unit.name, &args.how, is_written)?,
+        false => trim::end_beside_candidate(&unit.name, &args.how, is_written)?,
     }
     if args.how.json.json {
         unapply::print_applied(&[applied])?;

@@ -69,7 +69,7 @@ struct Trimming {
 
 pub(crate) fn run(args: &TrimArgs, context: &Context) -> Result<ExitCode> {
     if let Some(every) = args.every {
-        return run_timer(args, every);
+        return run_timer(args, every, "");
     }
     let candidates = RealCandidates::of(context.catalogue.all());
     let processes = meant(args)?;
@@ -300,8 +300,8 @@ impl TrimTimer {
     }
 }
 
-/// Writes the timer of the service, or takes it away.
-fn run_timer(args: &TrimArgs, every: TrimEvery) -> Result<ExitCode> {
+/// Writes the timer of the service, or takes it away. `origin` stands in the timer.
+fn run_timer(args: &TrimArgs, every: TrimEvery, origin: &str) -> Result<ExitCode> {
     let word = args.what.as_deref().unwrap_or_default();
     if word.parse::<u32>().is_ok() {
         return Err(Hinted::error(
@@ -318,12 +318,14 @@ fn run_timer(args: &TrimArgs, every: TrimEvery) -> Result<ExitCode> {
     }
     match every {
         TrimEvery::Off => take_away(&files, &name, args),
-        TrimEvery::Seconds(seconds) => put_there(&files, &name, seconds, args),
+        TrimEvery::Seconds(seconds) => put_there(&files, &name, seconds, args, origin),
     }
 }
 
 /// Time between two trims of a service whose candidate goes with trims, s.
 const BESIDE_A_CANDIDATE_S: u64 = 60;
+/// Line in the timer of a service that 'imas apply' trims beside its candidate.
+const WITH_CANDIDATE: &str = "# It goes with the candidate: 'imas unapply' takes both away\n";
 
 /// Writes the timer that goes with a candidate, where the candidate is written too.
 pub(super) fn beside_candidate(name: &str, how: &WriteArgs, is_written: bool) -> Result<()> {
@@ -336,15 +338,37 @@ pub(super) fn beside_candidate(name: &str, how: &WriteArgs, is_written: bool) ->
     let root = how.root.clone();
     let what = Some(name.to_owned());
     let args = TrimArgs { what, all: false, at_least: None, every: Some(every), write: true, root, json };
-    run_timer(&args, every).map(drop)
+    run_timer(&args, every, WITH_CANDIDATE).map(drop)
 }
 
-fn put_there(files: &TrimTimer, name: &str, seconds: u64, args: &TrimArgs) -> Result<ExitCode> {
+/// Takes the timer away that went with the candidate, where the candidate's drop-in is written anew or taken away. A timer
+/// that the user asked for himself stays.
+pub(super) fn end_beside_candidate(name: &str, how: &WriteArgs, is_written: bool) -> Result<()> {
+    let root = how.root.as_deref().unwrap_or_else(|| Path::new("/"));
+    let files = TrimTimer::of(name, root);
+    let is_beside = match drop_in::find(&files.timer)? {
+        Found::Ours(text) => text.contains(WITH_CANDIDATE),
+        _ => false,
+    };
+    if !is_beside || files.foreign(root)?.is_some() {
+        return Ok(());
+    }
+    message::say(&format!("{}, which went with the candidate, is taken away too", files.name));
+    if is_written { remove(&files, how.root.as_deref()) } else { Ok(()) }
+}
+
+fn put_there(
+    files: &TrimTimer,
+    name: &str,
+    seconds: u64,
+    args: &TrimArgs,
+    origin: &str,
+) -> Result<ExitCode> {
     Unit::read(name, args.root.as_deref())?; // a service that is not known is an error
     let program = program(args.root.as_deref())?;
     let least = args.at_least.map_or_else(|| format!("{LEAST_MIB}M"), |bytes| bytes.to_string());
     let service = service_text(name, &program, &least);
-    let timer = timer_text(name, seconds);
+    let timer = timer_text(name, seconds, origin);
     if !args.json.json {
         output::text(&format!(
             "{}:\n{service}\n{}:\n{timer}",
@@ -359,17 +383,24 @@ fn put_there(files: &TrimTimer, name: &str, seconds: u64, args: &TrimArgs) -> Re
     for (file, text) in [(&files.service, &service), (&files.timer, &timer)] {
         drop_in::write(file, text).map_err(drop_in::advised)?;
     }
-    if args.root.is_none() {
-        systemctl(&["daemon-reload"])?;
-        systemctl(&["enable", "--now", "--", &files.name])?;
+    match args.root.as_deref() {
+        None => {
+            systemctl(&["daemon-reload"])?;
+            systemctl(&["enable", "--now", "--", &files.name])?;
+        }
+        Some(root) => of_image(root, "enable", &files.name)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
+/// Enables or disables a timer in an image, whose systemd does not run.
+fn of_image(root: &Path, verb: &str, name: &str) -> Result<()> {
+    let root = root.to_str().context("--root has a name that systemctl cannot be given")?;
+    systemctl(&["--root", root, verb, "--", name]).map(drop)
+}
+
 fn take_away(files: &TrimTimer, name: &str, args: &TrimArgs) -> Result<ExitCode> {
-    let there: Vec<&PathBuf> =
-        [&files.timer, &files.service].into_iter().filter(|file| file.exists()).collect();
-    if there.is_empty() {
+    if !files.timer.exists() && !files.service.exists() {
         message::say(&format!("imas: {name} has no timer of 'imas trim'"));
         return Ok(ExitCode::from(LEFT_ALONE));
     }
@@ -377,16 +408,23 @@ fn take_away(files: &TrimTimer, name: &str, args: &TrimArgs) -> Result<ExitCode>
         message::say(&format!("{} would be taken away; to do it: the same with --write", files.name));
         return Ok(ExitCode::SUCCESS);
     }
-    if args.root.is_none() {
-        systemctl(&["disable", "--now", "--", &files.name])?;
+    remove(files, args.root.as_deref())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Ends the timer and removes its files.
+fn remove(files: &TrimTimer, root: Option<&Path>) -> Result<()> {
+    match root {
+        None => drop(systemctl(&["disable", "--now", "--", &files.name])?),
+        Some(root) => of_image(root, "disable", &files.name)?,
     }
-    for file in there {
+    for file in [&files.timer, &files.service].into_iter().filter(|file| file.exists()) {
         drop_in::remove(file).map_err(drop_in::advised)?;
     }
-    if args.root.is_none() {
+    if root.is_none() {
         systemctl(&["daemon-reload"])?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// The imas that root is to run again and again: nobody else may be able to change it.
@@ -428,9 +466,9 @@ fn service_text(name: &str, program: &Path, least: &str) -> String {
     ))
 }
 
-fn timer_text(name: &str, seconds: u64) -> String {
+fn timer_text(name: &str, seconds: u64, origin: &str) -> String {
     drop_in::marked(&format!(
-        "# Free memory of {name} is given back each {seconds} s\n\
+        "# Free memory of {name} is given back each {seconds} s\n{origin}\
          [Unit]\n\
          Description=IMAS: give back free memory of {name} each {seconds} s\n\n\
          [Timer]\n\

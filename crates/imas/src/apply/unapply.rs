@@ -13,6 +13,7 @@ use imas_engine::drop_in::{self, Found};
 use serde::Serialize;
 use serde_json::json;
 
+use super::trim::end_beside_candidate;
 use super::{LEFT_ALONE, end_watch, left_alone, root_of, take_effect, unit};
 use crate::command_line::service_args::{UnapplyArgs, WriteArgs};
 
@@ -64,6 +65,7 @@ fn take_away(name: &str, how: &WriteArgs) -> Result<Applied> {
             applied.candidate = drop_in::candidate(&old).map(str::to_owned);
             applied.compare(&old, "");
             applied.show(how.json.json)?;
+            end_beside_candidate(name, how, how.write)?;
             if how.write {
                 end_watch(name, how);
                 drop_in::remove(&file).map_err(drop_in::advised)?;

@@ -22,7 +22,7 @@ use crate::command_line::service_args::{ApplyArgs, EnvArgs, TrimArgs, UnapplyArg
     version,
     about,
     max_term_width = 100,
-    after_help = "Examples:\n  imas explain 812                                  why it holds this much, and what helps\n  imas bench -- sqlite3 :memory: '.read work.sql'   measure it under every candidate\n  imas run -- redis-server                          learn while it works, then run it on the best\n  imas explain redis-server                         what was chosen, why, and how to undo it"
+    after_help = "Examples:\n  imas explain 812                                  why it holds this much, and what helps\n  imas bench -- sqlite3 :memory: '.read work.sql'   measure it under every candidate\n  imas run -- mariadbd                              learn while it works, then run it on the best\n  imas explain mariadbd                             what was chosen, why, and how to undo it"
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -168,7 +168,7 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Stay, and let the program and what it starts give free pages back, each process so often at most [60s without a
-    /// value] and where it has 32 MiB or more of them
+    /// value] and where it has 32 MiB or more of them. Without --candidate the program stays on the malloc it has
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "60s", value_parser = duration, conflicts_with = "dry_run")]
     pub(crate) trim: Option<Duration>,
     /// A wrapper has started this call: 'imas run -- nice PROG' becomes 'nice imas run -- PROG'

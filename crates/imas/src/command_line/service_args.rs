@@ -72,7 +72,7 @@ pub(crate) struct UnapplyArgs {
 }
 
 /// At the end of `imas trim --help` and of its man page.
-const TRIM_DOCUMENT: &str = "Of each process on glibc's malloc, one waiting thread stands still for about a millisecond, calls malloc_trim(0), and goes on as before. The other threads never stop. A process is left alone, with the reason, where that is not safe. \
+const TRIM_DOCUMENT: &str = "Of each process on glibc's malloc, one waiting thread stands still for a few milliseconds, calls malloc_trim(0), and goes on as before. The other threads never stop. A process is left alone, with the reason, where that is not safe. \
 Its owner may do this, and root; where kernel.yama.ptrace_scope is 1 or more, as on Ubuntu, root alone.\n\n\
 With --json, standard output is one document:\n\
 \x20 {\"schema\": 1, \"returned_bytes\": SUM, \"processes\": [...]}, each process with\n\

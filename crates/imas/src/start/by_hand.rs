@@ -4,7 +4,8 @@
 //! Under a candidate that is named by `--candidate`: nothing is decided, and nothing learned from it.
 //!
 //! With trims, `imas run --trim`: this process stays, as the parent of the program, and lets it and its descendants give free
-//! pages back ([`imas_core::trimming`]). The program is started by the same command line without the option. A parent may
+//! pages back ([`imas_core::trimming`]). The program is started by the same command line without the option, and stays on
+//! the malloc that it has where no candidate is named: in a trial of another allocator nothing could be trimmed. A parent may
 //! trace its descendants where yama and a container's usual filter allow nobody else to. No helper process looks at them: it
 //! would be no ancestor. Where a look never ends, trims end, and the program goes on.
 
@@ -21,7 +22,7 @@ use imas_engine::context::Context;
 use imas_engine::inline_candidate::{TRIMS, inline_candidate, is_typed};
 use imas_engine::inspect;
 use imas_engine::runtime_command::{self, RuntimeCommand};
-use imas_linux::catalogue::CatalogueCandidate;
+use imas_linux::catalogue::{CatalogueCandidate, SYSTEM};
 use imas_linux::environment::{Injection, Mode, Reach, Variables};
 use imas_linux::process_trim::{Trimmer, trimmable};
 use imas_linux::program::Command;
@@ -149,7 +150,7 @@ pub(super) fn asked_by(args: &RunArgs) -> Option<Duration> {
 
 pub(super) fn run_with_trims(args: &RunArgs, every: Duration) -> Result<ExitCode> {
     let own = std::env::current_exe().context("the path of imas")?;
-    let words = without_trim(std::env::args_os().collect(), args.command.len());
+    let words = without_trim(std::env::args_os().collect(), args.command.len(), args.candidate.is_some());
     let handing_on = HandingOn::begin(&[])?;
     let start = ProgramStart { file: &own, argv: &words, variables: &Variables::inherited() };
     let child = start.spawn(&ChildSetup::default()).with_context(|| own.display().to_string())?;
@@ -175,24 +176,31 @@ fn trim(program: u32, every: Duration, is_verbose: bool) {
         sleep(trimmer.pause());
         let family: Vec<_> = sampler::tree(program).into_iter().filter_map(|pid| trimmable(pid, 0)).collect();
         for taken in trimmer.round(&family) {
-            if let Some(words) = taken.words.filter(|_| is_verbose) {
-                message::say(&format!("imas: process {} {words}", taken.identity.pid));
+            if is_verbose {
+                message::say(&format!("imas: process {} {}", taken.identity.pid, taken.words));
             }
         }
     }
 }
 
-/// The words of this process without the option and without the end of the candidate's name. Both stand before the
-/// command.
-fn without_trim(words: Vec<OsString>, command: usize) -> Vec<OsString> {
-    let options = words.len().saturating_sub(command);
+/// The words of this process without the option and without the end of the candidate's name, both of which stand before the
+/// command. Where no candidate is named, `system` is.
+fn without_trim(words: Vec<OsString>, command: usize, is_named: bool) -> Vec<OsString> {
+    let command = words.len().saturating_sub(command);
     let is_trim = |word: &OsString| word == "--trim" || word.as_encoded_bytes().starts_with(b"--trim=");
-    let kept = words.into_iter().enumerate().filter(|(at, word)| *at >= options || !is_trim(word));
-    let plain = |word: OsString| match word.to_str().and_then(|text| text.strip_suffix(TRIMS)) {
+    let plain = |word: &OsString| match word.to_str().and_then(|text| text.strip_suffix(TRIMS)) {
         Some(candidate) => candidate.into(),
-        None => word,
+        None => word.clone(),
     };
-    kept.map(|(at, word)| if at < options { plain(word) } else { word }).collect()
+    let (options, command) = words.split_at(command);
+    let (options, end) = match options.split_last() {
+        Some((last, options)) if last == "--" => (options, Some(last)),
+        _ => (options, None),
+    };
+    let untouched = ["--candidate", SYSTEM].map(OsString::from);
+    let candidate = if is_named { &[] } else { untouched.as_slice() };
+    let options = options.iter().filter(|word| !is_trim(word)).map(plain);
+    options.chain(candidate.iter().chain(end).chain(command).cloned()).collect()
 }
 
 #[cfg(test)]
@@ -202,11 +210,13 @@ mod tests {
     #[test]
     fn the_command_keeps_its_own_words() {
         let of = |text: &str, command| {
-            let words = without_trim(text.split(' ').map(OsString::from).collect(), command);
+            let is_named = text.contains("--candidate");
+            let words = without_trim(text.split(' ').map(OsString::from).collect(), command, is_named);
             words.iter().map(|word| word.to_str().unwrap()).collect::<Vec<_>>().join(" ")
         };
-        assert_eq!(of("imas run --trim -- a --trim", 2), "imas run -- a --trim");
-        assert_eq!(of("imas run -v --trim=5s a --trim=1s", 2), "imas run -v a --trim=1s");
+        assert_eq!(of("imas run --trim -- a --trim", 2), "imas run --candidate system -- a --trim");
+        let verbose = of("imas run -v --trim=5s a --trim=1s", 2);
+        assert_eq!(verbose, "imas run -v --candidate system a --trim=1s");
         assert_eq!(of("imas run --candidate a+trims b+trims", 1), "imas run --candidate a b+trims");
         assert_eq!(of("imas run --candidate=a+trims b", 1), "imas run --candidate=a b");
     }
