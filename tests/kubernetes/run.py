@@ -83,7 +83,7 @@ class Tests(Admission):
     def the_better_one_is_found(self):
         """The candidate with less memory is found, and the one that fails is taken back at once."""
         failing = {}
-        sizes = {"system": 100, "jemalloc": 70, "glibc.lean": 60}
+        sizes = {"system": 100, "jemalloc": 70, "glibc.arena1": 60}
 
         def figures(one):
             seen = Seen(one)
@@ -433,23 +433,23 @@ class Tests(Admission):
         sh = lambda line: run("sh", "-c", line, cwd=here, env=environment, must=True)
         pods = lambda: [one.candidate for one in self.pods("shop")]
         there = lambda: {one["metadata"]["name"] for one in self.here.get("/api/v1/namespaces/shop/pods").body["items"]}
-        sizes = {"system": 100, "glibc.lean": 60, None: 100}
+        sizes = {"system": 100, "glibc.arena1": 60, None: 100}
         figures = lambda one: (sizes[Seen(one).candidate] * 1_000_000 + sum(map(ord, one["metadata"]["name"])) % 7 * 100_000, 100, None)
         with Kubelet(self.here, "shop", figures) as kubelet:
             for line in (one for one in lines if not one.startswith("imas kube settle")):
                 sh(line)
             for _ in range(20):
                 expect(until(lambda: len(pods()) == 12 and None not in pods()), pods())
-                if min(pods().count("system"), pods().count("glibc.lean")) >= 3:
+                if min(pods().count("system"), pods().count("glibc.arena1")) >= 3:
                     break
                 old = there()
                 sh("kubectl rollout restart deployment web -n shop")
                 expect(until(lambda: not old & there()), (old, there()))
             expect(until(lambda: there() <= set(kubelet.seen)), kubelet.seen)
             done = sh(next(one for one in lines if one.startswith("imas kube settle")).replace("--for 300", "--for 1"))
-        expect("best: glibc.lean" in done.stdout, done)
+        expect("best: glibc.arena1" in done.stdout, done)
         entry = self.here.get("/api/v1/namespaces/shop/configmaps/imas").body["data"]["web"]
-        expect(entry == "container=app glibc.lean=100" and any("imas kube image" in one for one in lines), (entry, lines))
+        expect(entry == "container=app glibc.arena1=100" and any("imas kube image" in one for one in lines), (entry, lines))
 
     def it_ends_with_its_binding(self):
         self.here.kubectl("delete", "mutatingadmissionpolicybinding", "imas")

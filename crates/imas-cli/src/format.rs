@@ -41,16 +41,27 @@ pub fn seconds(seconds: f64) -> String {
     }
 }
 
-/// A ratio as the change it means, with its interval: `-12.3 % [-14.0, -10.1]`.
+/// From this ratio on a change is so many times: `766 times` reads easier than `+76500 %`.
+const MANY_TIMES: f64 = 10.0;
+
+/// A ratio as the change it means, with its interval: `-12.3 % [-14.0, -10.1]`, `766 times [12, 900]`.
 #[must_use]
 pub fn change(ratio: &Interval) -> String {
     let percent = |x: f64| (x - 1.0) * 100.0;
-    format!("{:+.1} % [{:+.1}, {:+.1}]", percent(ratio.mid), percent(ratio.lo), percent(ratio.hi))
+    match ratio.mid >= MANY_TIMES {
+        true => times(ratio),
+        false => {
+            format!("{:+.1} % [{:+.1}, {:+.1}]", percent(ratio.mid), percent(ratio.lo), percent(ratio.hi))
+        }
+    }
 }
 
 /// A change as [`change`] writes it, in less room: `-12 % [-14, -10]`.
 #[must_use]
 pub fn short_change(ratio: &Interval) -> String {
+    if ratio.mid >= MANY_TIMES {
+        return times(ratio);
+    }
     // The sign of an end that rounds to 0 stays: it says whether the interval excludes it.
     let whole = |x: f64| (x - 1.0) * 100.0;
     let mid = (ratio.mid - 1.0) * 100.0;
@@ -58,10 +69,19 @@ pub fn short_change(ratio: &Interval) -> String {
     format!("{mid} % [{:+.0}, {:+.0}]", whole(ratio.lo), whole(ratio.hi))
 }
 
-/// A ratio as the change it means: `-12 %`.
+fn times(ratio: &Interval) -> String {
+    let number = |x: f64| if x < MANY_TIMES { format!("{x:.1}") } else { format!("{x:.0}") };
+    format!("{:.0} times [{}, {}]", ratio.mid, number(ratio.lo), number(ratio.hi))
+}
+
+/// A ratio as the change it means: `-12 %`, `766 times`.
 #[must_use]
 pub fn percent(ratio: f64) -> String {
-    format!("{:+.0} %", ((ratio - 1.0) * 100.0).round() + 0.0) // adding 0 makes plus zero of minus zero
+    match ratio >= MANY_TIMES {
+        true => format!("{ratio:.0} times"),
+        // Adding 0 makes plus zero of minus zero.
+        false => format!("{:+.0} %", ((ratio - 1.0) * 100.0).round() + 0.0),
+    }
 }
 
 /// A time in the local time zone.
@@ -105,6 +125,7 @@ mod tests {
     #[test]
     fn a_change_has_one_sign() {
         assert_eq!([0.88, 1.1, 0.999, 3.37].map(percent), ["-12 %", "+10 %", "+0 %", "+237 %"]);
+        assert_eq!(percent(766.0), "766 times");
     }
 
     #[test]
@@ -112,6 +133,8 @@ mod tests {
         let ratio = Interval { lo: 0.9, mid: 0.95, hi: 1.01 };
         assert_eq!(change(&ratio), "-5.0 % [-10.0, +1.0]");
         assert_eq!(short_change(&ratio), "-5.0 % [-10, +1]");
+        let ratio = Interval { lo: 1.1, mid: 766.0, hi: 901.4 };
+        assert_eq!([change(&ratio), short_change(&ratio)], ["766 times [1.1, 901]", "766 times [1.1, 901]"]);
         assert_eq!(short_change(&Interval { lo: 0.86, mid: 0.879, hi: 0.999 }), "-12 % [-14, -0]");
     }
 }

@@ -88,14 +88,30 @@ pub fn files<'a>(context: &'a Context, candidate: &'a CatalogueCandidate) -> imp
     [ours, answers, candidate.library.as_deref(), candidate.needs.as_deref()].into_iter().flatten()
 }
 
-/// Oldest C library with which these files work, such as `glibc 2.17`, after libstdc++ if they need that; this
-/// machine's where that cannot be read.
-pub fn oldest_libc<'a>(files: impl IntoIterator<Item = &'a Path>) -> String {
+/// Oldest C library for which the libraries of IMAS are built and tried (docs/install.md).
+const OLDEST: (u16, u16) = (2, 17);
+/// The variable of glibc's settings, and the first versions that know it and its huge pages. An older one ignores it.
+const TUNABLES: (&str, (u16, u16)) = ("GLIBC_TUNABLES", (2, 26));
+const HUGE_PAGES: (&str, (u16, u16)) = ("glibc.malloc.hugetlb=", (2, 35));
+
+/// Oldest C library with which these candidates and these files of theirs work, such as `glibc 2.17`, after libstdc++ if
+/// they need that; this machine's where that cannot be read.
+pub fn oldest_libc<'a>(
+    candidates: impl IntoIterator<Item = &'a CatalogueCandidate>,
+    files: impl IntoIterator<Item = &'a Path>,
+) -> String {
     let files: Vec<&Path> = files.into_iter().collect();
     let asked: Result<Vec<_>, _> = files.iter().map(|file| elf::glibc_asked(file)).collect();
-    let libc = match asked.ok().and_then(|versions| versions.into_iter().flatten().max()) {
-        Some((major, minor)) => format!("glibc {major}.{minor}"),
-        None => host::libc_version(),
+    let settings = candidates.into_iter().filter_map(|candidate| {
+        let value = candidate.environment.get(TUNABLES.0)?;
+        Some(if value.contains(HUGE_PAGES.0) { HUGE_PAGES.1 } else { TUNABLES.1 })
+    });
+    let libc = match asked {
+        Ok(asked) => {
+            let (major, minor) = asked.into_iter().flatten().chain(settings).fold(OLDEST, Ord::max);
+            format!("glibc {major}.{minor}")
+        }
+        Err(_) => host::libc_version(),
     };
     let is_cxx = files.iter().any(|file| elf::asks_for_libstdcxx(file).unwrap_or(false));
     if is_cxx { format!("libstdc++ and {libc}") } else { libc }

@@ -41,7 +41,7 @@ pub(crate) fn run(args: &ImageArgs, context: &Context) -> Result<()> {
     let files = candidates.iter().flat_map(|one| lasting::files(context, one));
     let labels = json!({
         "org.opencontainers.image.title": "IMAS", "org.opencontainers.image.version": env!("CARGO_PKG_VERSION"),
-        "imas.io/candidates": args.with.join(","), "imas.io/libc": lasting::oldest_libc(files),
+        "imas.io/candidates": args.with.join(","), "imas.io/libc": lasting::oldest_libc(&candidates, files),
     });
     let layout = layout(&builds, &format!("/{COPIER}"), &args.tag, &labels)?;
     write(&layout, &args.out).with_context(|| args.out.display().to_string())?;

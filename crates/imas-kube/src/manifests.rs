@@ -121,7 +121,7 @@ pub(super) fn warn_of_libraries(context: &Context, names: &[String]) -> Result<(
     let candidates = names.iter().map(|name| taken(context, name)).collect::<Result<Vec<_>>>()?;
     message::warning(&format!(
         "for images with {} or later only: in one with musl (Alpine) or an older C library no program of the container would start",
-        lasting::oldest_libc(candidates.iter().flat_map(|one| lasting::files(context, one)))
+        lasting::oldest_libc(&candidates, candidates.iter().flat_map(|one| lasting::files(context, one)))
     ));
     Ok(())
 }

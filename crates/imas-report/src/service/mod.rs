@@ -45,10 +45,8 @@ pub fn so_far(comparison: &ServiceComparison, one: &CandidateFigures) -> String 
         let ratio = one.figures.get(figure)?.ratio?;
         Some(format!("{name} {}", format::percent(ratio.mid)))
     };
-    let parts: Vec<String> = [("cpu", "CPU"), ("memory", "memory"), ("memory_idle", "after the pause")]
-        .into_iter()
-        .filter_map(change)
-        .collect();
+    let figures = [("cpu", "CPU"), ("memory", "memory"), ("memory_idle", "after the pause")];
+    let parts: Vec<String> = figures.into_iter().filter_map(change).collect();
     let proof = match comparison.pick() == one.name {
         true => "proven",
         false => "not proven",
@@ -146,15 +144,13 @@ fn open_limit(open: &OpenLimit) -> String {
             format!("{name} in {runs} of {of} runs, where system had none")
         }
         KnownCost::Ratio(worse) => {
-            let percent = |x: f64| (x - 1.0) * 100.0 + 0.0;
             let by = if open.better == Better::Lower { "" } else { " worse by" };
-            let (mid, lo, hi) = (percent(worse.mid), percent(worse.lo), percent(worse.hi));
             let most = open.limit.percent();
             let end = match open.limit.allows(worse.lo) {
                 true => format!("not shown to cost more than {most} %"),
                 false => format!("likely to cost more than {most} %"),
             };
-            format!("{name}{by} {mid:+.1} % [{lo:+.0}, {hi:+.0}] is {end}")
+            format!("{name}{by} {} is {end}", format::short_change(&worse))
         }
     }
 }
@@ -171,7 +167,7 @@ pub fn verdict(comparison: &ServiceComparison, one: &CandidateFigures) -> String
     let judged = comparison.judgement.candidate(&one.name);
     let words = match judged.filter(|_| one.rounds >= FEWEST_ROUNDS) {
         None if one.rounds < comparison.judgement.rounds && one.rounds > 0 => {
-            vec![format!("{}, left after {}", changes(one), counted(one.rounds, "round"))]
+            vec![left_out(comparison, one)]
         }
         None => vec![format!("too few rounds ({}) to say", one.rounds)],
         Some(judged) => figure_words(judged, comparison.by_clock),
@@ -181,12 +177,26 @@ pub fn verdict(comparison: &ServiceComparison, one: &CandidateFigures) -> String
     failed.into_iter().chain(words).chain(exceeds).chain(marks).collect::<Vec<_>>().join(", ")
 }
 
+/// Words on a candidate that is not tried further, with what it was ranked by: memory under load and after the pause, and
+/// CPU time at its worth, together.
+fn left_out(comparison: &ServiceComparison, one: &CandidateFigures) -> String {
+    let cost = |one: &CandidateFigures| one.cost.filter(|_| one.name != SYSTEM && !one.has_failed());
+    let others = comparison.candidates.iter().filter(|other| other.rounds > one.rounds);
+    let best = others.filter_map(|other| Some((cost(other)?, other))).min_by(|a, b| a.0.total_cmp(&b.0));
+    let why = cost(one).zip(best).map(|(own, (least, other))| {
+        let (own, least) = (format::percent(own), format::percent(least));
+        format!(": together {own}, {} {least}", other.name)
+    });
+    format!("{}, left after {}{}", changes(one), counted(one.rounds, "round"), why.unwrap_or_default())
+}
+
 /// Changes of memory and CPU time as they were measured, which prove nothing.
 fn changes(one: &CandidateFigures) -> String {
     let change = |(figure, name): (&str, &str)| {
         Some(format!("{name} {}", format::percent(one.figures.get(figure)?.ratio?.mid)))
     };
-    let all: Vec<String> = [("memory", "memory"), ("cpu", "CPU")].into_iter().filter_map(change).collect();
+    let figures = [("memory", "memory"), ("memory_idle", "after the pause"), ("cpu", "CPU")];
+    let all: Vec<String> = figures.into_iter().filter_map(change).collect();
     if all.is_empty() { "not measured".to_owned() } else { all.join(", ") }
 }
 
@@ -205,8 +215,10 @@ fn figure_words(judged: &JudgedCandidate, by_clock: bool) -> Vec<String> {
 }
 
 /// Heads of the table for a terminal, without the candidate and the verdict, in the order in which they are left out.
-const LEFT_OUT: [&str; 6] = ["peak MiB", "p99", "pause MiB", "CPU", "memory MiB", "CPU change"];
-const HEADS: [&str; 7] = ["memory MiB", "memory change", "peak MiB", "pause MiB", "CPU", "CPU change", "p99"];
+const LEFT_OUT: [&str; 7] =
+    ["peak MiB", "pause MiB", "p99", "CPU", "memory MiB", "pause change", "CPU change"];
+const HEADS: [&str; 8] =
+    ["memory MiB", "memory change", "peak MiB", "pause MiB", "pause change", "CPU", "CPU change", "p99"];
 
 /// A row for each candidate, in lines of at most `width` columns as far as that is possible. `unusable`: names of
 /// candidates that could not be used, and why.
@@ -281,6 +293,7 @@ fn cell(one: &CandidateFigures, head: &str, is_short: bool) -> String {
         "memory change" => change("memory"),
         "peak MiB" => mib("memory_peak"),
         "pause MiB" => mib("memory_idle"),
+        "pause change" => change("memory_idle"),
         "CPU" => plain("cpu"),
         "CPU change" => change("cpu"),
         _ => plain("p99"),

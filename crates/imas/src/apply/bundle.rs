@@ -25,8 +25,6 @@ use imas_engine::{lasting, runtime_command};
 const ENV_FILE: &str = "imas.env";
 /// Stand-in for a bundle's folder in its own README, which does not know the folder's name.
 const THIS_FOLDER: &str = "THIS_FOLDER";
-/// The variable of glibc's settings. An older glibc than theirs ignores them.
-const TUNABLES: &str = "GLIBC_TUNABLES";
 /// Endings of the names of archives, with what tar gets for each.
 const ARCHIVES: [(&str, &[&str]); 3] = [(".tar", &[]), (".tar.gz", GZIP), (".tgz", GZIP)];
 /// Without the time of packing.
@@ -108,7 +106,7 @@ impl<'a> Bundle<'a> {
             )?,
             libc: match args.musl {
                 true => MUSL.to_owned(),
-                false => lasting::oldest_libc(files.iter().map(PathBuf::as_path)),
+                false => lasting::oldest_libc([candidate], files.iter().map(PathBuf::as_path)),
             },
             files,
             candidate,
@@ -155,20 +153,15 @@ impl<'a> Bundle<'a> {
         let env_file = format!("--env-file {folder}/{ENV_FILE}");
         let image: String =
             self.variables.iter().map(|(name, value)| format!("  ENV {}\n", wrapped(name, value))).collect();
-        let tunables = self.variables.iter().find(|(name, _)| name == TUNABLES);
-        let tunables = tunables.map_or_else(String::new, |(_, value)| {
-            let version = if value.contains(".hugetlb=") { "2.35" } else { "2.26" };
-            format!("\nIts settings of malloc need glibc {version} or later.")
-        });
         if self.files.is_empty() {
             return format!(
-                "{name}: variables alone, for any image; no file is needed in it.{tunables}\n\
+                "{name}: variables alone, for any image; no file is needed in it.\n\
                  In a Dockerfile:\n{image}Or: docker run {env_file} IMAGE\n\
                  What the program starts in turn inherits them.\n"
             );
         }
         format!(
-            "{name}, for programs of {} Linux with {} or later.{tunables}\n\
+            "{name}, for programs of {} Linux with {} or later.\n\
              It belongs at {at} (licences: LICENCES).\n\
              In a Dockerfile:\n  COPY {folder} {at}\n{image}\
              Or mount it:\n  docker run -v \"$PWD/{folder}:{at}:ro\" \\\n    {env_file} IMAGE\n\

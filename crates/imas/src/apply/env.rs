@@ -273,7 +273,7 @@ impl Setting<'_> {
         }
         message::warning(&format!(
             "for images with {} or later only: in one with musl (Alpine) or an older C library no program of the container would start",
-            lasting::oldest_libc(self.own_files())
+            lasting::oldest_libc([self.candidate], self.own_files())
         ));
         if let Some(needs) = &self.candidate.needs {
             message::warning(&format!("{} has to be in the image", needs.display()));

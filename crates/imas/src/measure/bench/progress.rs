@@ -74,9 +74,10 @@ pub(super) fn ticker(bar: &ProgressBar) -> Option<Ticker> {
     let bar = bar.clone();
     let tell = move || {
         let (at, of, left) = (bar.position(), bar.length().unwrap_or(0), bar.eta());
-        // Nothing is known before the first run has ended.
+        // Nothing is known before the first run has ended, nor where there are more runs than were planned.
+        let is_known = at > 1 && left.as_secs() > 0;
         let left =
-            if at < 2 { String::new() } else { format!(" (about {} left)", seconds(left.as_secs_f64())) };
+            if is_known { format!(" (about {} left)", seconds(left.as_secs_f64())) } else { String::new() };
         message::say(&format!("imas: run {at} of {of}: {}{left}", bar.message()));
     };
     (!std::io::stderr().is_terminal()).then(|| Ticker::every(NOW_AND_THEN, tell))
