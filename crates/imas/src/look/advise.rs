@@ -180,8 +180,9 @@ fn how(process: &Running, pick: &str, number: i64) -> String {
 fn page(advice: &Advice) -> String {
     if advice.processes.is_empty() {
         let by_trials = if advice.heaps.is_empty() { "" } else { "by trials, " };
+        let seen = if advice.unseen > 0 { "no process that was looked at" } else { "no running process" };
         return format!(
-            "{by_trials}no running process would gain from a restart: {} as decided or not at all, of {} the tests are not done\n",
+            "{by_trials}{seen} would gain from a restart: {} as decided or not at all, of {} the tests are not done\n",
             counted_verb(advice.as_decided, "program", "runs", "run"),
             counted(advice.not_settled, "program")
         );

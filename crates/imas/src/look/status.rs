@@ -15,6 +15,7 @@ use imas_engine::context::Context;
 use imas_engine::daemon_status::{ACCOUNTED, DaemonStatus, FleetState, IneligibleProgram, LeftAloneProcess};
 use imas_engine::fleet_turn::TrialSharing;
 use imas_engine::live::lost::{LostCandidate, lost_candidates};
+use imas_engine::picks::trial_count;
 use imas_engine::program_view;
 use imas_exchange::AgentRecord;
 use imas_linux::catalogue::SYSTEM;
@@ -95,7 +96,7 @@ fn lines(
             number: program.id,
             program: program.to_string(),
             domain: program.domain.word(),
-            trials: state.known.records.len(),
+            trials: trial_count(&state),
             next: entry.map_or_else(|| "system".to_owned(), |(next, _)| next.clone()),
             trial: entry.and_then(|(_, trial)| trial.clone()),
             hung: quarantined
@@ -144,7 +145,7 @@ impl Report {
 
     fn page(&self) -> String {
         let mut text = match &self.daemon {
-            None => "imasd does not run: programs start as last decided, nothing is learned.\n\
+            None => "imasd does not run: what the system starts, starts as last decided; 'imas run' learns without it.\n\
                  to start it: systemctl start imasd"
                 .to_owned(),
             Some(status) => headline(status),

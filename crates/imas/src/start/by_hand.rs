@@ -183,7 +183,7 @@ fn trim(program: u32, every: Duration, is_verbose: bool) {
     }
 }
 
-/// The words of this process without the option and without the end of the candidate's name, both of which stand before the
+/// The words of this process without the option and without the end of the candidate's name, which stand before the
 /// command. Where no candidate is named, `system` is.
 fn without_trim(words: Vec<OsString>, command: usize, is_named: bool) -> Vec<OsString> {
     let command = words.len().saturating_sub(command);

@@ -240,7 +240,9 @@ impl Status {
         lines.push(self.index_line());
         lines.push(match self.daemon {
             Some(pid) => format!("daemon     runs, process {pid}"),
-            None => "daemon     does not run: programs start as last decided, nothing is learned".to_owned(),
+            None => {
+                "daemon     does not run: programs start as last decided, 'imas run' alone learns".to_owned()
+            }
         });
         lines.extend(self.units.iter().map(|(unit, active)| {
             format!("unit       {unit}: {}", if *active { "active" } else { "not active" })
