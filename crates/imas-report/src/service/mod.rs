@@ -250,8 +250,15 @@ fn laid_out(
 ) -> String {
     let heads: Vec<&str> =
         ["candidate"].into_iter().chain(shown.iter().copied()).chain(["verdict"]).collect();
-    let cells =
-        |one: &CandidateFigures| shown.iter().map(|head| cell(one, head, is_short)).collect::<Vec<_>>();
+    // Where a change alone is shown, the reference has what it changes.
+    let of_reference = |one: &CandidateFigures, head: &str| {
+        let (_, figure) = CHANGED.into_iter().find(|(change, _)| one.name == SYSTEM && *change == head)?;
+        (!shown.contains(&figure)).then(|| cell(one, figure, is_short)).map(|value| with_unit(value, figure))
+    };
+    let cells = |one: &CandidateFigures| {
+        let cell = |head: &&str| of_reference(one, head).unwrap_or_else(|| cell(one, head, is_short));
+        shown.iter().map(cell).collect::<Vec<_>>()
+    };
     let mut rows: Vec<Vec<String>> = comparison
         .candidates
         .iter()
@@ -273,6 +280,15 @@ fn laid_out(
     let others: usize = (0..heads.len() - 1).map(column).sum();
     let room = width.saturating_sub(others + 2).max(LEAST_VERDICT);
     imas_cli::table::wrapped(&heads, rows.into_iter(), u16::try_from(room).ok())
+}
+
+/// Columns of changes, each with the column of what is changed.
+const CHANGED: [(&str, &str); 3] =
+    [("memory change", "memory MiB"), ("pause change", "pause MiB"), ("CPU change", "CPU")];
+
+/// A value whose column has the unit in its head.
+fn with_unit(value: String, head: &str) -> String {
+    if head.ends_with("MiB") && value != "-" { format!("{value} MiB") } else { value }
 }
 
 fn cell(one: &CandidateFigures, head: &str, is_short: bool) -> String {
