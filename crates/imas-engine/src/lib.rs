@@ -25,6 +25,7 @@ pub mod folders;
 pub mod inline_candidate;
 pub mod inspect;
 pub mod lasting;
+pub mod limit_note;
 pub mod live;
 pub mod lives;
 pub mod memory_look;

@@ -157,6 +157,9 @@ pub fn libraries_of_musl(lib_dir: &Path) -> Libraries {
     Libraries::plain(&lib_dir.join(FOLDER))
 }
 
+/// Allocators that are built for musl (allocators/lib/musl.sh).
+pub const ALLOCATORS_OF_MUSL: [&str; 3] = ["jemalloc", "mimalloc", "snmalloc"];
+
 /// The candidate as programs of musl get it.
 ///
 /// # Errors
@@ -186,7 +189,10 @@ fn in_folder_of_musl(
     let library = lib_dir.join(FOLDER).join("allocators").join(file);
     let missing = [&guard, &library].into_iter().find(|file| !file.is_file()).cloned();
     match missing {
-        Some(missing) => Err(format!("{} is missing ('make musl' builds it)", missing.display())),
+        Some(missing) if ALLOCATORS_OF_MUSL.contains(&candidate.allocator.as_str()) => {
+            Err(format!("{} is missing ('make musl' builds it)", missing.display()))
+        }
+        Some(_) => Err(format!("{} is not built for musl", candidate.allocator)),
         None => Ok(CatalogueCandidate { library: Some(library), ..candidate.clone() }),
     }
 }

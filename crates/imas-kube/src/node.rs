@@ -9,6 +9,7 @@
 
 use std::io::{ErrorKind, Read as _, Result as IoResult, Write as _};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, Builder, sleep};
 use std::time::{Duration, Instant};
@@ -133,12 +134,24 @@ fn cells_of_gain(gain: &Gain) -> Vec<String> {
     ]
 }
 
-const NOTHING: &str =
-    "no container that you may look into: root may look into all in control groups of version 2\n";
+/// Line where no container was found, by who asked and what is mounted.
+fn nothing() -> String {
+    // The kernel gives the folder of a process to its effective user.
+    let is_root = std::fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0);
+    let has_version_2 = std::path::Path::new("/sys/fs/cgroup/cgroup.controllers").exists();
+    match (is_root, has_version_2) {
+        (_, false) => {
+            "this machine has control groups of version 1, and containers are found in those of version 2\n"
+        }
+        (true, true) => "no container runs here\n",
+        (false, true) => "no container that you may look into: root may look into all of them\n",
+    }
+    .to_owned()
+}
 
 fn page(rows: &[Row]) -> String {
     if rows.is_empty() {
-        return NOTHING.to_owned();
+        return nothing();
     }
     let head = [
         "container",
@@ -160,7 +173,7 @@ fn page(rows: &[Row]) -> String {
 
 fn page_of_gains(gains: &[Gain]) -> String {
     if gains.is_empty() {
-        return NOTHING.to_owned();
+        return nothing();
     }
     let head =
         ["workload", "containers", "libc", "MiB", "free", "share", "of limit", "highest", "without a trial"];

@@ -357,7 +357,7 @@ pub struct NearLimit {
 /// The groups of services that have a limit of memory.
 #[must_use]
 pub fn services_near_limits() -> Vec<NearLimit> {
-    services_below(&Path::new(ROOT).join(SERVICES))
+    [ROOT, ROOT_1].into_iter().flat_map(|root| services_below(&Path::new(root).join(SERVICES))).collect()
 }
 
 fn services_below(slice: &Path) -> Vec<NearLimit> {
@@ -366,8 +366,10 @@ fn services_below(slice: &Path) -> Vec<NearLimit> {
         entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|e| e == "service"));
     services
         .filter_map(|folder| {
-            let uses: Vec<Use> =
-                [&VERSION_2, &BRAKE].into_iter().filter_map(|files| use_of(&folder, files)).collect();
+            let uses: Vec<Use> = [&VERSION_2, &BRAKE, &VERSION_1]
+                .into_iter()
+                .filter_map(|files| use_of(&folder, files))
+                .collect();
             Some(NearLimit { used: highest(&uses)?, folder })
         })
         .collect()

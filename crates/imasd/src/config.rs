@@ -97,6 +97,8 @@ pub(crate) struct Settings {
     /// Pressure on memory from which it is short: 1 where tasks wait for it a tenth of the time, where a twentieth
     /// of it is left, or where a service uses 95 % of its limit; 0 from the beginning.
     pub(crate) short_at: f64,
+    /// What a service holds is written down when it uses 95 % of its limit of memory.
+    pub(crate) note_near_limits: bool,
     /// Running processes that are trimmed by themselves: which, and when.
     pub(crate) trim: TrimSettings,
     /// Part in a fleet: whether and how the host takes one.
@@ -117,6 +119,7 @@ impl Default for Settings {
             most_pages_of_user: 1_024,
             most_pages: 8_192,
             short_at: 1.0,
+            note_near_limits: false,
             trim: TrimSettings::default(),
             fleet: FleetSettings::default(),
             unknown: toml::Table::new(),

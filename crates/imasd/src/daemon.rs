@@ -27,6 +27,7 @@ use crate::learner::fleet::Membership;
 use crate::learner::{Learner, LearnerParts};
 use crate::lives::LifeTracker;
 use crate::mailbox::Mailbox;
+use crate::near_limits::NearLimits;
 use crate::notify::{self, Reported, StatusFile};
 use crate::pages::{PageTracker, Surroundings};
 use crate::pipeline::{Pipeline, conditions};
@@ -92,6 +93,7 @@ impl Daemon {
         wakeup.add_exits(pages.exits())?;
         let tree = options.user.then(|| options.run_dir.clone());
         let trims = Trims::new(config.own.trim.clone(), config.own.short_at, tree);
+        let near_limits = NearLimits::new(config.own.note_near_limits, &state);
         let parts = LearnerParts {
             store,
             config,
@@ -110,6 +112,7 @@ impl Daemon {
                 pages,
                 state,
                 trims,
+                near_limits,
             },
             times: Times { looked: now, alive: now },
             options,

@@ -22,6 +22,7 @@ mod kernel_events;
 mod learner;
 mod lives;
 mod mailbox;
+mod near_limits;
 mod notify;
 mod owners;
 mod pages;

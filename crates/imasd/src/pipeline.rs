@@ -19,6 +19,7 @@ use crate::harm::Emergency;
 use crate::kernel_events::ProcessEvent;
 use crate::learner::Learner;
 use crate::lives::LifeTracker;
+use crate::near_limits::NearLimits;
 use crate::pages::{EndedPage, IdentifiedPage, PageEvent, PageTracker, RejectedPage, token_of};
 use crate::process_info::ProcessInfo;
 use crate::publish::Publisher;
@@ -39,6 +40,7 @@ pub(crate) struct Pipeline {
     pub(crate) publisher: Publisher,
     pub(crate) emergency: Emergency,
     pub(crate) trims: Trims,
+    pub(crate) near_limits: NearLimits,
 }
 
 impl Pipeline {
@@ -90,6 +92,7 @@ impl Pipeline {
         self.close_spans();
         self.pages.look_for_hangs();
         self.learner.judge_due();
+        self.near_limits.look(Instant::now());
         let Ok(now) = conditions(Some(self.learner.conditions())) else { return };
         self.trims.look(&now, Instant::now());
         if differ(self.learner.conditions(), &now) {
@@ -134,6 +137,7 @@ impl Pipeline {
         self.pages.set_limits(config.own.clone());
         self.lives.set_first(config.own.sample_after_s);
         self.trims.set(config.own.trim.clone(), config.own.short_at);
+        self.near_limits.set(config.own.note_near_limits, &self.state);
         self.learner.set_config(config, exclusions);
     }
 

@@ -239,7 +239,7 @@ fn for_musl(context: &Context, candidate: &CatalogueCandidate) -> Result<Catalog
         let name = &candidate.name;
         Hinted::error(
             format!("{name} cannot be had for programs of musl: {why}"),
-            "there are 'jemalloc' and 'mimalloc', with their settings",
+            format!("there are {}, with their settings", runtime_command::ALLOCATORS_OF_MUSL.join(", ")),
         )
     })
 }

@@ -302,7 +302,8 @@ pub(crate) struct ShowArgs {
 #[command(group(ArgGroup::new("what").required(true).args(["program", "pid"])))]
 pub(crate) struct ExplainArgs {
     /// A running process by its number; or a program: a path, a name found in PATH, or the number that `imas show` prints;
-    /// for an interpreter, its script
+    /// for an interpreter, its script; or NAME.service: what it held when it was near its limit of memory
+    /// (`note_near_limits` of imasd.toml)
     #[arg(value_name = "PID|PROGRAM", add = ArgValueCompleter::new(man::programs))]
     pub(crate) program: Option<OsString>,
     /// A running process, where its number is also a program's

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use imas_cli::format::{counted, when};
-use imas_cli::message;
+use imas_cli::message::{self, Hinted};
 use imas_cli::output;
 use imas_core::Reason;
 use imas_core::adaptive::Expired;
@@ -18,6 +18,7 @@ use imas_core::profile::CandidateView;
 use imas_core::quarantine::Quarantine;
 use imas_core::sample::Ended;
 use imas_engine::context::Context;
+use imas_engine::limit_note::LimitNote;
 use imas_engine::live::process_state;
 use imas_engine::picks::trial_count;
 use imas_engine::program_view::{ProgramView, state};
@@ -42,6 +43,7 @@ const PAST: u32 = 10;
 pub(crate) fn run(args: &ExplainArgs, context: &Context) -> Result<ExitCode> {
     match (args.pid, &args.program) {
         (Some(pid), _) => process_memory::run(pid, args, context),
+        (None, Some(word)) if is_service(word) => of_service(&word.to_string_lossy(), args),
         (None, Some(word)) => match process_meant(word, context)? {
             Some(pid) => process_memory::run(pid, args, context),
             None if args.leaks || args.time.is_some() => bail!("--leaks and --for look at a running process"),
@@ -64,6 +66,29 @@ fn process_meant(word: &OsStr, context: &Context) -> Result<Option<u32>> {
     }
     // Neither: a number is a process that has ended, rather than a program that nobody knows.
     Ok((!is_program).then_some(pid))
+}
+
+/// Whether the word is a service's name, and no file here.
+fn is_service(word: &OsStr) -> bool {
+    word.as_encoded_bytes().ends_with(b".service") && !Path::new(word).exists()
+}
+
+/// What a service held when it was near its limit of memory.
+fn of_service(unit: &str, args: &ExplainArgs) -> Result<ExitCode> {
+    let run_dir = Path::new(imas_abi::RUN_FOLDER);
+    let note = LimitNote::read(run_dir, unit).map_err(|error| {
+        let hint = "root may see what services hold: sudo imas explain UNIT";
+        Hinted::error(format!("the notes of imasd: {error}"), hint)
+    })?;
+    let Some(note) = note else {
+        return Err(Hinted::error(
+            format!("{unit}: imasd has no note that it came near its limit of memory"),
+            "'note_near_limits = true' in /etc/imas/imasd.toml makes imasd write them; 'systemctl status UNIT' shows the \
+             processes of a service that runs: imas explain PID",
+        ));
+    };
+    output::json_or(args.json.json, &note, || note.text(&when(note.at_unix_s)))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn of_program(program: &OsStr, args: &ExplainArgs, context: &Context) -> Result<ExitCode> {
