@@ -189,10 +189,12 @@ fn in_folder_of_musl(
     let library = lib_dir.join(FOLDER).join("allocators").join(file);
     let missing = [&guard, &library].into_iter().find(|file| !file.is_file()).cloned();
     match missing {
-        Some(missing) if ALLOCATORS_OF_MUSL.contains(&candidate.allocator.as_str()) => {
-            Err(format!("{} is missing ('make musl' builds it)", missing.display()))
+        Some(missing)
+            if missing == library && !ALLOCATORS_OF_MUSL.contains(&candidate.allocator.as_str()) =>
+        {
+            Err(format!("{} is not built for musl", candidate.allocator))
         }
-        Some(_) => Err(format!("{} is not built for musl", candidate.allocator)),
+        Some(missing) => Err(format!("{} is missing ('make musl' builds it)", missing.display())),
         None => Ok(CatalogueCandidate { library: Some(library), ..candidate.clone() }),
     }
 }
@@ -254,7 +256,7 @@ mod tests {
         assert_eq!(given.library, Some(allocators.join("libjemalloc.so")));
         assert_eq!(given.name, "jemalloc");
         let hoard = of("hoard", Some("libhoard.so"));
-        assert!(in_folder_of_musl(lib_dir, &hoard, PAGE).unwrap_err().contains("make musl"));
+        assert!(in_folder_of_musl(lib_dir, &hoard, PAGE).unwrap_err().contains("not built for musl"));
         let small = CatalogueCandidate { page_size: Some(PAGE), ..jemalloc.clone() };
         assert!(in_folder_of_musl(lib_dir, &small, PAGE).is_ok());
         assert!(in_folder_of_musl(lib_dir, &small, 4 * PAGE).unwrap_err().contains("smaller pages"));

@@ -23,7 +23,7 @@ const MOST: usize = 4;
 pub(crate) struct NearLimits {
     /// Folder of imasd's state; None where notes are not wanted.
     state: Option<PathBuf>,
-    /// The folders of the groups of which there are notes, with the time of each.
+    /// Folders of the groups that have notes, with the time of each.
     noted: BTreeMap<PathBuf, Instant>,
     next: Instant,
     looking: Option<JoinHandle<()>>,

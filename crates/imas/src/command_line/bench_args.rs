@@ -345,6 +345,10 @@ pub(crate) struct ServerArgs {
     /// control groups: root, or a group of its own
     #[arg(long, conflicts_with_all = ["all", "day", "worth", "objective"])]
     pub(crate) least_memory: bool,
+    /// With --least-memory: also find the smallest limit for each of these numbers of workers, which the variable of this
+    /// name sets: WEB_CONCURRENCY=1,2,4 for puma and gunicorn. Each keeps its own rate
+    #[arg(long, value_name = "NAME=N,...", value_parser = workers, requires = "least_memory")]
+    pub(crate) workers: Option<Workers>,
     /// Write a page for a browser, with the server's memory over time under each candidate, or with its rate over the
     /// limit of memory
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -362,6 +366,25 @@ pub(crate) enum ServerObjective {
     Latency,
     /// CPU and memory alike
     Balanced,
+}
+
+/// Numbers of workers that are tried, and the variable that sets them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Workers {
+    pub(crate) variable: String,
+    pub(crate) numbers: Vec<u32>,
+}
+
+fn workers(text: &str) -> Result<Workers, String> {
+    let wrong =
+        || format!("{text}: write NAME=N,N,... with at most 8 numbers from 1 to 512: WEB_CONCURRENCY=1,2,4");
+    let (variable, numbers) = text.split_once('=').ok_or_else(wrong)?;
+    let is_name =
+        !variable.is_empty() && variable.bytes().all(|sign| sign.is_ascii_alphanumeric() || sign == b'_');
+    let numbers: Result<Vec<u32>, _> = numbers.split(',').map(str::parse).collect();
+    let numbers = numbers.map_err(|_| wrong())?;
+    let is_fit = is_name && numbers.len() <= 8 && numbers.iter().all(|number| (1..=512).contains(number));
+    is_fit.then(|| Workers { variable: variable.to_owned(), numbers }).ok_or_else(wrong)
 }
 
 fn worth(text: &str) -> Result<f64, String> {

@@ -276,9 +276,14 @@ fn settings_of_a_jvm_behind_a_start_script_are_measured() {
     assert_eq!(compared(&chosen, "jvm:g1-lean")["rounds"], 1, "{chosen:#}");
 }
 
-/// Holds the MiB of its second argument for each request, one after the other, and is ready from the start on.
+/// Holds the MiB of its second argument for each request, one after the other, and is ready from the start on. Each of its
+/// $WORKERS further processes holds half as much all the time.
 const HOLDER: &str = r#"
-import socket, sys
+import os, signal, socket, sys
+for _ in range(int(os.environ.get("WORKERS", "0"))):
+    if os.fork() == 0:
+        kept = bytearray(b"x") * (int(sys.argv[2]) << 19)
+        signal.pause()
 listener = socket.create_server(("127.0.0.1", int(sys.argv[1])))
 print("listening", file=sys.stderr, flush=True)
 while True:
@@ -330,8 +335,7 @@ fn a_server_works_in_what_it_holds_and_in_no_less() {
     };
     let (server, load) = (script("server.py", HOLDER), script("load.py", HOLDERS_LOAD));
     let held = HELD_MIB.to_string();
-    let words =
-        "bench --json --least-memory --idle 0 --cycles 1 --ready tcp:$PORT --with glibc:arena1 --load";
+    let words = "bench --json --least-memory --workers WORKERS=1,2 --idle 0 --cycles 1 --ready tcp:$PORT --with glibc:arena1 --load";
     let mut bench = world.imas(words.split(' '));
     let done =
         output(bench.args([&format!("{python} {load} $PORT"), "--", &python, &server, "$PORT", &held]));
@@ -351,7 +355,14 @@ fn a_server_works_in_what_it_holds_and_in_no_less() {
     let suggested = report["suggestion"]["limit_bytes"].as_u64().unwrap();
     assert!(suggested >> 20 >= least * 11 / 10, "{report:#}");
     // A malloc of one arena holds no less of one large block.
-    assert!(list(&report, "/candidates").len() == 2, "{report:#}");
+    let all = list(&report, "/candidates");
+    assert_eq!(all.len(), 4, "{report:#}");
+    let of_workers = |one: &serde_json::Value| (one["workers"].as_u64(), one["end"]["found"].as_u64());
+    let [(Some(1), Some(one)), (Some(2), Some(two))] = [&all[2], &all[3]].map(of_workers) else {
+        panic!("{report:#}")
+    };
+    assert!((one >> 20) >= least + HELD_MIB / 3 && (two >> 20) >= (one >> 20) + HELD_MIB / 3, "{report:#}");
+    assert_eq!(all[3]["variables"], serde_json::json!([["WORKERS", "2"]]), "{report:#}");
     let is_dead = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         name.split('-').nth(2).is_some_and(|pid| !Path::new("/proc").join(pid).exists())
@@ -364,4 +375,9 @@ fn a_server_works_in_what_it_holds_and_in_no_less() {
 fn a_least_limit_is_of_a_server() {
     let world = World::new();
     assert_hinted(&output(&mut world.imas(["bench", "--least-memory", "--", "true"])), "is for a server");
+    for wrong in ["N", "N=0", "N=1,x", "=1", "N=1,2,3,4,5,6,7,8,9"] {
+        let words = ["bench", "--least-memory", "--workers", wrong, "--", "true"];
+        let refused = output(&mut world.imas(words));
+        assert!(stderr(&refused).contains("WEB_CONCURRENCY=1,2,4"), "{wrong}: {refused:?}");
+    }
 }

@@ -69,17 +69,32 @@ impl HeapShare {
     }
 }
 
-/// A candidate, and the limit of the heap that goes with it.
+/// A candidate, and what is set beside it.
 #[derive(Debug, Clone, Copy)]
 struct Contender<'a> {
     candidate: &'a CatalogueCandidate,
     heap: Option<HeapShare>,
+    /// The variable that sets the number of workers, and this number.
+    workers: Option<(&'a str, u32)>,
 }
 
-impl Contender<'_> {
+impl<'a> Contender<'a> {
+    fn plain(candidate: &'a CatalogueCandidate) -> Self {
+        Self { candidate, heap: None, workers: None }
+    }
+
     fn name(&self) -> String {
         let share = self.heap.map(|heap| format!(", heap {} % of the limit", heap.per_cent));
-        format!("{}{}", self.candidate.name, share.unwrap_or_default())
+        let workers = self.workers.map(|(variable, number)| format!(", {variable}={number}"));
+        let beside = share.into_iter().chain(workers).collect::<String>();
+        format!("{}{beside}", self.candidate.name)
+    }
+
+    /// Variables beside the candidate within a limit in bytes.
+    fn variables(&self, limit: Option<u64>, inherited: &Variables) -> Vec<(String, String)> {
+        let heap = self.heap.zip(limit).map(|(heap, limit)| heap.variable(limit, inherited));
+        let workers = self.workers.map(|(variable, number)| (variable.to_owned(), number.to_string()));
+        heap.into_iter().chain(workers).collect()
     }
 }
 
@@ -166,9 +181,8 @@ impl<'a> Search<'a> {
     /// Searches for each candidate, then with the heaps of the runtimes under the best. Returns the signal that ended it.
     fn all(&mut self) -> Result<Option<i32>> {
         let bench = self.bench;
-        let plain = bench.candidates.iter().map(|candidate| Contender { candidate, heap: None });
-        for contender in plain {
-            if let Some(signal) = self.one(contender)? {
+        for candidate in &bench.candidates {
+            if let Some(signal) = self.one(Contender::plain(candidate))? {
                 return Ok(Some(signal));
             }
             if self.unlimited.is_none() || self.is_over {
@@ -181,7 +195,7 @@ impl<'a> Search<'a> {
             let mut tried = vec![];
             while let Some(per_cent) = next_share(HeapShare::usual(runtime), &tried) {
                 let heap = Some(HeapShare { runtime, per_cent });
-                if let Some(signal) = self.one(Contender { candidate, heap })? {
+                if let Some(signal) = self.one(Contender { heap, ..Contender::plain(candidate) })? {
                     return Ok(Some(signal));
                 }
                 if self.is_over {
@@ -190,15 +204,35 @@ impl<'a> Search<'a> {
                 tried.push((per_cent, self.found.last().and_then(|one| one.end.least())));
             }
         }
+        self.workers(candidate)
+    }
+
+    /// Searches for each number of workers that was asked for.
+    fn workers(&mut self, candidate: &'a CatalogueCandidate) -> Result<Option<i32>> {
+        let asked = self.bench.args.server.workers.iter();
+        for (variable, number) in
+            asked.flat_map(|asked| asked.numbers.iter().map(|number| (asked.variable.as_str(), *number)))
+        {
+            let workers = Some((variable, number));
+            if let Some(signal) = self.one(Contender { workers, ..Contender::plain(candidate) })? {
+                return Ok(Some(signal));
+            }
+            if self.is_over {
+                return Ok(None);
+            }
+        }
         Ok(None)
     }
 
     fn one(&mut self, contender: Contender<'a>) -> Result<Option<i32>> {
         let mut runs = vec![];
-        let known = best_of(&self.found).map(|(_, least)| least);
+        // Other workers have a rate and a need of their own.
+        let is_alone = contender.workers.is_some();
+        let known = best_of(&self.found).map(|(_, least)| least).filter(|_| !is_alone);
+        let mut unlimited = self.unlimited.filter(|_| !is_alone);
         let options = self.options;
         let end = loop {
-            let search = LeastSearch { unlimited: self.unlimited, known, options: &options };
+            let search = LeastSearch { unlimited, known, options: &options };
             let limit = match search.next(&runs) {
                 NextLimit::End(end) => break end,
                 NextLimit::Unlimited => None,
@@ -210,50 +244,52 @@ impl<'a> Search<'a> {
                 message::say("imas: --max-time is over: the answer is what was found until then");
                 break best_so_far(search, &runs);
             }
-            match self.made(contender, limit, runs.len())? {
+            match self.made(contender, (limit, unlimited), runs.len())? {
                 Ok(run) => runs.push(run),
                 Err(signal) => {
-                    self.add(contender, best_so_far(search, &runs), runs);
+                    self.add(contender, (best_so_far(search, &runs), unlimited), runs);
                     return Ok(Some(signal));
                 }
             }
-            if self.unlimited.is_none() {
-                self.unlimited = Unlimited::of(&runs);
+            unlimited = unlimited.or_else(|| Unlimited::of(&runs));
+            if !is_alone {
+                self.unlimited = unlimited;
             }
         };
-        self.add(contender, end, runs);
+        self.add(contender, (end, unlimited), runs);
         Ok(None)
     }
 
-    fn add(&mut self, contender: Contender<'_>, end: LeastEnd, runs: Vec<LimitRun>) {
-        let variables = contender.heap.zip(end.least()).map(|(heap, limit)| self.variable(heap, limit));
+    fn add(
+        &mut self,
+        contender: Contender<'_>,
+        (end, unlimited): (LeastEnd, Option<Unlimited>),
+        runs: Vec<LimitRun>,
+    ) {
         self.found.push(LeastOfCandidate {
             name: contender.name(),
             candidate: contender.candidate.name.clone(),
-            variables: variables.into_iter().collect(),
+            variables: contender.variables(end.least(), &self.bench.executor.environment()),
+            workers: contender.workers.map(|(_, number)| number),
+            rate: unlimited.map(|unlimited| unlimited.rate),
             end,
             runs,
         });
-    }
-
-    fn variable(&self, heap: HeapShare, limit: u64) -> (String, String) {
-        heap.variable(limit, &self.bench.executor.environment())
     }
 
     /// Makes one run; the signal that ended it in its place.
     fn made(
         &mut self,
         contender: Contender<'_>,
-        limit: Option<u64>,
+        (limit, unlimited): (Option<u64>, Option<Unlimited>),
         number: usize,
     ) -> Result<std::result::Result<LimitRun, i32>> {
         let within = limit.map_or_else(|| "no limit".to_owned(), |bytes| size(bytes as f64));
         self.bar.set_message(format!("{}, run {}: {within}", contender.name(), number + 1));
         self.bar.tick();
-        let variables = contender.heap.zip(limit).map(|(heap, limit)| self.variable(heap, limit));
         let bound = MemoryBound {
             limit,
-            variables: variables.into_iter().collect(),
+            variables: contender.variables(limit, &self.bench.executor.environment()),
             longest_line_s: self.patience_s.filter(|_| limit.is_some()),
         };
         let round = u32::try_from(number).unwrap_or(u32::MAX);
@@ -269,7 +305,7 @@ impl<'a> Search<'a> {
             self.patience_s = Some(self.patience_s.map_or(most, |before| before.max(most)));
         }
         if self.bench.args.look.verbose {
-            let words = words(&made, self.unlimited.as_ref());
+            let words = words(&made, unlimited.as_ref());
             self.bar.suspend(|| message::say(&format!("imas: {} in {within}: {words}", contender.name())));
         }
         Ok(Ok(made))

@@ -28,6 +28,10 @@ pub(super) struct LeastOfCandidate {
     pub(super) end: LeastEnd,
     /// Variables beside the candidate at its least limit.
     pub(super) variables: Vec<(String, String)>,
+    /// Number of workers, where it was asked for.
+    pub(super) workers: Option<u32>,
+    /// Rate without a limit that its runs are compared with, 1/s.
+    pub(super) rate: Option<f64>,
     pub(super) runs: Vec<LimitRun>,
 }
 
@@ -60,9 +64,10 @@ pub(super) struct LeastReport {
     unusable: Vec<(String, String)>,
 }
 
-/// The one with the least limit, and that limit in bytes.
+/// The one with the least limit, and that limit in bytes. Fewer workers need less, and do less.
 pub(super) fn best_of(found: &[LeastOfCandidate]) -> Option<(&LeastOfCandidate, u64)> {
-    found.iter().filter_map(|one| Some((one, one.end.least()?))).min_by_key(|(_, least)| *least)
+    let alike = found.iter().filter(|one| one.workers.is_none());
+    alike.filter_map(|one| Some((one, one.end.least()?))).min_by_key(|(_, least)| *least)
 }
 
 /// Whether the search of a candidate came to its end.
@@ -162,6 +167,8 @@ impl LeastReport {
                 LeastEnd::Fails(why) => ("-".to_owned(), why.clone()),
             };
             let change = change.map_or_else(String::new, |(own, system)| percent(own as f64 / system as f64));
+            let rate = one.rate.filter(|_| one.workers.is_some() && why.is_empty());
+            let why = rate.map_or(why, |rate| format!("at {rate:.1}/s"));
             vec![one.name.clone(), least, change, one.runs.len().to_string(), why]
         };
         self.candidates.iter().map(row).collect()
@@ -195,11 +202,10 @@ impl LeastReport {
 
     /// The rate of each run over its limit; a run that was killed or failed has none.
     fn rates(&self) -> Option<Chart> {
-        let free = self.unlimited?.rate;
         let most = 100.0 * (1.0 - self.unlimited?.tolerance(&self.options));
         let axis = Axis::new("per cent of the rate without a limit").from_zero();
-        let rate = move |run: &LimitRun| match run.end {
-            LimitEnd::Worked => Some(run.rate? / free * 100.0),
+        let rate = |one: &LeastOfCandidate, run: &LimitRun| match run.end {
+            LimitEnd::Worked => Some(run.rate? / one.rate? * 100.0),
             _ => Some(0.0),
         };
         let mut curves = self.curves_of("Rate within each limit of memory", axis, rate);
@@ -212,12 +218,17 @@ impl LeastReport {
     }
 
     fn curves(&self, title: &str, y: Axis, value: impl Fn(&LimitRun) -> Option<f64>) -> Option<Chart> {
-        self.curves_of(title, y, value).draw()
+        self.curves_of(title, y, |_, run| value(run)).draw()
     }
 
-    fn curves_of(&self, title: &str, y: Axis, value: impl Fn(&LimitRun) -> Option<f64>) -> Curves {
+    fn curves_of(
+        &self,
+        title: &str,
+        y: Axis,
+        value: impl Fn(&LeastOfCandidate, &LimitRun) -> Option<f64>,
+    ) -> Curves {
         let line = |one: &LeastOfCandidate| {
-            let points = one.runs.iter().filter_map(|run| Some((run.limit? as f64 / MIB, value(run)?)));
+            let points = one.runs.iter().filter_map(|run| Some((run.limit? as f64 / MIB, value(one, run)?)));
             let mut points: Vec<(f64, f64)> = points.collect();
             points.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.total_cmp(&other.1)));
             CurveLine::new(&one.name, points).dotted()
@@ -287,6 +298,8 @@ mod tests {
             candidate: name.to_owned(),
             end,
             variables: vec![],
+            workers: None,
+            rate: None,
             runs: vec![],
         };
         let found = [of(SYSTEM, LeastEnd::Found(400 << 20)), of("jemalloc", LeastEnd::Found(300 << 20))];
@@ -296,6 +309,9 @@ mod tests {
         );
         let found = [of(SYSTEM, LeastEnd::Found(400 << 20)), of("jemalloc", LeastEnd::NoBetter(300 << 20))];
         assert!(sentence(&found, best_of(&found)).ends_with("under system, and no candidate needs less."));
+        let one_worker = LeastOfCandidate { workers: Some(1), ..of(SYSTEM, LeastEnd::Found(100 << 20)) };
+        let found = [of(SYSTEM, LeastEnd::Found(400 << 20)), one_worker];
+        assert_eq!(best_of(&found).map(|(_, least)| least >> 20), Some(400), "one worker does less");
         let found = [of(SYSTEM, LeastEnd::Fails("no port".into()))];
         assert_eq!(sentence(&found, best_of(&found)), "No least limit was found: no port.");
         let found = [of(SYSTEM, LeastEnd::Found(400 << 20))];
