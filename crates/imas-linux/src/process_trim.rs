@@ -134,7 +134,9 @@ fn waits(rule: &TrimRule, free: u64) -> String {
     let (free, least) = (in_mib(free), in_mib(rule.at_least));
     match free < least {
         true => format!("has {free:.1} MiB to give back, and is left alone below {least:.0} MiB"),
-        false => format!("has {free:.1} MiB to give back, and has used too little CPU for the cost of a trim yet"),
+        false => {
+            format!("has {free:.1} MiB to give back, and has used too little CPU for the cost of a trim yet")
+        }
     }
 }
 

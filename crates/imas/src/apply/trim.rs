@@ -357,13 +357,7 @@ pub(super) fn end_beside_candidate(name: &str, how: &WriteArgs, is_written: bool
     if is_written { remove(&files, how.root.as_deref()) } else { Ok(()) }
 }
 
-fn put_there(
-    files: &TrimTimer,
-    name: &str,
-    seconds: u64,
-    args: &TrimArgs,
-    origin: &str,
-) -> Result<ExitCode> {
+fn put_there(files: &TrimTimer, name: &str, seconds: u64, args: &TrimArgs, origin: &str) -> Result<ExitCode> {
     Unit::read(name, args.root.as_deref())?; // a service that is not known is an error
     let program = program(args.root.as_deref())?;
     let least = args.at_least.map_or_else(|| format!("{LEAST_MIB}M"), |bytes| bytes.to_string());
