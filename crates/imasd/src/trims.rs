@@ -246,7 +246,8 @@ fn taken(reader: &mut ForeignReader, rule: &TrimRule, turn: &TrimTurn, tree: Opt
             identity,
             end: TrimEnd::LeftAlone,
             took: (Duration::ZERO, Duration::ZERO),
-            words: None,
+            words: String::new(),
+            is_news: false,
         },
     }
 }
