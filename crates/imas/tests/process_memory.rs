@@ -182,10 +182,25 @@ fn a_process_that_does_not_exist_is_an_error_that_names_the_way_out() {
     let world = World::new();
     let gone = output(&mut world.imas(["explain", "--pid", "4194304"]));
     let said = describe(&gone);
-    assert!(!gone.status.success() && said.contains("sudo imas explain PID"), "{said}");
-    assert!(said.contains("has ended, is the kernel's"), "root finds no program there either: {said}");
+    assert!(!gone.status.success() && said.contains("process 4194304 does not exist"), "{said}");
+    assert!(!said.contains("sudo"), "root finds none either: {said}");
     let none = output(&mut world.imas(["explain"]));
     assert_eq!(none.status.code(), Some(2), "{}", describe(&none));
+}
+
+#[test]
+fn a_process_that_is_over_or_the_kernels_is_said_to_be_so() {
+    let world = World::new();
+    let explained = |pid: u32| describe(&output(&mut world.imas(["explain", "--pid", &pid.to_string()])));
+    let mut over = std::process::Command::new("true").spawn().unwrap();
+    wait_until("it is known to have ended", || explained(over.id()).contains(" has ended"));
+    over.wait().unwrap();
+    let name = std::fs::read_to_string("/proc/2/comm").unwrap_or_default();
+    if name.trim() != "kthreadd" {
+        return skipped("no thread of the kernel is seen here");
+    }
+    let said = explained(2);
+    assert!(said.contains("process 2 is a thread of the kernel") && !said.contains("sudo"), "{said}");
 }
 
 /// A line answers whether the set-up works.
@@ -426,7 +441,8 @@ def fresh(size=264):
 table = (ctypes.c_void_p * 1000000)(*[fresh(1000) for _ in range(10000)])
 mode, used = sys.argv[1], 10000
 if mode == 'freed':
-    for at in range(10000):
+    for at in range(10000, 60000): table[at] = fresh(1000)
+    for at in range(60000):
         if at % 8: libc.free(table[at]); table[at] = None
 if mode == 'slow':
     for _ in range(10000): libc.malloc(4096)
