@@ -89,7 +89,7 @@ fn is_of_kind(error: &anyhow::Error, kind: ErrorKind) -> bool {
     causes.any(|cause| cause.kind() == kind)
 }
 
-/// The error of a process that cannot be looked at; `hint` is for one that belongs to another user.
+/// The error of a process that cannot be looked at; `hint` is for one that belongs to another user, where root asks less.
 #[must_use]
 pub fn not_seen(pid: u32, hint: &str) -> anyhow::Error {
     if imas_linux::running::is_silent(pid) {
@@ -100,8 +100,58 @@ pub fn not_seen(pid: u32, hint: &str) -> anyhow::Error {
             "its user has a file system that is silent (FUSE), or its processes take long to be looked at: try later",
         );
     }
-    Hinted::error(
-        format!("process {pid} does not exist, has ended, is the kernel's, or belongs to another user"),
-        hint,
-    )
+    match Unseen::of(pid) {
+        Unseen::Absent => {
+            Hinted::error(format!("process {pid} does not exist"), "'imas top --once' lists the processes")
+        }
+        Unseen::Ended => Hinted::error(
+            format!("process {pid} has ended"),
+            "its parent has not asked yet how: it has no memory any more",
+        ),
+        Unseen::Kernel => Hinted::error(
+            format!("process {pid} is a thread of the kernel"),
+            "it has no memory of its own, and no malloc",
+        ),
+        Unseen::Other(uid) => {
+            Hinted::error(format!("process {pid} belongs to another user (uid {uid})"), hint)
+        }
+        Unseen::Refused if rustix::process::geteuid().is_root() => Hinted::error(
+            format!("process {pid} may not be looked at, by root neither"),
+            "root lacks a right here that the process has (CAP_SYS_PTRACE in a container, a security module)",
+        ),
+        Unseen::Refused => Hinted::error(
+            format!("process {pid} may not be looked at"),
+            format!("it cannot be dumped (prctl(2)), is about to end or starts another program; {hint}"),
+        ),
+    }
 }
+
+/// Reason why a process cannot be looked at.
+#[derive(Debug, PartialEq, Eq)]
+enum Unseen {
+    Absent,
+    Ended,
+    Kernel,
+    Other(u32),
+    Refused,
+}
+
+impl Unseen {
+    fn of(pid: u32) -> Self {
+        let Some(stat) = imas_linux::process::stat(pid) else { return Self::Absent };
+        let Some(owner) = imas_linux::process::owner(pid) else { return Self::Absent };
+        match owner {
+            _ if matches!(stat.state, 'Z' | 'X') => Self::Ended,
+            _ if stat.flags & PF_KTHREAD != 0 => Self::Kernel,
+            owner
+                if owner != rustix::process::geteuid().as_raw() && !rustix::process::geteuid().is_root() =>
+            {
+                Self::Other(owner)
+            }
+            _ => Self::Refused,
+        }
+    }
+}
+
+/// Flag of a thread of the kernel (linux/sched.h).
+const PF_KTHREAD: u32 = 0x0020_0000;

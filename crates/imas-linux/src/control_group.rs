@@ -241,7 +241,7 @@ pub fn limited_group(pid: u32) -> Option<PathBuf> {
 /// Whether a group of another process lies where this process can see it. The path of one beside our container leads
 /// upwards, or to nothing, and what is found above would be our own container.
 fn is_below(group: &Path) -> bool {
-    group.is_dir() && !group.components().any(|part| part == std::path::Component::ParentDir)
+    !group.components().any(|part| part == std::path::Component::ParentDir) && group.is_dir()
 }
 
 fn tightest(root: &Path, group: &Path) -> Option<PathBuf> {

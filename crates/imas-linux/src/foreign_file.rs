@@ -107,7 +107,6 @@ fn found_out(finding: Finding, pid: u32) -> Result<Vec<u8>> {
         Finding::MappedFiles => mapped_files::text_of(pid),
         Finding::Resident => resident::text_of(pid),
         Finding::Arenas => resident::arena_text(pid),
-        Finding::NamedMemory => resident::named_text(pid),
         Finding::Parts => memory_parts::text_of(pid),
         Finding::ObjectHeaps => object_heaps::text_of(pid),
         Finding::OtherHeaps => other_heaps::text_of(pid),

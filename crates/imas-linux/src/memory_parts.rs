@@ -74,6 +74,8 @@ pub struct OwnedMemory {
     pub parts: MemoryParts,
     /// Resident bytes by kind.
     pub resident: ResidentMemory,
+    /// Resident bytes under the names that the program gave its mappings, the largest first.
+    pub named: Vec<(String, u64)>,
     /// Whether it has the file mapped in which a JVM keeps counters.
     pub has_jvm_counters: bool,
     /// Whether it has an interpreter mapped that keeps objects in pools of its own.
@@ -101,10 +103,11 @@ fn memory_in(maps: impl Iterator<Item = Result<MemoryMap>>) -> Result<OwnedMemor
     let mut names: BTreeMap<Owner, BTreeMap<String, u64>> = BTreeMap::new();
     // Variables without a value in the file lie behind it.
     let mut file: Option<(String, u64)> = None;
-    let stack = resident::stack_bytes();
+    let (stack, mut named) = (resident::stack_bytes(), resident::NamedSums::default());
     with_neighbours(maps, |below, map, next| {
         let kind = resident::kind_of(map, (below, next), stack);
         memory.resident.add(kind, map);
+        named.add(map);
         if let MMapPath::Path(path) = &map.pathname {
             memory.has_jvm_counters |= jvm_heap::is_one(path);
             memory.has_objects |= object_heaps::of_file(path).is_some();
@@ -139,6 +142,7 @@ fn memory_in(maps: impl Iterator<Item = Result<MemoryMap>>) -> Result<OwnedMemor
         parts.entry(owner).or_default().largest = largest;
     }
     parts.retain(|_, bytes| bytes.resident + bytes.swapped > 0);
+    memory.named = named.sorted();
     Ok(memory)
 }
 
@@ -210,6 +214,7 @@ mod tests {
         assert_eq!((parts[&Owner::Named].shared, parts[&Owner::Anonymous].huge), (4 << 10, 8 << 10));
         assert_eq!(parts[&Owner::Variables].largest, [("x".to_owned(), 20 << 10)]);
         assert_eq!(parts[&Owner::Named].largest[0].0, "Go: heap");
+        assert_eq!(memory.named, [(" Go: heap".to_owned(), 16 << 10)]);
         let sum: u64 = parts.values().map(|part| part.resident).sum();
         assert_eq!(
             (memory.resident.total(), memory.has_jvm_counters, memory.has_objects),

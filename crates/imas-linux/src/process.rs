@@ -29,6 +29,12 @@ pub fn start_ticks(pid: u32) -> ProcResult<u64> {
     Ok(open(pid)?.stat()?.starttime)
 }
 
+/// Uid of a process; None when it is gone.
+#[must_use]
+pub fn owner(pid: u32) -> Option<u32> {
+    open(pid).ok()?.uid().ok()
+}
+
 /// Number of threads of a process; None when it is gone.
 #[must_use]
 pub fn threads(pid: u32) -> Option<u64> {

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use imas_core::trimming::{TrimEnd, TrimHistory, TrimIdentity, TrimRule, TrimSums, TrimTurn, Trimmable};
 use imas_trim::TrimTime;
+use procfs::process::{Process, Status};
 use serde::{Deserialize, Serialize};
 
 use crate::foreign_process::{self, Finding, ForeignFile, ForeignReader};
@@ -191,6 +192,21 @@ impl Trimmer {
     #[must_use]
     pub fn sums(&self) -> TrimSums {
         self.history.sums()
+    }
+}
+
+/// Reason why a process may refuse a trim, as far as the kernel shows one to everybody.
+#[must_use]
+pub fn doubt(pid: u32) -> Option<&'static str> {
+    doubt_in(&Process::new(i32::try_from(pid).ok()?).ok()?.status().ok()?)
+}
+
+fn doubt_in(status: &Status) -> Option<&'static str> {
+    match status {
+        _ if status.tracerpid != 0 => Some("another process traces it"),
+        _ if status.vmlck.unwrap_or(0) > 0 => Some("it has locked memory"),
+        _ if status.seccomp.unwrap_or(0) != 0 => Some("it has a filter of system calls"),
+        _ => None,
     }
 }
 

@@ -320,34 +320,27 @@ fn is_stack(map: &MemoryMap, below: &MemoryMap, stack: u64) -> bool {
 /// Most names that are counted one by one: a process may give each mapping a name of its own.
 const MOST_NAMES: usize = 32;
 
-/// Resident bytes by name, the largest first. Empty where nothing is named, or the process is not ours to look at.
-#[must_use]
-pub fn named_memory(pid: u32) -> Vec<(String, u64)> {
-    let text = foreign_process::find_out(pid, Finding::NamedMemory, named_text).unwrap_or_default();
-    serde_json::from_slice(&text).unwrap_or_default()
-}
+/// Resident bytes under the names that a program gave its mappings.
+#[derive(Debug, Default)]
+pub(crate) struct NamedSums(BTreeMap<String, u64>);
 
-/// The sums of a process as a text for [`named_memory`]. All is read in this very process.
-pub(super) fn named_text(pid: u32) -> Result<Vec<u8>> {
-    let task = mapping_text::living_thread(pid);
-    serde_json::to_vec(&named_sums(of_task(task, "smaps")?)?).map_err(Error::other)
-}
-
-fn named_sums(maps: impl Iterator<Item = Result<MemoryMap>>) -> Result<Vec<(String, u64)>> {
-    let mut sums: BTreeMap<String, u64> = BTreeMap::new();
-    for map in maps {
-        let map = map?;
-        let MMapPath::Other(name) = &map.pathname else { continue };
-        let Some(name) = name.strip_prefix("anon:") else { continue };
+impl NamedSums {
+    pub(crate) fn add(&mut self, map: &MemoryMap) {
+        let MMapPath::Other(name) = &map.pathname else { return };
+        let Some(name) = name.strip_prefix("anon:") else { return };
         let resident = map.extension.map.get("Rss").copied().unwrap_or(0);
         let name = printable::name(name).into_owned();
-        if resident > 0 && (sums.len() < MOST_NAMES || sums.contains_key(&name)) {
-            *sums.entry(name).or_default() += resident;
+        if resident > 0 && (self.0.len() < MOST_NAMES || self.0.contains_key(&name)) {
+            *self.0.entry(name).or_default() += resident;
         }
     }
-    let mut sums: Vec<_> = sums.into_iter().collect();
-    sums.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
-    Ok(sums)
+
+    /// The sums, the largest first.
+    pub(crate) fn sorted(self) -> Vec<(String, u64)> {
+        let mut sums: Vec<_> = self.0.into_iter().collect();
+        sums.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+        sums
+    }
 }
 
 #[cfg(test)]
@@ -490,7 +483,8 @@ mod tests {
                     20000000-20001000 rw-p 00000000 00:00 0 \nRss: 8 kB\n\
                     30000000-30001000 rw-p 00000000 00:00 0 [anon:v8]\nRss: 12 kB\n\
                     40000000-40001000 rw-p 00000000 00:00 0 [anon: Go: heap]\nRss: 8 kB\n";
-        let names = named_sums(crate::mapping_text::mappings(text.as_bytes())).unwrap();
-        assert_eq!(names, [(" Go: heap".to_owned(), 16 << 10), ("v8".to_owned(), 12 << 10)]);
+        let mut sums = NamedSums::default();
+        mappings(text.as_bytes()).for_each(|map| sums.add(&map.unwrap()));
+        assert_eq!(sums.sorted(), [(" Go: heap".to_owned(), 16 << 10), ("v8".to_owned(), 12 << 10)]);
     }
 }

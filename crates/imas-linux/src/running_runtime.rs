@@ -22,8 +22,6 @@ use crate::{mapping_text, process};
 pub struct RunningRuntime {
     /// The runtime.
     pub found: FoundRuntime,
-    /// Heap of the JVM, where it keeps counters.
-    pub jvm: Option<JvmHeap>,
     file: PathBuf,
     unfit: Option<String>,
     words: Vec<OsString>,
@@ -40,8 +38,7 @@ impl RunningRuntime {
         let (found, unfit) = serde_json::from_slice(&text).ok()?;
         let found: FoundRuntime = found;
         let words = process::arguments(pid).ok()?.into_iter().skip(1).collect();
-        let jvm = (found.runtime == Runtime::Jvm).then(|| jvm_heap(pid)).flatten();
-        Some(Self { found, jvm, file, unfit, words, environment: running.all_variables() })
+        Some(Self { found, file, unfit, words, environment: running.all_variables() })
     }
 
     /// The candidate as a start of the same command would get it.
@@ -177,12 +174,16 @@ fn go_bytes(text: &str) -> Option<u64> {
 }
 
 /// The name of the candidate that the process is on: what its files show; else, where it was given settings of its
-/// runtime, the only one of that runtime that it can be.
+/// runtime, the only one of that runtime that it can be. `runtime` is asked for then alone.
 #[must_use]
-pub fn name_of_candidate<'a>(running: &Running, among: &'a RealCandidates) -> Option<&'a str> {
+pub fn name_of_candidate<'a>(
+    running: &Running,
+    among: &'a RealCandidates,
+    runtime: impl FnOnce() -> Option<Runtime>,
+) -> Option<&'a str> {
     running.name_of_candidate(among).or_else(|| {
-        let runtime = running.is_given_settings().then(|| RunningRuntime::of(running)).flatten()?;
-        running.name_of_settings(runtime.found.runtime, among)
+        let runtime = running.is_given_settings().then(runtime).flatten()?;
+        running.name_of_settings(runtime, among)
     })
 }
 

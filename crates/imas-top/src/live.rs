@@ -16,8 +16,8 @@ use clap::ValueEnum as _;
 use imas_cli::format::counted;
 use imas_cli::message::{self, Hinted};
 use imas_cli::{output, table};
-use imas_engine::live::ProcessObserver;
 use imas_engine::live::snapshot::LiveSnapshot;
+use imas_engine::live::{MEMORY_FROM, ProcessObserver};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use ratatui::DefaultTerminal;
@@ -235,9 +235,6 @@ pub(super) fn print_once(
     if is_json {
         return output::json(&listed(look, listing));
     }
-    if look.unseen > 0 {
-        message::warning(&format!("{} not looked at, or not to the end", counted(look.unseen, "process")));
-    }
     let lines = listing.lines(&look.processes);
     let rows = lines.iter().map(|line| {
         let indented = |column: &Column| {
@@ -248,7 +245,30 @@ pub(super) fn print_once(
         Column::value_variants().iter().map(indented).collect()
     });
     let titles: Vec<&str> = Column::value_variants().iter().map(|column| column.title()).collect();
-    output::text(&table::plain(&titles, rows))
+    output::text(&(table::plain(&titles, rows) + &notes(&look)))
+}
+
+/// Reasons for what is not in the table, or has a dash there.
+fn notes(look: &LiveSnapshot) -> String {
+    let without = look.processes.iter().filter(|process| process.memory.is_none());
+    let (large, small): (Vec<_>, Vec<_>) = without.partition(|process| process.resident_bytes >= MEMORY_FROM);
+    let mut notes = String::new();
+    let mut note = |count: usize, why: &str| {
+        if count > 0 {
+            notes += &format!("{}: {why}\n", counted(count, "process"));
+        }
+    };
+    note(look.hidden, "of other users, not shown; root sees them: sudo imas top");
+    note(
+        small.len(),
+        "less than 16 MiB, so that FREE and VERDICT have a dash: 'imas explain PID' looks at any",
+    );
+    note(
+        large.len(),
+        "memory not read in the time of this look, so that FREE and VERDICT have a dash: 'imas explain PID' looks at any",
+    );
+    note(look.unseen, "not looked at, or not to the end: looks at the processes of its owner took too long");
+    notes
 }
 
 /// The snapshot with the processes that are listed, in their order.

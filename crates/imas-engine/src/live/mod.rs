@@ -43,3 +43,4 @@ mod tracked;
 
 pub use observer::ProcessObserver;
 pub use program_source::process_state;
+pub use tracked::MEMORY_FROM;

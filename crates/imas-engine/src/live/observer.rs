@@ -26,7 +26,7 @@ use crate::live::snapshot::{
     StoreKind,
 };
 use crate::live::tracked::{Identity, ProcessReader, Tracked};
-use crate::memory_look::verdict::LEAST_BYTES;
+use crate::memory_look::remedy::LEAST_BYTES;
 use crate::prices;
 
 /// How often the daemon's status and list of ineligible programs are read.

@@ -34,7 +34,7 @@ const LEAST_GROWTH_S: f64 = 10.0;
 const MEMORY_LASTS: Duration = Duration::from_secs(60);
 const MEMORY_SHARE: u32 = 50_000;
 /// A process with less memory holds none that matters.
-const MEMORY_FROM: u64 = 16 << 20;
+pub const MEMORY_FROM: u64 = 16 << 20;
 
 /// One process.
 #[derive(Debug)]
@@ -190,6 +190,7 @@ impl Tracked {
             threads: self.now.threads,
             live_bytes: self.live_bytes,
             limit: control_group::limit_of(pid),
+            is_searched: false,
         })
     }
 

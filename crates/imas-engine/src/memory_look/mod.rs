@@ -7,6 +7,7 @@
 
 pub mod fit;
 pub mod parts;
+pub mod remedy;
 pub mod verdict;
 
 use std::io;
@@ -45,6 +46,8 @@ pub struct AboutProcess {
     pub live_bytes: Option<u64>,
     /// The tightest limit on the memory of its control group.
     pub limit: Option<GroupLimit>,
+    /// Whether its heaps were searched for leaks: no hint to that search is needed.
+    pub is_searched: bool,
 }
 
 impl AboutProcess {
@@ -59,6 +62,7 @@ impl AboutProcess {
             threads: process::threads(running.pid).unwrap_or(0),
             live_bytes: None,
             limit: control_group::limit_of(running.pid),
+            is_searched: false,
         }
     }
 
@@ -87,6 +91,8 @@ pub struct ProcessLook {
     pub jvm: Option<JvmHeap>,
     /// Allocators beside glibc's.
     pub others: Vec<OtherHeap>,
+    /// Reason why it may refuse a trim, as far as the kernel shows one.
+    pub trim_doubt: Option<&'static str>,
 }
 
 impl Default for ProcessLook {
@@ -98,6 +104,7 @@ impl Default for ProcessLook {
             objects: vec![],
             jvm: None,
             others: vec![],
+            trim_doubt: None,
         }
     }
 }
@@ -139,6 +146,7 @@ impl ProcessLook {
             objects: if memory.has_objects { object_heaps::of(pid) } else { vec![] },
             jvm: memory.has_jvm_counters.then(|| jvm_heap(pid)).flatten(),
             others: other_heaps::of(pid),
+            trim_doubt: process_trim::doubt(pid),
             about,
             memory,
         })
@@ -154,6 +162,25 @@ impl ProcessLook {
         let heap = self.memory.resident.heap_bytes() as f64;
         let are_most = live > 0 && live.saturating_add(free) as f64 >= heap * verdict::MOSTLY_LIVE;
         self.about.live_bytes.or_else(|| (self.heaps.is_err() && are_most).then_some(live))
+    }
+
+    /// Resident bytes of free blocks in pages with live ones, which no trim returns.
+    fn pinned_bytes(&self) -> u64 {
+        let Ok(heaps) = &self.heaps else { return 0 };
+        let (resident, bytes) = (&self.memory.resident, &heaps.bytes);
+        let in_whole_pages = [bytes.returnable, bytes.shared, bytes.top_resident];
+        let without =
+            |from: u64, others: &[u64]| others.iter().fold(from, |left, one| left.saturating_sub(*one));
+        let rest = without(resident.heap.saturating_add(resident.arenas), &in_whole_pages);
+        // What was given back is free as well, and not resident.
+        without(rest, &[bytes.live, bytes.cached, heaps.unread])
+            .min(without(bytes.all_free(), &in_whole_pages))
+    }
+
+    /// Verdict on the heap, whatever the limit.
+    #[must_use]
+    pub fn heap_verdict(&self) -> MemoryVerdict {
+        verdict::of_heaps(self)
     }
 
     /// The answer; `candidates` are what a restart could be under.

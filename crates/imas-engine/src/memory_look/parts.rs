@@ -9,6 +9,7 @@ use imas_linux::runtime::Runtime;
 use serde::Serialize;
 
 use super::ProcessLook;
+use super::remedy::{TrimOutlook, runtime_remedy};
 use super::verdict::size;
 
 const LIVE: &str = "data, or a leak: no allocator helps";
@@ -260,7 +261,7 @@ impl Divided {
 fn of_malloc(look: &ProcessLook, others: &mut [OtherHeap], bytes: &OwnedBytes) -> Vec<MemoryPart> {
     let mut divided = Divided::of(Owner::Malloc, bytes);
     match &look.heaps {
-        Ok(heaps) => divide_heaps(&mut divided, heaps, &look.about.name()),
+        Ok(heaps) => divide_heaps(&mut divided, heaps, look),
         Err(_) => {
             divided.add_others(others);
             divided.add(PartKind::Unread, "glibc's heaps, live and free blocks", u64::MAX, "");
@@ -271,14 +272,15 @@ fn of_malloc(look: &ProcessLook, others: &mut [OtherHeap], bytes: &OwnedBytes) -
     divided.parts
 }
 
-fn divide_heaps(divided: &mut Divided, heaps: &HeapFigures, name: &str) {
+fn divide_heaps(divided: &mut Divided, heaps: &HeapFigures, look: &ProcessLook) {
     let found = &heaps.bytes;
+    let trim = TrimOutlook::of(look).words(&look.about.name(), "them");
     divided.add(PartKind::Live, "live blocks of glibc's malloc", found.live, LIVE);
     divided.add(
         PartKind::Returnable,
         "free blocks of glibc's malloc in whole pages",
         found.returnable.saturating_add(found.shared),
-        format!("'imas trim {name}' returns them now"),
+        trim.unwrap_or_else(|| "less than a trim takes a process for".to_owned()),
     );
     divided.add(
         PartKind::ThreadCaches,
@@ -321,7 +323,7 @@ fn of_anonymous(look: &ProcessLook, others: &mut [OtherHeap], bytes: &OwnedBytes
     }
     if let Some(jvm) = &look.jvm {
         let what = format!("heap of the JVM ({} after the last collection)", size(jvm.after_collection));
-        divided.add(PartKind::JvmHeap, what, jvm.committed, "settings of the JVM: 'imas advise'");
+        divided.add(PartKind::JvmHeap, what, jvm.committed, runtime_remedy(Some(Runtime::Jvm)));
     }
     divided.add_others(others);
     let (kind, what, is_named) = rest_words(look);
@@ -362,11 +364,6 @@ fn rest_words(look: &ProcessLook) -> (PartKind, String, bool) {
             (PartKind::OtherAllocators, format!("{begin} of {}, heap of {runtime}", names.join(", ")), true)
         }
     }
-}
-
-fn runtime_remedy(runtime: Option<Runtime>) -> String {
-    runtime
-        .map_or_else(String::new, |_| "settings of the runtime: 'imas explain PROGRAM' lists them".to_owned())
 }
 
 #[cfg(test)]

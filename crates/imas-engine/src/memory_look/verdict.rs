@@ -2,7 +2,6 @@
 //! The verdict on the memory of a process: fragmentation, data, a pool of its own, or a limit that it does not fit, in one
 //! sentence that ends with what helps.
 
-use imas_core::SYSTEM;
 use imas_core::printable::counted;
 use imas_linux::heap::figures::HeapFigures;
 use imas_linux::jvm_heap::JvmHeap;
@@ -11,12 +10,10 @@ use imas_linux::resident::ResidentMemory;
 use imas_linux::serving::RealCandidates;
 use serde::Serialize;
 
+use super::ProcessLook;
 use super::fit::MemoryFit;
-use super::{AboutProcess, ProcessLook};
-use crate::prices::{AdvisedRestart, advised_restart};
+use super::remedy::{COMPARE, LEAST_BYTES, remedy};
 
-/// Fewer bytes that a trim would return do not justify a restart.
-pub const LEAST_BYTES: u64 = 8 << 20;
 /// A heap with less free memory needs no advice, bytes.
 const LITTLE: u64 = 32 << 20;
 /// If a smaller share of the heap is live, the rest counts as fragmentation.
@@ -74,8 +71,9 @@ pub(super) fn of(
     }
 }
 
-/// Verdict by the share of the heap that a trim would return, and by the hook's count where the process is a trial.
-fn of_heaps(look: &ProcessLook) -> MemoryVerdict {
+/// Verdict by the share of the heap that a trim would return or that lies between live blocks, and by the hook's count where
+/// the process is a trial; whatever the limit.
+pub(super) fn of_heaps(look: &ProcessLook) -> MemoryVerdict {
     let (resident, heaps) = (&look.memory.resident, look.heaps.as_ref().ok());
     let heap = resident.heap_bytes();
     let is_mostly_free =
@@ -84,6 +82,7 @@ fn of_heaps(look: &ProcessLook) -> MemoryVerdict {
         let returnable = heaps.bytes.returnable;
         returnable >= LEAST_BYTES && (heap.saturating_sub(returnable) as f64) < heap as f64 * MOSTLY_LIVE
     };
+    let free = |heaps: &HeapFigures| look.pinned_bytes().saturating_add(heaps.bytes.returnable);
     match (look.live_bytes(), heaps) {
         _ if heap < LITTLE => MemoryVerdict::Small,
         (_, Some(heaps)) if is_mostly_returnable(heaps) => MemoryVerdict::Fragmentation,
@@ -92,6 +91,9 @@ fn of_heaps(look: &ProcessLook) -> MemoryVerdict {
         (Some(live), _) if is_mostly_free(live) => MemoryVerdict::Fragmentation,
         (None, None) => MemoryVerdict::Unknown,
         (None, Some(heaps)) if heaps.unread > heaps.held / 2 => MemoryVerdict::Unknown,
+        (None, Some(heaps)) if is_mostly_free(heap.saturating_sub(free(heaps))) => {
+            MemoryVerdict::Fragmentation
+        }
         _ => MemoryVerdict::Live,
     }
 }
@@ -108,14 +110,15 @@ fn sentence(look: &ProcessLook, verdict: MemoryVerdict, candidates: &RealCandida
     let live = look.live_bytes().map(|live| live.min(resident.heap_bytes()));
     let live = live.map_or_else(String::new, |live| format!(", {} of it in live blocks", size(live)));
     let held = heaps.as_ref().map_or_else(|_| String::new(), |heaps| format!("; {}", held_words(heaps)));
-    let remedy = heaps.as_ref().ok().and_then(|heaps| remedy(&look.about, heaps, candidates));
+    let remedy = remedy(look, candidates);
     match verdict {
         MemoryVerdict::Fragmentation => format!(
             "{heap} of heap are resident{live}{held}: fragmentation, not a leak; {}",
-            remedy.unwrap_or_else(|| "another allocator may hold less".to_owned())
+            fragmentation_remedy(look.pinned_bytes(), remedy)
         ),
         MemoryVerdict::Live | MemoryVerdict::OverLimit => format!(
-            "{heap} of heap are resident{live}{held}: the program holds most of them, as data or as a leak; {}",
+            "{heap} of heap are resident{live}{held}: the program holds most of them, as data or as a leak{}; {}",
+            leak_hint(look),
             remedy.unwrap_or_else(|| "an allocator changes little".to_owned())
         ),
         MemoryVerdict::NotTheHeap => {
@@ -135,6 +138,26 @@ fn sentence(look: &ProcessLook, verdict: MemoryVerdict, candidates: &RealCandida
                 unknown_words(look)
             )
         }
+    }
+}
+
+/// Help against free blocks: for those between live ones, and for those in whole pages.
+fn fragmentation_remedy(pinned: u64, remedy: Option<String>) -> String {
+    if pinned < LITTLE {
+        return remedy.unwrap_or_else(|| "another allocator may hold less".to_owned());
+    }
+    let between = format!(
+        "{} are free between live blocks, in pages that no trim returns: another allocator or setting may hold less, {COMPARE}",
+        size(pinned)
+    );
+    remedy.into_iter().chain([between]).collect::<Vec<_>>().join("; ")
+}
+
+/// The command that tells data from a leak, where it can and nobody has asked it yet.
+fn leak_hint(look: &ProcessLook) -> String {
+    match look.heaps.is_ok() && !look.about.is_searched {
+        true => format!(" ('imas explain {} --leaks' says which)", look.about.pid),
+        false => String::new(),
     }
 }
 
@@ -179,7 +202,7 @@ fn elsewhere_words(look: &ProcessLook) -> String {
 #[must_use]
 pub fn jvm_words(heap: &JvmHeap) -> String {
     format!(
-        "the JVM ({}) holds {} for its heap, {} were left after the last of {}",
+        "the JVM ({}) has committed {} to its heap, touched or not, and {} were left after the last of {}",
         heap.collector,
         size(heap.committed),
         size(heap.after_collection),
@@ -216,48 +239,12 @@ pub fn held_words(heaps: &HeapFigures) -> String {
     )
 }
 
-/// The restart that keeps fewer free pages of a process, where nobody has chosen its candidate yet.
-#[must_use]
-pub fn restart<'a>(
-    about: &AboutProcess,
-    heaps: &HeapFigures,
-    candidates: &'a RealCandidates,
-) -> Option<AdvisedRestart<'a>> {
-    let is_untouched = about.candidate.as_deref().is_none_or(|name| name == SYSTEM);
-    advised_restart(about.runtime(), heaps.arenas, candidates).filter(|_| is_untouched)
-}
-
-/// Remedy that returns the free pages, if these are enough to matter.
-fn remedy(about: &AboutProcess, heaps: &HeapFigures, candidates: &RealCandidates) -> Option<String> {
-    (heaps.bytes.returnable >= LEAST_BYTES).then(|| remedy_words(about, heaps, candidates))
-}
-
-/// Words for the commands that return the free pages of a process now, and that keep fewer of them later.
-#[must_use]
-pub fn remedy_words(about: &AboutProcess, heaps: &HeapFigures, candidates: &RealCandidates) -> String {
-    let now = format!("'imas trim {}' returns the free pages now", about.name());
-    let Some(restart) = restart(about, heaps, candidates) else { return now };
-    let start = match &about.unit {
-        Some(unit) => format!("'imas apply {unit} --candidate {}'", restart.candidate),
-        None => format!("'imas run --candidate {} -- ...'", restart.candidate),
-    };
-    format!("{now}; {start} keeps fewer from the next start on; {}", priced(&restart))
-}
-
-/// The price of a restart as far as it is known, and what to do where there is one.
-fn priced(restart: &AdvisedRestart<'_>) -> String {
-    match restart.is_free {
-        true => restart.price.clone(),
-        false => format!("{}: measure first with 'imas bench' (docs/services.md)", restart.price),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use imas_linux::catalogue::CatalogueCandidate;
     use imas_linux::heap::figures::{HeapBytes, NotReadable};
     use imas_linux::memory_parts::OwnedMemory;
 
+    use super::super::AboutProcess;
     use super::*;
 
     const MIB: u64 = 1 << 20;
@@ -281,34 +268,6 @@ mod tests {
     }
 
     #[test]
-    fn a_restart_is_advised_for_a_process_that_is_untouched() {
-        let one_arena = CatalogueCandidate {
-            name: "glibc:arena1".into(),
-            allocator: "glibc".into(),
-            environment: [("GLIBC_TUNABLES".to_owned(), "glibc.malloc.arena_max=1".to_owned())].into(),
-            ..CatalogueCandidate::default()
-        };
-        let all = RealCandidates::of([&one_arena]);
-        let says = |candidate: &str, unit: Option<&str>| {
-            let about = AboutProcess {
-                pid: 7,
-                unit: unit.map(str::to_owned),
-                candidate: Some(candidate.into()),
-                ..AboutProcess::default()
-            };
-            remedy(&about, &heaps(57 * MIB), &all).unwrap()
-        };
-        assert_eq!(says("glibc:arena1", None), "'imas trim 7' returns the free pages now");
-        let later = says("system", None);
-        let run = "'imas run --candidate glibc:arena1 -- ...' keeps fewer from the next start on; none of ";
-        assert!(later.contains(run), "{later}");
-        assert!(later.ends_with("took more CPU time"), "a restart has its price: {later}");
-        let service = says("system", Some("web.service"));
-        let apply = "'imas trim web.service' returns the free pages now; 'imas apply web.service --candidate";
-        assert!(service.starts_with(apply), "{service}");
-    }
-
-    #[test]
     fn free_pages_are_fragmentation_and_live_memory_is_not() {
         let resident =
             ResidentMemory { arenas: 143 * MIB, heap: 10 * MIB, arena_heaps: 8, ..ResidentMemory::default() };
@@ -321,7 +280,10 @@ mod tests {
                     .into()
             )
         );
-        assert_eq!(said(resident, Some(heaps(MIB))).0, MemoryVerdict::Live);
+        assert_eq!(said(resident, Some(heaps(MIB))).0, MemoryVerdict::Fragmentation, "between live blocks");
+        let mut full = heaps(MIB);
+        (full.bytes.live, full.bytes.free) = (130 * MIB, 23 * MIB);
+        assert_eq!(said(resident, Some(full)).0, MemoryVerdict::Live);
         let counted = |live: u64| {
             let mut look = look(resident, None);
             look.about.live_bytes = Some(live * MIB);
@@ -338,9 +300,44 @@ mod tests {
         assert_eq!(verdict, MemoryVerdict::Live);
         assert!(
             says.contains("of which 9 MiB in whole resident pages")
-                && says.ends_with("as data or as a leak; 'imas trim 7' returns the free pages now"),
+                && says.ends_with(
+                    "as data or as a leak ('imas explain 7 --leaks' says which); 'imas trim 7' returns the free pages now"
+                ),
             "{says}"
         );
+    }
+
+    /// A program after a trim: free blocks between live ones are what is left.
+    #[test]
+    fn free_blocks_that_no_whole_page_has_are_fragmentation() {
+        let resident = ResidentMemory { heap: 64 * MIB, files: 5 * MIB, ..ResidentMemory::default() };
+        let bytes = HeapBytes { live: 5 * MIB, free: 59 * MIB, ..HeapBytes::default() };
+        let heaps = |bytes| HeapFigures {
+            held: 64 * MIB,
+            read: 64 * MIB,
+            arenas: 1,
+            bytes,
+            ..HeapFigures::default()
+        };
+        let (verdict, says) = said(resident, Some(heaps(bytes)));
+        assert_eq!(verdict, MemoryVerdict::Fragmentation, "{says}");
+        let between = "; 59 MiB are free between live blocks, in pages that no trim returns: another allocator or setting \
+                       may hold less, 'imas bench -- COMMAND' compares them";
+        assert!(says.ends_with(&format!("fragmentation, not a leak{between}")), "{says}");
+        let more = HeapBytes { returnable: 10 * MIB, ..bytes };
+        let says = said(resident, Some(heaps(more))).1;
+        assert!(
+            says.contains("leak; 'imas trim 7' returns the free pages now; 49 MiB are free between"),
+            "{says}"
+        );
+        // The kernel has taken the free pages: the rest is live.
+        let given = ResidentMemory { heap: 40 * MIB, ..resident };
+        let live = HeapBytes { live: 35 * MIB, free: 59 * MIB, ..bytes };
+        let (verdict, says) = said(given, Some(heaps(live)));
+        assert_eq!(verdict, MemoryVerdict::Live, "{says}");
+        let mut searched = look(given, Some(heaps(live)));
+        searched.about.is_searched = true;
+        assert!(!of(&searched, None, &RealCandidates::default()).1.contains("--leaks"), "it was asked");
     }
 
     #[test]
@@ -363,7 +360,12 @@ mod tests {
         let jvm = JvmHeap { collector: "G1".into(), committed: 250 * MIB, ..JvmHeap::default() };
         let of_jvm = ProcessLook { jvm: Some(jvm), ..look(one, Some(little)) };
         let says = of(&of_jvm, None, &RealCandidates::default()).1;
-        assert!(says.contains("arenas: the JVM (G1) holds 250 MiB for its heap, 0 MiB were left"), "{says}");
+        assert!(
+            says.contains(
+                "arenas: the JVM (G1) has committed 250 MiB to its heap, touched or not, and 0 MiB"
+            ),
+            "{says}"
+        );
         let arrow = OtherHeap {
             name: "mimalloc".into(),
             file: "libarrow.so".into(),

@@ -85,8 +85,6 @@ pub(crate) enum Finding {
     Resident,
     /// Heaps of glibc's malloc (`crate::arenas`).
     Arenas,
-    /// Sums of mappings with names (`crate::named_memory`).
-    NamedMemory,
     /// Resident and swapped bytes by owner (`crate::memory_parts`).
     Parts,
     /// Heaps of runtimes (`crate::object_heaps`).
@@ -98,7 +96,7 @@ pub(crate) enum Finding {
     LeaksGoOn,
 }
 
-const FINDINGS: [Finding; 13] = [
+const FINDINGS: [Finding; 12] = [
     Finding::Program,
     Finding::Chooser,
     Finding::Runtime,
@@ -106,7 +104,6 @@ const FINDINGS: [Finding; 13] = [
     Finding::MappedFiles,
     Finding::Resident,
     Finding::Arenas,
-    Finding::NamedMemory,
     Finding::Parts,
     Finding::ObjectHeaps,
     Finding::OtherHeaps,

@@ -139,47 +139,13 @@ fn of_arena(
 mod tests {
     use std::time::Duration;
 
+    use super::super::made::{BASE, Bytes};
     use super::*;
-    use crate::heap::memory::PageState;
 
-    const BASE: u64 = 0x7000_0000_0000;
     const ARENAS: u64 = BASE;
     const INFOS: u64 = BASE + 0x10_000;
     const TABLE: u64 = BASE + 0x20_000;
     const ARENA: u64 = BASE + 0x30_000;
-
-    /// Memory of 256 KiB.
-    struct Bytes(Vec<u8>);
-
-    impl Bytes {
-        fn set(&mut self, address: u64, words: &[u64]) {
-            let at = usize::try_from(address - BASE).unwrap();
-            for (word, place) in words.iter().zip(self.0[at..].as_chunks_mut::<8>().0) {
-                *place = word.to_ne_bytes();
-            }
-        }
-    }
-
-    impl Memory for Bytes {
-        fn page_bytes(&self) -> u64 {
-            4096
-        }
-
-        fn read(&self, address: u64, into: &mut [u8]) -> std::io::Result<usize> {
-            let begin = usize::try_from(address - BASE).unwrap().min(self.0.len());
-            let got = into.len().min(self.0.len() - begin);
-            into[..got].copy_from_slice(&self.0[begin..begin + got]);
-            Ok(got)
-        }
-
-        fn pages(&self, first: u64, pages: &mut [PageState]) -> std::io::Result<()> {
-            for (page, at) in pages.iter_mut().zip(first..) {
-                let is_there = (BASE / 4096..BASE / 4096 + 80).contains(&at);
-                *page = if is_there { PageState::Own } else { PageState::Absent };
-            }
-            Ok(())
-        }
-    }
 
     /// Sizes of jemalloc's classes.
     fn sizes() -> Vec<u64> {
@@ -190,7 +156,7 @@ mod tests {
     }
 
     fn process(layout: &ArenaLayout) -> Bytes {
-        let mut memory = Bytes(vec![0; 0x5_0000]);
+        let mut memory = Bytes::default();
         memory.set(ARENAS, &[ARENA]);
         let sizes = sizes();
         memory.set(TABLE, &sizes);

@@ -116,6 +116,9 @@ fn of_page(window: &mut Window<'_>, page: u64, slices: u64) -> Result<Option<(u6
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
+    use super::super::made::{BASE, Bytes};
     use super::*;
 
     #[test]
@@ -131,5 +134,78 @@ mod tests {
         assert_eq!(with(&[a, b, c, d, 0xc0, 0x03, 0x5f, 0xd6]), Some(30_302));
         assert_eq!(with(&[0xc3]), None);
         assert_eq!(words(30_401), "3.4.1");
+    }
+    const MAP: u64 = BASE + 0x100;
+    const PARTS: u64 = BASE + 0x1000;
+    const ENTRIES_OF: u64 = BASE + 0x10_000;
+    const PAGES: u64 = BASE + 0x8000;
+    /// Where the program's blocks lie: two slices of one page, then one of another.
+    const REGION: Range<u64> = (1 << PART)..(1 << PART) + (3 << SLICE);
+
+    /// A map with one part and two pages: 10 of 100 blocks of 1,000 bytes are used, and 3 of 60 of 1,024.
+    fn process() -> Bytes {
+        let mut memory = Bytes::default();
+        memory.set(MAP, &[PARTS]);
+        memory.set(PARTS + 8, &[ENTRIES_OF]);
+        memory.set(ENTRIES_OF, &[PAGES, PAGES, PAGES + 0x100]);
+        memory.set(PAGES + 16, &[counts(10, 100, 100), 0, 0, 1000]);
+        memory.set(PAGES + 0x100 + 16, &[counts(3, 60, 60), 0, 0, 1024]);
+        memory
+    }
+
+    fn counts(used: u64, room: u64, most: u64) -> u64 {
+        used | room << 16 | most << 32
+    }
+
+    fn counted(memory: &Bytes) -> Result<(u64, u64), String> {
+        let until = Instant::now() + std::time::Duration::from_secs(60);
+        counters(memory, (None, MAP), &[REGION], until).map(|sum| (sum.live, sum.free))
+    }
+
+    #[test]
+    fn pages_of_the_map_are_added_up() {
+        assert_eq!(counted(&process()), Ok((10 * 1000 + 3 * 1024, 90 * 1000 + 57 * 1024)));
+        let mut none = process();
+        none.set(MAP, &[0]);
+        assert_eq!(counted(&none), Ok((0, 0)), "nothing was allocated yet");
+    }
+
+    #[test]
+    fn whatever_is_in_a_page_or_in_the_map_ends_the_reading() {
+        let first = PAGES + 16;
+        for (address, value) in [
+            (first, counts(101, 100, 100)), // more used than there is room for
+            (first, counts(10, 101, 100)),  // more room than there can be
+            (first, 0),                     // no block at all
+            (first + 24, 7),                // no size of a block
+            (first + 24, u64::MAX - 7),     // a size whose sums are too large
+            (first + 24, 1 << 20),          // more than its slices hold
+            (first + 24, 8),                // far less than they hold
+            (ENTRIES_OF, PARTS),            // a map that leads to itself
+            (ENTRIES_OF, u64::MAX - 7),     // a page at the end of all addresses
+        ] {
+            let mut memory = process();
+            memory.set(address, &[value]);
+            assert!(counted(&memory).is_err(), "{address:x} {value:x}");
+        }
+        // What is no pointer leads to no page.
+        for (address, value) in [(MAP, u64::MAX - 7), (PARTS + 8, 3), (PARTS + 8, u64::MAX - 7)] {
+            let mut memory = process();
+            memory.set(address, &[value]);
+            assert!(matches!(counted(&memory), Ok((0, 0)) | Err(_)), "{address:x} {value:x}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_words_have_an_answer_that_the_regions_can_hold(
+            words in prop::collection::vec((0u64..0x2000, any::<u64>()), 0..20),
+        ) {
+            let mut memory = process();
+            words.iter().for_each(|(at, word)| memory.set(PAGES + at * 8 % 0x200, &[*word]));
+            if let Ok((live, free)) = counted(&memory) {
+                prop_assert!(live.saturating_add(free) < 1 << 41);
+            }
+        }
     }
 }

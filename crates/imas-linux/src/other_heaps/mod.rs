@@ -200,3 +200,50 @@ pub(crate) fn too_late() -> String {
 pub(crate) fn not_known() -> String {
     "the layout of its version is not known".to_owned()
 }
+
+/// Memory of a process for tests of the allocators.
+#[cfg(test)]
+mod made {
+    use crate::heap::memory::{Memory, PageState};
+
+    pub(super) const BASE: u64 = 0x7000_0000_0000;
+
+    /// Memory that begins at [`BASE`].
+    pub(super) struct Bytes(Vec<u8>);
+
+    impl Default for Bytes {
+        fn default() -> Self {
+            Self(vec![0; 0x5_0000])
+        }
+    }
+
+    impl Bytes {
+        pub(super) fn set(&mut self, address: u64, words: &[u64]) {
+            let at = usize::try_from(address - BASE).unwrap();
+            for (word, place) in words.iter().zip(self.0[at..].as_chunks_mut::<8>().0) {
+                *place = word.to_ne_bytes();
+            }
+        }
+    }
+
+    impl Memory for Bytes {
+        fn page_bytes(&self) -> u64 {
+            4096
+        }
+
+        fn read(&self, address: u64, into: &mut [u8]) -> std::io::Result<usize> {
+            let begin = usize::try_from(address - BASE).unwrap().min(self.0.len());
+            let got = into.len().min(self.0.len() - begin);
+            into[..got].copy_from_slice(&self.0[begin..begin + got]);
+            Ok(got)
+        }
+
+        fn pages(&self, first: u64, pages: &mut [PageState]) -> std::io::Result<()> {
+            for (page, at) in pages.iter_mut().zip(first..) {
+                let is_there = (BASE / 4096..BASE / 4096 + 80).contains(&at);
+                *page = if is_there { PageState::Own } else { PageState::Absent };
+            }
+            Ok(())
+        }
+    }
+}

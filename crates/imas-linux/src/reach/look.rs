@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::time::Instant;
 
-use super::blocks::{Blocks, FirstWords, Halt, HeapSums, Walker};
+use super::blocks::{Block, Blocks, FirstWords, Halt, HeapSums, Walker};
 use super::copy::{Bounds, Copied, PIECE};
 use super::graph::Graph;
 use super::roots::{Roots, without};
@@ -57,6 +57,9 @@ pub(super) struct Seen {
     pub(super) at: Instant,
     /// Blocks that nothing leads to, by address.
     pub(super) lost: Vec<LostBlock>,
+    /// Lost blocks of the look before that are as they were, and to which the wider rule of this look has found a
+    /// pointer.
+    pub(super) covered: Vec<LostBlock>,
     /// Number of blocks that the program holds, by class.
     pub(super) held: HashMap<BlockClass, u64>,
     pub(super) sums: HeapSums,
@@ -86,14 +89,14 @@ struct Heaps {
     mapped: Vec<Range<u64>>,
 }
 
-/// Looks once.
+/// Looks once. `before` is what was lost in the look before, where that had a narrower rule.
 ///
 /// # Errors
 /// When the heaps cannot be read, with the reason.
 pub(super) fn look(
     memory: &ProcessMemory,
     task: u32,
-    (first_words, everywhere): (&mut FirstWords, bool),
+    (first_words, everywhere, before): (&mut FirstWords, bool, &[LostBlock]),
     bounds: Bounds,
 ) -> Result<Seen, NotReadable> {
     let at = Instant::now();
@@ -124,14 +127,14 @@ pub(super) fn look(
         return Err(NotReadable::because("its heaps are empty, or change too fast"));
     }
     let has_hidden_requests = space.has_hidden_requests;
-    let (mut lost, held) = (lost(&blocks, &roots.addresses), classes(&blocks));
+    let ((mut lost, mut covered), held) = (lost(&blocks, &roots.addresses, before), classes(&blocks));
     copied.forget();
-    for block in &mut lost {
+    for block in lost.iter_mut().chain(&mut covered) {
         block.print = print(block, &mut copied).map_err(|stop| crate::heap::reason(&stop))?;
     }
     let read = copied.read;
     let unwalked = heaps.places().into_iter().flat_map(|place| without(place, &walked)).collect();
-    Ok(Seen { at, lost, held, sums: blocks.sums, unwalked, read, has_hidden_requests })
+    Ok(Seen { at, lost, covered, held, sums: blocks.sums, unwalked, read, has_hidden_requests })
 }
 
 fn reason(halt: &Halt, bounds: Bounds) -> NotReadable {
@@ -144,9 +147,17 @@ fn reason(halt: &Halt, bounds: Bounds) -> NotReadable {
     }
 }
 
-fn lost(blocks: &Blocks, roots: &[u64]) -> Vec<LostBlock> {
+/// Blocks that nothing leads to, and blocks among those of `before` to which something does.
+fn lost(blocks: &Blocks, roots: &[u64], before: &[LostBlock]) -> (Vec<LostBlock>, Vec<LostBlock>) {
     let graph = Graph::new(blocks);
     let mut marks = graph.marked(roots);
+    let is_covered = |was: &&LostBlock| {
+        let index = graph.block_at(was.address).filter(|index| marks.get(*index) == Some(&true));
+        index.and_then(|index| blocks.list.get(index)).is_some_and(|block| {
+            block.is_held() && block.address == was.address && class_of(block) == was.class
+        })
+    };
+    let covered = before.iter().filter(is_covered).copied().collect();
     for (mark, block) in marks.iter_mut().zip(&blocks.list) {
         *mark |= !block.is_held();
     }
@@ -155,12 +166,15 @@ fn lost(blocks: &Blocks, roots: &[u64]) -> Vec<LostBlock> {
         .into_iter()
         .filter_map(|(index, head)| {
             let (block, head) = (blocks.list.get(index)?, blocks.list.get(head)?.address);
-            let class = BlockClass { units: block.units, kind: block.kind() };
-            Some(LostBlock { address: block.address, class, head, print: 0 })
+            Some(LostBlock { address: block.address, class: class_of(block), head, print: 0 })
         })
         .collect();
     lost.sort_unstable();
-    lost
+    (lost, covered)
+}
+
+fn class_of(block: &Block) -> BlockClass {
+    BlockClass { units: block.units, kind: block.kind() }
 }
 
 /// Sum over the first bytes of a block, in which the place of each counts.
@@ -177,8 +191,7 @@ fn classes(blocks: &Blocks) -> HashMap<BlockClass, u64> {
     let step = blocks.list.len() / COUNTED + 1;
     let mut classes = HashMap::new();
     for block in blocks.list.iter().step_by(step).filter(|block| block.is_held()) {
-        let class = BlockClass { units: block.units, kind: block.kind() };
-        *classes.entry(class).or_default() += step as u64;
+        *classes.entry(class_of(block)).or_default() += step as u64;
     }
     classes
 }

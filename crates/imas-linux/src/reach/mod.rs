@@ -182,8 +182,11 @@ impl Search {
         }
         let begun = copy::cpu_ns();
         let everywhere = self.seen.len() >= LOOKS[0];
+        let narrower = self.seen.last().filter(|_| self.seen.len() == LOOKS[0]);
+        let before = narrower.map_or(&[][..], |seen| &seen.lost);
         let bounds = bounds_for(process::resident_bytes(self.pid).unwrap_or(0));
-        let seen = look::look(&self.memory, self.task, (&mut self.first_words, everywhere), bounds)?;
+        let rule = (&mut self.first_words, everywhere, before);
+        let seen = look::look(&self.memory, self.task, rule, bounds)?;
         self.cpu_ns += copy::cpu_ns().saturating_sub(begun);
         self.read += seen.read;
         self.seen.push(seen);
@@ -211,7 +214,8 @@ impl Search {
         }
         let threads = process::threads(self.pid).unwrap_or(1);
         let lost: Vec<_> = self.seen.iter().map(|seen| seen.lost_in_all(&self.seen)).collect();
-        let judged = judge::judge(&lost, threads);
+        let covered: Vec<_> = self.seen.iter().flat_map(|seen| &seen.covered).copied().collect();
+        let judged = judge::judge(&lost, &covered, threads);
         search.is_done = count != LOOKS[1] || judged.leaks.is_empty();
         if search.is_done {
             self.judge(judged, &mut search);

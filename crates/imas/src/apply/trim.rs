@@ -17,11 +17,12 @@ use imas_cli::message::{self, Hinted};
 use imas_cli::{output, table};
 use imas_engine::context::Context;
 use imas_engine::drop_in::{self, Found};
+use imas_engine::memory_look::remedy::LEAST_TRIM;
 use imas_linux::heap::figures::NotReadable;
 use imas_linux::index::ServiceUnit;
 use imas_linux::process_trim::{self, FromOutside, LeftAlone};
 use imas_linux::running::{self, Running};
-use imas_linux::running_runtime::name_of_candidate;
+use imas_linux::running_runtime::{RunningRuntime, name_of_candidate};
 use imas_linux::serving::RealCandidates;
 use imas_linux::{foreign_process, process, trust};
 use serde::Serialize;
@@ -34,8 +35,7 @@ use crate::command_line::service_args::{TrimArgs, TrimEvery, WriteArgs};
 
 /// Exit status when nothing was given back by any process.
 const NO_ANSWER: u8 = 1;
-/// Fewest free bytes for which a process is disturbed: of those that were named, and of all.
-const LEAST: u64 = 1 << 20;
+/// Fewest free bytes for which a process is disturbed that nobody has named.
 const LEAST_OF_ALL: u64 = 32 << 20;
 /// The processes of one owner that were not named may take so long together: they decide how long each takes.
 const MOST_OF_AN_OWNER: Duration = Duration::from_secs(30);
@@ -73,7 +73,7 @@ pub(crate) fn run(args: &TrimArgs, context: &Context) -> Result<ExitCode> {
     }
     let candidates = RealCandidates::of(context.catalogue.all());
     let processes = meant(args)?;
-    let least = args.at_least.unwrap_or(if args.all { LEAST_OF_ALL } else { LEAST });
+    let least = args.at_least.unwrap_or(if args.all { LEAST_OF_ALL } else { LEAST_TRIM });
     let mut all: Vec<Trimming> =
         processes.iter().map(|process| Trimming::begin(process, &candidates, least)).collect();
     let mut spent = BTreeMap::new();
@@ -129,11 +129,12 @@ impl Trimming {
     /// Looks into the heaps of the process for whether it has enough to give back.
     fn begin(process: &Running, candidates: &RealCandidates, least: u64) -> Self {
         let pid = process.pid;
+        let runtime = || Some(RunningRuntime::of(process)?.found.runtime);
         let row = Row {
             pid,
             program: process.program.to_string(),
             unit: process.unit.clone(),
-            candidate: name_of_candidate(process, candidates).map(str::to_owned),
+            candidate: name_of_candidate(process, candidates, runtime).map(str::to_owned),
             returnable_bytes: None,
             returned_bytes: None,
             took_ms: None,

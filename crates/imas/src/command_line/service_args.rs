@@ -28,8 +28,9 @@ Where the command fails (exit status 2), there is no document.";
 /// At the end of `imas apply --help` and of its man page.
 const SETTINGS_OF_A_UNIT: &str = "Candidates that are settings of a language runtime (jvm:serial, go:gogc200, node:semi8 and others: 'imas list' says for whom) become \
 variables of the unit, where its program has that runtime and takes them. What the unit sets itself wins: the candidate is not offered \
-then, and a message says why. Programs of Go and .NET hand the variables on to what they start. A JVM prints \"Picked up \
-JAVA_TOOL_OPTIONS\"; so its settings are written where --candidate names them, and never by --auto or unasked.";
+then, and a message says why. Programs of Go and .NET hand the variables on to what they start. A JVM of 17 and \
+later gets its flags inside and prints nothing of them; one before 17 gets JAVA_TOOL_OPTIONS and prints \"Picked up JAVA_TOOL_OPTIONS\" at each \
+start. Settings by that variable are written where --candidate names them, and never by --auto or unasked.";
 
 #[derive(Debug, Clone, Args)]
 #[command(after_long_help = format!("{SETTINGS_OF_A_UNIT}\n\n{JSON_DOCUMENT}"))]

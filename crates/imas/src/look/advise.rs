@@ -21,7 +21,7 @@ use imas_store::samples::StoredProgram;
 use serde::Serialize;
 
 use crate::command_line::cli::JsonArgs;
-use crate::look::heap_advice::{self, HeapRow, LimitRow, RuntimeRow};
+use crate::look::heap_advice::{self, HeapRow, LimitRow, Looks, RuntimeRow};
 use imas_cli::output;
 use imas_engine::context::Context;
 
@@ -104,10 +104,11 @@ pub(crate) fn run(args: JsonArgs, context: &Context) -> Result<ExitCode> {
 fn advice(context: &Context, store: &Store) -> Result<Advice> {
     let running = imas_linux::running::all();
     let candidates = RealCandidates::of(context.catalogue.all());
+    let looks = Looks::of(&candidates);
     // Looks at large heaps may use up the time that the helper has for an owner's processes.
-    let runtimes = heap_advice::runtime_rows(context, &running, &candidates);
-    let limits = heap_advice::limit_rows(&running, &candidates);
-    let heaps = heap_advice::rows(context, &running, &candidates);
+    let runtimes = heap_advice::runtime_rows(context, &running, &looks);
+    let limits = heap_advice::limit_rows(&running, &looks);
+    let heaps = heap_advice::rows(context, &running, &looks);
     let unseen = foreign_process::take_unseen().len();
     let mut advice = Advice {
         schema: 1,

@@ -10,11 +10,10 @@ use anyhow::Result;
 use imas_cli::format::counted;
 use imas_cli::table;
 use imas_engine::memory_look::parts::owner_words;
+use imas_engine::memory_look::verdict::MemoryVerdict;
 use imas_linux::heap::figures::NotReadable;
 use imas_linux::memory_parts::{self, MemoryParts, Owner};
 use imas_linux::reach::{self, GrownBlocks, LeakAnswer, LeakSearch};
-use imas_linux::running::Running;
-use imas_linux::running_runtime::RunningRuntime;
 use imas_linux::runtime::Runtime;
 use serde::Serialize;
 
@@ -25,8 +24,8 @@ const SETTLE: Duration = Duration::from_millis(1500);
 /// Growth below this, in bytes and in parts of the whole, is no growth.
 const LEAST_LIVE: (u64, u64) = (64 << 10, 500);
 const LEAST_PART: (u64, u64) = (256 << 10, 200);
-/// Share of free blocks in the heaps, in percent, and bytes, from which they are named as the reason.
-const MUCH_FREE: (u64, u64) = (30, 1 << 20);
+/// Time that sees slow growth, seconds.
+const LONG_S: f64 = 60.0;
 /// Lost memory that does not grow is named from here on, bytes.
 const LEAST_LOST: u64 = 64 << 10;
 /// Sizes of blocks in a sentence.
@@ -79,31 +78,61 @@ pub(crate) struct Growth {
     pub(crate) not_searched: Option<String>,
 }
 
+/// Findings about a process in a time.
+pub(crate) struct Watched {
+    before: MemoryParts,
+    after: MemoryParts,
+    seconds: f64,
+    search: Option<LeakAnswer>,
+}
+
+/// Facts by the look at the same process, which has words for its heap.
+#[derive(Debug, Clone)]
+pub(crate) struct LookedAt {
+    pub(crate) pid: u32,
+    /// Verdict on its heap.
+    pub(crate) verdict: MemoryVerdict,
+    /// Words for a trim of it, where one is worth a word.
+    pub(crate) trim: Option<String>,
+    pub(crate) runtime: Option<Runtime>,
+}
+
 /// Watches a process for a time, and searches for `leaks` where asked.
-pub(crate) fn watch(running: &Running, (leaks, time): (bool, Option<Duration>)) -> Option<Growth> {
+pub(crate) fn watch(pid: u32, (leaks, time): (bool, Option<Duration>)) -> Option<Watched> {
     if !leaks && time.is_none() {
         return None;
     }
-    let (pid, time) = (running.pid, time.unwrap_or(USUAL));
+    let time = time.unwrap_or(USUAL);
     let first = leaks.then(|| answer(reach::begin(pid)));
     let (before, begun) = (parts(pid), Instant::now());
     std::thread::sleep(time);
     let (after, seconds) = (parts(pid), begun.elapsed().as_secs_f64());
     let search = first.map(|first| first.and_then(|_| to_the_end(pid)));
-    let is_gone = !before.is_empty() && after.is_empty();
-    let parts = if is_gone { vec![] } else { changed(&before, &after, seconds) };
-    let (verdict, sentence) = match (&search, is_gone) {
-        (_, true) => (GrowthKind::NotKnown, "not known: it has ended meanwhile".to_owned()),
-        (None, false) => of_parts(&parts, &after, seconds),
-        (Some(search), false) => with_search(pid, search.as_ref(), (&parts, &after, seconds)),
-    };
-    let collects = RunningRuntime::of(running).is_some_and(|runtime| collects(runtime.found.runtime));
-    let is_garbage = collects && matches!(verdict, GrowthKind::Reached | GrowthKind::Elsewhere);
-    let garbage =
-        if is_garbage { "; or garbage that its runtime has not collected yet: look for longer" } else { "" };
-    let sentence = sentence + garbage;
-    let not_searched = search.as_ref().and_then(|search| search.as_ref().err().map(ToString::to_string));
-    Some(Growth { verdict, sentence, seconds, parts, search: search.and_then(Result::ok), not_searched })
+    Some(Watched { before, after, seconds, search })
+}
+
+impl Growth {
+    /// Answer by what was watched.
+    pub(crate) fn of(watched: Watched, look: &LookedAt) -> Self {
+        let Watched { before, after, seconds, search } = watched;
+        let is_gone = !before.is_empty() && after.is_empty();
+        let parts = if is_gone { vec![] } else { changed(&before, &after, seconds) };
+        let (verdict, sentence) = match (&search, is_gone) {
+            (_, true) => (GrowthKind::NotKnown, "not known: it has ended meanwhile".to_owned()),
+            (None, false) => of_parts(&parts, &after, seconds, Some(look.pid)),
+            (Some(search), false) => with_search(look, search.as_ref(), (&parts, &after, seconds)),
+        };
+        let collects = look.runtime.is_some_and(collects);
+        let is_garbage = collects && matches!(verdict, GrowthKind::Reached | GrowthKind::Elsewhere);
+        let garbage = if is_garbage {
+            "; or garbage that its runtime has not collected yet: look for longer"
+        } else {
+            ""
+        };
+        let sentence = sentence + garbage;
+        let not_searched = search.as_ref().and_then(|search| search.as_ref().err().map(ToString::to_string));
+        Self { verdict, sentence, seconds, parts, search: search.and_then(Result::ok), not_searched }
+    }
 }
 
 /// The parts of a process; none where it has ended.
@@ -162,10 +191,18 @@ fn growing<'a>(parts: &'a [GrownPart], after: &MemoryParts) -> Vec<&'a GrownPart
     parts.iter().filter(is_one).collect()
 }
 
-fn of_parts(parts: &[GrownPart], after: &MemoryParts, seconds: f64) -> (GrowthKind, String) {
+/// `unsearched` is the process whose heaps nobody has searched yet.
+fn of_parts(
+    parts: &[GrownPart],
+    after: &MemoryParts,
+    seconds: f64,
+    unsearched: Option<u32>,
+) -> (GrowthKind, String) {
     let growing = growing(parts, after);
     if growing.is_empty() {
-        return (GrowthKind::Steady, format!("does not grow in {seconds:.0} s"));
+        let whole: u64 = after.values().map(|part| part.resident).sum();
+        let unseen = unseen((whole, LEAST_PART), seconds);
+        return (GrowthKind::Steady, format!("does not grow in {seconds:.0} s{unseen}"));
     }
     let words: Vec<_> =
         growing.iter().map(|part| format!("{} by {}", part.what, rate(part.a_minute))).collect();
@@ -173,16 +210,27 @@ fn of_parts(parts: &[GrownPart], after: &MemoryParts, seconds: f64) -> (GrowthKi
         Owner::Malloc => GrowthKind::NotKnown,
         _ => GrowthKind::Elsewhere,
     };
-    let hint = if kind == GrowthKind::NotKnown { "; a leak or a cache: --leaks says" } else { "" };
+    let hint = unsearched.filter(|_| kind == GrowthKind::NotKnown);
+    let hint = hint
+        .map_or_else(String::new, |pid| format!("; a leak or a cache: 'imas explain {pid} --leaks' says"));
     (kind, format!("grows: {}{hint}", words.join(", ")))
 }
 
+/// The slower growth that a look over this time cannot see, with the one that does; empty after a long one.
+fn unseen((whole, (least, part)): (u64, (u64, u64)), seconds: f64) -> String {
+    if seconds >= LONG_S {
+        return String::new();
+    }
+    let slowest = rate(least.max(whole / part) as f64 * 60.0 / seconds.max(0.001));
+    format!(" (below {slowest} nothing is seen in this time: --for {LONG_S:.0}s sees slower growth)")
+}
+
 fn with_search(
-    pid: u32,
+    look: &LookedAt,
     search: Result<&LeakSearch, &NotReadable>,
     (parts, after, seconds): (&[GrownPart], &MemoryParts, f64),
 ) -> (GrowthKind, String) {
-    let (kind, of_parts) = of_parts(parts, after, seconds);
+    let (kind, of_parts) = of_parts(parts, after, seconds, None);
     let search = match search {
         Ok(search) => search,
         Err(reason) => return (GrowthKind::NotKnown, format!("not known: {reason}; its memory {of_parts}")),
@@ -194,7 +242,7 @@ fn with_search(
     if others && kind == GrowthKind::Elsewhere {
         return (kind, format!("{of_parts}; no leak was seen in glibc's heaps"));
     }
-    still(pid, search)
+    still(look, search)
 }
 
 /// A leak, or blocks that grow; `None` where neither was seen.
@@ -229,7 +277,7 @@ fn of_blocks(search: &LeakSearch) -> Option<(GrowthKind, String)> {
 }
 
 /// Words for blocks that do not grow.
-fn still(pid: u32, search: &LeakSearch) -> (GrowthKind, String) {
+fn still(look: &LookedAt, search: &LeakSearch) -> (GrowthKind, String) {
     let lost = match search.lost_bytes {
         bytes if bytes < LEAST_LOST => String::new(),
         bytes => format!(
@@ -240,11 +288,14 @@ fn still(pid: u32, search: &LeakSearch) -> (GrowthKind, String) {
     };
     let held = search.live[1].saturating_add(search.free).max(1);
     let share = u128::from(search.free) * 100 / u128::from(held);
-    if share >= u128::from(MUCH_FREE.0) && search.free >= MUCH_FREE.1 {
-        let words = format!("does not grow; {share} % is free: fragmentation, 'imas trim {pid}'{lost}");
+    if look.verdict == MemoryVerdict::Fragmentation {
+        let trim = look.trim.as_ref().map_or_else(String::new, |trim| format!(", {trim}"));
+        let words = format!("does not grow; {share} % is free: fragmentation{trim}{lost}");
         return (GrowthKind::Fragmentation, words);
     }
-    (GrowthKind::Steady, format!("does not grow in {:.0} s: no leak was seen{lost}", search.seconds))
+    let unseen = unseen((search.live[0], LEAST_LIVE), search.seconds);
+    let words = format!("does not grow in {:.0} s: no leak was seen{lost}{unseen}", search.seconds);
+    (GrowthKind::Steady, words)
 }
 
 /// Sizes of the classes with the most bytes.
@@ -335,7 +386,16 @@ mod tests {
         after: &[(Owner, u64)],
     ) -> (GrowthKind, String) {
         let after = owned(after);
-        with_search(7, search, (&changed(&owned(before), &after, 6.0), &after, 6.0))
+        with_search(
+            &looked(MemoryVerdict::Fragmentation),
+            search,
+            (&changed(&owned(before), &after, 6.0), &after, 6.0),
+        )
+    }
+
+    fn looked(verdict: MemoryVerdict) -> LookedAt {
+        let trim = Some("'imas trim 7' returns them now".to_owned());
+        LookedAt { pid: 7, verdict, trim, runtime: None }
     }
 
     fn session() -> GrownBlocks {
@@ -374,17 +434,32 @@ mod tests {
             "{words}"
         );
         let free = LeakSearch { free: 40 * MB, live: [60 * MB; 2], ..steady.clone() };
-        let fragmentation = "does not grow; 40 % is free: fragmentation, 'imas trim 7'";
+        let fragmentation = "does not grow; 40 % is free: fragmentation, 'imas trim 7' returns them now";
         assert_eq!(said(Ok(&free), &same, &same), (GrowthKind::Fragmentation, fragmentation.into()));
         let doubt = LeakSearch { doubt: Some("why".into()), ..cache };
         assert_eq!(said(Ok(&doubt), &same, &same), (GrowthKind::NotKnown, "not known: why".into()));
         let lost = LeakSearch { lost_bytes: 3 * MB, lost_blocks: 1000, ..steady.clone() };
-        let (kind, words) = said(Ok(&lost), &same, &same);
+        let (kind, words) = still(&looked(MemoryVerdict::Live), &lost);
         assert!(
             kind == GrowthKind::Steady
                 && words.contains("3.0 MB in 1000 blocks that nothing points to: lost once"),
             "{words}"
         );
+    }
+
+    /// What the look calls small, or full of data, is no fragmentation here.
+    #[test]
+    fn the_look_decides_what_fragmentation_is_and_slow_growth_has_its_bound() {
+        let half = LeakSearch { seconds: 9.0, live: [MB; 2], free: 2 * MB, ..LeakSearch::default() };
+        let (kind, words) = still(&looked(MemoryVerdict::Small), &half);
+        assert_eq!(kind, GrowthKind::Steady);
+        let bound = "does not grow in 9 s: no leak was seen (below 0.4 MB/min nothing is seen in this time: --for 60s \
+                     sees slower growth)";
+        assert_eq!(words, bound);
+        let long = LeakSearch { seconds: 60.0, ..half };
+        assert_eq!(still(&looked(MemoryVerdict::Small), &long).1, "does not grow in 60 s: no leak was seen");
+        let (_, words) = of_parts(&[], &owned(&[(Owner::Malloc, 600 * MB)]), 6.0, Some(7));
+        assert!(words.contains("does not grow in 6 s (below 30 MB/min nothing"), "{words}");
     }
 
     #[test]
@@ -403,7 +478,11 @@ mod tests {
         );
         let after = owned(&[(Owner::Malloc, 61 * MB)]);
         let changed = changed(&owned(&[(Owner::Malloc, 60 * MB)]), &after, 6.0);
-        assert!(of_parts(&changed, &after, 6.0).1.ends_with("a leak or a cache: --leaks says"));
-        assert_eq!(of_parts(&[], &after, 6.0).0, GrowthKind::Steady);
+        let alone = of_parts(&changed, &after, 6.0, Some(7)).1;
+        assert!(alone.ends_with("a leak or a cache: 'imas explain 7 --leaks' says"), "{alone}");
+        assert_eq!(of_parts(&[], &after, 6.0, Some(7)).0, GrowthKind::Steady);
+        let refused = NotReadable("its C library is musl".into());
+        let (_, words) = said(Err(&refused), &[(Owner::Malloc, 60 * MB)], &[(Owner::Malloc, 61 * MB)]);
+        assert!(words.starts_with("not known: ") && !words.contains("--leaks"), "it was asked: {words}");
     }
 }

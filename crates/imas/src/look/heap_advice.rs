@@ -5,27 +5,77 @@
 //! Contents of glibc's heaps at the last call of `imas advise`, stored in a file beside the store. Growing
 //! memory is more important than memory that is merely large.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use imas_cli::format::counted;
 use imas_core::SYSTEM;
 use imas_engine::context::Context;
 use imas_engine::memory_look::fit::{FitKind, MemoryFit};
 use imas_engine::memory_look::parts::MemoryPart;
-use imas_engine::memory_look::verdict::{self, LEAST_BYTES, MemoryVerdict, jvm_words, size};
+use imas_engine::memory_look::remedy::{self, LEAST_BYTES};
+use imas_engine::memory_look::verdict::{MemoryVerdict, jvm_words, size};
 use imas_engine::memory_look::{AboutProcess, MemoryAnswer, ProcessLook};
 use imas_linux::catalogue::{Catalogue, CatalogueCandidate};
 use imas_linux::heap::figures::HeapFigures;
 use imas_linux::host::now_unix_s;
 use imas_linux::index::ServiceUnit;
 use imas_linux::jvm_heap::JvmHeap;
+use imas_linux::memory_parts::OwnedMemory;
 use imas_linux::running::Running;
 use imas_linux::running_runtime::{RunningRuntime, name_of_candidate};
 use imas_linux::runtime::Runtime;
 use imas_linux::serving::{On, RealCandidates};
-use imas_linux::{control_group, process, process_trim, resident};
+use imas_linux::{control_group, process, process_trim};
 use serde::{Deserialize, Serialize};
+
+/// Looks at processes: one at each.
+pub(crate) struct Looks<'c> {
+    candidates: &'c RealCandidates,
+    runtimes: RefCell<BTreeMap<u32, Option<Rc<RunningRuntime>>>>,
+    looks: RefCell<BTreeMap<u32, Option<Rc<ProcessLook>>>>,
+}
+
+impl<'c> Looks<'c> {
+    pub(crate) fn of(candidates: &'c RealCandidates) -> Self {
+        Self { candidates, runtimes: RefCell::default(), looks: RefCell::default() }
+    }
+
+    fn runtime(&self, process: &Running) -> Option<Rc<RunningRuntime>> {
+        let read = || RunningRuntime::of(process).map(Rc::new);
+        self.runtimes.borrow_mut().entry(process.pid).or_insert_with(read).clone()
+    }
+
+    /// Heaps of a process, by the look at it where there was one.
+    fn heaps(&self, pid: u32) -> Option<HeapFigures> {
+        match self.looks.borrow().get(&pid) {
+            Some(look) => look.as_ref()?.heaps.as_ref().ok().cloned(),
+            None => process_trim::heaps_of(pid).ok(),
+        }
+    }
+
+    /// The look at a process, with these heaps where they are read already.
+    fn look(&self, process: &Running, heaps: Option<&HeapFigures>) -> Option<Rc<ProcessLook>> {
+        match self.looks.borrow_mut().entry(process.pid) {
+            Entry::Occupied(known) => known.get().clone(),
+            Entry::Vacant(place) => place.insert(self.look_at(process, heaps).map(Rc::new)).clone(),
+        }
+    }
+
+    fn look_at(&self, process: &Running, heaps: Option<&HeapFigures>) -> Option<ProcessLook> {
+        let runtime = self.runtime(process);
+        let of = || runtime.as_ref().map(|runtime| runtime.found.runtime);
+        let candidate = name_of_candidate(process, self.candidates, of);
+        let about = AboutProcess::of(process, runtime.as_deref(), candidate);
+        match heaps {
+            Some(heaps) => ProcessLook::with_heaps(about, Ok(heaps.clone())).ok(),
+            None => ProcessLook::at(about).ok(),
+        }
+    }
+}
 
 /// One process that holds free pages.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -53,17 +103,16 @@ pub(crate) struct HeapRow {
 
 /// The processes that hold enough, those with the most first. Only untouched processes: for the others a candidate was
 /// chosen already.
-pub(crate) fn rows(context: &Context, running: &[Running], candidates: &RealCandidates) -> Vec<HeapRow> {
+pub(crate) fn rows(context: &Context, running: &[Running], looks: &Looks<'_>) -> Vec<HeapRow> {
     let is_large =
         |process: &&Running| process::resident_bytes(process.pid).is_some_and(|bytes| bytes >= LEAST_BYTES);
-    let untouched = running.iter().filter(|process| process.is_on(SYSTEM, candidates) != On::No);
-    let looked_at = untouched
-        .filter(is_large)
-        .filter_map(|process| Some((process, process_trim::heaps_of(process.pid).ok()?)));
+    let untouched = running.iter().filter(|process| process.is_on(SYSTEM, looks.candidates) != On::No);
+    let looked_at =
+        untouched.filter(is_large).filter_map(|process| Some((process, looks.heaps(process.pid)?)));
     let mut look = LastLook::beside(&context.store_path);
     let mut rows: Vec<HeapRow> = worth_it(looked_at.collect())
         .into_iter()
-        .filter_map(|(process, heaps)| row(process, heaps, candidates, &mut look))
+        .filter_map(|(process, heaps)| row(process, heaps, looks, &mut look))
         .collect();
     look.keep();
     rows.sort_by_key(|row| std::cmp::Reverse(row.heaps.bytes.returnable));
@@ -86,21 +135,11 @@ fn whole(process: &Running) -> String {
     process.unit.as_ref().map_or_else(|| process.program.to_string(), ServiceUnit::to_string)
 }
 
-fn about(process: &Running, candidates: &RealCandidates) -> AboutProcess {
-    let runtime = RunningRuntime::of(process);
-    AboutProcess::of(process, runtime.as_ref(), name_of_candidate(process, candidates))
-}
-
 /// A row for a process whose heaps are looked at already; `None` where it has ended.
-fn row(
-    process: &Running,
-    heaps: HeapFigures,
-    candidates: &RealCandidates,
-    last: &mut LastLook,
-) -> Option<HeapRow> {
-    let look = ProcessLook::with_heaps(about(process, candidates), Ok(heaps.clone())).ok()?;
+fn row(process: &Running, heaps: HeapFigures, looks: &Looks<'_>, last: &mut LastLook) -> Option<HeapRow> {
+    let (look, candidates) = (looks.look(process, Some(&heaps))?, looks.candidates);
     let MemoryAnswer { verdict, sentence, parts, .. } = look.answer(candidates);
-    let restart = verdict::restart(&look.about, &heaps, candidates);
+    let restart = remedy::restart(&look.about, &heaps, candidates);
     Some(HeapRow {
         pid: process.pid,
         program: process.program.to_string(),
@@ -112,7 +151,7 @@ fn row(
         growth: last.growth(process.pid, heaps.held),
         candidate: restart.as_ref().map(|restart| restart.candidate.to_owned()),
         price: restart.map(|restart| restart.price),
-        how: verdict::remedy_words(&look.about, &heaps, candidates),
+        how: remedy::remedy_words(&look, &heaps, candidates),
         heaps,
     })
 }
@@ -121,7 +160,7 @@ fn row(
 pub(crate) fn page(rows: &[HeapRow]) -> String {
     let line = |row: &HeapRow| {
         // A service is advised as a whole: one of its processes may hold too little for its own verdict to say so.
-        let how = if row.sentence.ends_with(&row.how) { String::new() } else { format!("; {}", row.how) };
+        let how = if row.sentence.contains(&row.how) { String::new() } else { format!("; {}", row.how) };
         format!(
             "{} (pid {}, {}){}: {}{how}\n",
             row.unit.as_ref().map_or_else(|| row.program.clone(), ServiceUnit::to_string),
@@ -136,9 +175,7 @@ pub(crate) fn page(rows: &[HeapRow]) -> String {
         return lines;
     }
     let sum = size(rows.iter().map(|row| row.heaps.bytes.returnable).sum());
-    format!(
-        "\nby their heaps, without any trial: {sum} in free pages that 'imas trim' would return now\n{lines}"
-    )
+    format!("\nby their heaps, without any trial: {sum} in free pages that 'imas trim' may return\n{lines}")
 }
 
 /// One process in a control group with a limit that does not fit, or could be lower.
@@ -159,7 +196,7 @@ impl LimitRow {
 }
 
 /// A row for the largest process of each group with a limit: those that will be killed first.
-pub(crate) fn limit_rows(running: &[Running], candidates: &RealCandidates) -> Vec<LimitRow> {
+pub(crate) fn limit_rows(running: &[Running], looks: &Looks<'_>) -> Vec<LimitRow> {
     let mut largest: BTreeMap<PathBuf, (u64, &Running)> = BTreeMap::new();
     for process in running {
         let Some(group) = control_group::limited_group(process.pid) else { continue };
@@ -170,7 +207,7 @@ pub(crate) fn limit_rows(running: &[Running], candidates: &RealCandidates) -> Ve
         }
     }
     let row = |(_, process): (u64, &Running)| {
-        let answer = ProcessLook::at(about(process, candidates)).ok()?.answer(candidates);
+        let answer = looks.look(process, None)?.answer(looks.candidates);
         let limit = answer.limit.filter(|limit| limit.fit != FitKind::Fits)?;
         let (pid, program) = (process.pid, process.program.to_string());
         Some(LimitRow { pid, program, unit: process.unit.clone(), verdict: answer.verdict, limit })
@@ -258,8 +295,6 @@ const LEAST_RESIDENT: u64 = 64 << 20;
 const LEAST_PART: u64 = 4;
 /// The name that V8 gives its memory.
 const V8: &str = "v8";
-/// Name of G1, as the JVM's counters have it.
-const G1: &str = "GarbageFirst";
 
 /// A process with a runtime whose settings may be worth a trial.
 #[derive(Debug, Serialize)]
@@ -287,15 +322,11 @@ impl RuntimeRow {
 
 /// A row for each service or program, for its largest process; what holds too much first. Only untouched processes,
 /// and none whose user has set something himself.
-pub(crate) fn runtime_rows(
-    context: &Context,
-    running: &[Running],
-    candidates: &RealCandidates,
-) -> Vec<RuntimeRow> {
+pub(crate) fn runtime_rows(context: &Context, running: &[Running], looks: &Looks<'_>) -> Vec<RuntimeRow> {
     let mut largest: BTreeMap<String, (u64, &Running)> = BTreeMap::new();
     for process in running {
         let resident = process::resident_bytes(process.pid).unwrap_or(0);
-        if resident < LEAST_RESIDENT || process.is_on(SYSTEM, candidates) == On::No {
+        if resident < LEAST_RESIDENT || process.is_on(SYSTEM, looks.candidates) == On::No {
             continue;
         }
         let whole = process.unit.as_ref().map_or_else(|| process.program.to_string(), ServiceUnit::to_string);
@@ -306,16 +337,22 @@ pub(crate) fn runtime_rows(
     }
     let all = largest.into_values();
     let mut rows: Vec<_> =
-        all.filter_map(|(bytes, one)| runtime_row(&context.catalogue, one, bytes)).collect();
+        all.filter_map(|(bytes, one)| runtime_row(&context.catalogue, one, (bytes, looks))).collect();
     rows.sort_by_key(|row| (!row.is_proven(), std::cmp::Reverse(row.resident_bytes)));
     rows
 }
 
-fn runtime_row(catalogue: &Catalogue, process: &Running, resident_bytes: u64) -> Option<RuntimeRow> {
-    let runtime = RunningRuntime::of(process)?;
-    let jvm = runtime.jvm.clone().filter(|heap| is_worth_it(heap, resident_bytes));
+fn runtime_row(
+    catalogue: &Catalogue,
+    process: &Running,
+    (resident_bytes, looks): (u64, &Looks<'_>),
+) -> Option<RuntimeRow> {
+    let runtime = looks.runtime(process)?;
     let of = runtime.found.runtime;
-    let most = most_of_the_runtime(process.pid, of);
+    // Of the others no look is needed: most have no settings that are named here.
+    catalogue.of_runtime(of).any(|one| one.default).then_some(())?;
+    let look = looks.look(process, None)?;
+    let most = most_of_the_runtime(&look.memory, of);
     if most.is_some_and(|most| !is_much(most, resident_bytes)) {
         return None;
     }
@@ -323,16 +360,18 @@ fn runtime_row(catalogue: &Catalogue, process: &Running, resident_bytes: u64) ->
     let wanted = catalogue.of_runtime(of).filter(|one| one.default && of != Runtime::Dotnet);
     let mut fitting: Vec<&CatalogueCandidate> =
         wanted.filter(|candidate| runtime.fitted(candidate).is_ok()).collect();
-    if let Some(heap) = &jvm {
-        fitting.sort_by_key(|candidate| rank(candidate, heap));
+    let jvm = look.jvm.clone().filter(|heap| is_worth_it(heap, resident_bytes));
+    if let Some(heap) = &look.jvm {
+        fitting.retain(|candidate| !is_there_already(candidate, heap));
+        fitting.sort_by_key(|candidate| rank(candidate, heap, jvm.is_some()));
     }
     let names: Vec<String> = fitting.iter().map(|candidate| candidate.name.clone()).collect();
     Some(RuntimeRow {
         pid: process.pid,
         program: process.program.to_string(),
         unit: process.unit.clone(),
-        runtime: runtime.found.runtime,
-        version: runtime.found.version,
+        runtime: of,
+        version: runtime.found.version.clone(),
         resident_bytes,
         how: how(process, &names, jvm.is_some())?,
         jvm,
@@ -342,19 +381,17 @@ fn runtime_row(catalogue: &Catalogue, process: &Running, resident_bytes: u64) ->
 
 /// The most that the heap of the runtime can be, resident bytes: memory that is in no heap of glibc's malloc, no stack and
 /// no file. None where it cannot be read, and for a runtime that keeps objects in malloc's heaps.
-fn most_of_the_runtime(pid: u32, runtime: Runtime) -> Option<u64> {
+fn most_of_the_runtime(memory: &OwnedMemory, runtime: Runtime) -> Option<u64> {
     if !matches!(runtime, Runtime::Jvm | Runtime::Go | Runtime::Node | Runtime::Dotnet) {
         return None;
     }
-    let own: u64 = resident::named_memory(pid)
+    let own: u64 = memory
+        .named
         .iter()
         .filter(|(name, _)| runtime == Runtime::Node && name.contains(V8))
         .map(|(_, bytes)| bytes)
         .sum();
-    if own > 0 {
-        return Some(own);
-    }
-    Some(resident::ResidentMemory::of(pid)?.anonymous)
+    Some(if own > 0 { own } else { memory.resident.anonymous })
 }
 
 /// Whether settings of a heap of so many bytes can matter to a process of that size.
@@ -369,12 +406,28 @@ fn is_worth_it(heap: &JvmHeap, resident_bytes: u64) -> bool {
         && resident_bytes > heap.committed / 4
 }
 
-/// Lean settings of the collector that the process has come first.
-fn rank(candidate: &CatalogueCandidate, heap: &JvmHeap) -> (bool, bool) {
-    let arguments = candidate.runtime.iter().flat_map(|settings| &settings.arguments);
+/// Collectors as the counters of a JVM name them, with the option that chooses each.
+const COLLECTORS: [(&str, &str); 3] = [
+    ("GarbageFirst", "-XX:+UseG1GC"),
+    ("Copy:MSC", "-XX:+UseSerialGC"),
+    ("ParScav:MSC", "-XX:+UseParallelGC"),
+];
+
+/// Whether the candidate is no more than the collector that the JVM has.
+fn is_there_already(candidate: &CatalogueCandidate, heap: &JvmHeap) -> bool {
+    let arguments = candidate.runtime.as_ref().map_or(&[][..], |settings| &settings.arguments);
+    !arguments.is_empty() && arguments.iter().all(|one| is_its_collector(one, heap))
+}
+
+fn is_its_collector(argument: &str, heap: &JvmHeap) -> bool {
+    COLLECTORS.iter().any(|(name, option)| *name == heap.collector && *option == argument)
+}
+
+/// Settings with the collector that the process has come first, and lean ones before all where its heap `is_wasteful`.
+fn rank(candidate: &CatalogueCandidate, heap: &JvmHeap, is_wasteful: bool) -> (bool, bool) {
+    let mut arguments = candidate.runtime.iter().flat_map(|settings| &settings.arguments);
     let is_lean = arguments.clone().any(|one| one.starts_with("-XX:MaxHeapFreeRatio="));
-    let is_g1 = arguments.clone().any(|one| one == "-XX:+UseG1GC");
-    (!is_lean, is_g1 != (heap.collector == G1))
+    (is_wasteful && !is_lean, !arguments.any(|one| is_its_collector(one, heap)))
 }
 
 fn how(process: &Running, names: &[String], is_proven: bool) -> Option<String> {
@@ -416,6 +469,8 @@ fn line(row: &RuntimeRow) -> String {
 
 #[cfg(test)]
 mod tests {
+    use imas_linux::runtime::RuntimeSettings;
+
     use super::*;
 
     #[test]
@@ -434,7 +489,43 @@ mod tests {
     }
 
     fn heap(committed: u64, after_collection: u64) -> JvmHeap {
-        JvmHeap { collector: G1.into(), collections: 1, committed, after_collection, classes: 0, limit: None }
+        JvmHeap {
+            collector: "GarbageFirst".into(),
+            collections: 1,
+            committed,
+            after_collection,
+            classes: 0,
+            limit: None,
+        }
+    }
+
+    #[test]
+    fn settings_are_those_of_the_collector_that_the_jvm_has() {
+        let of = |name: &str, arguments: &[&str]| CatalogueCandidate {
+            name: name.into(),
+            runtime: Some(RuntimeSettings {
+                arguments: arguments.iter().map(|one| (*one).to_owned()).collect(),
+                ..RuntimeSettings::of(Runtime::Jvm)
+            }),
+            ..CatalogueCandidate::default()
+        };
+        let lean = "-XX:MaxHeapFreeRatio=20";
+        let all = [
+            of("g1-lean", &["-XX:+UseG1GC", lean]),
+            of("parallel", &["-XX:+UseParallelGC"]),
+            of("serial", &["-XX:+UseSerialGC"]),
+            of("serial-lean", &["-XX:+UseSerialGC", lean]),
+        ];
+        let first = |collector: &str, is_wasteful| {
+            let heap = JvmHeap { collector: collector.into(), ..heap(1, 0) };
+            let mut left: Vec<_> = all.iter().filter(|one| !is_there_already(one, &heap)).collect();
+            left.sort_by_key(|one| rank(one, &heap, is_wasteful));
+            (left[0].name.clone(), left.len())
+        };
+        assert_eq!(first("Copy:MSC", true), ("serial-lean".into(), 3), "serial itself is what it has");
+        assert_eq!(first("Copy:MSC", false).0, "serial-lean");
+        assert_eq!(first("GarbageFirst", true), ("g1-lean".into(), 4));
+        assert_eq!(first("ParScav:MSC", true).1, 3);
     }
 
     #[test]

@@ -16,6 +16,7 @@ use imas_cli::format::counted;
 use imas_cli::{message, output, table};
 use imas_engine::context::Context;
 use imas_engine::live::memory_point;
+use imas_engine::memory_look::remedy::TrimOutlook;
 use imas_engine::memory_look::verdict::{MemoryVerdict, jvm_words};
 use imas_engine::memory_look::{AboutProcess, MemoryAnswer, ProcessLook};
 use imas_linux::catalogue::SYSTEM;
@@ -26,7 +27,7 @@ use imas_linux::jvm_heap::JvmHeap;
 use imas_linux::mapping_text::{CLibrary, former_path};
 use imas_linux::object_heaps::ObjectHeap;
 use imas_linux::other_heaps::OtherHeap;
-use imas_linux::resident::{self, ResidentMemory};
+use imas_linux::resident::ResidentMemory;
 use imas_linux::running::{self, Running};
 use imas_linux::running_runtime::{RunningRuntime, name_of_candidate};
 use imas_linux::runtime::FoundRuntime;
@@ -35,7 +36,7 @@ use imas_linux::serving::chooser::{Choice, Chooser};
 use serde::Serialize;
 
 use crate::command_line::cli::ExplainArgs;
-use crate::look::growth::{self, Growth};
+use crate::look::growth::{self, Growth, LookedAt};
 
 #[derive(Debug, Serialize)]
 struct ProcessMemory {
@@ -96,11 +97,12 @@ pub(crate) fn run(pid: u32, args: &ExplainArgs, context: &Context) -> Result<Exi
         message::not_seen(pid, "another user's processes can be looked into by root: sudo imas explain PID")
     };
     let running = running::one(pid).ok_or_else(gone)?;
-    let seen = memory(context, &running).ok_or_else(gone)?;
-    let growth = growth::watch(&running, (args.leaks, args.time));
+    let seen = memory(context, &running, args.leaks).ok_or_else(gone)?;
+    let watched = growth::watch(running.pid, (args.leaks, args.time));
     // All that is shown is of the same moment, where the process has not ended meanwhile.
-    let now = growth.as_ref().and_then(|_| memory(context, &running));
-    let memory = ProcessMemory { growth, ..now.unwrap_or(seen) };
+    let now = watched.as_ref().and_then(|_| memory(context, &running, args.leaks));
+    let (memory, look) = now.unwrap_or(seen);
+    let memory = ProcessMemory { growth: watched.map(|watched| Growth::of(watched, &look)), ..memory };
     if args.json.json {
         output::json(&memory)?;
     } else {
@@ -109,17 +111,21 @@ pub(crate) fn run(pid: u32, args: &ExplainArgs, context: &Context) -> Result<Exi
     Ok(ExitCode::SUCCESS)
 }
 
-/// Looks at the process; `None` where it has ended or is not ours to look at.
-fn memory(context: &Context, running: &Running) -> Option<ProcessMemory> {
+/// Looks at the process, for its page and for the answer about its growth; `None` where it has ended or is not ours to look
+/// at.
+fn memory(context: &Context, running: &Running, is_searched: bool) -> Option<(ProcessMemory, LookedAt)> {
     let candidates = RealCandidates::of(context.catalogue.all());
-    let candidate = name_of_candidate(running, &candidates);
     let runtime = RunningRuntime::of(running);
+    let of = runtime.as_ref().map(|runtime| runtime.found.runtime);
+    let candidate = name_of_candidate(running, &candidates, || of);
     let about = AboutProcess::of(running, runtime.as_ref(), candidate);
-    let look =
-        ProcessLook::at(AboutProcess { live_bytes: memory_point::live_bytes(running), ..about }).ok()?;
+    let live_bytes = memory_point::live_bytes(running);
+    let look = ProcessLook::at(AboutProcess { live_bytes, is_searched, ..about }).ok()?;
+    let trim = TrimOutlook::of(&look).words(&running.pid.to_string(), "what whole pages hold");
+    let looked_at = LookedAt { pid: running.pid, verdict: look.heap_verdict(), trim, runtime: of };
     let answer = look.answer(&candidates);
     let resident = look.memory.resident;
-    Some(ProcessMemory {
+    let memory = ProcessMemory {
         schema: 1,
         pid: running.pid,
         program: running.program.to_string(),
@@ -135,10 +141,11 @@ fn memory(context: &Context, running: &Running) -> Option<ProcessMemory> {
         objects: look.objects,
         allocators: look.others,
         runtime: runtime.map(|runtime| ProcessRuntime { found: runtime.found, jvm: look.jvm }),
-        named: resident::named_memory(running.pid),
+        named: look.memory.named,
         heaps_not_readable: look.heaps.as_ref().err().map(ToString::to_string),
         heaps: look.heaps.ok(),
-    })
+    };
+    Some((memory, looked_at))
 }
 
 fn text(memory: &ProcessMemory) -> Result<String> {
@@ -180,7 +187,7 @@ fn text(memory: &ProcessMemory) -> Result<String> {
     Ok(text)
 }
 
-/// The parts, what they add up to, and what is a part of them.
+/// The sum, its parts, and what lies within parts and is counted there.
 fn rows(memory: &ProcessMemory) -> Vec<[String; 4]> {
     let mib = |bytes: u64| format!("{:.1}", bytes as f64 / f64::from(1 << 20));
     let resident = &memory.resident;
@@ -192,12 +199,12 @@ fn rows(memory: &ProcessMemory) -> Vec<[String; 4]> {
         };
         [mib(part.resident_bytes), mib(part.swapped_bytes), what, part.remedy.clone()]
     });
-    let arenas = format!("of glibc's heaps: in {} heaps of further arenas", resident.arena_heaps);
+    let arenas = format!("included above: {} heaps of further arenas", resident.arena_heaps);
     let of_these = [
         (resident.arenas, arenas.as_str()),
-        (memory.live_bytes.unwrap_or(0), "of the heaps: in live blocks (this trial's estimate)"),
-        (resident.huge, "part of the above: in huge pages, of which the program may have touched less"),
-        (resident.given_back, "part of the above: given back, until the kernel needs it"),
+        (memory.live_bytes.unwrap_or(0), "included above: live blocks, by this trial's estimate"),
+        (resident.huge, "included above: huge pages, which the program may not have touched whole"),
+        (resident.given_back, "included above: given back, until the kernel needs it"),
     ];
     let of_these = of_these.into_iter().filter(|(bytes, _)| *bytes > 0);
     let of_these = of_these.map(|(bytes, what)| [mib(bytes), String::new(), what.to_owned(), String::new()]);
