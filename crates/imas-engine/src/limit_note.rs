@@ -68,7 +68,8 @@ impl LimitNote {
         let pid = pids.iter().copied().max_by_key(|pid| process::anonymous_bytes(*pid))?;
         let running = running::one(pid)?;
         let runtime = RunningRuntime::of(&running);
-        let on = name_of_candidate(&running, candidates);
+        let of = runtime.as_ref().map(|runtime| runtime.found.runtime);
+        let on = name_of_candidate(&running, candidates, || of);
         let look = ProcessLook::at(AboutProcess::of(&running, runtime.as_ref(), on)).ok()?;
         let answer = look.answer(candidates);
         let part = |part: &crate::memory_look::parts::MemoryPart| NotedPart {
