@@ -74,6 +74,10 @@ impl<P: fmt::Debug> fmt::Debug for HeldConnection<P> {
     }
 }
 
+/// When a connection came, among those of its server.
+#[derive(Debug)]
+pub struct ConnectionArrival(u64);
+
 /// The place of one connection, until this is dropped.
 #[derive(Debug)]
 pub struct ConnectionPlace<P> {
@@ -89,20 +93,37 @@ impl<P: ConnectionPeer> ConnectionPlaces<P> {
         Arc::new(Self { most, held: Mutex::new(Held { next: 0, connections: BTreeMap::new() }) })
     }
 
-    /// Returns a place for one more connection of this peer. Where there is none, the oldest connection that said nothing
-    /// leaves: of the peer itself if that has all it may have, else of the peer that has most. None where none is silent.
-    /// `leave` ends the connection.
-    pub fn place(self: &Arc<Self>, peer: P, leave: impl Fn() + Send + 'static) -> Option<ConnectionPlace<P>> {
+    /// Returns the number of a connection that has just been taken: the order in which they came. Their places may be asked
+    /// for in another order, by the threads that find out their peers.
+    #[must_use]
+    pub fn arrival(&self) -> ConnectionArrival {
         let mut held = self.held();
-        if let Some(crowd) = held.crowd(peer, &self.most) {
-            let oldest = held.oldest_silent(&crowd)?;
-            (held.connections.remove(&oldest)?.leave)();
-        }
-        let number = held.next;
         held.next += 1;
+        ConnectionArrival(held.next)
+    }
+
+    /// Returns a place for one more connection of this peer. Where there is none, the oldest connection that said nothing
+    /// leaves: of the peer itself if that has all it may have, else of the peer that has most. None where that is the new
+    /// one. `leave` ends the connection.
+    pub fn place(
+        self: &Arc<Self>,
+        ConnectionArrival(number): ConnectionArrival,
+        peer: P,
+        leave: impl Fn() + Send + 'static,
+    ) -> Option<ConnectionPlace<P>> {
+        let mut held = self.held();
+        let crowd = held.crowd(peer, &self.most);
         let is_silent = Arc::new(AtomicBool::new(true));
         let connection = HeldConnection { peer, is_silent: Arc::clone(&is_silent), leave: Box::new(leave) };
         held.connections.insert(number, connection);
+        if let Some(crowd) = crowd {
+            let oldest = held.oldest_silent(&crowd)?;
+            let leaving = held.connections.remove(&oldest)?;
+            if oldest == number {
+                return None;
+            }
+            (leaving.leave)();
+        }
         Some(ConnectionPlace { places: Arc::clone(self), number, is_silent })
     }
 
@@ -206,7 +227,7 @@ mod tests {
                 left.fetch_add(1, Ordering::Relaxed);
             }
         };
-        (0..count).filter_map(|_| places.place(peer, leave(left))).collect()
+        (0..count).filter_map(|_| places.place(places.arrival(), peer, leave(left))).collect()
     }
 
     fn speaking(places: &Places, peer: Someone, count: usize) -> Vec<ConnectionPlace<Someone>> {
@@ -255,6 +276,27 @@ mod tests {
         let again = taken(&places, Someone::Other(2), 2, &Arc::default());
         assert_eq!((again.len(), left.load(Ordering::Relaxed)), (2, 3));
         assert!(of_a_few.iter().all(|place| places.held().connections.contains_key(&place.number)));
+    }
+
+    #[test]
+    fn the_order_of_arrival_decides_in_whatever_order_places_are_asked_for() {
+        let (places, left) = (ConnectionPlaces::new(MOST), Arc::new(AtomicUsize::new(0)));
+        let mut arrivals: Vec<_> = (0..MOST.of_one + 1).map(|_| places.arrival()).collect();
+        let newest = arrivals.pop().unwrap();
+        let newest = places.place(newest, Someone::Other(1), || panic!("the newest leaves")).unwrap();
+        let leave = || {
+            let left = Arc::clone(&left);
+            move || {
+                left.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        let taken: Vec<_> = arrivals
+            .into_iter()
+            .rev()
+            .filter_map(|arrival| places.place(arrival, Someone::Other(1), leave()))
+            .collect();
+        assert_eq!((taken.len(), left.load(Ordering::Relaxed)), (MOST.of_one - 1, 0), "the oldest got no place");
+        assert!(places.held().connections.contains_key(&newest.number));
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub fn seconds(seconds: f64) -> String {
     }
 }
 
-/// From this ratio on a change is so many times: `766 times` reads easier than `+76500 %`.
+/// Ratio from which on a change is given in times: `766 times` reads easier than `+76500 %`.
 const MANY_TIMES: f64 = 10.0;
 
 /// A ratio as the change it means, with its interval: `-12.3 % [-14.0, -10.1]`, `766 times [12, 900]`.

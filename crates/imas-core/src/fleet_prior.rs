@@ -28,7 +28,7 @@ pub const MOST_PAIRS: u32 = 4;
 const MOST_FREEDOM: f64 = 8.0;
 /// Least number of groups with which the fleet proves anything.
 pub const LEAST_GROUPS: usize = 3;
-/// At most one of so many hosts may lie, and none of fewer. All liars may have reported, while
+/// Hosts among which one may lie; of fewer hosts none may. All liars may have reported, while
 /// few of the others have. So as many groups are left out, those that praise a candidate most.
 const HOSTS_PER_LIAR: u32 = 10;
 /// Least number of groups whose median is believed, where liars are allowed for. Of two groups the

@@ -68,7 +68,7 @@ pub fn threads_class(
     Ok(stored.max(noticed))
 }
 
-/// The environment of this machine, which has so many CPUs; without a program's class of threads.
+/// The environment of this machine, which has `cpus` processors, without a program's class of threads.
 #[must_use]
 pub fn environment(cpus: u32) -> Environment {
     let huge_pages = imas_linux::host::transparent_huge_pages();

@@ -137,7 +137,7 @@ pub struct AdvisedRestart<'a> {
     pub is_free: bool,
 }
 
-/// The restart to advise for a process of this runtime whose glibc has so many arenas. None where there is one alone, and
+/// The restart to advise for a process of this runtime whose glibc has `arenas` arenas. None with a single arena, and
 /// where the catalogue has no such candidate.
 #[must_use]
 pub fn advised_restart(

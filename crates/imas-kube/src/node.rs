@@ -294,7 +294,7 @@ fn placed(stream: TcpStream, places: &Arc<ConnectionPlaces<IpAddr>>) -> Option<(
     let peer = peer_of_address(stream.peer_addr().ok()?.ip());
     let stream = Arc::new(stream);
     let left = Arc::clone(&stream);
-    let place = places.place(peer, move || drop(left.shutdown(Shutdown::Both)))?;
+    let place = places.place(places.arrival(), peer, move || drop(left.shutdown(Shutdown::Both)))?;
     Some((stream, place))
 }
 

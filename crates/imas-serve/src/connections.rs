@@ -170,13 +170,13 @@ pub(crate) async fn serve(
         };
         match accepted {
             Ok((stream, peer)) => {
-                let (router, places) = (router.clone(), Arc::clone(&places));
+                let (router, places, arrival) = (router.clone(), Arc::clone(&places), places.arrival());
                 tokio::spawn(async move {
                     let peer = peer.await;
                     let leaves = Arc::new(Notify::new());
                     let left = Arc::clone(&leaves);
                     // Without a place it is closed at once.
-                    if let Some(place) = places.place(peer, move || left.notify_one()) {
+                    if let Some(place) = places.place(arrival, peer, move || left.notify_one()) {
                         tokio::select! {
                             () = connection(stream, peer, router, &place) => {}
                             () = leaves.notified() => {}

@@ -314,7 +314,9 @@ mod tests {
             units: ["mariadb.service".to_owned()].into(),
             ..TrimSettings::default()
         };
-        assert_eq!(config.own, Settings { sample_after_operations: calls, fleet, trim, ..absent.own });
+        let note_near_limits = true;
+        let shown = Settings { sample_after_operations: calls, note_near_limits, fleet, trim, ..absent.own };
+        assert_eq!(config.own, shown);
     }
 
     #[test]

@@ -3,8 +3,8 @@
 //! leader: the stream is the truth, the statistics are a cache of its fold, and a compare-and-set lets one of
 //! them write. The fold makes the same statistics of the same aggregates, by any merger and however often.
 //!
-//! One host may report so many programs a day. A real host has hundreds; one that invents programs would make mergers fold
-//! them and the bucket keep them without end.
+//! Programs that one host may report in a day are limited. A real host has hundreds; one that invents programs would
+//! make mergers fold them and the bucket keep them without end.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};

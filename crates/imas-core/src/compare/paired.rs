@@ -181,8 +181,8 @@ impl Demand {
         self.looks.map_or(ERROR, |looks| ERROR * looks.share(rounds))
     }
 
-    /// The smallest difference of logarithms that so many rounds of this spread would prove. None where nothing is known
-    /// of the spread, or the rounds are too few.
+    /// The smallest difference of logarithms that this number of rounds with this spread would prove. None where nothing
+    /// is known of the spread, or the rounds are too few.
     pub fn visible(&self, spread: Spread, rounds: usize) -> Option<f64> {
         let count = u32::try_from(rounds).ok()?;
         (rounds >= self.fewest && spread.freedom > 0.0).then(|| spread.bound(self.tail(rounds), count))

@@ -481,7 +481,7 @@ impl ValidRuns<'_> {
         JUDGED.iter().filter_map(of).collect()
     }
 
-    /// The smallest differences that so many rounds would have proven.
+    /// The smallest differences that this number of rounds would have proven.
     fn visible(&self, demand: &Demand, rounds: usize) -> BTreeMap<String, f64> {
         let of = |figure: &str| {
             let spread = self.spread(|run| self.value(run, figure));

@@ -125,7 +125,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// A process with 9 arenas and so many MiB that a trim returns.
+    /// A process with 9 arenas, where a trim returns `returnable` MiB.
     fn look(returnable: u64) -> ProcessLook {
         let bytes = HeapBytes { live: 88 * MIB, returnable: returnable * MIB, ..HeapBytes::default() };
         let glibc = "2.36".to_owned();

@@ -55,6 +55,9 @@ pub(super) struct Entry {
     yields_to: Vec<String>,
     #[serde(default)]
     accept: Vec<String>,
+    /// Built with the laboratory, which may not be installed.
+    #[serde(default)]
+    laboratory: bool,
     // Whether it can be opened in a running process, and why not: for people and for the conformance kit.
     #[serde(default, rename = "dlopen")]
     _dlopen: bool,
@@ -124,7 +127,8 @@ impl Entry {
         self.allocator.as_deref().unwrap_or_else(of_name)
     }
 
-    /// The candidate; `None` when it needs a library that this machine does not have.
+    /// The candidate; `None` when it needs a library that this machine does not have, or is part of a laboratory that is
+    /// not installed.
     pub(super) fn into_candidate(self, file: &Path, line: usize, added: bool) -> Option<CatalogueCandidate> {
         let needs = match &self.needs {
             Some(soname) => Some(find_installed(soname)?),
@@ -134,9 +138,13 @@ impl Entry {
         let runtime = self.runtime_settings().ok().flatten();
         let name = self.name;
         let folder = file.parent().unwrap_or_else(|| Path::new("/"));
+        let library = self.library.map(|library| folder.join(library));
+        if self.laboratory && !library.as_deref().is_some_and(Path::exists) {
+            return None;
+        }
         Some(CatalogueCandidate {
             allocator,
-            library: self.library.map(|library| folder.join(library)),
+            library,
             version: self.version.or_else(|| needs.as_deref().and_then(build_of)),
             origin: self.origin,
             licence: self.licence,

@@ -230,8 +230,8 @@ impl Catalogue {
         self.problems.push(Problem { file: file.to_owned(), line, what });
     }
 
-    /// The entry as a candidate; `None` when it is for a library of the distribution that this machine does
-    /// not have.
+    /// The entry as a candidate; `None` when its library belongs to the distribution or to the laboratory, and this machine
+    /// does not have it.
     fn candidate_of(
         &self,
         entry: Entry,
@@ -451,6 +451,22 @@ mod tests {
         let found = there.find("d").unwrap();
         assert!(found.needs.as_ref().unwrap().is_absolute());
         assert!(found.version.as_ref().unwrap().starts_with("build "), "{:?}", found.version);
+    }
+
+    #[test]
+    fn a_candidate_of_the_laboratory_is_there_with_its_library() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("catalogue.toml");
+        let entry = "schema = 1\n[[candidate]]\nname = \"fit\"\nlibrary = \"libfit.so\"\nlaboratory = true\n";
+        std::fs::write(&file, entry).unwrap();
+        let is_there = || {
+            let catalogue = Catalogue::read(std::slice::from_ref(&file));
+            assert!(catalogue.problems().is_empty(), "{:?}", catalogue.problems());
+            catalogue.find("fit").is_some()
+        };
+        assert!(!is_there());
+        std::fs::write(folder.path().join("libfit.so"), "").unwrap();
+        assert!(is_there());
     }
 
     fn of(library: &Path) -> CatalogueCandidate {

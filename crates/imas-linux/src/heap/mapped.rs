@@ -15,7 +15,7 @@ pub(crate) struct MappedBlock {
     pub(crate) bytes: u64,
 }
 
-/// A block with a mapping of its own has at least so many bytes.
+/// Least bytes of a block with a mapping of its own.
 const LEAST: u64 = 32 << 10;
 /// Most pages that are looked at, and pages in a row without a block after which the rest of a region is left.
 const MOST_PAGES: u64 = 1 << 18;

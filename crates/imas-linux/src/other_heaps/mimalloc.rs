@@ -98,7 +98,7 @@ fn pages(
     Ok(pages)
 }
 
-/// Live and free bytes of a page (`mi_page_t`) of so many slices; `None` where it is none.
+/// Live and free bytes of a page (`mi_page_t`) with this number of slices; `None` where it is none.
 fn of_page(window: &mut Window<'_>, page: u64, slices: u64) -> Result<Option<(u64, u64)>, String> {
     let counts = word(window, page.saturating_add(16))?;
     let block = word(window, page.saturating_add(40))?;

@@ -158,7 +158,7 @@ impl Program {
         self.child.stdin.as_mut().unwrap().write_all(&[letter]).unwrap();
     }
 
-    /// Whether a wait is over that was not read, or is within so many seconds.
+    /// Whether a wait is over that was not read, or is within this number of seconds.
     pub(crate) fn has_seen(&self, seconds: i64) -> bool {
         let mut input = [PollFd::new(self.answers.get_ref(), PollFlags::IN)];
         let longest = Timespec { tv_sec: seconds, tv_nsec: 0 };

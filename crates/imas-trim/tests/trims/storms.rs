@@ -20,7 +20,7 @@ use crate::program::{BOUNDS, NEXT, Program, compiled, compiled_with, may_trace};
 const KINDS: [&str; 6] = ["handlers", "alternative-stack", "fork", "spawn", "threads", "arena"];
 const TIMES: u32 = 200;
 
-/// Trims a program so many times. It is left alone at times, where its threads are busy, hold a lock or get no processor.
+/// Trims a program `times` times. It is left alone at times, where its threads are busy, hold a lock or get no processor.
 fn trim_again_and_again(program: &Program, times: u32, name: &str) {
     let bounds = TrimTime { find: Duration::from_secs(5), end: Duration::from_secs(60) };
     let (begun, mut done, mut left_alone) = (Instant::now(), 0, 0);

@@ -147,7 +147,7 @@ fn right() -> Duration {
     imas_testing::deadline(1) / 100
 }
 
-/// A busy machine makes any wait late, so late ones are counted: so many trimmed waits are looked at for each that must be right.
+/// Trimmed waits that are looked at for each that must be right: a busy machine makes any wait late.
 const PATIENCE: usize = 10;
 
 /// How late waits ended, the twin's and the trimmed ones, the best ones first. They are never early.

@@ -394,7 +394,7 @@ fn most_of_the_runtime(memory: &OwnedMemory, runtime: Runtime) -> Option<u64> {
     Some(if own > 0 { own } else { memory.resident.anonymous })
 }
 
-/// Whether settings of a heap of so many bytes can matter to a process of that size.
+/// Whether settings of a heap of this size, in bytes, can matter to a process of `resident_bytes`.
 fn is_much(heap: u64, resident_bytes: u64) -> bool {
     heap >= LEAST_RESIDENT / 2 && heap >= resident_bytes / LEAST_PART
 }

@@ -110,7 +110,7 @@ fn a_server_that_has_nothing_to_save_is_run_once() {
 }
 
 /// A server with eight threads that answer one after the other. Each answer frees all of some 20 MB but a block at
-/// their end, so an arena keeps the pages: that of each thread, or one for all. It takes 50 ms of CPU time.
+/// their end, so arenas keep the pages: one for each thread, or a single one. It takes 50 ms of CPU time.
 const ARENAS: &str = r#"
 import ctypes, http.server, queue, sys, threading, time
 libc = ctypes.CDLL(None)

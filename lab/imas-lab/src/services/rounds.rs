@@ -86,7 +86,7 @@ pub(super) struct ServicePlan {
 }
 
 impl RoundsWanted {
-    /// Runs under `system` in a round with so many others. All are compared with it, so its noise weighs as
+    /// Runs under `system` in a round with `others` other candidates. All are compared with it, so its noise weighs as
     /// much as the noise of each other run if it has the square root of their number. Two show the noise.
     fn system_runs(&self, others: usize) -> u32 {
         let wanted = (1..).find(|runs: &u32| (runs * runs) as usize >= others).unwrap_or(1);

@@ -169,7 +169,7 @@ mod tests {
         mib.iter().enumerate().map(look).collect()
     }
 
-    /// A replay whose blocks of the last class hold so many MiB.
+    /// A replay whose looks find `mib` MiB, `zeroed_mib` of them untouched in the last class.
     fn replay(mib: &[u64], zeroed_mib: u64) -> Vec<Replay> {
         let look = |mib: &u64| ReplayLook {
             bytes: mib * MIB,

@@ -182,7 +182,7 @@ impl Answers {
         table
     }
 
-    /// Share of the services whose bench takes at most so many runs, by the middle of its judging rounds.
+    /// Share of the services whose bench takes at most `runs` runs, by the middle of its judging rounds.
     #[must_use]
     pub fn within(&self, runs: usize) -> (usize, usize) {
         let middle =

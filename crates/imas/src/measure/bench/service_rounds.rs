@@ -110,7 +110,7 @@ impl Course<'_> {
         )
     }
 
-    /// How long that takes, after one run of so many seconds.
+    /// Time of the bench, after one run that took `run_s` seconds.
     fn time(&self, run_s: f64) -> String {
         let first = self.names.len();
         let (usual, most) = self.planned();
