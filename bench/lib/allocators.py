@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """The page docs/allocators.md: every candidate, and its cost compared with glibc in one run."""
 
+import collections
+import gzip
 import json
+import math
 import os
+import statistics
 import subprocess
 import tomllib
 
 import candidates
 import machine
 import process
+from place import ROOT
 
 PAGE = "docs/allocators.md"
 ROUNDS = 5
@@ -23,6 +28,17 @@ on the machine where they are used.
 ## What they are
 "opened": whether the library can be opened in a running process, checked by the conformance kit. "pages": the
 page size in bytes that the library was built for; it is not used with larger pages.
+"""
+
+RUNS = ROOT / "lab/results/catalogue-2026-12-01.jsonl.gz"
+GAINS = """
+## What they gain
+Ten short programs, {rounds} rounds of each under each candidate, in random order (`imas-lab suite run --set quick`, 1 December 2026,
+2 CPUs, nothing else ran; `lab/results/catalogue-2026-12-01.jsonl.gz`). Changes of CPU time and mean memory against `system`:
+over all ten (the geometric mean of the ratios of medians), and the program with the least of it. Two runs of one program under
+one candidate differ by {cpu} of CPU time and {memory} of memory (the middle of all). Programs with one thread show nothing of what
+is made for many: of the ten, `lit-phases` alone has four.
+
 """
 
 LIMITS = """
@@ -86,6 +102,44 @@ def _is_row(entry):
             str(entry.get("page_size", "any")), entry["summary"]]
 
 
+def _changed(ratio):
+    return f"{(ratio - 1) * 100:+.0f} %".replace("+0 %", "0 %").replace("-0 %", "0 %")
+
+
+def _runs():
+    """CPU time in seconds and memory in bytes of each run, {candidate: {program: [(CPU time, memory), ...]}}."""
+    runs = collections.defaultdict(lambda: collections.defaultdict(list))
+    with gzip.open(RUNS, "rt") as journal:
+        for run in map(json.loads, journal):
+            if run.get("kind") == "measured" and run["ok"]:
+                runs[run["candidate"]][run["program"]].append((run["user_s"] + run["system_s"], run["mean_bytes"]))
+    return runs
+
+
+def _noise(runs, kind):
+    """The middle difference of two runs of one program under one candidate, in percent."""
+    pairs = [(one[kind], next[kind]) for programs in runs.values() for all in programs.values() for one, next in zip(all, all[1:])]
+    return f"{statistics.median(abs(next / one - 1) for one, next in pairs) * 100:.1f} %"
+
+
+def gains():
+    """The section on gains, from raw runs."""
+    runs = _runs()
+    median = lambda candidate, program, kind: statistics.median(run[kind] for run in runs[candidate][program])
+    rows = []
+    for name in (name for name in runs if name != "system"):
+        cells = []
+        for kind in (0, 1):
+            ratios = {program: median(name, program, kind) / median("system", program, kind) for program in runs[name]}
+            least = min(ratios, key=ratios.get)
+            cells += [_changed(math.exp(statistics.fmean(map(math.log, ratios.values())))), f"{_changed(ratios[least])} {least}"]
+        rows.append((float(cells[0].split()[0]), [f"`{name}`", *cells]))
+    rounds = max(len(all) for all in runs["system"].values())
+    head = ["candidate", "CPU time", "most gained", "memory", "most gained"]
+    words = {"rounds": ["no", "one", "two", "three", "four", "five"][rounds], "cpu": _noise(runs, 0), "memory": _noise(runs, 1)}
+    return GAINS.format(**words) + table(head, [row for _, row in sorted(rows)])
+
+
 def _resident(place, ways):
     def once(name):
         environment = {**place.environment(), **ways[name]}
@@ -121,4 +175,4 @@ def page(place):
     # Without the detail in brackets, which differs from run to run.
     why = [f"{name}: {listed[name]['reason'].split(' (')[0]}" if name in listed else f"{name}: not installed" for name in absent]
     note = f"\nNot measured, because it could not be used on the machine of the figures: {'; '.join(why)}.\n" if absent else ""
-    return HEAD + "\n" + table(head, about) + LIMITS + COSTS.format(machine=described) + "\n" + costs + note
+    return HEAD + "\n" + table(head, about) + gains() + LIMITS + COSTS.format(machine=described) + "\n" + costs + note

@@ -26,6 +26,7 @@ PROGRAMS = {
     "resident": ("bench/src/resident.c", []),
     "pairs": ("bench/src/pairs.c", []),
     "holes": ("bench/src/holes.c", ["-pthread"]),
+    "locks": ("bench/src/locks.c", ["-pthread"]),
     "launch": ("tests/hook/launch.c", []),
     "untake": ("bench/src/untake.c", []),
     "lookup": ("tests/hook/lookup.c", [str(ROOT / f"hook/{name}.c") for name in LOOKUP_PARTS]),

@@ -295,7 +295,11 @@ mod tests {
             .rev()
             .filter_map(|arrival| places.place(arrival, Someone::Other(1), leave()))
             .collect();
-        assert_eq!((taken.len(), left.load(Ordering::Relaxed)), (MOST.of_one - 1, 0), "the oldest got no place");
+        assert_eq!(
+            (taken.len(), left.load(Ordering::Relaxed)),
+            (MOST.of_one - 1, 0),
+            "the oldest got no place"
+        );
         assert!(places.held().connections.contains_key(&newest.number));
     }
 

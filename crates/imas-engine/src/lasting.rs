@@ -339,6 +339,35 @@ pub fn remarks(candidate: &CatalogueCandidate) -> Vec<String> {
     remarks
 }
 
+/// Processors for each heap up to which threads seldom wait for its lock (`bench/locks`, docs/services.md).
+const PROCESSORS_OF_A_HEAP: u32 = 8;
+
+/// Remark for the user on machines with more processors than this one's `cpus`, where all threads share one heap or a few
+/// with their locks. None where their number grows with the threads or the processors.
+#[must_use]
+pub fn remark_on_processors(candidate: &CatalogueCandidate, cpus: u32) -> Option<String> {
+    let heaps = shared_heaps(candidate)?;
+    let enough = cpus.max(heaps.saturating_mul(PROCESSORS_OF_A_HEAP));
+    let shared = if heaps == 1 {
+        "one heap and its lock".to_owned()
+    } else {
+        format!("{heaps} heaps and their locks")
+    };
+    Some(format!(
+        "{}: all threads share {shared}; on a machine with more than {enough} processors measure anew (docs/services.md)",
+        candidate.name
+    ))
+}
+
+/// Heaps that all threads share, where a setting of glibc or jemalloc limits them.
+fn shared_heaps(candidate: &CatalogueCandidate) -> Option<u32> {
+    const LIMITS: [&str; 2] = ["glibc.malloc.arena_max=", "narenas:"];
+    let settings = candidate.environment.values();
+    let limits = settings.flat_map(|value| LIMITS.iter().filter_map(move |limit| value.split_once(limit)));
+    let heaps = limits.filter_map(|(_, rest)| rest.split([':', ',']).next()?.parse().ok());
+    heaps.filter(|heaps| *heaps > 0).min()
+}
+
 /// The licence of IMAS, for the guard and for the layer that IMAS adds to each allocator.
 pub const OUR_LICENCE: &str = include_str!("../../../LICENSE");
 /// File with the licences of the allocators, written by the build.
@@ -383,6 +412,23 @@ fn sections_of(all: &str, library: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_candidate_of_few_heaps_has_a_remark_on_processors() {
+        let says = |value: &str, cpus| {
+            let environment = [("X".to_owned(), value.to_owned())].into();
+            let one = CatalogueCandidate { name: "x".into(), environment, ..CatalogueCandidate::default() };
+            remark_on_processors(&one, cpus)
+        };
+        let one = says("glibc.malloc.arena_max=1:glibc.malloc.top_pad=0", 2).unwrap();
+        assert!(one.contains("one heap and its lock; on a machine with more than 8 processors"), "{one}");
+        let two = says("dirty_decay_ms:0,narenas:2", 64).unwrap();
+        assert!(two.contains("2 heaps and their locks; on a machine with more than 64 processors"), "{two}");
+        assert_eq!(
+            [says("glibc.malloc.hugetlb=1", 2), says("narenas:x", 2), says("narenas:0", 2)],
+            [None, None, None]
+        );
+    }
 
     #[test]
     fn the_licences_of_one_library_are_found() {

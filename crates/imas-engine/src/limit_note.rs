@@ -24,6 +24,8 @@ const FOLDER: &str = "near-limits";
 /// Most parts of the memory that a note has, and most bytes of a note that is read.
 const MOST_PARTS: usize = 8;
 const MOST_BYTES: usize = 64 << 10;
+/// Most notes that are kept, the newest: `systemd-run` gives each service a name of its own.
+const MOST_NOTES: usize = 500;
 /// End of the name of a service.
 const SERVICE: &str = ".service";
 
@@ -103,7 +105,9 @@ impl LimitNote {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
-        files::replace(&file, &serde_json::to_vec(self)?)
+        files::replace(&file, &serde_json::to_vec(self)?)?;
+        keep_newest(&folder, MOST_NOTES);
+        Ok(())
     }
 
     /// The note of a service; `run_dir` is imasd's. None without one, or where it is no note.
@@ -139,6 +143,17 @@ impl LimitNote {
             let _ = writeln!(text, "  {}: {}", size(part.bytes as f64), name(&part.what)); // a String takes everything
         }
         text
+    }
+}
+
+/// Removes the oldest files of a folder beyond `most`. What cannot be removed now is so at the next note.
+fn keep_newest(folder: &Path, most: usize) {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut notes: Vec<_> =
+        entries.filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path()))).collect();
+    notes.sort_unstable();
+    for (_, oldest) in &notes[..notes.len().saturating_sub(most)] {
+        let _ = std::fs::remove_file(oldest);
     }
 }
 
@@ -212,6 +227,11 @@ mod tests {
             std::fs::write(&file, bytes).unwrap();
             assert_eq!(LimitNote::read(run.path(), "web.service").unwrap(), None);
         }
+        let newest = LimitNote { unit: "new.service".into(), ..note.clone() };
+        newest.write(&state).unwrap();
+        std::fs::File::open(&file).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
+        keep_newest(&state.join(FOLDER), 1);
+        assert!(!file.exists() && LimitNote::read(run.path(), "new.service").unwrap().is_some());
         let outside = LimitNote { unit: "../../web.service".into(), ..note };
         assert!(outside.write(&state).is_err());
     }

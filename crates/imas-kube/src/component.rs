@@ -27,7 +27,7 @@ const CRON_JOB: &str = "CronJob";
 /// Writes the folders that are asked for.
 pub(crate) fn run(args: &ComponentArgs, context: &Context) -> Result<()> {
     let environments = manifests::environments(context, &args.given.with, &args.given.at)?;
-    manifests::warn_of_libraries(context, &args.given.with)?;
+    manifests::warn_of_places(context, &args.given.with)?;
     if let Some(folder) = &args.helm {
         write(&folder.join("templates"), &[("_imas.tpl", include_str!("component/_imas.tpl").to_owned())])?;
         write(folder, &[("Chart.yaml", chart()?), ("values.yaml", values(&args.given, &environments)?)])?;

@@ -116,13 +116,16 @@ pub(super) fn environments(context: &Context, names: &[String], at: &Path) -> Re
     Ok(all)
 }
 
-/// Says for which images the libraries of these candidates are.
-pub(super) fn warn_of_libraries(context: &Context, names: &[String]) -> Result<()> {
+/// Says for which images the libraries of these candidates are, and on which nodes to measure anew.
+pub(super) fn warn_of_places(context: &Context, names: &[String]) -> Result<()> {
     let candidates = names.iter().map(|name| taken(context, name)).collect::<Result<Vec<_>>>()?;
     message::warning(&format!(
         "for images with {} or later only: in one with musl (Alpine) or an older C library no program of the container would start",
         lasting::oldest_libc(&candidates, candidates.iter().flat_map(|one| lasting::files(context, one)))
     ));
+    let cpus = imas_linux::host::cpus();
+    let remarks = candidates.iter().filter_map(|one| lasting::remark_on_processors(one, cpus));
+    remarks.for_each(|remark| message::warning(&remark));
     Ok(())
 }
 
@@ -197,7 +200,7 @@ pub(super) fn print_policy(args: &PolicyArgs, context: &Context) -> Result<()> {
     // A candidate with settings of the command line sets variables that no catalogue names.
     let given = environments.values().flat_map(|variables| variables.keys().map(String::as_str));
     let held: BTreeSet<_> = OF_RUNTIMES.into_iter().chain(every).chain(given).collect();
-    warn_of_libraries(context, &args.given.with)?;
+    warn_of_places(context, &args.given.with)?;
     print_documents(COMMENT, &[policy(args, &environments, &held)?, binding(&group(&args.api))])
 }
 

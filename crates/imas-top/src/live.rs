@@ -249,7 +249,7 @@ pub(super) fn print_once(
 }
 
 /// Reasons for what is not in the table, or has a dash there.
-fn notes(look: &LiveSnapshot) -> String {
+pub(crate) fn notes(look: &LiveSnapshot) -> String {
     let without = look.processes.iter().filter(|process| process.memory.is_none());
     let (large, small): (Vec<_>, Vec<_>) = without.partition(|process| process.resident_bytes >= MEMORY_FROM);
     let mut notes = String::new();

@@ -26,6 +26,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use crate::app::{App, Mode};
 use crate::column::{Column, Listing};
 use crate::keys::press;
+use crate::live::notes;
 use crate::page::{Theme, draw};
 
 /// Whatever may steer a terminal, and a wide and a combining character.
@@ -108,6 +109,27 @@ fn drawn(app: &App, (width, height): (u16, u16), theme: Theme) -> Vec<String> {
 
 fn plain() -> Theme {
     Theme::new(false, true)
+}
+
+#[test]
+fn below_the_table_of_one_look_stands_why_rows_and_verdicts_are_missing() {
+    let of = |mut look: LiveSnapshot, (hidden, unseen)| {
+        (look.hidden, look.unseen) = (hidden, unseen);
+        notes(&look)
+    };
+    // The fixture's processes have as many MiB as their pid says.
+    let missing = || look(vec![process(15, "/bin/a"), process(16, "/bin/b"), process(17, "/bin/c")]);
+    let all = of(missing(), (1, 4));
+    let lines: Vec<&str> = all.lines().collect();
+    let begins = [
+        "1 process: of other users",
+        "1 process: less than 16 MiB",
+        "2 processes: memory not read",
+        "4 processes: not looked at",
+    ];
+    assert_eq!(lines.len(), begins.len(), "{all}");
+    assert!(lines.iter().zip(begins).all(|(line, begin)| line.starts_with(begin)), "{all}");
+    assert_eq!(of(look(vec![]), (0, 0)), "");
 }
 
 #[test]

@@ -589,6 +589,7 @@ fn trims_beside_a_candidate_are_a_timer() {
     let words = ["env", "--format", "dockerfile", "--candidate"];
     let env = succeeded(output(world.imas(words).arg("glibc:arena1+trims")));
     assert!(stderr(&env).contains("this is glibc:arena1 alone"), "{env:?}");
+    assert!(stderr(&env).contains("all threads share one heap and its lock"), "{env:?}");
     assert!(!stdout(&env).contains("+trims"), "{env:?}");
     assert_hinted(&output(world.imas(words).arg("system+trims")), "nothing to set");
     assert_hinted(&apply("system+trims", &[]), "trims alone need no drop-in");

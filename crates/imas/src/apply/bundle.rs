@@ -50,7 +50,8 @@ pub(crate) fn run(args: &BundleArgs, context: &Context) -> Result<ExitCode> {
         check_out(&args.out)?;
         bundle.write(&args.out)?;
     }
-    lasting::remarks(&candidate).iter().for_each(|remark| message::warning(remark));
+    let elsewhere = lasting::remark_on_processors(&candidate, imas_linux::host::cpus());
+    lasting::remarks(&candidate).iter().chain(&elsewhere).for_each(|remark| message::warning(remark));
     if !bundle.files.is_empty() {
         warn(args, &bundle.libc);
     }

@@ -60,6 +60,8 @@ pub(crate) fn run(args: &EnvArgs, places: &Places, context: &Context) -> Result<
     })?;
     lasting::remarks(candidate).iter().for_each(|remark| message::warning(remark));
     if is_for_container {
+        let elsewhere = lasting::remark_on_processors(candidate, imas_linux::host::cpus());
+        elsewhere.iter().for_each(|remark| message::warning(remark));
         setting.warn();
     } else if args.format == Format::Systemd && candidate.runtime.is_some() {
         message::warning(
