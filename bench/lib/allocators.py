@@ -36,8 +36,9 @@ GAINS = """
 Ten short programs, {rounds} rounds of each under each candidate, in random order (`imas-lab suite run --set quick`, 1 December 2026,
 2 CPUs, nothing else ran; `lab/results/catalogue-2026-12-01.jsonl.gz`). Changes of CPU time and mean memory against `system`:
 over all ten (the geometric mean of the ratios of medians), and the program with the least of it. Two runs of one program under
-one candidate differ by {cpu} of CPU time and {memory} of memory (the middle of all). Programs with one thread show nothing of what
-is made for many: of the ten, `lit-phases` alone has four.
+one candidate differ by {cpu} of CPU time and {memory} of memory (the middle of all), so a figure over all ten is right to some two
+points of CPU time, and a figure of one program to six. Nine of the ten have one thread, and none lives long: what is made for many
+threads or for servers shows little here. `imas bench` measures your program.
 
 """
 
