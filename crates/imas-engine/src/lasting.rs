@@ -7,6 +7,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use imas_cli::message::Hinted;
+use imas_core::printable::counted;
 use imas_linux::catalogue::{CatalogueCandidate, SYSTEM};
 use imas_linux::environment::{
     Injection, Libraries, Mode, Reach, UnusablePath, Variables, has_hidden_settings,
@@ -339,23 +340,21 @@ pub fn remarks(candidate: &CatalogueCandidate) -> Vec<String> {
     remarks
 }
 
-/// Processors for each heap up to which threads seldom wait for its lock (`bench/locks`, docs/services.md).
-const PROCESSORS_OF_A_HEAP: u32 = 8;
-
 /// Remark for the user on machines with more processors than this one's `cpus`, where all threads share one heap or a few
-/// with their locks. None where their number grows with the threads or the processors.
+/// with their locks: the time that they wait grows faster than the processors (`bench/locks`, docs/services.md). None where
+/// the number of heaps grows with the threads or the processors.
 #[must_use]
 pub fn remark_on_processors(candidate: &CatalogueCandidate, cpus: u32) -> Option<String> {
     let heaps = shared_heaps(candidate)?;
-    let enough = cpus.max(heaps.saturating_mul(PROCESSORS_OF_A_HEAP));
     let shared = if heaps == 1 {
         "one heap and its lock".to_owned()
     } else {
         format!("{heaps} heaps and their locks")
     };
     Some(format!(
-        "{}: all threads share {shared}; on a machine with more than {enough} processors measure anew (docs/services.md)",
-        candidate.name
+        "{}: all threads share {shared}; on a machine with more than {} measure anew (docs/services.md)",
+        candidate.name,
+        counted(cpus as usize, "processor")
     ))
 }
 
@@ -421,7 +420,7 @@ mod tests {
             remark_on_processors(&one, cpus)
         };
         let one = says("glibc.malloc.arena_max=1:glibc.malloc.top_pad=0", 2).unwrap();
-        assert!(one.contains("one heap and its lock; on a machine with more than 8 processors"), "{one}");
+        assert!(one.contains("one heap and its lock; on a machine with more than 2 processors"), "{one}");
         let two = says("dirty_decay_ms:0,narenas:2", 64).unwrap();
         assert!(two.contains("2 heaps and their locks; on a machine with more than 64 processors"), "{two}");
         assert_eq!(
