@@ -179,8 +179,8 @@ tarball: all $(RESULTS) musl ## what a distribution without a package unpacks in
 release: ## deb, rpm and tarball for amd64 and arm64 with their bills and SHA256SUMS, in build/release; packed twice and compared; upgrade and removal tried (as root)
 	@rm -rf build/release
 	@for arch in $(HOST_ARCH) $(filter-out $(HOST_ARCH),amd64 arm64); do \
-		$(MAKE) --no-print-directory ARCH=$$arch setup release-files || exit 1; done
-	@tests/packages $(TARGET)/release/imas
+		$(MAKE) --no-print-directory ARCH=$$arch PROFILE=packed setup release-files || exit 1; done
+	@tests/packages $(TARGET)/packed/imas
 	@packaging/release sums
 
 release-files: all $(RESULTS) musl ## those for one machine (ARCH=arm64)

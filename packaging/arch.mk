@@ -13,7 +13,7 @@ $(error imas: ARCH=$(ARCH): there is a build for amd64 and one for arm64)
 endif
 ARCH_MACHINE := $(MACHINE_OF_$(ARCH))
 
-# Cargo's profile of the programs: `release`, or `checked` where they are tested.
+# Cargo's profile of the programs: `release`, `checked` where they are tested, `packed` in the packages of a release.
 PROFILE := release
 BUILD := build
 PROGRAMS := $(TARGET)/$(PROFILE)

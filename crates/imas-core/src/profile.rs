@@ -132,6 +132,14 @@ impl PolicyState {
         }
     }
 
+    /// Whether a trial of the candidate has figures by which it goes, beside what its summary counts.
+    pub fn has_figures_of(&self, candidate: usize) -> bool {
+        match self {
+            Self::Adaptive(known) => known.board.counted[candidate] > 0,
+            Self::Paper(_) => false,
+        }
+    }
+
     /// Whether it goes by counted malloc calls, which nothing counts in a program that is measured from outside.
     pub fn counts_calls(&self) -> bool {
         matches!(self, Self::Paper(_))

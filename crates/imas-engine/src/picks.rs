@@ -41,9 +41,12 @@ pub fn picks(profile: &ProfileView) -> Vec<StoredPick> {
     profile.policy.picks().into_iter().map(stored).collect()
 }
 
-/// Whether a trial of another candidate than `system` counts.
+/// Whether a trial of another candidate than `system` counts. Rounds of a bench have no counted calls, and count for the
+/// policy alone.
 fn is_compared(profile: &ProfileView) -> bool {
-    profile.candidates.iter().any(|view| view.name != SYSTEM && view.summary.count > 0)
+    let counts =
+        |(at, view): (usize, &CandidateView)| view.summary.count > 0 || profile.policy.has_figures_of(at);
+    profile.candidates.iter().enumerate().filter(|(_, view)| view.name != SYSTEM).any(counts)
 }
 
 /// The picks that a candidate is.

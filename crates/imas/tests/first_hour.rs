@@ -272,6 +272,7 @@ fn a_bench_is_remembered() {
     let shown: serde_json::Value = serde_json::from_str(&adaptive(&["show", &perl, "--json"])).unwrap();
     assert_eq!((&shown["trials"], &shown["of_bench"]), (&8.into(), &8.into()), "{shown:#}");
     assert_eq!(shown["next"]["trial"], false, "{shown:#}");
+    assert!(shown["picks"].is_object(), "rounds of a bench are a comparison: {shown:#}");
     assert_eq!(list(&shown, "/standings").iter().filter(|one| one["rounds"] == 4).count(), 2, "{shown:#}");
     let explained = adaptive(&["explain", &perl]);
     assert!(explained.contains("measured by imas bench: 8 of 8 trials"), "{explained}");

@@ -150,7 +150,8 @@ fn a_session_in_which_no_service_can_be_run_is_no_success() {
     assert_eq!(lines(&journal), 0);
 }
 
-/// A server of Node.js beside one of Python: each has the allocator, and settings of its own runtime alone.
+/// Servers of Node.js, one behind a start script, and one of Python: each has the allocator, and settings of its own runtime
+/// alone.
 #[test]
 fn a_service_gets_settings_of_its_runtime() {
     let node = Path::new("/usr/bin/node");
@@ -166,8 +167,12 @@ fn a_service_gets_settings_of_its_runtime() {
         "require('http').createServer((ask, answer) => answer.end()).listen(process.argv[2])",
     )
     .unwrap();
+    let start = folder.join("start");
+    std::fs::write(&start, format!("#!/bin/sh\n{} {} \"$@\"\n", node.display(), script.display())).unwrap();
+    std::fs::set_permissions(&start, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let servers = [
         ("js", format!("{} {} $PORT", node.display(), script.display())),
+        ("behind", format!("{} $PORT", start.display())),
         ("py", format!("{} -m http.server --bind 127.0.0.1 $PORT", real("python3").display())),
     ];
     for (name, command) in servers {
@@ -185,7 +190,8 @@ fn a_service_gets_settings_of_its_runtime() {
         let row = plan.lines().find(|line| line.trim_start().starts_with(name)).unwrap();
         row.split_whitespace().rev().nth(2).unwrap().to_owned()
     };
-    assert_eq!([runs_of("js"), runs_of("py")], ["3", "2"], "most runs: {plan}");
+    // A plan starts nothing, so it does not know what a script starts.
+    assert_eq!([runs_of("js"), runs_of("behind"), runs_of("py")], ["3", "2", "2"], "most runs: {plan}");
     let done = run(&[]);
     assert!(
         stderr(&done).contains("as no service of this session gets them: go:gogc50\n"),
@@ -203,6 +209,9 @@ fn a_service_gets_settings_of_its_runtime() {
         })
         .collect();
     let wanted = [
+        ("behind", "glibc:arena1"),
+        ("behind", "node:semi1"),
+        ("behind", "system"),
         ("js", "glibc:arena1"),
         ("js", "node:semi1"),
         ("js", "system"),

@@ -169,7 +169,10 @@ fn unknown_words(look: &ProcessLook) -> String {
     };
     let counted: Vec<String> = look.others.iter().filter_map(counted).collect();
     if look.heaps.is_err() && !counted.is_empty() {
-        return format!("{} are known, and of the rest nothing", counted.join(", "));
+        return format!(
+            "{} are known, the rest is free pages and tables of malloc, or the program's own maps",
+            counted.join(", ")
+        );
     }
     let reason = look
         .heaps

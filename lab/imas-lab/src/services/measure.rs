@@ -88,13 +88,13 @@ pub(super) fn measure(args: &RunArgs, context: &Context) -> Result<ExitCode> {
     let mut services = services(args, context)?;
     if args.dry_run {
         let earlier = journal::read_if_there(&args.out)?;
-        let offered = OfferedCandidates::of(&mut services, &args.with, true, context)?;
+        let offered = OfferedCandidates::of(&mut services, &args.with, None, context)?;
         let rounds = rounds(args, &services, &offered, &Rc::new(RefCell::new(earlier)))?;
         return plan::print(&rounds.plan());
     }
     let (mut journal, earlier) = journal::open(&args.out, args.resume)?;
     let interruption = Interruption::watch()?;
-    let offered = OfferedCandidates::of(&mut services, &args.with, false, context)?;
+    let offered = OfferedCandidates::of(&mut services, &args.with, Some(&interruption), context)?;
     if let Some(signal) = interruption.signal() {
         // It ended a set-up. To go on without that service would look like success.
         return Err(InterruptedBy(signal).into());

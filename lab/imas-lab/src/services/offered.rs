@@ -7,11 +7,15 @@ use anyhow::Result;
 use imas_cli::message;
 use imas_engine::compared::{ComparedCandidate, DefaultComparison, OfRuntime, typed_for_services};
 use imas_engine::context::Context;
-use imas_engine::inspect::{self, ExecutableFacts};
+use imas_engine::inspect;
 use imas_engine::runtime_command::{RuntimeCommand, served_runtime};
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::environment::Variables;
+use imas_linux::interpreter_target::Interpreter;
 use imas_linux::program::Command;
+use imas_linux::running_runtime::RunningRuntime;
+use imas_linux::runtime::Runtime;
+use imas_runs::interruption::Interruption;
 use imas_runs::service::{Service, ServiceError, ServiceExecutor};
 use imas_store::Store;
 
@@ -27,11 +31,11 @@ pub(super) struct OfferedCandidates {
 
 impl OfferedCandidates {
     /// The candidates that `with` names, else the default ones. A service that gets none beside `system` is named and
-    /// left out. `is_plan`: no set-up is run.
+    /// left out. Without `interruption` it is for a plan: neither a set-up nor a service is run.
     pub(super) fn of(
         services: &mut Vec<Service>,
         with: &[String],
-        is_plan: bool,
+        interruption: Option<&Interruption>,
         context: &Context,
     ) -> Result<Self> {
         let for_every = for_every_program(with, DefaultComparison::ServiceSet, context)?;
@@ -39,7 +43,8 @@ impl OfferedCandidates {
         let for_every: Vec<_> = for_every.into_iter().cloned().chain(typed).collect();
         let store = context.open_store().ok(); // only a cache here
         let names = names_for_runtimes(with);
-        let offer = Offer { context, store: store.as_ref(), names: &names, for_every: &for_every, is_plan };
+        let offer =
+            Offer { context, store: store.as_ref(), names: &names, for_every: &for_every, interruption };
         let mut fitted: BTreeMap<String, BTreeMap<String, CatalogueCandidate>> = BTreeMap::new();
         services.retain(|service| {
             let why = match offer.candidates_of(service) {
@@ -91,7 +96,8 @@ struct Offer<'a> {
     /// Names of candidates of a runtime, as [`OfRuntime::find`] takes them.
     names: &'a [String],
     for_every: &'a [CatalogueCandidate],
-    is_plan: bool,
+    /// None for a plan.
+    interruption: Option<&'a Interruption>,
 }
 
 impl Offer<'_> {
@@ -104,6 +110,10 @@ impl Offer<'_> {
         };
         let executable = inspect::command(&command, self.store)?;
         let environment = executor.environment();
+        let behind = match executable.runtimes.is_empty() && is_shell(&command) {
+            true => self.runtime_behind_a_script(service, executor)?,
+            false => None,
+        };
         // Variables that the laboratory's programs set themselves are the laboratory's.
         let of_command = RuntimeCommand {
             command: &command,
@@ -111,12 +121,16 @@ impl Offer<'_> {
             environment: &environment,
             has_files: false,
         };
-        let of_runtime = OfRuntime::find(&of_command, self.names, self.context, self.store);
+        let of_runtime = match &behind {
+            Some(runtime) => OfRuntime::behind_a_script(runtime, self.names, self.context, self.store),
+            None => OfRuntime::find(&of_command, self.names, self.context, self.store),
+        };
         let for_every = self.for_every.iter();
         let compared: Vec<ComparedCandidate<'_>> =
             for_every.map(|candidate| ComparedCandidate { candidate, obstacle: None }).collect();
         let joined = of_runtime.join(&compared, &executable);
-        say_left_out(service, &joined, &executable);
+        let found = behind.as_ref().map(|runtime| &runtime.found).or_else(|| served_runtime(&executable));
+        say_left_out(service, &joined, found.map(|found| found.runtime));
         let usable = joined.into_iter().filter(|one| one.obstacle.is_none());
         Ok(usable.map(|one| one.candidate.clone()).collect())
     }
@@ -125,13 +139,34 @@ impl Offer<'_> {
     fn started(&self, service: &Service) -> Result<Option<(ServiceExecutor, Command)>> {
         let at_once = Service { setup: None, ..service.clone() };
         match started(at_once, self.context) {
-            Err(ServiceError::Command(_)) if service.setup.is_some() => match self.is_plan {
-                true => Ok(None),
-                false => Ok(Some(started(service.clone(), self.context)?)),
+            Err(ServiceError::Command(_)) if service.setup.is_some() => match self.interruption {
+                None => Ok(None),
+                Some(_) => Ok(Some(started(service.clone(), self.context)?)),
             },
             other => Ok(Some(other?)),
         }
     }
+
+    /// Runtime of the process that holds most of the memory of a service that a start script starts, as `imas bench` finds
+    /// it: by one run. None in a plan.
+    fn runtime_behind_a_script(
+        &self,
+        service: &Service,
+        executor: ServiceExecutor,
+    ) -> Result<Option<RunningRuntime>> {
+        let Some(interruption) = self.interruption else { return Ok(None) };
+        let executor = match executor.service().setup == service.setup {
+            true => executor,
+            false => started(service.clone(), self.context)?.0,
+        };
+        Ok(executor.find_runtime(interruption)?)
+    }
+}
+
+/// Whether a shell runs the command.
+fn is_shell(command: &Command) -> bool {
+    let real = std::fs::canonicalize(&command.program.path);
+    real.is_ok_and(|file| Interpreter::of(&file) == Some(Interpreter::Shell))
 }
 
 /// The command of a service, with what made its set-up.
@@ -142,8 +177,7 @@ fn started(service: Service, context: &Context) -> Result<(ServiceExecutor, Comm
 }
 
 /// Says why the service does not get a candidate. What is for another runtime needs no word.
-fn say_left_out(service: &Service, joined: &[ComparedCandidate<'_>], executable: &ExecutableFacts) {
-    let own = served_runtime(executable).map(|found| found.runtime);
+fn say_left_out(service: &Service, joined: &[ComparedCandidate<'_>], own: Option<Runtime>) {
     let is_for_another =
         |one: &CatalogueCandidate| one.runtime.as_ref().is_some_and(|of| Some(of.runtime) != own);
     let mut reasons: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
