@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::{Duration, SystemTime};
 
+use imas_core::stats::Interval;
 use serde_json::Value;
 
 use crate::support::{World, build, describe, list, output, stdout, succeeded, text};
@@ -35,8 +36,8 @@ fn plain(html: &str) -> String {
 
 /// A ratio with its interval, in the form of all tables.
 fn change(ratio: &Value) -> String {
-    let [low, middle, high] = [0, 1, 2].map(|i| (ratio[i].as_f64().unwrap() - 1.0) * 100.0);
-    format!("{middle:+.1} % [{low:+.1}, {high:+.1}]")
+    let [lo, mid, hi] = [0, 1, 2].map(|i| ratio[i].as_f64().unwrap());
+    imas_cli::format::change(&Interval { lo, mid, hi })
 }
 
 fn page_of(world: &World, words: &[&str]) -> String {
