@@ -34,6 +34,8 @@ use crate::service::tree::{Group, MemoryGroup, Tree};
 
 /// Time limit for the server to end. Then it is killed.
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
+/// Time that processes have to end by themselves after the first one.
+const ORPHANS_END: Duration = Duration::from_millis(500);
 /// Time between two checks whether the server has ended.
 const CHECK_EVERY: Duration = Duration::from_millis(10);
 /// Number of the server's last lines that are kept with a failure.
@@ -177,7 +179,8 @@ impl Server {
         all.into_iter().collect()
     }
 
-    /// Sends the signal and waits until no process of the server runs. A crash meanwhile is a failure.
+    /// Sends the signal and waits until no process of the server runs. A crash meanwhile is a failure. What is left a while
+    /// after the first process gets the signal too: a start script that waits for the server hands no signal on.
     pub(crate) fn stop(
         &mut self,
         signal: Signal,
@@ -186,16 +189,24 @@ impl Server {
         if let Some(how) = self.ended() {
             return Ok(Some(Failure::new(Stage::Idle, format!("it ended by itself: {how}"))));
         }
-        let first = self.status.is_none().then(|| vec![self.child.id()]);
-        let asked = first.unwrap_or_else(|| self.tree().tops());
-        asked.into_iter().for_each(|pid| send(pid, signal));
         let began = Instant::now();
+        // When what is left is asked.
+        let mut ask_at = Some(began);
+        if self.status.is_none() {
+            send(self.child.id(), signal);
+            ask_at = None;
+        }
         while began.elapsed() < STOP_TIMEOUT {
             if self.status.is_none() {
                 self.status = self.child.try_wait()?;
+                ask_at = self.status.is_some().then(|| Instant::now() + ORPHANS_END);
             }
-            if self.status.is_some() && self.tree().is_empty() {
+            let left = self.tree().tops();
+            if self.status.is_some() && left.is_empty() {
                 break;
+            }
+            if ask_at.take_if(|at| Instant::now() >= *at).is_some() {
+                left.into_iter().for_each(|pid| send(pid, signal));
             }
             std::thread::sleep(CHECK_EVERY);
         }
