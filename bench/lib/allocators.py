@@ -34,7 +34,7 @@ RUNS = ROOT / "lab/results/catalogue-2026-12-01.jsonl.gz"
 GAINS = """
 ## What they gain
 Ten short programs, {rounds} rounds of each under each candidate, in random order (`imas-lab suite run --set quick`, 1 December 2026,
-2 CPUs, nothing else ran; `lab/results/catalogue-2026-12-01.jsonl.gz`). Changes of CPU time and mean memory against `system`:
+2 CPUs, nothing else ran but short scripts; `lab/results/catalogue-2026-12-01.jsonl.gz`). Changes of CPU time and mean memory against `system`:
 over all ten (the geometric mean of the ratios of medians), and the program with the least of it. Two runs of one program under
 one candidate differ by {cpu} of CPU time and {memory} of memory (the middle of all), so a figure over all ten is right to some two
 points of CPU time, and a figure of one program to six. Nine of the ten have one thread, and none lives long: what is made for many
@@ -64,8 +64,8 @@ Measured in one run. The candidates are interleaved in random order, and each is
 library of IMAS. Figures are medians (for starts the lowest tenth) with the middle 95 % of the resampled
 rounds.
 
-- size: of the library on disk. Settings of an allocator share its library; for the distribution's it is that
-  of the glue alone.
+- size: of the library on disk. Settings of an allocator share its library; for the distribution's it is the
+  size of the glue alone.
 - start: time of /bin/true, beyond what it takes under glibc
 - resident: memory of a process that allocates one block of 64 bytes: all, and the anonymous part that no
   process shares
@@ -119,8 +119,8 @@ def _runs():
 
 def _noise(runs, kind):
     """The middle difference of two runs of one program under one candidate, in percent."""
-    pairs = [(one[kind], next[kind]) for programs in runs.values() for all in programs.values() for one, next in zip(all, all[1:])]
-    return f"{statistics.median(abs(next / one - 1) for one, next in pairs) * 100:.1f} %"
+    pairs = [(one[kind], later[kind]) for programs in runs.values() for made in programs.values() for one, later in zip(made, made[1:])]
+    return f"{statistics.median(abs(later / one - 1) for one, later in pairs) * 100:.1f} %"
 
 
 def gains():
@@ -135,7 +135,7 @@ def gains():
             least = min(ratios, key=ratios.get)
             cells += [_changed(math.exp(statistics.fmean(map(math.log, ratios.values())))), f"{_changed(ratios[least])} {least}"]
         rows.append((float(cells[0].split()[0]), [f"`{name}`", *cells]))
-    rounds = max(len(all) for all in runs["system"].values())
+    rounds = max(len(made) for made in runs["system"].values())
     head = ["candidate", "CPU time", "most gained", "memory", "most gained"]
     words = {"rounds": ["no", "one", "two", "three", "four", "five"][rounds], "cpu": _noise(runs, 0), "memory": _noise(runs, 1)}
     return GAINS.format(**words) + table(head, [row for _, row in sorted(rows)])

@@ -74,7 +74,7 @@ impl<P: fmt::Debug> fmt::Debug for HeldConnection<P> {
     }
 }
 
-/// When a connection came, among those of its server.
+/// Number of a connection in the order of arrival at its server.
 #[derive(Debug)]
 pub struct ConnectionArrival(u64);
 
@@ -93,8 +93,8 @@ impl<P: ConnectionPeer> ConnectionPlaces<P> {
         Arc::new(Self { most, held: Mutex::new(Held { next: 0, connections: BTreeMap::new() }) })
     }
 
-    /// Returns the number of a connection that has just been taken: the order in which they came. Their places may be asked
-    /// for in another order, by the threads that find out their peers.
+    /// Returns the number of a connection that has just been accepted. Places may be asked for in another order, by the
+    /// threads that find out the peers.
     #[must_use]
     pub fn arrival(&self) -> ConnectionArrival {
         let mut held = self.held();
@@ -102,9 +102,9 @@ impl<P: ConnectionPeer> ConnectionPlaces<P> {
         ConnectionArrival(held.next)
     }
 
-    /// Returns a place for one more connection of this peer. Where there is none, the oldest connection that said nothing
-    /// leaves: of the peer itself if that has all it may have, else of the peer that has most. None where that is the new
-    /// one. `leave` ends the connection.
+    /// Returns a place for one more connection of this peer. Where there is none, the oldest silent connection leaves: one of
+    /// the peer itself if that has all it may have, else one of the peer that has most. None where that is the new one.
+    /// `leave` ends the connection.
     pub fn place(
         self: &Arc<Self>,
         ConnectionArrival(number): ConnectionArrival,

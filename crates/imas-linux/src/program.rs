@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use imas_core::printable;
 
 use crate::index::with_templates;
-use crate::interpreter_target::{self, InterpreterTarget};
+use crate::interpreter_target::{self, Interpreter, InterpreterTarget};
 use crate::program_file::ProgramFile;
 
 /// The program a command names.
@@ -88,6 +88,13 @@ pub enum CommandError {
 const MAX_SCRIPT_DEPTH: usize = 4;
 
 impl Command {
+    /// Whether a shell runs it: what the script starts is not known before it does.
+    #[must_use]
+    pub fn is_of_a_shell(&self) -> bool {
+        let real = std::fs::canonicalize(&self.program.path);
+        real.is_ok_and(|file| Interpreter::of(&file) == Some(Interpreter::Shell))
+    }
+
     /// Resolves the words of a command line, `PATH` and `#!` lines included.
     ///
     /// A script that starts with `#!/usr/bin/env NAME` is turned into the command that env would exec: env

@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Services and containers: advise, apply, unapply, env.
+//! Services and containers: apply, unapply, env.
 
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 
 use crate::support::{
-    SIX, World, assert_hinted, assert_refused, build, describe, install, list, output, parsed, real, stderr,
-    stdout, succeeded, text, wait_until,
+    World, assert_hinted, assert_refused, build, describe, list, output, parsed, stderr, stdout, succeeded,
+    text,
 };
 use imas_store::Store;
 use imas_store::samples::Domain;
-use imas_testing::Running;
-use imas_testing::trial;
 
 /// Makes a root folder with one service.
 fn image(world: &World, service: &str) -> PathBuf {
@@ -449,108 +446,6 @@ fn each_format_has_what_its_tool_wants() {
     assert_eq!(neither.status.code(), Some(2), "{}", describe(&neither));
     let unknown = output(&mut world.imas(["env", "/no/such/program"]));
     assert_hinted(&unknown, "/no/such/program");
-}
-
-#[test]
-fn advice_rests_on_trials_and_on_nothing_else() {
-    let world = World::new();
-    // Fixed, because by default the machine's load selects the objective: under `paper` an idle machine keeps `system`.
-    world.tests_six("max_tests = 4\nretest_s = 0\n[overrides]\nobjective = 'cpu'");
-    // A program that keeps running.
-    let program = world.work().join("stays");
-    install(&real("sleep"), &program);
-    let start = |words: &[&str]| {
-        let mut command = world.imas(words);
-        command.arg("--").arg(&program).arg("1000").stdout(Stdio::null()).stderr(Stdio::null());
-        Running(command.spawn().unwrap())
-    };
-    let advise = |variables: &[(&str, &str)]| {
-        let got = output(world.imas(["advise", "--json"]).envs(variables.iter().copied()));
-        (got.status.code(), parsed(&got))
-    };
-    // On a busy machine the time for looks at processes may be over before the turn of this one.
-    let advise_of_it = |variables: &[(&str, &str)]| {
-        let mut seen = advise(variables);
-        wait_until("the process is looked at", || {
-            if list(&seen.1, "/processes").is_empty() {
-                seen = advise(variables);
-            }
-            !list(&seen.1, "/processes").is_empty()
-        });
-        seen
-    };
-    // Another process, such as cargo or the JVM of another test, may hold free memory: then there is advice
-    // about that.
-    let by_trials = |code: Option<i32>, advice: &serde_json::Value| {
-        let jvms = list(advice, "/runtimes").iter().filter(|row| !row["jvm"].is_null());
-        let is_by_reading = !list(advice, "/heaps").is_empty() || jvms.count() > 0;
-        if code == Some(0) && is_by_reading { Some(1) } else { code }
-    };
-    let nothing = output(&mut world.imas(["advise"]));
-    assert!(stdout(&nothing).contains("no running process would gain"), "{}", describe(&nothing));
-
-    let untouched = Running(world.command(&program).arg("1000").spawn().unwrap());
-    let pid = untouched.0.id();
-    assert!(output(world.imas(["pin"]).arg(&program).arg("mimalloc")).status.success());
-    let (code, advice) = advise_of_it(&[]);
-    assert_eq!(by_trials(code, &advice), Some(1), "{advice:#}");
-    let row = &list(&advice, "/processes")[0];
-    assert_eq!(
-        (row["pid"].as_u64(), text(row, "/on"), text(row, "/pick")),
-        (Some(u64::from(pid)), "system", "mimalloc")
-    );
-    assert!(row["memory"].is_null() && row["gain"] == false, "without data there must be no advice: {row:#}");
-    let page_has = |part: &str| stdout(&output(&mut world.imas(["advise"]))).contains(part);
-    wait_until("the page has no data", || page_has("no data: too few trials"));
-
-    assert!(output(world.imas(["unpin"]).arg(&program)).status.success());
-    let store = Store::open(&world.store_path()).unwrap();
-    let known = store.programs().unwrap().into_iter().find(|known| known.path.ends_with("/stays")).unwrap();
-    let build_id = imas_linux::elf::ElfImage::read(&program).unwrap().build_id.unwrap_or_default();
-    for (at, candidate) in SIX.into_iter().enumerate() {
-        for number in 0..8 {
-            let resident =
-                if candidate == "hoard" { 50 << 20 } else { (100 << 20) + ((at * 8 + number) << 12) as u64 };
-            let cost = if candidate == "hoard" { 0.5 } else { 1.0 + 0.01 * number as f64 };
-            let mut made = trial(candidate, &build_id, at * 10 + number, resident, cost);
-            made.sample.made_unix_s = imas_linux::host::now_unix_s() - 1000.0 + (number * 10 + at) as f64;
-            assert!(store.add_trial(known.id, &made).unwrap());
-        }
-    }
-    drop(store);
-    let (code, advice) = advise_of_it(&[]);
-    let row = &list(&advice, "/processes")[0];
-    // Under `paper`, the policy of these worlds, the best is picked and nothing is proven.
-    assert_eq!(by_trials(code, &advice), Some(1), "{advice:#}");
-    assert_eq!(
-        (text(row, "/on"), text(row, "/pick"), row["gain"].as_bool()),
-        ("system", "hoard", Some(false)),
-        "{row:#}"
-    );
-    assert!(text(row, "/how").contains("imas run"), "{row:#}");
-    wait_until("the page has the pick", || page_has("hoard"));
-
-    // The policy that proves does so of the same trials; none of its own is due.
-    let (code, advice) = advise_of_it(&[("IMAS_POLICY", "adaptive"), ("IMAS_RETEST", "1e6")]);
-    let row = &list(&advice, "/processes")[0];
-    assert_eq!(code, Some(0), "{advice:#}");
-    assert_eq!(
-        (text(row, "/pick"), row["gain"].as_bool(), &row["trials"]),
-        ("hoard", Some(true), &serde_json::json!([8, 8])),
-        "{row:#}"
-    );
-    let memory: Vec<f64> = list(row, "/memory").iter().map(|x| x.as_f64().unwrap()).collect();
-    assert!(memory[0] <= memory[1] && memory[1] <= memory[2] && (memory[1] - 0.5).abs() < 0.01, "{memory:?}");
-
-    // A program that runs under its decision needs no advice.
-    drop(untouched);
-    let placed = start(&["run"]);
-    wait_until("the library", || {
-        std::fs::read_to_string(format!("/proc/{}/maps", placed.0.id()))
-            .is_ok_and(|maps| maps.contains("libhoard.so"))
-    });
-    let (code, advice) = advise(&[]);
-    assert_eq!((by_trials(code, &advice), list(&advice, "/processes").len()), (Some(1), 0), "{advice:#}");
 }
 
 /// `NAME+trims` is the candidate and a timer; trims alone need no drop-in.

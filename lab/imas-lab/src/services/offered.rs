@@ -11,7 +11,6 @@ use imas_engine::inspect;
 use imas_engine::runtime_command::{RuntimeCommand, served_runtime};
 use imas_linux::catalogue::CatalogueCandidate;
 use imas_linux::environment::Variables;
-use imas_linux::interpreter_target::Interpreter;
 use imas_linux::program::Command;
 use imas_linux::running_runtime::RunningRuntime;
 use imas_linux::runtime::Runtime;
@@ -110,7 +109,7 @@ impl Offer<'_> {
         };
         let executable = inspect::command(&command, self.store)?;
         let environment = executor.environment();
-        let behind = match executable.runtimes.is_empty() && is_shell(&command) {
+        let behind = match executable.runtimes.is_empty() && command.is_of_a_shell() {
             true => self.runtime_behind_a_script(service, executor)?,
             false => None,
         };
@@ -161,12 +160,6 @@ impl Offer<'_> {
         };
         Ok(executor.find_runtime(interruption)?)
     }
-}
-
-/// Whether a shell runs the command.
-fn is_shell(command: &Command) -> bool {
-    let real = std::fs::canonicalize(&command.program.path);
-    real.is_ok_and(|file| Interpreter::of(&file) == Some(Interpreter::Shell))
 }
 
 /// The command of a service, with what made its set-up.

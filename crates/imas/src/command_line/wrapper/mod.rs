@@ -51,9 +51,7 @@ pub(crate) fn inner_command(words: &[OsString], environment: Variables) -> Optio
 
 /// Whether the command is there to start another one: a script of a shell, or a wrapper.
 pub(crate) fn starts_another(command: &Command, environment: Variables) -> bool {
-    let real = std::fs::canonicalize(&command.program.path);
-    let is_shell = real.is_ok_and(|file| Interpreter::of(&file) == Some(Interpreter::Shell));
-    is_shell || inner_command(&command.argv, environment).is_some()
+    command.is_of_a_shell() || inner_command(&command.argv, environment).is_some()
 }
 
 fn inner(words: &[OsString], environment: &Variables) -> Option<Inner> {
